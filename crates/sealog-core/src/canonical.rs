@@ -1,0 +1,173 @@
+//! The exact bytes that are hashed.
+
+use sha2::{Digest, Sha256};
+
+use crate::id::{Hash, TenantId, Ulid};
+use crate::json;
+
+/// The part of an event's payload that its sender decides: `"action":A,"actor_id":R,"resource":S,"metadata":M}` in canonical text.
+///
+/// Kept as one text because it is stored, hashed and returned byte for byte; the fields are slices of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventText(Box<str>);
+
+/// The JSON text of each field, nothing for an absent one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields<'a> {
+    pub action: &'a str,
+    pub actor_id: Option<&'a str>,
+    pub resource: Option<&'a str>,
+    pub metadata: Option<&'a str>,
+}
+
+impl EventText {
+    /// Each field is canonical JSON text.
+    pub fn new(fields: Fields<'_>) -> EventText {
+        let (actor_id, resource, metadata) =
+            (fields.actor_id.unwrap_or("null"), fields.resource.unwrap_or("null"), fields.metadata.unwrap_or("null"));
+        let length = 48 + fields.action.len() + actor_id.len() + resource.len() + metadata.len();
+        let mut text = String::with_capacity(length);
+        for piece in
+            ["\"action\":", fields.action, ",\"actor_id\":", actor_id, ",\"resource\":", resource, ",\"metadata\":", metadata, "}"]
+        {
+            text.push_str(piece);
+        }
+        EventText(text.into_boxed_str())
+    }
+
+    /// Takes text from a store. Nothing if it does not have the shape; whether it is the right text only its hash can tell.
+    pub fn from_stored(text: String) -> Option<EventText> {
+        split(&text)?;
+        Some(EventText(text.into_boxed_str()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn fields(&self) -> Fields<'_> {
+        split(&self.0).expect("both ways to make an EventText give it this shape")
+    }
+}
+
+/// Cuts the text of an event into its fields.
+pub fn split(text: &str) -> Option<Fields<'_>> {
+    fn nullable<'a>(text: &'a str, name: &str) -> Option<(Option<&'a str>, &'a str)> {
+        let rest = text.strip_prefix(name)?;
+        if let Some(rest) = rest.strip_prefix("null") {
+            return Some((None, rest));
+        }
+        let (value, rest) = rest.split_at_checked(json::string_len(rest).filter(|_| rest.starts_with('"'))?)?;
+        Some((Some(value), rest))
+    }
+    let rest = text.strip_prefix("\"action\":")?;
+    let (action, rest) = rest.split_at_checked(json::string_len(rest).filter(|_| rest.starts_with('"'))?)?;
+    let (actor_id, rest) = nullable(rest, ",\"actor_id\":")?;
+    let (resource, rest) = nullable(rest, ",\"resource\":")?;
+    let metadata = rest.strip_prefix(",\"metadata\":")?.strip_suffix('}')?;
+    let metadata = match metadata {
+        "null" => None,
+        object if object.starts_with('{') => Some(object),
+        _ => return None,
+    };
+    Some(Fields { action, actor_id, resource, metadata })
+}
+
+/// Spec 2.3: SHA-256 over `prev_hash`, the payload and the time.
+pub fn hash(prev_hash: Hash, log_id: Ulid, tenant_id: TenantId, text: &str, timestamp_ms: u64) -> Hash {
+    // Everything before the text has a fixed length, so it goes to the hasher as one piece.
+    const BEFORE_ID: &[u8] = b"{\"log_id\":\"";
+    const BEFORE_TENANT: &[u8] = b"\",\"tenant_id\":\"";
+    const BEFORE_TEXT: &[u8] = b"\",";
+    const ID_AT: usize = Hash::TEXT_LEN + BEFORE_ID.len();
+    const TENANT_AT: usize = ID_AT + Ulid::TEXT_LEN + BEFORE_TENANT.len();
+    const LENGTH: usize = TENANT_AT + 36 + BEFORE_TEXT.len();
+    let mut front = [0u8; LENGTH];
+    front[..Hash::TEXT_LEN].copy_from_slice(&prev_hash.to_text());
+    front[Hash::TEXT_LEN..ID_AT].copy_from_slice(BEFORE_ID);
+    front[ID_AT..ID_AT + Ulid::TEXT_LEN].copy_from_slice(&log_id.to_text());
+    front[ID_AT + Ulid::TEXT_LEN..TENANT_AT].copy_from_slice(BEFORE_TENANT);
+    front[TENANT_AT..TENANT_AT + 36].copy_from_slice(&tenant_id.0.to_text());
+    front[TENANT_AT + 36..].copy_from_slice(BEFORE_TEXT);
+
+    let mut hasher = Sha256::new();
+    hasher.update(front);
+    hasher.update(text.as_bytes());
+    hasher.update(decimal(timestamp_ms, &mut [0; 20]));
+    Hash(hasher.finalize().into())
+}
+
+/// A number in decimal digits, without the allocation that `to_string` would make for every event.
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Uuid;
+
+    #[test]
+    fn the_hash_is_sha256_of_prev_hash_payload_and_milliseconds() {
+        let log_id = Ulid::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
+        let tenant_id = TenantId(Uuid::parse("11111111-2222-4333-8444-555555555555").unwrap());
+        let text = EventText::new(Fields {
+            action: "\"user.login\"",
+            actor_id: Some("\"u\""),
+            resource: None,
+            metadata: Some("{\"a\":1.0}"),
+        });
+        let spelled_out = format!(
+            "{}{}{}",
+            "0".repeat(64),
+            "{\"log_id\":\"01ARZ3NDEKTSV4RRFFQ69G5FAV\",\"tenant_id\":\"11111111-2222-4333-8444-555555555555\",\
+             \"action\":\"user.login\",\"actor_id\":\"u\",\"resource\":null,\"metadata\":{\"a\":1.0}}",
+            log_id.timestamp_ms()
+        );
+        let expected = Hash(Sha256::digest(spelled_out).into());
+        assert_eq!(hash(Hash::ZERO, log_id, tenant_id, text.as_str(), log_id.timestamp_ms()), expected);
+    }
+
+    #[test]
+    fn text_splits_into_the_fields_it_was_made_of() {
+        let all = Fields {
+            action: r#""a\"b""#,
+            actor_id: Some(r#""x,\"actor_id\":null""#),
+            resource: Some("\"\""),
+            metadata: Some(r#"{"action":"z"}"#),
+        };
+        assert_eq!(EventText::new(all).fields(), all);
+        let none = Fields { action: "\"a\"", actor_id: None, resource: None, metadata: None };
+        assert_eq!(EventText::new(none).fields(), none);
+    }
+
+    #[test]
+    fn text_of_another_shape_is_refused() {
+        for text in [
+            "",
+            "\"action\":\"a\"",
+            "\"action\":null,\"actor_id\":null,\"resource\":null,\"metadata\":null}",
+            "\"action\":\"a\",\"resource\":null,\"actor_id\":null,\"metadata\":null}",
+            "\"action\":\"a\",\"actor_id\":1,\"resource\":null,\"metadata\":null}",
+            "\"action\":\"a\",\"actor_id\":null,\"resource\":null,\"metadata\":[]}",
+            "\"action\":\"a",
+        ] {
+            assert_eq!(EventText::from_stored(text.to_owned()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_written_as_to_string_does() {
+        for number in [0, 9, 10, 1_700_000_000_123, u64::MAX] {
+            assert_eq!(decimal(number, &mut [0; 20]), number.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,649 @@
+//! A JSON scanner that writes canonical text.
+//!
+//! Why not a JSON library: an event is evidence, so `metadata` must come back as it was sent. Every value type loses something (`1.0`,
+//! duplicate keys, lone surrogates, big integers) and every recursive parser has a depth at which it gives up or crashes. This one keeps
+//! the client's own tokens, needs no recursion, and takes one pass over the text. `docs/format.md` has the rule that it follows.
+
+use crate::id::hex_digit;
+
+/// Where and why a text is not JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonError {
+    pub offset: usize,
+    pub problem: &'static str,
+}
+
+impl std::fmt::Display for JsonError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at byte {}", self.problem, self.offset)
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    True,
+    False,
+    Null,
+}
+
+/// Takes the canonical text piece by piece.
+pub trait Sink {
+    fn put(&mut self, piece: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, piece: &[u8]) {
+        self.extend_from_slice(piece);
+    }
+}
+
+/// Checks without keeping anything.
+#[derive(Debug)]
+pub struct Discard;
+
+impl Sink for Discard {
+    fn put(&mut self, _piece: &[u8]) {}
+}
+
+/// A position in a JSON text. The text is known to be UTF-8, so bytes from 0x80 on need no further check.
+#[derive(Debug)]
+pub struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    /// One entry for each open bracket inside [`Scanner::value`]: true for an object. Kept here so that its memory is used again.
+    open: Vec<bool>,
+}
+
+impl<'a> Scanner<'a> {
+    pub fn new(text: &'a str) -> Scanner<'a> {
+        Scanner { text: text.as_bytes(), at: 0, open: Vec::new() }
+    }
+
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// The next byte that is not white space, without taking it.
+    pub fn peek(&mut self) -> Option<u8> {
+        while let Some(byte) = self.text.get(self.at) {
+            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return Some(*byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Succeeds when nothing but white space is left.
+    pub fn end(&mut self) -> Result<(), JsonError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.fail("more text after the value"),
+        }
+    }
+
+    pub fn begin_object(&mut self) -> Result<(), JsonError> {
+        self.expect(b'{', "expected an object")
+    }
+
+    pub fn begin_array(&mut self) -> Result<(), JsonError> {
+        self.expect(b'[', "expected an array")
+    }
+
+    /// Inside an object: the next key as canonical text in `key`, quotes included, or false behind the last member.
+    pub fn next_key(&mut self, first: &mut bool, key: &mut Vec<u8>) -> Result<bool, JsonError> {
+        key.clear();
+        match self.peek() {
+            Some(b'}') => {
+                self.at += 1;
+                return Ok(false);
+            }
+            Some(b',') if !*first => self.at += 1,
+            Some(b'"') if *first => {}
+            _ => return self.fail("expected ',' or '}'"),
+        }
+        *first = false;
+        self.key(key)?;
+        Ok(true)
+    }
+
+    /// Inside an array: whether another item follows.
+    pub fn next_item(&mut self, first: &mut bool) -> Result<bool, JsonError> {
+        match self.peek() {
+            Some(b']') => {
+                self.at += 1;
+                // `[1,]` was refused when the comma was taken, below.
+                Ok(false)
+            }
+            Some(b',') if !*first => {
+                self.at += 1;
+                if self.peek() == Some(b']') {
+                    return self.fail("expected a value");
+                }
+                Ok(true)
+            }
+            Some(_) if *first => {
+                *first = false;
+                Ok(true)
+            }
+            _ => self.fail("expected ',' or ']'"),
+        }
+    }
+
+    /// Takes one value of any kind and writes its canonical text.
+    pub fn value<S: Sink>(&mut self, out: &mut S) -> Result<Kind, JsonError> {
+        self.open.clear();
+        let mut outermost = None;
+        loop {
+            let kind = self.scalar_or_open(out)?;
+            outermost.get_or_insert(kind);
+            // A value is complete here, unless a bracket has just been opened on a non-empty object or array.
+            if self.just_opened(kind, out)? {
+                continue;
+            }
+            if !self.close_or_continue(out)? {
+                return Ok(outermost.unwrap_or(kind));
+            }
+        }
+    }
+
+    /// Takes a scalar, or the opening bracket of an object or array.
+    fn scalar_or_open<S: Sink>(&mut self, out: &mut S) -> Result<Kind, JsonError> {
+        match self.peek() {
+            Some(b'"') => self.string(out).map(|()| Kind::String),
+            Some(b'{') => {
+                self.at += 1;
+                out.put(b"{");
+                Ok(Kind::Object)
+            }
+            Some(b'[') => {
+                self.at += 1;
+                out.put(b"[");
+                Ok(Kind::Array)
+            }
+            Some(b'-' | b'0'..=b'9') => self.number(out).map(|()| Kind::Number),
+            Some(b't') => self.literal(b"true", out).map(|()| Kind::True),
+            Some(b'f') => self.literal(b"false", out).map(|()| Kind::False),
+            Some(b'n') => self.literal(b"null", out).map(|()| Kind::Null),
+            Some(_) => self.fail("expected a value"),
+            None => self.fail("the text ends where a value should stand"),
+        }
+    }
+
+    /// After an opening bracket: true when a first value is to come, false when the brackets close at once.
+    fn just_opened<S: Sink>(&mut self, kind: Kind, out: &mut S) -> Result<bool, JsonError> {
+        match kind {
+            Kind::Object => {
+                if self.peek() == Some(b'}') {
+                    self.at += 1;
+                    out.put(b"}");
+                    return Ok(false);
+                }
+                self.open.push(true);
+                self.key(out)?;
+                out.put(b":");
+                Ok(true)
+            }
+            Kind::Array => {
+                if self.peek() == Some(b']') {
+                    self.at += 1;
+                    out.put(b"]");
+                    return Ok(false);
+                }
+                self.open.push(false);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// After a complete value: closes what closes here. True when another value is to come, false when the outermost one is complete.
+    fn close_or_continue<S: Sink>(&mut self, out: &mut S) -> Result<bool, JsonError> {
+        while let Some(&in_object) = self.open.last() {
+            match (self.peek(), in_object) {
+                (Some(b','), true) => {
+                    self.at += 1;
+                    out.put(b",");
+                    self.key(out)?;
+                    out.put(b":");
+                    return Ok(true);
+                }
+                (Some(b','), false) => {
+                    self.at += 1;
+                    out.put(b",");
+                    return Ok(true);
+                }
+                (Some(b'}'), true) => {
+                    self.at += 1;
+                    out.put(b"}");
+                }
+                (Some(b']'), false) => {
+                    self.at += 1;
+                    out.put(b"]");
+                }
+                (_, true) => return self.fail("expected ',' or '}'"),
+                (_, false) => return self.fail("expected ',' or ']'"),
+            }
+            self.open.pop();
+        }
+        Ok(false)
+    }
+
+    /// A key and its colon.
+    fn key<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
+        if self.peek() != Some(b'"') {
+            return self.fail("expected a key in double quotes");
+        }
+        self.string(out)?;
+        self.expect(b':', "expected ':'")
+    }
+
+    fn string<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
+        let mut from = self.at;
+        self.at += 1;
+        loop {
+            let rest = &self.text[self.at..];
+            let Some(run) = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\') else {
+                self.at = self.text.len();
+                return self.fail("a string does not end");
+            };
+            self.at += run;
+            match self.text[self.at] {
+                b'"' => {
+                    self.at += 1;
+                    out.put(&self.text[from..self.at]);
+                    return Ok(());
+                }
+                b'\\' => {
+                    out.put(&self.text[from..self.at]);
+                    self.escape(out)?;
+                    from = self.at;
+                }
+                _ => return self.fail("a control character stands in a string unescaped"),
+            }
+        }
+    }
+
+    /// Takes an escape and writes its one canonical spelling.
+    fn escape<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
+        let Some(&letter) = self.text.get(self.at + 1) else {
+            return self.fail("a string does not end");
+        };
+        match letter {
+            b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                out.put(&self.text[self.at..self.at + 2]);
+                self.at += 2;
+            }
+            b'/' => {
+                out.put(b"/");
+                self.at += 2;
+            }
+            b'u' => {
+                let unit = self.hex4(self.at + 2)?;
+                self.at += 6;
+                let partner = match unit {
+                    0xD800..=0xDBFF if self.text[self.at..].starts_with(b"\\u") => {
+                        Some(self.hex4(self.at + 2)?).filter(|low| (0xDC00..=0xDFFF).contains(low))
+                    }
+                    _ => None,
+                };
+                let scalar = match partner {
+                    Some(low) => {
+                        self.at += 6;
+                        0x10000 + ((u32::from(unit) - 0xD800) << 10) + (u32::from(low) - 0xDC00)
+                    }
+                    None => u32::from(unit),
+                };
+                match char::from_u32(scalar) {
+                    Some(character) => put_char(character, out),
+                    // Half of a pair has no UTF-8: it can only stay an escape.
+                    None => put_unicode_escape(unit, out),
+                }
+            }
+            _ => return self.fail("an unknown escape"),
+        }
+        Ok(())
+    }
+
+    fn hex4(&self, at: usize) -> Result<u16, JsonError> {
+        let bad = JsonError { offset: at, problem: "\\u needs four hex digits" };
+        let digits = self.text.get(at..at + 4).ok_or(bad)?;
+        digits.iter().try_fold(0u16, |unit, &digit| Some(unit << 4 | u16::from(hex_digit(digit)?))).ok_or(bad)
+    }
+
+    fn number<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
+        let from = self.at;
+        if self.text[self.at] == b'-' {
+            self.at += 1;
+        }
+        if self.text.get(self.at) == Some(&b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.text.get(self.at), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        out.put(&self.text[from..self.at]);
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), JsonError> {
+        let count = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if count == 0 {
+            return self.fail("a number lacks a digit");
+        }
+        self.at += count;
+        Ok(())
+    }
+
+    fn literal<S: Sink>(&mut self, word: &[u8], out: &mut S) -> Result<(), JsonError> {
+        if !self.text[self.at..].starts_with(word) {
+            return self.fail("expected a value");
+        }
+        self.at += word.len();
+        out.put(word);
+        Ok(())
+    }
+
+    fn expect(&mut self, byte: u8, problem: &'static str) -> Result<(), JsonError> {
+        if self.peek() != Some(byte) {
+            return self.fail(problem);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn fail<T>(&self, problem: &'static str) -> Result<T, JsonError> {
+        Err(JsonError { offset: self.at, problem })
+    }
+}
+
+/// The canonical text of a whole JSON text.
+pub fn canonical(text: &str) -> Result<String, JsonError> {
+    let mut scanner = Scanner::new(text);
+    let mut out = Vec::with_capacity(text.len());
+    scanner.value(&mut out)?;
+    scanner.end()?;
+    Ok(into_text(out))
+}
+
+/// The canonical text of a decoded string, quotes included.
+pub fn put_string<S: Sink>(value: &str, out: &mut S) {
+    out.put(b"\"");
+    let mut from = 0;
+    for (at, byte) in value.bytes().enumerate() {
+        if byte < 0x20 || byte == b'"' || byte == b'\\' {
+            out.put(&value.as_bytes()[from..at]);
+            put_char(char::from(byte), out);
+            from = at + 1;
+        }
+    }
+    out.put(&value.as_bytes()[from..]);
+    out.put(b"\"");
+}
+
+/// What [`Scanner`] wrote is pieces of UTF-8 text and ASCII, so it is UTF-8.
+pub(crate) fn into_text(canonical: Vec<u8>) -> String {
+    String::from_utf8(canonical).expect("the scanner copies whole characters")
+}
+
+fn put_char<S: Sink>(character: char, out: &mut S) {
+    match character {
+        '"' => out.put(b"\\\""),
+        '\\' => out.put(b"\\\\"),
+        '\u{8}' => out.put(b"\\b"),
+        '\u{c}' => out.put(b"\\f"),
+        '\n' => out.put(b"\\n"),
+        '\r' => out.put(b"\\r"),
+        '\t' => out.put(b"\\t"),
+        '\0'..='\u{1f}' => put_unicode_escape(character as u16, out),
+        _ => out.put(character.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+fn put_unicode_escape<S: Sink>(unit: u16, out: &mut S) {
+    out.put(format!("\\u{unit:04x}").as_bytes());
+}
+
+/// A string value in canonical text, seen without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StringFacts {
+    /// Length in Unicode scalar values; a lone surrogate counts as one.
+    pub scalars: usize,
+    pub has_nul: bool,
+    pub has_lone_surrogate: bool,
+}
+
+impl StringFacts {
+    /// `canonical` has its quotes.
+    pub fn of(canonical: &[u8]) -> StringFacts {
+        let mut facts = StringFacts { scalars: 0, has_nul: false, has_lone_surrogate: false };
+        let mut rest = &canonical[1..canonical.len() - 1];
+        while let Some(&byte) = rest.first() {
+            let step = match (byte, rest.get(1)) {
+                (b'\\', Some(b'u')) => {
+                    // Canonical text has `\u` only for control characters and lone surrogates.
+                    facts.has_nul |= rest.starts_with(b"\\u0000");
+                    facts.has_lone_surrogate |= rest.get(2) == Some(&b'd');
+                    6
+                }
+                (b'\\', _) => 2,
+                _ => 1,
+            };
+            // Continuation bytes of a character are not counted.
+            facts.scalars += usize::from(byte & 0xC0 != 0x80);
+            rest = &rest[step..];
+        }
+        facts
+    }
+}
+
+/// The value of a canonical string, or nothing where a lone surrogate keeps it from being text.
+pub fn decode(canonical: &str) -> Option<String> {
+    let inner = canonical.strip_prefix('"')?.strip_suffix('"')?;
+    if !inner.contains('\\') {
+        return Some(inner.to_owned());
+    }
+    let mut value = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = rest.find('\\') {
+        value.push_str(&rest[..at]);
+        let (character, length) = match rest.as_bytes().get(at + 1)? {
+            b'b' => ('\u{8}', 2),
+            b'f' => ('\u{c}', 2),
+            b'n' => ('\n', 2),
+            b'r' => ('\r', 2),
+            b't' => ('\t', 2),
+            b'u' => (char::from_u32(u32::from_str_radix(rest.get(at + 2..at + 6)?, 16).ok()?)?, 6),
+            other => (char::from(*other), 2),
+        };
+        value.push(character);
+        rest = &rest[at + length..];
+    }
+    value.push_str(rest);
+    Some(value)
+}
+
+/// The members of an object in canonical text: each key with its quotes, and the text of its value.
+#[derive(Clone, Debug)]
+pub struct Members<'a> {
+    /// From the next key on.
+    rest: &'a str,
+}
+
+impl<'a> Members<'a> {
+    pub fn of(canonical_object: &'a str) -> Members<'a> {
+        Members { rest: canonical_object.strip_prefix('{').unwrap_or_default() }
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.rest.starts_with('"') {
+            return None;
+        }
+        let (key, rest) = self.rest.split_at(string_len(self.rest)?);
+        let rest = rest.strip_prefix(':')?;
+        let (value, rest) = rest.split_at(value_len(rest)?);
+        self.rest = rest.strip_prefix(',').unwrap_or_default();
+        Some((key, value))
+    }
+}
+
+/// Length of the canonical string that `text` begins with.
+pub(crate) fn string_len(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    loop {
+        at += bytes.get(at..)?.iter().position(|&byte| byte == b'"' || byte == b'\\')?;
+        if bytes[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// Length of the canonical value that `text` begins with.
+pub(crate) fn value_len(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut depth = 0usize;
+    let mut at = 0;
+    loop {
+        match bytes.get(at)? {
+            b'"' => at += string_len(&text[at..])?,
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                at += 1;
+            }
+            b',' | b':' => at += 1,
+            _ => at += bytes[at..].iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(bytes.len() - at),
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn becomes(text: &str, expected: &str) {
+        assert_eq!(canonical(text).as_deref(), Ok(expected), "{text}");
+        assert_eq!(canonical(expected).as_deref(), Ok(expected), "not idempotent: {expected}");
+    }
+
+    #[test]
+    fn white_space_outside_strings_is_removed_and_kept_inside() {
+        becomes(" { \"a b\" :\t[ 1 ,\r\n 2 ] , \"c\" : { } , \"d\":[ ] } ", r#"{"a b":[1,2],"c":{},"d":[]}"#);
+    }
+
+    #[test]
+    fn numbers_keep_their_literal() {
+        for literal in ["0", "-0", "1.0", "1e5", "1E+400", "12345678901234567890", "0.10", "-1.5e-07", "0e0"] {
+            becomes(literal, literal);
+        }
+    }
+
+    #[test]
+    fn strings_are_escaped_minimally() {
+        becomes(r#""\u00e9\/\u0041""#, "\"é/A\"");
+        becomes(r#""\u0022\u005c\u0008\u000c\u000a\u000d\u0009""#, r#""\"\\\b\f\n\r\t""#);
+        becomes(r#""\u0000\u001F\u007f\u2028""#, "\"\\u0000\\u001f\u{7f}\u{2028}\"");
+        becomes(r#""\ud83d\ude00\uD83D\uDE00""#, "\"😀😀\"");
+    }
+
+    #[test]
+    fn a_lone_surrogate_stays_an_escape_in_lower_case() {
+        becomes(r#""\uD800""#, r#""\ud800""#);
+        becomes(r#""\uDC00x""#, r#""\udc00x""#);
+        becomes(r#""\ud83d\uD83D\ude00""#, "\"\\ud83d😀\"");
+        becomes(r#""\ud83d\u0041""#, r#""\ud83dA""#);
+        becomes(r#""\ud83d\n""#, r#""\ud83d\n""#);
+    }
+
+    #[test]
+    fn keys_keep_order_and_duplicates() {
+        becomes(r#"{"b":1,"a":2,"b":3,"\u0061":4}"#, r#"{"b":1,"a":2,"b":3,"a":4}"#);
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for text in [
+            "", " ", "{", "}", "[", "]", "[1,]", "[,1]", "{,}", "{\"a\":1,}", "{\"a\"}", "{\"a\":}", "{a:1}", "{1:2}", "[1 2]", "[1}", "{\"a\":1]",
+            "01", "-", "+1", "1.", ".5", "1e", "1e+", "--1", "0x1", "NaN", "Infinity", "tru", "nul", "True", "'a'", "\"", "\"\\\"", "\"\\x\"", "\"\\u12\"",
+            "\"\\u12g4\"", "\"\\ud800\\u\"", "\"\\ud800\\uzzzz\"", "\"\n\"", "\"\u{1}\"", "\u{feff}1", "1 1", "{} {}", "[1]]", "\u{a0}1", "//", "[1/**/]", "-01", "\0",
+        ] {
+            assert!(canonical(text).is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn depth_and_width_have_no_limit_but_the_body() {
+        let deep = "[".repeat(120_000) + &"]".repeat(120_000);
+        becomes(&deep, &deep);
+        let mixed = "{\"a\":[".repeat(60_000) + "1" + &"]}".repeat(60_000);
+        becomes(&mixed, &mixed);
+        let wide = format!("{{{}}}", (0..60_000).map(|n| format!("\"k{n}\":{n}")).collect::<Vec<_>>().join(","));
+        becomes(&wide, &wide);
+        assert_eq!(Members::of(&wide).count(), 60_000);
+        assert_eq!(value_len(&deep), Some(deep.len()));
+        assert!(canonical(&"[".repeat(120_000)).is_err());
+    }
+
+    #[test]
+    fn members_are_cut_out_of_canonical_text() {
+        let text = r#"{"a":1,"b":{"x":[1,"}"]},"c\"d":"e,\"f","g":[],"h":null}"#;
+        let members: Vec<_> = Members::of(text).collect();
+        assert_eq!(
+            members,
+            [("\"a\"", "1"), ("\"b\"", r#"{"x":[1,"}"]}"#), (r#""c\"d""#, r#""e,\"f""#), ("\"g\"", "[]"), ("\"h\"", "null")]
+        );
+        assert_eq!(Members::of("{}").count(), 0);
+    }
+
+    #[test]
+    fn strings_are_counted_in_scalar_values() {
+        let facts = |text: &str| StringFacts::of(canonical(text).unwrap().as_bytes());
+        assert_eq!(facts(r#""aé😀\u0001\n\"""#).scalars, 6);
+        assert!(facts(r#""\u0000""#).has_nul);
+        assert!(!facts(r#""\\u0000""#).has_nul);
+        assert!(facts(r#""\ud800""#).has_lone_surrogate);
+        assert!(!facts(r#""\\ud800""#).has_lone_surrogate);
+        assert_eq!(facts("\"\"").scalars, 0);
+    }
+
+    #[test]
+    fn decoding_undoes_putting() {
+        for value in ["", "plain", "q\"b\\s/", "\0\u{1}\u{8}\u{c}\n\r\t\u{1f}\u{7f}", "é😀"] {
+            let mut text = Vec::new();
+            put_string(value, &mut text);
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(canonical(&text).as_deref(), Ok(text.as_str()));
+            assert_eq!(decode(&text).as_deref(), Some(value));
+        }
+        assert_eq!(decode(r#""\ud800""#), None);
+    }
+}

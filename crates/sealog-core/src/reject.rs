@@ -1,0 +1,290 @@
+//! Every way in which a request can be wrong, and the one table of error codes.
+//!
+//! A [`Reject`] is something that the client can fix. Each variant has one documented [`Code`]; the match between the two has no `_` arm, so a new
+//! variant does not compile until it has a code, and a new code not until it has a row in [`CODES`] (a test sees to that).
+
+use std::fmt;
+
+use crate::json::JsonError;
+
+macro_rules! codes {
+    ($($variant:ident $code:literal $status:literal $retry:literal $meaning:literal $advice:literal)*) => {
+        /// A stable error code. Spec 7; three are additions of ours.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code { $($variant),* }
+
+        /// All codes in the order of the specification's table.
+        pub const CODES: &[CodeRow] = &[$(CodeRow {
+            code: Code::$variant, text: $code, status: $status, retry: $retry, meaning: $meaning, advice: $advice,
+        }),*];
+    };
+}
+
+/// What responses, documentation pages and tests know of a code.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeRow {
+    pub code: Code,
+    pub text: &'static str,
+    pub status: u16,
+    /// Whether the same request may succeed later.
+    pub retry: bool,
+    pub meaning: &'static str,
+    pub advice: &'static str,
+}
+
+codes! {
+    AuthMissingHeader "auth/missing_header" 401 false
+        "The request has no Authorization header."
+        "Send `Authorization: Bearer <API key>`."
+    AuthInvalidFormat "auth/invalid_format" 401 false
+        "The Authorization header is not `Bearer` and a key that begins with at_live_ or at_test_."
+        "Check for a missing `Bearer`, quotes, or a token of another service."
+    AuthKeyNotFound "auth/key_not_found" 401 false
+        "No such key exists."
+        "Check that the key was copied whole and belongs to this server; create a new one if it is lost."
+    AuthKeyRevoked "auth/key_revoked" 401 false
+        "The key was revoked."
+        "Use the key that replaced it."
+    AuthKeyExpired "auth/key_expired" 401 false
+        "The key is past its expiry date."
+        "Create a new key and switch to it."
+    SubscriptionTrialExpired "subscription/trial_expired" 402 false
+        "The free trial has ended and billing is not active. Stored events are kept and can be read."
+        "Activate billing, then send the event again."
+    RateLimitExceeded "rate/limit_exceeded" 429 true
+        "The plan's requests for this second are used up."
+        "Wait for `Retry-After` seconds; send events in batches, which count as one request."
+    RateIpLimitExceeded "rate/ip_limit_exceeded" 429 true
+        "Too many requests from this address in this second."
+        "Wait for `Retry-After` seconds; spread the load or send batches."
+    RateTestLimitExceeded "rate/test_limit_exceeded" 429 true
+        "This test key's requests for this second are used up."
+        "Wait for `Retry-After` seconds; load belongs on live keys."
+    ValidationMissingAction "validation/missing_action" 422 false
+        "`action` is absent, null or empty."
+        "Give every event an action from the catalog or a custom one."
+    ValidationInvalidJson "validation/invalid_json" 400 false
+        "The body is not valid JSON of the expected shape, or is compressed."
+        "Check the body against the message; send it as UTF-8, uncompressed."
+    ValidationInvalidField "validation/invalid_field" 422 false
+        "A field has the wrong type, is too long or holds a character that it must not."
+        "Correct the field that the message names."
+    ValidationBatchTooLarge "validation/batch_too_large" 400 false
+        "The batch has more than 100 events."
+        "Split it."
+    ValidationBatchEmpty "validation/batch_empty" 400 false
+        "The batch has no events."
+        "Do not send empty batches."
+    ValidationBodyTooLarge "validation/body_too_large" 413 false
+        "The body is over 262,144 bytes for one event or 2,097,152 bytes for a batch."
+        "Send fewer events at a time, or keep large payloads elsewhere and send a reference."
+    EventWriteFailed "event/write_failed" 500 true
+        "The event could not be made durable."
+        "Send it again with the same Idempotency-Key: it will be stored exactly once, whichever way the first attempt went."
+    EventIdempotencyKeyConflict "event/idempotency_key_conflict" 409 false
+        "This Idempotency-Key was used for another body within the last 24 hours."
+        "Use a new key for a new request."
+    EventIdempotencyKeyInFlight "event/idempotency_key_in_flight" 409 true
+        "The first request with this Idempotency-Key is still being processed."
+        "Try again shortly; the answer will be the first one's."
+    ReadInvalidParams "read/invalid_params" 400 false
+        "A query parameter is unknown, repeated or badly formatted."
+        "Correct the parameter that the message names."
+    ReadQueryFailed "read/query_failed" 500 true
+        "The store could not answer."
+        "Try again with increasing pauses; if it persists, tell the operator the request id."
+    ReadNotFound "read/not_found" 404 false
+        "The key's project has no event with this log_id."
+        "Check the log_id, and that the key belongs to the event's project and mode."
+    ActionInvalid "action/invalid" 422 false
+        "The action is neither in the catalog nor a registered custom action, or is over 255 characters."
+        "See `suggestion` and GET /v1/actions, or register the action."
+    ActionRequiresFramework "action/requires_framework" 403 false
+        "The action belongs to a framework that is not enabled for the project, or not part of the plan."
+        "Enable the framework for the project, or choose a plan that includes it."
+    ActionMissingRequiredFields "action/missing_required_fields" 422 false
+        "`metadata` lacks fields that the action requires."
+        "Add the fields that the message names; null does not count."
+    FrameworkDisabled "framework/disabled" 403 false
+        "The action's framework was enabled for the project and is now disabled."
+        "Enable it again, or stop sending its actions."
+    RequestNotFound "request/not_found" 404 false
+        "No such path or resource."
+        "Check the address; every endpoint of the interface is under /v1."
+    RequestMethodNotAllowed "request/method_not_allowed" 405 false
+        "The path exists, but not for this method."
+        "Use a method that the Allow header lists."
+    ServerInternal "server/internal" 500 true
+        "An unexpected error in the server."
+        "Try again; if it persists, tell the operator the request id."
+}
+
+impl Code {
+    pub fn row(self) -> &'static CodeRow {
+        CODES.iter().find(|row| row.code == self).expect("the macro makes a row for each code")
+    }
+
+    pub fn as_str(self) -> &'static str {
+        self.row().text
+    }
+
+    pub fn status(self) -> u16 {
+        self.row().status
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reject {
+    MissingHeader,
+    InvalidFormat,
+    KeyNotFound,
+    KeyRevoked,
+    KeyExpired,
+    TrialExpired,
+    RateLimit,
+    IpRateLimit,
+    TestRateLimit,
+    InvalidJson { detail: String },
+    InvalidField { field: &'static str, problem: FieldProblem },
+    MissingAction,
+    BatchEmpty,
+    BatchTooLarge { count: usize },
+    BodyTooLarge { bytes_max: usize },
+    IdempotencyConflict,
+    IdempotencyInFlight,
+    ActionInvalid { action: String, suggestion: Option<String> },
+    ActionRequiresFramework { action: String, frameworks: Vec<String> },
+    FrameworkDisabled { action: String, frameworks: Vec<String> },
+    MissingRequiredFields { action: String, fields: Vec<String> },
+    InvalidParam { name: String, problem: &'static str },
+    EventNotFound,
+    PathNotFound,
+    MethodNotAllowed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldProblem {
+    NotAString,
+    NotAnObject,
+    TooLong,
+    HasNul,
+    HasLoneSurrogate,
+    NotAKey,
+}
+
+impl Reject {
+    pub fn code(&self) -> Code {
+        match self {
+            Reject::MissingHeader => Code::AuthMissingHeader,
+            Reject::InvalidFormat => Code::AuthInvalidFormat,
+            Reject::KeyNotFound => Code::AuthKeyNotFound,
+            Reject::KeyRevoked => Code::AuthKeyRevoked,
+            Reject::KeyExpired => Code::AuthKeyExpired,
+            Reject::TrialExpired => Code::SubscriptionTrialExpired,
+            Reject::RateLimit => Code::RateLimitExceeded,
+            Reject::IpRateLimit => Code::RateIpLimitExceeded,
+            Reject::TestRateLimit => Code::RateTestLimitExceeded,
+            Reject::InvalidJson { .. } => Code::ValidationInvalidJson,
+            Reject::InvalidField { .. } => Code::ValidationInvalidField,
+            Reject::MissingAction => Code::ValidationMissingAction,
+            Reject::BatchEmpty => Code::ValidationBatchEmpty,
+            Reject::BatchTooLarge { .. } => Code::ValidationBatchTooLarge,
+            Reject::BodyTooLarge { .. } => Code::ValidationBodyTooLarge,
+            Reject::IdempotencyConflict => Code::EventIdempotencyKeyConflict,
+            Reject::IdempotencyInFlight => Code::EventIdempotencyKeyInFlight,
+            Reject::ActionInvalid { .. } => Code::ActionInvalid,
+            Reject::ActionRequiresFramework { .. } => Code::ActionRequiresFramework,
+            Reject::FrameworkDisabled { .. } => Code::FrameworkDisabled,
+            Reject::MissingRequiredFields { .. } => Code::ActionMissingRequiredFields,
+            Reject::InvalidParam { .. } => Code::ReadInvalidParams,
+            Reject::EventNotFound => Code::ReadNotFound,
+            Reject::PathNotFound => Code::RequestNotFound,
+            Reject::MethodNotAllowed => Code::RequestMethodNotAllowed,
+        }
+    }
+
+    /// The message for the event at this place of a batch.
+    pub fn message_in_batch(&self, index: usize) -> String {
+        format!("event[{index}]: {self}")
+    }
+}
+
+impl fmt::Display for Reject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // A lone code's meaning says it all.
+            Reject::MissingHeader
+            | Reject::InvalidFormat
+            | Reject::KeyNotFound
+            | Reject::KeyRevoked
+            | Reject::KeyExpired
+            | Reject::TrialExpired
+            | Reject::RateLimit
+            | Reject::IpRateLimit
+            | Reject::TestRateLimit
+            | Reject::BatchEmpty
+            | Reject::IdempotencyConflict
+            | Reject::IdempotencyInFlight
+            | Reject::EventNotFound
+            | Reject::PathNotFound
+            | Reject::MethodNotAllowed => f.write_str(self.code().row().meaning),
+            // The specification gives this wording for batches.
+            Reject::MissingAction => f.write_str("action field required"),
+            Reject::InvalidJson { detail } => write!(f, "the body is not valid JSON: {detail}"),
+            Reject::InvalidField { field, problem } => match problem {
+                FieldProblem::NotAString => write!(f, "{field} must be a string"),
+                FieldProblem::NotAnObject => write!(f, "{field} must be an object"),
+                FieldProblem::TooLong => write!(f, "{field} must have at most 255 characters"),
+                FieldProblem::HasNul => write!(f, "{field} must not contain the NUL character"),
+                FieldProblem::HasLoneSurrogate => write!(f, "{field} must not contain half of a surrogate pair"),
+                FieldProblem::NotAKey => write!(f, "{field} must be 1 to 255 characters from '!' to '~'"),
+            },
+            Reject::BatchTooLarge { count } => write!(f, "a batch may have at most 100 events, this one has {count}"),
+            Reject::BodyTooLarge { bytes_max } => write!(f, "the body may have at most {bytes_max} bytes here"),
+            Reject::ActionInvalid { action, .. } if action.chars().count() > crate::event::FIELD_SCALARS_MAX => {
+                f.write_str("action must have at most 255 characters")
+            }
+            Reject::ActionInvalid { action, .. } => {
+                write!(f, "action {action:?} is neither in the catalog nor a registered custom action")
+            }
+            Reject::ActionRequiresFramework { action, frameworks } => {
+                write!(f, "action {action} needs one of these frameworks enabled for the project and part of the plan: {}", frameworks.join(", "))
+            }
+            Reject::FrameworkDisabled { action, frameworks } => {
+                write!(f, "action {action} belongs to a framework that was disabled for the project: {}", frameworks.join(", "))
+            }
+            Reject::MissingRequiredFields { action, fields } => {
+                write!(f, "action {action} requires these metadata fields: {}", fields.join(", "))
+            }
+            Reject::InvalidParam { name, problem } => write!(f, "query parameter {name:?} {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for Reject {}
+
+impl From<JsonError> for Reject {
+    fn from(error: JsonError) -> Reject {
+        Reject::InvalidJson { detail: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_category_and_slug_and_stand_once() {
+        for row in CODES {
+            let (category, slug) = row.text.split_once('/').unwrap();
+            assert!([category, slug].iter().all(|part| part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')), "{}", row.text);
+            assert_eq!(CODES.iter().filter(|other| other.text == row.text).count(), 1);
+            assert_eq!(row.code.row().text, row.text);
+        }
+    }
+
+    #[test]
+    fn a_missing_action_in_a_batch_has_the_documented_message() {
+        assert_eq!(Reject::MissingAction.message_in_batch(3), "event[3]: action field required");
+    }
+}

@@ -1,0 +1,221 @@
+//! The one verifier: the API, the dashboard, the command line and the auditor's program all call it.
+//!
+//! It is told what came before and what to expect, because a chain that is only checked against itself can be cut short without a trace.
+
+use crate::canonical;
+use crate::chain::Head;
+use crate::event::StoredEvent;
+use crate::id::{Hash, Ulid};
+
+/// What is known of the event before the first one that is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It exists, or the chain begins here ([`Head::EMPTY`]).
+    Event { hash: Hash, log_id: Ulid },
+    /// There should be one, and it is gone.
+    Missing,
+    /// It is there but cannot be read, or nobody has looked: the link to it cannot be checked.
+    Unknown,
+}
+
+impl Before {
+    pub const NOTHING: Before = Before::Event { hash: Head::EMPTY.hash, log_id: Head::EMPTY.log_id };
+}
+
+/// Why an event failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It belongs to another tenant or project than the first one.
+    Chain,
+    /// Its `chain_seq` is not one more than that of the event before.
+    Gap,
+    /// Its `prev_hash` is not the `hash` before it.
+    Link,
+    /// Its fields do not give its `hash`.
+    Hash,
+    /// Its `log_id` does not increase, or does not carry its `timestamp`.
+    Order,
+    /// It is there, but the store's own checksum says that it is damaged.
+    Damaged,
+    /// It has another `hash` than the one that was noted for its `chain_seq`.
+    Head,
+    /// The chain ends before a head that it is known to have had.
+    Tail,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Chain => "chain",
+            Reason::Gap => "gap",
+            Reason::Link => "link",
+            Reason::Hash => "hash",
+            Reason::Order => "order",
+            Reason::Damaged => "damaged",
+            Reason::Head => "head",
+            Reason::Tail => "tail",
+        }
+    }
+
+    /// For people.
+    pub fn explain(self) -> &'static str {
+        match self {
+            Reason::Chain => "the event belongs to another tenant or project than the events before it",
+            Reason::Gap => "one or more events before it are missing, or the order was changed",
+            Reason::Link => "its prev_hash is not the hash of the event before it: an event was removed, inserted or replaced here",
+            Reason::Hash => "its hash does not match its content: the event was changed after it was sealed",
+            Reason::Order => "its log_id and timestamp do not follow those of the event before it",
+            Reason::Damaged => "the stored record is damaged and cannot be read",
+            Reason::Head => "its hash is not the one that was noted for this position: the chain was rewritten",
+            Reason::Tail => "the chain ends before a position that it is known to have reached: its end was cut off",
+        }
+    }
+}
+
+/// The outcome. Spec 2.6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub checked: u64,
+    pub first_seq: u64,
+    pub last_seq: u64,
+    pub broken: Option<Broken>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    pub at: u64,
+    pub hash: Hash,
+    pub reason: Reason,
+}
+
+impl Verdict {
+    pub fn valid(&self) -> bool {
+        self.broken.is_none()
+    }
+}
+
+/// What a store has at a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    Event(StoredEvent),
+    /// A record whose checksum is wrong.
+    Damaged {
+        chain_seq: u64,
+    },
+}
+
+impl Item {
+    pub fn chain_seq(&self) -> u64 {
+        match self {
+            Item::Event(event) => event.sealed.chain_seq,
+            Item::Damaged { chain_seq } => *chain_seq,
+        }
+    }
+}
+
+/// A verification under way. Feed it the items of a range in ascending `chain_seq`, then [`Check::finish`].
+///
+/// A missing event shows at the next one that exists, which may lie past the range; and the hash of a damaged record is only known from its successor.
+/// So a caller goes on feeding while [`Check::wants_more`].
+#[derive(Debug)]
+pub struct Check {
+    first_seq: u64,
+    last_seq: u64,
+    next_seq: u64,
+    before: Before,
+    checked: u64,
+    damaged: Option<u64>,
+    broken: Option<Broken>,
+}
+
+impl Check {
+    /// Begins a check of `first_seq..=last_seq`, both at most the recorded head.
+    pub fn new(first_seq: u64, last_seq: u64, before: Before) -> Check {
+        Check { first_seq, last_seq, next_seq: first_seq, before, checked: 0, damaged: None, broken: None }
+    }
+
+    /// Whether the outcome may still change with the next item.
+    pub fn wants_more(&self) -> bool {
+        self.broken.is_none() && (self.damaged.is_some() || self.next_seq <= self.last_seq)
+    }
+
+    pub fn item(&mut self, item: &Item) {
+        match item {
+            Item::Event(event) => self.event(event),
+            Item::Damaged { chain_seq } => self.damaged(*chain_seq),
+        }
+    }
+
+    pub fn event(&mut self, event: &StoredEvent) {
+        if !self.wants_more() {
+            return;
+        }
+        let sealed = &event.sealed;
+        if let Some(at) = self.damaged {
+            self.broken = Some(Broken { at, hash: sealed.prev_hash, reason: Reason::Damaged });
+            return;
+        }
+        self.checked += 1;
+        self.broken = self
+            .fault(event)
+            .map(|reason| Broken { at: sealed.chain_seq, hash: sealed.hash, reason });
+        self.before = Before::Event { hash: sealed.hash, log_id: sealed.log_id };
+        self.next_seq = sealed.chain_seq.saturating_add(1);
+    }
+
+    fn damaged(&mut self, chain_seq: u64) {
+        if !self.wants_more() || self.damaged.is_some() {
+            return;
+        }
+        self.checked += 1;
+        self.damaged = Some(chain_seq);
+    }
+
+    fn fault(&self, event: &StoredEvent) -> Option<Reason> {
+        let sealed = &event.sealed;
+        if sealed.chain_seq != self.next_seq {
+            return Some(Reason::Gap);
+        }
+        match self.before {
+            Before::Missing => return Some(Reason::Gap),
+            Before::Event { hash, .. } if hash != sealed.prev_hash => return Some(Reason::Link),
+            _ => {}
+        }
+        let hash =
+            canonical::hash(sealed.prev_hash, sealed.log_id, event.tenant_id, event.text.as_str(), event.timestamp_ms);
+        if hash != sealed.hash {
+            return Some(Reason::Hash);
+        }
+        let increases = match self.before {
+            Before::Event { log_id, .. } => sealed.log_id > log_id,
+            _ => true,
+        };
+        (!increases || sealed.log_id.timestamp_ms() != event.timestamp_ms).then_some(Reason::Order)
+    }
+
+    /// Ends the check after the last item that exists. `recorded` is the head that the chain is known to have reached.
+    pub fn finish(mut self, recorded: &Head) -> Verdict {
+        if self.broken.is_none() {
+            if let Some(at) = self.damaged {
+                self.broken = Some(Broken { at, hash: recorded.hash, reason: Reason::Damaged });
+            } else if self.next_seq <= self.last_seq {
+                // Nothing exists from here to the recorded head.
+                self.broken = Some(Broken { at: self.next_seq, hash: recorded.hash, reason: Reason::Tail });
+            }
+        }
+        let last_seq = match self.broken {
+            Some(broken) => broken.at,
+            None => self.last_seq,
+        };
+        Verdict { checked: self.checked, first_seq: self.first_seq, last_seq, broken: self.broken }
+    }
+}
+
+/// Checks a chain, or a part of one, that stands in memory.
+pub fn check<'a>(before: Before, first_seq: u64, events: impl IntoIterator<Item = &'a StoredEvent>, recorded: &Head) -> Verdict {
+    let mut check = Check::new(first_seq, recorded.chain_seq, before);
+    for event in events {
+        check.event(event);
+    }
+    check.finish(recorded)
+}
