@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Checks exported Sealog events without Sealog: plain Node 18 or newer, no packages, no network. It does what
+// Checks exported Sealog events without Sealog: plain Node 18.3 or newer, no packages, no network. It does what
 // docs/format.md (section 1) and vectors/README.md say. `node sealog_verify.mjs --help` tells how to run it.
 //
 // Three parts: a JSON scanner that writes canonical text, the check of a chain, the command line. The first two use
@@ -13,8 +13,9 @@
 //     };
 //     </script>
 
-const node = globalThis.process?.versions?.node
-  ? { ...(await import("node:crypto")), ...(await import("node:fs")), ...(await import("node:zlib")) } : null;
+const inNode = Boolean(globalThis.process?.versions?.node);
+const load = async (...names) => Object.assign({}, ...(await Promise.all(names.map((name) => import(name)))));
+const node = inNode && (await load("node:crypto", "node:fs", "node:url", "node:util", "node:zlib"));
 const sha256 = (text) => node.createHash("sha256").update(text, "utf8").digest("hex");
 
 /** For input that is not what it should be; `at` is the index of the first wrong character. */
@@ -28,19 +29,11 @@ const unreadable = (what, at) => Object.assign(new Error(what), { at });
 const NOT_SPACE = /[^ \t\n\r]/g;
 const STRING_STOP = /["\\\u0000-\u001f]/g;
 const LITERAL = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-// An escaped surrogate pair (groups 1 and 2), any other \uXXXX (group 3), or a single letter.
-const ESCAPE = /\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|["\\/bfnrt])/iy;
-const SHORT = { '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const PAIR = "u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}"; // two escapes that are one character
+const ESCAPE = new RegExp(`\\\\(?:${PAIR}|u[0-9a-fA-F]{4}|["\\\\/bfnrt])`, "y");
 
-/** The canonical spelling of one escape, given the match of ESCAPE. */
-function respell([escape, high, low, unit]) {
-  if (high) return String.fromCharCode(parseInt(high, 16), parseInt(low, 16));
-  if (!unit) return escape === "\\/" ? "/" : escape;
-  const code = parseInt(unit, 16);
-  const char = String.fromCharCode(code);
-  const staysEscape = code < 0x20 || (code >= 0xd800 && code <= 0xdfff);
-  return SHORT[char] ?? (staysEscape ? "\\u" + unit.toLowerCase() : char);
-}
+/** The one spelling of an escaped character. For a single character, it is the one that JSON.stringify writes. */
+const respell = (escape) => JSON.stringify(JSON.parse(`"${escape}"`)).slice(1, -1);
 
 function skipSpace(text, at) {
   NOT_SPACE.lastIndex = at;
@@ -56,8 +49,7 @@ function scan(text, at) {
   let copied = at; // what lies before this index is in `out`; from here to `at` it will be copied as it is
   const open = []; // the closing brackets still owed, innermost last
   const items = [];
-  let item = null; // the member or element being read, while one bracket is open
-  let key = null;
+  let [key, first] = [null, null]; // of the member or element being read: its key, its first piece in `out`
 
   const fail = (what) => { throw unreadable(at < text.length ? what : "the text ends inside a value", at); };
   const flush = () => {
@@ -66,33 +58,27 @@ function scan(text, at) {
     return out.length;
   };
   const space = () => {
-    const next = skipSpace(text, at);
-    if (next > at) flush();
-    if (next > at) at = copied = next;
+    if (at < text.length && text.charCodeAt(at) <= 32) flush(), (at = copied = skipSpace(text, at));
   };
   const string = () => {
-    if (text[at++] !== '"') at--, fail("a string in double quotes was expected");
-    for (;;) {
+    if (text[at] !== '"') fail("a string in double quotes was expected");
+    for (at++; ; ) {
       STRING_STOP.lastIndex = at;
       at = STRING_STOP.test(text) ? STRING_STOP.lastIndex - 1 : text.length;
       if (text[at] === '"') return at++;
       if (text[at] !== "\\") fail("a control character inside a string");
       ESCAPE.lastIndex = at;
-      const match = ESCAPE.exec(text) ?? fail("an escape that JSON does not have");
-      const spelling = respell(match);
-      if (spelling !== match[0]) {
-        flush();
-        out.push(spelling);
-        copied += match[0].length;
-      }
-      at += match[0].length;
+      const [escape] = ESCAPE.exec(text) ?? fail("an escape that JSON does not have");
+      const spelling = respell(escape);
+      if (spelling !== escape) flush(), out.push(spelling), (copied += escape.length);
+      at += escape.length;
     }
   };
   const name = () => {
     space();
-    const first = open.length === 1 ? flush() : 0;
+    if (open.length === 1) first = flush();
     string();
-    if (open.length === 1) flush(), (key = out.slice(first).join(""));
+    if (open.length === 1) key = out.slice(first, flush()).join("");
     space();
     if (text[at] !== ":") fail("a colon was expected");
     at++;
@@ -100,7 +86,7 @@ function scan(text, at) {
 
   value: for (;;) {
     space();
-    if (open.length === 1) item = { key, first: flush() };
+    if (open.length === 1) first = flush();
     const char = text[at];
     if (char === "{" || char === "[") {
       open.push(char === "{" ? "}" : "]");
@@ -119,20 +105,16 @@ function scan(text, at) {
     }
     while (open.length > 0) { // a value is complete (or an empty one is about to be): close brackets, or go on
       space();
-      if (open.length === 1 && item) {
-        flush();
-        items.push({ key: item.key, text: out.slice(item.first).join("") });
-        item = null;
+      if (open.length === 1 && first !== null) {
+        items.push({ key, text: out.slice(first, flush()).join("") });
+        first = null;
       }
-      if (text[at] === open.at(-1)) {
-        open.pop();
-        at++;
-        continue;
+      if (text[at] !== "," && text[at] !== open.at(-1)) fail(`a comma or ${open.at(-1)} was expected`);
+      if (text[at++] === ",") {
+        if (open.at(-1) === "}") name();
+        continue value;
       }
-      if (text[at] !== ",") fail(`a comma or ${open.at(-1)} was expected`);
-      at++;
-      if (open.at(-1) === "}") name();
-      continue value;
+      open.pop();
     }
     flush();
     return { canonical: out.join(""), items, end: skipSpace(text, at) };
@@ -165,15 +147,15 @@ export function decode(bytes) {
 export function eventsIn(text) {
   const found = [];
   const take = ({ canonical, items }) => {
-    const lists = items.filter((item) => item.key === '"events"' && item.text[0] === "[");
-    const isPage = lists.length === 1 && !items.some((item) => ['"log_id"', '"hash"'].includes(item.key));
-    if (isPage) for (const event of scanWhole(lists[0].text).items) found.push(event.text);
+    const lists = items.filter(({ key }) => key === '"events"');
+    const isPage = lists.length === 1 && lists[0].text[0] === "[" && !items.some(({ key }) => key === '"log_id"');
+    if (isPage) for (const event of scan(lists[0].text, 0).items) found.push(event.text);
     else found.push(canonical);
   };
   for (let at = skipSpace(text, 0); at < text.length; ) {
     const value = scan(text, at);
     if (value.canonical[0] === "{") take(value);
-    else if (value.canonical[0] === "[") for (const element of value.items) take(scanWhole(element.text));
+    else if (value.canonical[0] === "[") for (const element of value.items) take(scan(element.text, 0));
     else throw unreadable("neither an event nor a page nor an array", at);
     at = value.end;
   }
@@ -183,6 +165,7 @@ export function eventsIn(text) {
 // ---- Part 2: the chain --------------------------------------------------------------------------------------------
 
 const MAX_SEQ = 2n ** 63n - 1n;
+const ULID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const isHash = (text) => /^"[0-9a-f]{64}"$/.test(text);
 const isUuid = (text) => /^"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"$/.test(text);
 const isString = (text) => text[0] === '"';
@@ -206,12 +189,12 @@ const FIELDS = {
 };
 const MAY_BE_ABSENT = ["actor_id", "resource", "metadata"];
 
-/** Cuts these fields out of an event's raw text. `malformed` names the first that is not as it has to be. */
+/** Cuts these fields out of an event's raw text. `malformed` tells of the first that is not as it has to be. */
 function readEvent(raw) {
   const { canonical, items } = scanWhole(raw);
-  const event = { malformed: "" };
   const texts = new Map(Object.keys(FIELDS).map((name) => [`"${name}"`, []]));
   if (canonical[0] === "{") for (const { key, text } of items) texts.get(key)?.push(text);
+  const event = { malformed: "" };
   for (const [name, isRight] of Object.entries(FIELDS)) {
     const given = texts.get(`"${name}"`);
     if (given.length === 0 && MAY_BE_ABSENT.includes(name)) given.push("null");
@@ -223,14 +206,14 @@ function readEvent(raw) {
   return event;
 }
 
-const ULID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-const ulidTime = (id) => [...id.slice(1, 11)].reduce((sum, digit) => sum * 32 + ULID_DIGITS.indexOf(digit), 0);
+const timeOf = (event) => Date.parse(event.timestamp);
+const ulidTimeOf = (event) => // the first 10 of 26 digits; log_id has its quotes still
+  [...event.log_id.slice(1, 11)].reduce((sum, digit) => sum * 32 + ULID_DIGITS.indexOf(digit), 0);
 
 /** What is hashed. */
 function hashedText(event) {
   const names = ["log_id", "tenant_id", "action", "actor_id", "resource", "metadata"];
-  const payload = names.map((name) => `"${name}":${event[name]}`).join(",");
-  return `${event.prev_hash}{${payload}}${Date.parse(event.timestamp)}`;
+  return `${event.prev_hash}{${names.map((name) => `"${name}":${event[name]}`).join(",")}}${timeOf(event)}`;
 }
 
 /** The first check that an event fails, or null. `before` is the event before it, already checked, or null. */
@@ -242,7 +225,7 @@ function fault(event, before, first, headsAt, digest) {
   if (hashesBefore.some((hash) => hash !== event.prev_hash)) return "link";
   if (digest(hashedText(event)) !== event.hash) return "hash";
   if (before && event.log_id <= before.log_id) return "order"; // ULIDs sort as text
-  if (ulidTime(event.log_id) !== Date.parse(event.timestamp)) return "order";
+  if (ulidTimeOf(event) !== timeOf(event)) return "order";
   if (headsAt(event.seq).some((hash) => hash !== event.hash)) return "head";
   return null;
 }
@@ -266,8 +249,8 @@ export function verify(rawEvents, expects = [], digest = sha256) {
 
   const first = events[0];
   const firstSeq = first?.seq ?? 1n;
-  const about = { tenant: first?.tenant_id, project: first?.project_id };
-  about.unchecked = heads.filter((head) => head.seq < firstSeq - 1n).map((head) => head.text);
+  const unchecked = heads.filter((head) => head.seq < firstSeq - 1n).map((head) => head.text);
+  const about = { tenant: first?.tenant_id, project: first?.project_id, unchecked, detail: "" };
   const number = (seq) => (Number.isSafeInteger(Number(seq)) ? Number(seq) : seq);
   const result = (checked, last, hash, reason) => ({
     valid: !reason, checked, first_seq: number(firstSeq), last_seq: number(last),
@@ -291,7 +274,7 @@ export function verify(rawEvents, expects = [], digest = sha256) {
 /** The same where SHA-256 comes as a promise (browsers). */
 export async function verifyAsync(rawEvents, expects = []) {
   const digests = new Map();
-  for (const event of Array.from(rawEvents, readEvent).filter((event) => !event.malformed)) {
+  for (const event of Array.from(rawEvents, readEvent).filter(({ malformed }) => !malformed)) {
     const text = hashedText(event);
     const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
     digests.set(text, Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(""));
@@ -303,93 +286,107 @@ export async function verifyAsync(rawEvents, expects = []) {
 
 const HELP = `Checks exported Sealog events: that none was altered, removed, added or moved.
 
-  node sealog_verify.mjs [--expect SEQ:HASH]... [--json] FILE...
+  node sealog_verify.mjs [--json] [--expect SEQ:HASH]... FILE...
   node sealog_verify.mjs --vectors DIR
 
-FILE is NDJSON, saved API pages, a JSON array of events, or several of these in a row; plain or gzip; - is stdin.
-Several files are read as one sequence, in the order given: oldest events first or newest first throughout.
-
-  --expect SEQ:HASH  a head noted earlier: the chain has to have this hash at this chain_seq (may be repeated);
-                     without one, nothing can tell whether events were cut off at the end
-  --json             print the result as one JSON object
-  --vectors DIR      run the test vectors in DIR instead
-
+FILE (- for stdin) is NDJSON, saved API pages, a JSON array of events, or several of these in a row; plain or gzip.
+Files are read in the order given, as one sequence: oldest event first, or newest first, throughout.
+--expect gives a head noted earlier: the chain has to have that hash at that chain_seq. Without one, nothing can
+tell whether events were cut off at the end. --vectors runs the test vectors in DIR.
 The hash covers log_id, tenant_id, action, actor_id, resource, metadata, timestamp and prev_hash, no other field.
 Exit code: 0 valid, 10 broken, 2 wrong usage or unreadable input.`;
 
 const MEANING = {
-  malformed: "It is not a proper event",
+  malformed: "It is not a proper event: ",
   chain: "Its tenant_id or project_id is not the first event's: chains were mixed, or it was altered.",
-  gap: "Its chain_seq does not follow the one before: events are missing or doubled, or the files are out of order.",
-  link: "Its prev_hash is not the hash of the event before: what came before was altered, removed or replaced.",
+  gap: "Its chain_seq does not follow the one before: events are missing or doubled, or the input is out of order.",
+  link: "Its prev_hash is not the hash before it: what came before was removed or replaced, or it was altered.",
   hash: "Its content does not give its hash: it was altered after it was sealed.",
-  order: "Its log_id does not come after the one before, or does not hold its timestamp: it was not sealed by Sealog.",
+  order: "Its log_id does not come after the one before, or does not hold its timestamp.",
   head: "Its hash is not the one noted earlier: the history up to here was rewritten since then.",
   tail: "The events end before a head that was noted earlier: the end of the chain is missing.",
 };
 
-function inWords(result, expects) {
-  const { about } = result;
-  const unchecked = about.unchecked.map((head) => `Not checked, since it lies before the events given: ${head}`);
-  if (!result.valid) {
-    const detail = about.detail ? `: ${about.detail}.` : "";
-    return [`BROKEN at chain_seq ${result.broken_at} (${result.reason}).`, MEANING[result.reason] + detail,
-      `${result.reason === "tail" ? "Expected" : "Stored"} hash: ${result.broken_hash ?? "not readable"}`,
-      `Events examined: ${result.checked}, from chain_seq ${result.first_seq}; what comes later was not.`, ...unchecked];
-  }
-  return [`VALID: ${result.checked} events, chain_seq ${result.first_seq} to ${result.last_seq}.`,
+function inWords({ valid, checked, first_seq, last_seq, broken_at, broken_hash, reason, about }, expects) {
+  const unchecked = about.unchecked.map((head) => `Not checked, as it lies before the events given: ${head}`);
+  if (!valid) return [`BROKEN at chain_seq ${broken_at} (${reason}). ${MEANING[reason]}${about.detail}`,
+    `${reason === "tail" ? "Hash expected" : "Hash stored there"}: ${broken_hash ?? "not readable"}`,
+    `Events examined: ${checked}, from chain_seq ${first_seq}; nothing after that.`, ...unchecked];
+  return [`VALID: ${checked} events, chain_seq ${first_seq} to ${last_seq}.`,
     `Tenant ${about.tenant}, project ${about.project}.`,
     "Every hash was computed again, every event names the hash of the one before, no chain_seq is missing.",
-    result.first_seq === 1 ? "The chain is here from its first event." : "What came before the first is not covered.",
-    expects.length > about.unchecked.length ? "The chain agrees with the heads noted earlier."
-      : "No head to compare with, so events cut off at the end would not be noticed (--expect).",
+    first_seq === 1 ? "The chain is here from its first event." : "What came before the first is not covered.",
+    expects.length > about.unchecked.length ? "It agrees with what was noted earlier (--expect)."
+      : "Compared with no head noted earlier (--expect): events cut off at the end would not be noticed.",
     ...unchecked, `Head, to be noted for the next time: ${about.head}`];
 }
 
-function inJson({ about, ...result }) {
-  if (about.unchecked.length > 0) result.unchecked = about.unchecked;
+function inJson({ about: { unchecked }, ...result }) {
+  if (unchecked.length > 0) result.unchecked = unchecked;
   const show = (value) => (typeof value === "bigint" ? String(value) : JSON.stringify(value));
   return `{${Object.entries(result).map(([name, value]) => `"${name}":${show(value)}`).join(",")}}`;
 }
 
-async function readEvents(file) {
-  const chunks = [];
-  if (file === "-") for await (const chunk of process.stdin) chunks.push(chunk);
-  let bytes = file === "-" ? Buffer.concat(chunks) : node.readFileSync(file);
-  if (bytes[0] === 0x1f && bytes[1] === 0x8b) bytes = node.gunzipSync(bytes);
-  if (bytes.length > 2 ** 29 - 24) throw unreadable("more than 512 MiB in one file; split it");
-  const text = decode(bytes);
+async function readFile(file) {
+  let text = "";
   try {
+    const chunks = [];
+    for await (const chunk of file === "-" ? process.stdin : node.createReadStream(file)) chunks.push(chunk);
+    let bytes = Buffer.concat(chunks);
+    if (bytes[0] === 0x1f && bytes[1] === 0x8b) bytes = node.gunzipSync(bytes);
+    if (bytes.length > 2 ** 29 - 24) throw unreadable("more than 512 MiB of text in one file; split it");
+    text = decode(bytes);
     return eventsIn(text);
   } catch (error) {
-    throw Object.assign(error, error.at >= 0 && { byte: Buffer.byteLength(text.slice(0, error.at)) });
+    const byte = error.byte ?? (error.at >= 0 ? Buffer.byteLength(text.slice(0, error.at)) : null);
+    throw new Error(`${file}: ${error.message}${byte === null ? "" : ` (at byte ${byte})`}`);
   }
 }
 
 function runVectors(dir) {
-  const cases = (file) => JSON.parse(decode(node.readFileSync(`${dir}/${file}`))).cases;
   let passed = 0;
-  const failures = [];
-  const compare = (name, wanted, got) => {
-    const [a, b] = [JSON.stringify(wanted), JSON.stringify(got)];
-    if (a === b) passed++;
-    else failures.push(`FAILED ${name}\n  wanted ${a.slice(0, 500)}\n  got    ${b.slice(0, 500)}`);
+  const failed = [];
+  const brief = (value) => JSON.stringify(value).slice(0, 500);
+  const casesOf = (file) => JSON.parse(decode(node.readFileSync(`${dir}/${file}`))).cases;
+  const compare = (name, wanted, compute) => {
+    let got = null; // stays so when the input is not JSON
+    try { got = compute(); } catch (error) { if (error.at === undefined) throw error; }
+    if (JSON.stringify(got) === JSON.stringify(wanted)) passed++;
+    else failed.push(`FAILED ${name}: wanted ${brief(wanted)}, got ${brief(got)}`);
   };
-  for (const item of cases("metadata.json")) {
-    let got = null;
-    try {
-      got = canonical(item.input ?? item.input_parts.map(([text, times]) => text.repeat(times)).join(""));
-    } catch (error) {
-      if (error.at === undefined) throw error;
-    }
-    if (item.canonical_sha256) compare(`metadata: ${item.name}`, item.canonical_sha256, got && sha256(got));
-    else compare(`metadata: ${item.name}`, item.canonical, got);
+  for (const { name, input, input_parts, canonical: wanted, canonical_sha256 } of casesOf("metadata.json")) {
+    const text = input ?? input_parts.map(([part, times]) => part.repeat(times)).join("");
+    if (canonical_sha256) compare(`metadata: ${name}`, canonical_sha256, () => sha256(canonical(text)));
+    else compare(`metadata: ${name}`, wanted, () => canonical(text));
   }
-  const names = ["valid", "checked", "first_seq", "last_seq", "broken_at", "broken_hash", "reason"];
-  for (const item of cases("chains.json")) {
-    const got = JSON.parse(inJson(verify(item.events, item.expect)));
-    compare(`chains: ${item.name}`, names.map((name) => item.result[name]), names.map((name) => got[name]));
+  const fields = ["valid", "checked", "first_seq", "last_seq", "broken_at", "broken_hash", "reason"];
+  for (const { name, events, expect, result } of casesOf("chains.json")) {
+    const pick = (from) => fields.map((field) => from[field]);
+    compare(`chains: ${name}`, pick(result), () => pick(JSON.parse(inJson(verify(events, expect)))));
   }
-  console.log([...failures, `${passed} passed, ${failures.length} failed`].join("\n"));
-  return failures.length ? 10 : 0;
+  console.log([...failed, `${passed} passed, ${failed.length} failed`].join("\n"));
+  return failed.length === 0 ? 0 : 10;
+}
+
+async function main(args) {
+  const [text, flag] = [{ type: "string" }, { type: "boolean" }];
+  const options = { expect: { ...text, multiple: true }, vectors: text, json: flag, help: flag };
+  const { values, positionals: files } = node.parseArgs({ args, options, allowPositionals: true });
+  if (values.help) return console.log(HELP), 0;
+  if ((values.vectors === undefined) === (files.length === 0)) throw new Error("give files or --vectors (see --help)");
+  if (values.vectors !== undefined) return runVectors(values.vectors);
+  const expects = values.expect ?? [];
+  expects.forEach(readHead); // so that a mistyped one is refused at once
+  const events = [];
+  for (const file of files) for (const event of await readFile(file)) events.push(event);
+  if (events.length === 0 && expects.length === 0) throw new Error("no events in the input");
+  const result = verify(events, expects);
+  console.log(values.json ? inJson(result) : inWords(result, expects).join("\n"));
+  return result.valid ? 0 : 10;
+}
+
+const script = inNode && process.argv[1];
+if (script && node.existsSync(script) && node.realpathSync(script) === node.fileURLToPath(import.meta.url)) {
+  process.exitCode = 2; // until shown otherwise
+  process.exitCode = await main(process.argv.slice(2)).catch((error) => (console.error(error.message), 2));
 }

@@ -23,13 +23,24 @@ pub struct Fields<'a> {
 impl EventText {
     /// Each field is canonical JSON text.
     pub fn new(fields: Fields<'_>) -> EventText {
-        let (actor_id, resource, metadata) =
-            (fields.actor_id.unwrap_or("null"), fields.resource.unwrap_or("null"), fields.metadata.unwrap_or("null"));
+        let (actor_id, resource, metadata) = (
+            fields.actor_id.unwrap_or("null"),
+            fields.resource.unwrap_or("null"),
+            fields.metadata.unwrap_or("null"),
+        );
         let length = 48 + fields.action.len() + actor_id.len() + resource.len() + metadata.len();
         let mut text = String::with_capacity(length);
-        for piece in
-            ["\"action\":", fields.action, ",\"actor_id\":", actor_id, ",\"resource\":", resource, ",\"metadata\":", metadata, "}"]
-        {
+        for piece in [
+            "\"action\":",
+            fields.action,
+            ",\"actor_id\":",
+            actor_id,
+            ",\"resource\":",
+            resource,
+            ",\"metadata\":",
+            metadata,
+            "}",
+        ] {
             text.push_str(piece);
         }
         EventText(text.into_boxed_str())
@@ -57,7 +68,8 @@ pub fn split(text: &str) -> Option<Fields<'_>> {
         if let Some(rest) = rest.strip_prefix("null") {
             return Some((None, rest));
         }
-        let (value, rest) = rest.split_at_checked(json::string_len(rest).filter(|_| rest.starts_with('"'))?)?;
+        let (value, rest) =
+            rest.split_at_checked(json::string_len(rest).filter(|_| rest.starts_with('"'))?)?;
         Some((Some(value), rest))
     }
     let rest = text.strip_prefix("\"action\":")?;

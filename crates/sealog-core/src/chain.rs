@@ -68,7 +68,8 @@ mod tests {
     use crate::id::Uuid;
 
     fn seal(head: Head, now_ms: u64, random: u8) -> Sealed {
-        let text = EventText::new(Fields { action: "\"a.b\"", actor_id: None, resource: None, metadata: None });
+        let text =
+            EventText::new(Fields { action: "\"a.b\"", actor_id: None, resource: None, metadata: None });
         head.seal(TenantId(Uuid([1; 16])), &text, now_ms, Random80([random; 10]))
     }
 

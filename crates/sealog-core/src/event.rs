@@ -57,7 +57,8 @@ pub fn parse_single(body: &[u8]) -> Result<Result<Draft, Reject>, Reject> {
 
 /// Reads the body of `POST /v1/events/batch`.
 pub fn parse_batch(body: &[u8]) -> Result<Batch, Reject> {
-    let no_array = || Reject::InvalidJson { detail: "the body must be a JSON object with an `events` array".into() };
+    let no_array =
+        || Reject::InvalidJson { detail: "the body must be a JSON object with an `events` array".into() };
     let mut scanner = Scanner::new(utf8(body)?);
     if scanner.peek().is_some_and(|byte| byte != b'{') {
         scanner.value(&mut Discard)?;
@@ -110,8 +111,17 @@ fn utf8(body: &[u8]) -> Result<&str, Reject> {
 }
 
 /// The fields that a client may send, in the order of `Inputs`.
-const INPUTS: [&str; 9] =
-    ["action", "actor_id", "resource", "metadata", "actor_type", "resource_type", "severity", "session_id", "ts_client"];
+const INPUTS: [&str; 9] = [
+    "action",
+    "actor_id",
+    "resource",
+    "metadata",
+    "actor_type",
+    "resource_type",
+    "severity",
+    "session_id",
+    "ts_client",
+];
 const ACTION: usize = 0;
 const ACTOR_ID: usize = 1;
 const RESOURCE: usize = 2;
@@ -144,7 +154,9 @@ fn parse_event(scanner: &mut Scanner<'_>) -> Result<Result<Draft, Reject>, Rejec
             continue;
         };
         if std::mem::replace(&mut seen[input], true) {
-            return Err(Reject::InvalidJson { detail: format!("the field `{}` stands twice", INPUTS[input]) });
+            return Err(Reject::InvalidJson {
+                detail: format!("the field `{}` stands twice", INPUTS[input]),
+            });
         }
         let mut text = Vec::new();
         match scanner.value(&mut text)? {
@@ -219,7 +231,12 @@ impl Inputs {
                 ts_client: optional(TS_CLIENT).filter(|text| time::is_rfc3339(text)),
                 ..Annotations::default()
             },
-            text: EventText::new(Fields { action, actor_id: field(ACTOR_ID), resource: field(RESOURCE), metadata }),
+            text: EventText::new(Fields {
+                action,
+                actor_id: field(ACTOR_ID),
+                resource: field(RESOURCE),
+                metadata,
+            }),
         })
     }
 }
@@ -350,15 +367,22 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
     };
     let string = |name: &str| {
         string_json(name)?
-            .map(|value| json::decode(value).ok_or_else(|| format!("`{name}` holds half of a surrogate pair")))
+            .map(|value| {
+                json::decode(value).ok_or_else(|| format!("`{name}` holds half of a surrogate pair"))
+            })
             .transpose()
     };
-    fn required<T>(name: &str, value: Option<String>, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+    fn required<T>(
+        name: &str,
+        value: Option<String>,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, String> {
         let value = value.ok_or_else(|| format!("`{name}` is missing"))?;
         parse(&value).ok_or_else(|| format!("`{name}` is malformed: {value}"))
     }
     // One spelling each: the text of the id is hashed, so a lower-case one is another text.
-    let log_id = required("log_id", string("log_id")?, |text| Ulid::parse(text).filter(|id| id.to_string() == text))?;
+    let log_id =
+        required("log_id", string("log_id")?, |text| Ulid::parse(text).filter(|id| id.to_string() == text))?;
     let uuid = |text: &str| Uuid::parse(text).filter(|id| id.to_string() == text);
     let chain_seq = raw("chain_seq").ok_or("`chain_seq` is missing")?;
     let optional = |name: &str| string(name).map(|value| value.map(String::into_boxed_str));
@@ -430,7 +454,9 @@ mod tests {
 
     #[test]
     fn null_counts_as_absent() {
-        let draft = single(r#"{"action":"a.b","actor_id":null,"resource":null,"metadata":null,"severity":null}"#).unwrap();
+        let draft =
+            single(r#"{"action":"a.b","actor_id":null,"resource":null,"metadata":null,"severity":null}"#)
+                .unwrap();
         assert_eq!(draft.text.as_str(), r#""action":"a.b","actor_id":null,"resource":null,"metadata":null}"#);
         assert_eq!(draft.annotations, Annotations::default());
     }
@@ -452,8 +478,16 @@ mod tests {
 
     #[test]
     fn an_input_field_given_twice_is_invalid_json_and_an_ignored_one_is_not() {
-        refused(r#"{"action":"a","action":"a"}"#, Code::ValidationInvalidJson, "the body is not valid JSON: the field `action` stands twice");
-        refused(r#"{"action":"a","\u0061ction":"b"}"#, Code::ValidationInvalidJson, "the body is not valid JSON: the field `action` stands twice");
+        refused(
+            r#"{"action":"a","action":"a"}"#,
+            Code::ValidationInvalidJson,
+            "the body is not valid JSON: the field `action` stands twice",
+        );
+        refused(
+            r#"{"action":"a","\u0061ction":"b"}"#,
+            Code::ValidationInvalidJson,
+            "the body is not valid JSON: the field `action` stands twice",
+        );
         assert!(single(r#"{"action":"a","x":1,"x":2,"hash":"h","hash":"h"}"#).is_ok());
     }
 
@@ -461,16 +495,31 @@ mod tests {
     fn wrong_types_name_the_field() {
         refused(r#"{"action":5}"#, Code::ValidationInvalidField, "action must be a string");
         refused(r#"{"action":"a","actor_id":{}}"#, Code::ValidationInvalidField, "actor_id must be a string");
-        refused(r#"{"action":"a","metadata":[]}"#, Code::ValidationInvalidField, "metadata must be an object");
-        refused(r#"{"action":"a","ts_client":1}"#, Code::ValidationInvalidField, "ts_client must be a string");
+        refused(
+            r#"{"action":"a","metadata":[]}"#,
+            Code::ValidationInvalidField,
+            "metadata must be an object",
+        );
+        refused(
+            r#"{"action":"a","ts_client":1}"#,
+            Code::ValidationInvalidField,
+            "ts_client must be a string",
+        );
     }
 
     #[test]
     fn fields_have_at_most_255_scalar_values() {
-        let of = |field: &str, value: &str| format!("{{\"action\":\"a\",\"{field}\":\"{value}\"}}").replace("\"action\":\"a\",\"action\"", "\"action\"");
+        let of = |field: &str, value: &str| {
+            format!("{{\"action\":\"a\",\"{field}\":\"{value}\"}}")
+                .replace("\"action\":\"a\",\"action\"", "\"action\"")
+        };
         for field in ["actor_id", "resource", "actor_type", "session_id"] {
             assert!(single(&of(field, &"😀".repeat(255))).is_ok());
-            refused(&of(field, &"😀".repeat(256)), Code::ValidationInvalidField, &format!("{field} must have at most 255 characters"));
+            refused(
+                &of(field, &"😀".repeat(256)),
+                Code::ValidationInvalidField,
+                &format!("{field} must have at most 255 characters"),
+            );
         }
         assert!(single(&of("action", &"é".repeat(255))).is_ok());
         assert_eq!(single(&of("action", &"é".repeat(256))).unwrap_err().code(), Code::ActionInvalid);
@@ -478,13 +527,20 @@ mod tests {
 
     #[test]
     fn nul_and_lone_surrogates_are_refused_outside_metadata_only() {
-        refused(r#"{"action":"a","actor_id":"\u0000"}"#, Code::ValidationInvalidField, "actor_id must not contain the NUL character");
+        refused(
+            r#"{"action":"a","actor_id":"\u0000"}"#,
+            Code::ValidationInvalidField,
+            "actor_id must not contain the NUL character",
+        );
         assert_eq!(single(r#"{"action":"a\u0000"}"#).unwrap_err().code(), Code::ActionInvalid);
         for field in ["action", "actor_id", "resource"] {
             let body = format!(r#"{{"{field}":"\ud800"}}"#);
             assert_eq!(single(&body).unwrap_err().code(), Code::ValidationInvalidJson);
         }
-        assert_eq!(single(r#"{"action":"a","severity":"\ud800"}"#).unwrap_err().code(), Code::ValidationInvalidField);
+        assert_eq!(
+            single(r#"{"action":"a","severity":"\ud800"}"#).unwrap_err().code(),
+            Code::ValidationInvalidField
+        );
         assert!(single(r#"{"action":"a","metadata":{"\u0000":"\ud800"}}"#).is_ok());
     }
 
@@ -515,8 +571,20 @@ mod tests {
 
     #[test]
     fn a_batch_needs_an_events_array_once() {
-        for body in ["[]", "{}", r#"{"events":null}"#, r#"{"events":{}}"#, r#"{"events":[],"events":[]}"#, r#"{"events":1,"events":[]}"#, r#"{"events":[{]}"#] {
-            assert_eq!(parse_batch(body.as_bytes()).unwrap_err().code(), Code::ValidationInvalidJson, "{body}");
+        for body in [
+            "[]",
+            "{}",
+            r#"{"events":null}"#,
+            r#"{"events":{}}"#,
+            r#"{"events":[],"events":[]}"#,
+            r#"{"events":1,"events":[]}"#,
+            r#"{"events":[{]}"#,
+        ] {
+            assert_eq!(
+                parse_batch(body.as_bytes()).unwrap_err().code(),
+                Code::ValidationInvalidJson,
+                "{body}"
+            );
         }
         assert_eq!(parse_batch(br#"{"x":[],"events":[]}"#).unwrap().count, 0);
     }
@@ -524,7 +592,8 @@ mod tests {
     #[test]
     fn a_batch_keeps_each_events_own_error_and_counts_all() {
         let batch = parse_batch(br#"{"events":[{"action":"a"},5,{}]}"#).unwrap();
-        let codes: Vec<_> = batch.events.iter().map(|event| event.as_ref().map_err(Reject::code).map(|_| ())).collect();
+        let codes: Vec<_> =
+            batch.events.iter().map(|event| event.as_ref().map_err(Reject::code).map(|_| ())).collect();
         assert_eq!(codes, [Ok(()), Err(Code::ValidationInvalidField), Err(Code::ValidationMissingAction)]);
 
         let many = format!("{{\"events\":[{}]}}", vec!["{}"; 101].join(","));
@@ -534,8 +603,13 @@ mod tests {
 
     #[test]
     fn stored_events_are_written_in_the_documented_order_and_read_back() {
-        let chain = ChainId { tenant_id: TenantId(Uuid([1; 16])), project_id: ProjectId(Uuid([2; 16])), mode: Mode::Live };
-        let mut draft = single(r#"{"action":"a.b","actor_id":"x","resource":"r/1","metadata":{"z":1e5}}"#).unwrap();
+        let chain = ChainId {
+            tenant_id: TenantId(Uuid([1; 16])),
+            project_id: ProjectId(Uuid([2; 16])),
+            mode: Mode::Live,
+        };
+        let mut draft =
+            single(r#"{"action":"a.b","actor_id":"x","resource":"r/1","metadata":{"z":1e5}}"#).unwrap();
         draft.annotations = Annotations {
             category: Some("cat".into()),
             severity: Some("info".into()),
@@ -570,7 +644,10 @@ mod tests {
             ("[]", "an event must be a JSON object"),
             ("{}", "`log_id` is missing"),
             (r#"{"log_id":1}"#, "`log_id` is not a string"),
-            (r#"{"log_id":"01arz3ndektsv4rrffq69g5fav"}"#, "`log_id` is malformed: 01arz3ndektsv4rrffq69g5fav"),
+            (
+                r#"{"log_id":"01arz3ndektsv4rrffq69g5fav"}"#,
+                "`log_id` is malformed: 01arz3ndektsv4rrffq69g5fav",
+            ),
             (r#"{"hash":"a","hash":"a"}"#, "the field `hash` stands twice"),
         ] {
             assert_eq!(StoredEvent::parse_json(text), Err(problem.to_owned()));

@@ -300,9 +300,12 @@ mod tests {
         assert_eq!(uuid.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(Uuid::parse(&uuid.to_string()), Some(uuid));
         assert_eq!(Uuid::parse("FFFFFFFF-FFFF-4FFF-BFFF-FFFFFFFFFFFF"), Some(uuid));
-        for text in
-            ["", "ffffffffffff4fffbfffffffffffffff", "ffffffff-ffff-4fff-bfff-fffffffffffg", "ffffffff-ffff-4fff-bff--ffffffffffff"]
-        {
+        for text in [
+            "",
+            "ffffffffffff4fffbfffffffffffffff",
+            "ffffffff-ffff-4fff-bfff-fffffffffffg",
+            "ffffffff-ffff-4fff-bff--ffffffffffff",
+        ] {
             assert_eq!(Uuid::parse(text), None, "{text}");
         }
     }

@@ -537,7 +537,12 @@ pub(crate) fn value_len(text: &str) -> Option<usize> {
                 at += 1;
             }
             b',' | b':' => at += 1,
-            _ => at += bytes[at..].iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(bytes.len() - at),
+            _ => {
+                at += bytes[at..]
+                    .iter()
+                    .position(|byte| matches!(byte, b',' | b'}' | b']'))
+                    .unwrap_or(bytes.len() - at)
+            }
         }
         if depth == 0 {
             return Some(at);
@@ -562,7 +567,8 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_literal() {
-        for literal in ["0", "-0", "1.0", "1e5", "1E+400", "12345678901234567890", "0.10", "-1.5e-07", "0e0"] {
+        for literal in ["0", "-0", "1.0", "1e5", "1E+400", "12345678901234567890", "0.10", "-1.5e-07", "0e0"]
+        {
             becomes(literal, literal);
         }
     }
@@ -592,9 +598,56 @@ mod tests {
     #[test]
     fn what_is_not_json_is_refused() {
         for text in [
-            "", " ", "{", "}", "[", "]", "[1,]", "[,1]", "{,}", "{\"a\":1,}", "{\"a\"}", "{\"a\":}", "{a:1}", "{1:2}", "[1 2]", "[1}", "{\"a\":1]",
-            "01", "-", "+1", "1.", ".5", "1e", "1e+", "--1", "0x1", "NaN", "Infinity", "tru", "nul", "True", "'a'", "\"", "\"\\\"", "\"\\x\"", "\"\\u12\"",
-            "\"\\u12g4\"", "\"\\ud800\\u\"", "\"\\ud800\\uzzzz\"", "\"\n\"", "\"\u{1}\"", "\u{feff}1", "1 1", "{} {}", "[1]]", "\u{a0}1", "//", "[1/**/]", "-01", "\0",
+            "",
+            " ",
+            "{",
+            "}",
+            "[",
+            "]",
+            "[1,]",
+            "[,1]",
+            "{,}",
+            "{\"a\":1,}",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{a:1}",
+            "{1:2}",
+            "[1 2]",
+            "[1}",
+            "{\"a\":1]",
+            "01",
+            "-",
+            "+1",
+            "1.",
+            ".5",
+            "1e",
+            "1e+",
+            "--1",
+            "0x1",
+            "NaN",
+            "Infinity",
+            "tru",
+            "nul",
+            "True",
+            "'a'",
+            "\"",
+            "\"\\\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\u12g4\"",
+            "\"\\ud800\\u\"",
+            "\"\\ud800\\uzzzz\"",
+            "\"\n\"",
+            "\"\u{1}\"",
+            "\u{feff}1",
+            "1 1",
+            "{} {}",
+            "[1]]",
+            "\u{a0}1",
+            "//",
+            "[1/**/]",
+            "-01",
+            "\0",
         ] {
             assert!(canonical(text).is_err(), "{text:?} was accepted");
         }
@@ -606,7 +659,8 @@ mod tests {
         becomes(&deep, &deep);
         let mixed = "{\"a\":[".repeat(60_000) + "1" + &"]}".repeat(60_000);
         becomes(&mixed, &mixed);
-        let wide = format!("{{{}}}", (0..60_000).map(|n| format!("\"k{n}\":{n}")).collect::<Vec<_>>().join(","));
+        let wide =
+            format!("{{{}}}", (0..60_000).map(|n| format!("\"k{n}\":{n}")).collect::<Vec<_>>().join(","));
         becomes(&wide, &wide);
         assert_eq!(Members::of(&wide).count(), 60_000);
         assert_eq!(value_len(&deep), Some(deep.len()));
@@ -619,7 +673,13 @@ mod tests {
         let members: Vec<_> = Members::of(text).collect();
         assert_eq!(
             members,
-            [("\"a\"", "1"), ("\"b\"", r#"{"x":[1,"}"]}"#), (r#""c\"d""#, r#""e,\"f""#), ("\"g\"", "[]"), ("\"h\"", "null")]
+            [
+                ("\"a\"", "1"),
+                ("\"b\"", r#"{"x":[1,"}"]}"#),
+                (r#""c\"d""#, r#""e,\"f""#),
+                ("\"g\"", "[]"),
+                ("\"h\"", "null")
+            ]
         );
         assert_eq!(Members::of("{}").count(), 0);
     }

@@ -236,22 +236,38 @@ impl fmt::Display for Reject {
                 FieldProblem::NotAnObject => write!(f, "{field} must be an object"),
                 FieldProblem::TooLong => write!(f, "{field} must have at most 255 characters"),
                 FieldProblem::HasNul => write!(f, "{field} must not contain the NUL character"),
-                FieldProblem::HasLoneSurrogate => write!(f, "{field} must not contain half of a surrogate pair"),
+                FieldProblem::HasLoneSurrogate => {
+                    write!(f, "{field} must not contain half of a surrogate pair")
+                }
                 FieldProblem::NotAKey => write!(f, "{field} must be 1 to 255 characters from '!' to '~'"),
             },
-            Reject::BatchTooLarge { count } => write!(f, "a batch may have at most 100 events, this one has {count}"),
-            Reject::BodyTooLarge { bytes_max } => write!(f, "the body may have at most {bytes_max} bytes here"),
-            Reject::ActionInvalid { action, .. } if action.chars().count() > crate::event::FIELD_SCALARS_MAX => {
+            Reject::BatchTooLarge { count } => {
+                write!(f, "a batch may have at most 100 events, this one has {count}")
+            }
+            Reject::BodyTooLarge { bytes_max } => {
+                write!(f, "the body may have at most {bytes_max} bytes here")
+            }
+            Reject::ActionInvalid { action, .. }
+                if action.chars().count() > crate::event::FIELD_SCALARS_MAX =>
+            {
                 f.write_str("action must have at most 255 characters")
             }
             Reject::ActionInvalid { action, .. } => {
                 write!(f, "action {action:?} is neither in the catalog nor a registered custom action")
             }
             Reject::ActionRequiresFramework { action, frameworks } => {
-                write!(f, "action {action} needs one of these frameworks enabled for the project and part of the plan: {}", frameworks.join(", "))
+                write!(
+                    f,
+                    "action {action} needs one of these frameworks enabled for the project and part of the plan: {}",
+                    frameworks.join(", ")
+                )
             }
             Reject::FrameworkDisabled { action, frameworks } => {
-                write!(f, "action {action} belongs to a framework that was disabled for the project: {}", frameworks.join(", "))
+                write!(
+                    f,
+                    "action {action} belongs to a framework that was disabled for the project: {}",
+                    frameworks.join(", ")
+                )
             }
             Reject::MissingRequiredFields { action, fields } => {
                 write!(f, "action {action} requires these metadata fields: {}", fields.join(", "))
@@ -277,7 +293,11 @@ mod tests {
     fn codes_are_category_and_slug_and_stand_once() {
         for row in CODES {
             let (category, slug) = row.text.split_once('/').unwrap();
-            assert!([category, slug].iter().all(|part| part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')), "{}", row.text);
+            assert!(
+                [category, slug].iter().all(|part| part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')),
+                "{}",
+                row.text
+            );
             assert_eq!(CODES.iter().filter(|other| other.text == row.text).count(), 1);
             assert_eq!(row.code.row().text, row.text);
         }

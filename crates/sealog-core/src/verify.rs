@@ -62,12 +62,18 @@ impl Reason {
         match self {
             Reason::Chain => "the event belongs to another tenant or project than the events before it",
             Reason::Gap => "one or more events before it are missing, or the order was changed",
-            Reason::Link => "its prev_hash is not the hash of the event before it: an event was removed, inserted or replaced here",
+            Reason::Link => {
+                "its prev_hash is not the hash of the event before it: an event was removed, inserted or replaced here"
+            }
             Reason::Hash => "its hash does not match its content: the event was changed after it was sealed",
             Reason::Order => "its log_id and timestamp do not follow those of the event before it",
             Reason::Damaged => "the stored record is damaged and cannot be read",
-            Reason::Head => "its hash is not the one that was noted for this position: the chain was rewritten",
-            Reason::Tail => "the chain ends before a position that it is known to have reached: its end was cut off",
+            Reason::Head => {
+                "its hash is not the one that was noted for this position: the chain was rewritten"
+            }
+            Reason::Tail => {
+                "the chain ends before a position that it is known to have reached: its end was cut off"
+            }
         }
     }
 }
@@ -156,9 +162,8 @@ impl Check {
             return;
         }
         self.checked += 1;
-        self.broken = self
-            .fault(event)
-            .map(|reason| Broken { at: sealed.chain_seq, hash: sealed.hash, reason });
+        self.broken =
+            self.fault(event).map(|reason| Broken { at: sealed.chain_seq, hash: sealed.hash, reason });
         self.before = Before::Event { hash: sealed.hash, log_id: sealed.log_id };
         self.next_seq = sealed.chain_seq.saturating_add(1);
     }
@@ -181,8 +186,13 @@ impl Check {
             Before::Event { hash, .. } if hash != sealed.prev_hash => return Some(Reason::Link),
             _ => {}
         }
-        let hash =
-            canonical::hash(sealed.prev_hash, sealed.log_id, event.tenant_id, event.text.as_str(), event.timestamp_ms);
+        let hash = canonical::hash(
+            sealed.prev_hash,
+            sealed.log_id,
+            event.tenant_id,
+            event.text.as_str(),
+            event.timestamp_ms,
+        );
         if hash != sealed.hash {
             return Some(Reason::Hash);
         }
@@ -191,6 +201,12 @@ impl Check {
             _ => true,
         };
         (!increases || sealed.log_id.timestamp_ms() != event.timestamp_ms).then_some(Reason::Order)
+    }
+
+    /// Ends a check of everything there was, when no head is known. `last_seq` is then the last event's.
+    pub fn finish_unbounded(mut self) -> Verdict {
+        self.last_seq = self.next_seq - 1;
+        self.finish(&Head::EMPTY)
     }
 
     /// Ends the check after the last item that exists. `recorded` is the head that the chain is known to have reached.
@@ -212,7 +228,12 @@ impl Check {
 }
 
 /// Checks a chain, or a part of one, that stands in memory.
-pub fn check<'a>(before: Before, first_seq: u64, events: impl IntoIterator<Item = &'a StoredEvent>, recorded: &Head) -> Verdict {
+pub fn check<'a>(
+    before: Before,
+    first_seq: u64,
+    events: impl IntoIterator<Item = &'a StoredEvent>,
+    recorded: &Head,
+) -> Verdict {
     let mut check = Check::new(first_seq, recorded.chain_seq, before);
     for event in events {
         check.event(event);

@@ -1,0 +1,409 @@
+//! The action catalog, and the rule that decides whether an action may be logged.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::last_member;
+use crate::reject::Reject;
+
+/// The built-in catalog. Spec 2.4.
+#[derive(Debug)]
+pub struct Catalog {
+    pub frameworks: Vec<Framework>,
+    pub entries: Vec<Entry>,
+    by_action: HashMap<String, usize>,
+    /// First segments of gated actions, which custom actions must not begin with.
+    domains: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Framework {
+    pub framework: String,
+    pub label: String,
+    pub source: String,
+    pub retention: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub action: String,
+    pub category: String,
+    pub description: String,
+    pub frameworks: Vec<EntryFramework>,
+    pub required_fields: Vec<String>,
+    pub optional_fields: Vec<String>,
+    pub severity: String,
+    /// Whether it needs one of its frameworks enabled.
+    pub gated: bool,
+    pub clauses: HashMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryFramework {
+    pub framework: String,
+    pub label: String,
+    pub is_required: bool,
+}
+
+/// An action that a tenant has registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomAction {
+    pub action: String,
+    pub description: Option<String>,
+    pub category: Option<String>,
+    pub severity: Option<String>,
+    pub required_fields: Vec<String>,
+    pub optional_fields: Vec<String>,
+}
+
+/// A set of the catalog's frameworks, by their place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FrameworkSet(u32);
+
+impl FrameworkSet {
+    pub const NONE: FrameworkSet = FrameworkSet(0);
+    pub const ALL: FrameworkSet = FrameworkSet(u32::MAX);
+
+    pub fn with(self, index: usize) -> FrameworkSet {
+        FrameworkSet(self.0 | 1 << index)
+    }
+
+    pub fn contains(self, index: usize) -> bool {
+        self.0 & 1 << index != 0
+    }
+
+    pub fn union(self, other: FrameworkSet) -> FrameworkSet {
+        FrameworkSet(self.0 | other.0)
+    }
+
+    pub fn intersects(self, other: FrameworkSet) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub fn without(self, other: FrameworkSet) -> FrameworkSet {
+        FrameworkSet(self.0 & !other.0)
+    }
+
+    fn both(self, other: FrameworkSet) -> FrameworkSet {
+        FrameworkSet(self.0 & other.0)
+    }
+}
+
+/// What decides about an action besides the catalog.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// Enabled for the project now.
+    pub enabled: FrameworkSet,
+    /// Enabled for the project at some time, now or before.
+    pub ever_enabled: FrameworkSet,
+    /// Part of the tenant's plan.
+    pub in_plan: FrameworkSet,
+    pub custom: &'a HashMap<String, CustomAction>,
+}
+
+/// What an admitted action adds to its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted<'a> {
+    pub category: Option<&'a str>,
+    pub severity: Option<&'a str>,
+}
+
+impl Catalog {
+    pub fn builtin() -> &'static Catalog {
+        static CATALOG: OnceLock<Catalog> = OnceLock::new();
+        CATALOG.get_or_init(|| {
+            #[derive(Deserialize)]
+            struct File {
+                frameworks: Vec<Framework>,
+                actions: Vec<Entry>,
+            }
+            let file: File =
+                serde_json::from_str(include_str!("catalog.json")).expect("a test reads this file");
+            let by_action =
+                file.actions.iter().enumerate().map(|(at, entry)| (entry.action.clone(), at)).collect();
+            let mut domains: Vec<String> = file
+                .actions
+                .iter()
+                .filter(|e| e.gated)
+                .map(|e| first_segment(&e.action).to_owned())
+                .collect();
+            domains.sort();
+            domains.dedup();
+            Catalog { frameworks: file.frameworks, entries: file.actions, by_action, domains }
+        })
+    }
+
+    pub fn entry(&self, action: &str) -> Option<&Entry> {
+        self.by_action.get(action).map(|&at| &self.entries[at])
+    }
+
+    pub fn framework_index(&self, id: &str) -> Option<usize> {
+        self.frameworks.iter().position(|framework| framework.framework == id)
+    }
+
+    /// The set of these framework ids, or the first one that does not exist.
+    pub fn framework_set<'i>(&self, ids: impl IntoIterator<Item = &'i str>) -> Result<FrameworkSet, &'i str> {
+        ids.into_iter()
+            .try_fold(FrameworkSet::NONE, |set, id| Ok(set.with(self.framework_index(id).ok_or(id)?)))
+    }
+
+    pub fn frameworks_of(&self, entry: &Entry) -> FrameworkSet {
+        let indexes = entry.frameworks.iter().filter_map(|of| self.framework_index(&of.framework));
+        indexes.fold(FrameworkSet::NONE, FrameworkSet::with)
+    }
+
+    /// Whether an event with this action and this metadata (canonical text) may be stored.
+    pub fn admit<'a>(
+        &'a self,
+        action: &str,
+        metadata: Option<&str>,
+        scope: Scope<'a>,
+    ) -> Result<Admitted<'a>, Reject> {
+        if let Some(entry) = self.entry(action) {
+            self.gate(entry, scope)?;
+            require(action, metadata, &entry.required_fields)?;
+            return Ok(Admitted { category: Some(&entry.category), severity: Some(&entry.severity) });
+        }
+        if let Some(custom) = scope.custom.get(action) {
+            require(action, metadata, &custom.required_fields)?;
+            return Ok(Admitted {
+                category: custom.category.as_deref(),
+                severity: custom.severity.as_deref(),
+            });
+        }
+        Err(Reject::ActionInvalid {
+            action: action.to_owned(),
+            suggestion: self.closest(action, scope.custom),
+        })
+    }
+
+    fn gate(&self, entry: &Entry, scope: Scope<'_>) -> Result<(), Reject> {
+        if !entry.gated {
+            return Ok(());
+        }
+        let of_entry = self.frameworks_of(entry);
+        let included = of_entry.both(scope.in_plan);
+        if included.intersects(scope.enabled) {
+            return Ok(());
+        }
+        let frameworks = entry.frameworks.iter().map(|of| of.framework.clone()).collect();
+        let action = entry.action.clone();
+        if included.intersects(scope.ever_enabled.without(scope.enabled)) {
+            Err(Reject::FrameworkDisabled { action, frameworks })
+        } else {
+            Err(Reject::ActionRequiresFramework { action, frameworks })
+        }
+    }
+
+    /// Whether a tenant may register an action of this name; otherwise what is wrong with it.
+    pub fn check_custom_name(&self, action: &str) -> Result<(), String> {
+        if action.is_empty() || action.chars().count() > crate::event::FIELD_SCALARS_MAX {
+            return Err("must have 1 to 255 characters".into());
+        }
+        if action.chars().any(char::is_control) {
+            return Err("must not contain control characters".into());
+        }
+        if self.entry(action).is_some() {
+            return Err("is already an action of the catalog".into());
+        }
+        let segment = first_segment(action);
+        if action.contains('.')
+            && (segment == "sealog" || self.domains.iter().any(|domain| domain == segment))
+        {
+            return Err(format!("must not begin with the reserved prefix {segment}."));
+        }
+        Ok(())
+    }
+
+    fn closest(&self, action: &str, custom: &HashMap<String, CustomAction>) -> Option<String> {
+        let names =
+            self.entries.iter().map(|entry| entry.action.as_str()).chain(custom.keys().map(String::as_str));
+        names.min_by_key(|name| (edits(action, name), *name)).map(str::to_owned)
+    }
+}
+
+fn first_segment(action: &str) -> &str {
+    action.split('.').next().unwrap_or_default()
+}
+
+/// A required field is present when its key exists with a value other than `null`.
+fn require(action: &str, metadata: Option<&str>, fields: &[String]) -> Result<(), Reject> {
+    let present = |field: &String| {
+        metadata.and_then(|object| last_member(object, field)).is_some_and(|value| value != "null")
+    };
+    let missing: Vec<String> = fields.iter().filter(|field| !present(field)).cloned().collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Reject::MissingRequiredFields { action: action.to_owned(), fields: missing })
+    }
+}
+
+/// How many characters must be put in, taken out or replaced to get from one text to the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reject::Code;
+
+    const BUILT_IN: [&str; 17] = [
+        "user.login",
+        "user.logout",
+        "user.created",
+        "user.deleted",
+        "document.created",
+        "document.updated",
+        "document.deleted",
+        "document.shared",
+        "api_key.created",
+        "api_key.revoked",
+        "payment.processed",
+        "payment.refunded",
+        "payment.failed",
+        "permission.granted",
+        "permission.revoked",
+        "config.changed",
+        "deploy.completed",
+    ];
+
+    fn admit(
+        action: &str,
+        metadata: Option<&str>,
+        enabled: &[&str],
+        ever: &[&str],
+        in_plan: FrameworkSet,
+    ) -> Result<(), Code> {
+        let catalog = Catalog::builtin();
+        let set = |ids: &[&str]| catalog.framework_set(ids.iter().copied()).unwrap();
+        let custom = HashMap::new();
+        let scope = Scope {
+            enabled: set(enabled),
+            ever_enabled: set(ever).union(set(enabled)),
+            in_plan,
+            custom: &custom,
+        };
+        catalog.admit(action, metadata, scope).map(|_| ()).map_err(|reject| reject.code())
+    }
+
+    #[test]
+    fn the_catalog_has_163_actions_12_frameworks_and_58_core_actions() {
+        let catalog = Catalog::builtin();
+        assert_eq!((catalog.entries.len(), catalog.frameworks.len()), (163, 12));
+        assert_eq!(catalog.entries.iter().filter(|entry| !entry.gated).count(), 58);
+        assert_eq!(catalog.by_action.len(), 163);
+        assert_eq!(catalog.domains.len(), 12);
+    }
+
+    #[test]
+    fn the_17_built_in_names_are_core_and_require_nothing() {
+        for action in BUILT_IN {
+            let entry = Catalog::builtin().entry(action).unwrap();
+            assert!(!entry.gated && entry.required_fields.is_empty(), "{action}");
+            assert_eq!(admit(action, None, &[], &[], FrameworkSet::NONE), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_gated_action_needs_a_framework_that_is_enabled_and_in_the_plan() {
+        let action = "ai_act.inference_logged";
+        let metadata = Some(r#"{"ai_system_id":"s","model_version":""}"#);
+        let all = FrameworkSet::ALL;
+        assert_eq!(admit(action, metadata, &["eu_ai_act"], &[], all), Ok(()));
+        assert_eq!(admit(action, metadata, &["soc2"], &[], all), Err(Code::ActionRequiresFramework));
+        assert_eq!(
+            admit(action, metadata, &["eu_ai_act"], &[], FrameworkSet::NONE),
+            Err(Code::ActionRequiresFramework)
+        );
+        assert_eq!(admit(action, metadata, &[], &["eu_ai_act"], all), Err(Code::FrameworkDisabled));
+        assert_eq!(
+            admit(action, metadata, &[], &["eu_ai_act"], FrameworkSet::NONE),
+            Err(Code::ActionRequiresFramework)
+        );
+    }
+
+    #[test]
+    fn required_fields_must_exist_and_not_be_null() {
+        let of =
+            |metadata| admit("ai_act.inference_logged", metadata, &["eu_ai_act"], &[], FrameworkSet::ALL);
+        let missing = Err(Code::ActionMissingRequiredFields);
+        assert_eq!(of(None), missing);
+        assert_eq!(of(Some(r#"{"ai_system_id":1}"#)), missing);
+        assert_eq!(of(Some(r#"{"ai_system_id":1,"model_version":null}"#)), missing);
+        assert_eq!(of(Some(r#"{"ai_system_id":1,"model_version":2,"model_version":null}"#)), missing);
+        assert_eq!(of(Some(r#"{"x":{"ai_system_id":1,"model_version":2}}"#)), missing);
+        assert_eq!(of(Some(r#"{"ai_system_id":false,"model_version":null,"model_version":2}"#)), Ok(()));
+    }
+
+    #[test]
+    fn an_unknown_action_gets_the_closest_name() {
+        let custom = HashMap::from([("invoice.approved".to_owned(), custom("invoice.approved"))]);
+        let scope = Scope {
+            enabled: FrameworkSet::NONE,
+            ever_enabled: FrameworkSet::NONE,
+            in_plan: FrameworkSet::ALL,
+            custom: &custom,
+        };
+        let suggestion = |action| match Catalog::builtin().admit(action, None, scope) {
+            Err(Reject::ActionInvalid { suggestion, .. }) => suggestion.unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(suggestion("user.logn"), "user.login");
+        assert_eq!(suggestion("invoice.aproved"), "invoice.approved");
+    }
+
+    #[test]
+    fn custom_actions_may_not_take_reserved_names() {
+        let catalog = Catalog::builtin();
+        assert_eq!(catalog.check_custom_name("invoice.approved"), Ok(()));
+        assert_eq!(catalog.check_custom_name("hipaa"), Ok(()));
+        for name in ["user.login", "hipaa.mine", "ai_act.x", "sealog.x", "", "a\nb", &"x".repeat(256)] {
+            assert!(catalog.check_custom_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_custom_action_brings_its_own_category_severity_and_required_fields() {
+        let mut action = custom("invoice.approved");
+        action.category = Some("billing".into());
+        action.required_fields = vec!["amount".into()];
+        let custom = HashMap::from([(action.action.clone(), action)]);
+        let scope = Scope {
+            enabled: FrameworkSet::NONE,
+            ever_enabled: FrameworkSet::NONE,
+            in_plan: FrameworkSet::NONE,
+            custom: &custom,
+        };
+        let admit = |metadata| Catalog::builtin().admit("invoice.approved", metadata, scope);
+        assert_eq!(admit(Some("{\"amount\":1}")), Ok(Admitted { category: Some("billing"), severity: None }));
+        assert_eq!(admit(None).unwrap_err().code(), Code::ActionMissingRequiredFields);
+    }
+
+    fn custom(action: &str) -> CustomAction {
+        CustomAction {
+            action: action.into(),
+            description: None,
+            category: None,
+            severity: None,
+            required_fields: vec![],
+            optional_fields: vec![],
+        }
+    }
+}

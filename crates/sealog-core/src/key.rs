@@ -1,0 +1,163 @@
+//! API keys: `at_live_` or `at_test_`, 43 characters of base62 (256 bits), and 6 characters of checksum.
+
+use sha2::{Digest, Sha256};
+
+use crate::id::{Hash, Mode};
+use crate::reject::Reject;
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const SECRET_LEN: usize = 43;
+const CHECKSUM_LEN: usize = 6;
+/// How much of a key may be shown again after its creation.
+pub const DISPLAY_LEN: usize = 12;
+
+fn prefix(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Live => "at_live_",
+        Mode::Test => "at_test_",
+    }
+}
+
+/// Makes a key from random bytes. Shown once, stored only as its hash.
+pub fn generate(mode: Mode, random: [u8; 32]) -> String {
+    let mut secret = [0u8; SECRET_LEN];
+    let mut number = random;
+    for slot in secret.iter_mut().rev() {
+        // Long division of the 256-bit number by 62; the remainder is the next digit.
+        let mut remainder = 0u32;
+        for byte in &mut number {
+            let value = remainder << 8 | u32::from(*byte);
+            *byte = (value / 62) as u8;
+            remainder = value % 62;
+        }
+        *slot = BASE62[remainder as usize];
+    }
+    let secret = String::from_utf8_lossy(&secret).into_owned();
+    let checksum = checksum(&secret);
+    format!("{}{secret}{checksum}", prefix(mode))
+}
+
+/// Lets a mistyped or truncated key be refused, and a leaked one be recognised, without asking a store.
+fn checksum(secret: &str) -> String {
+    let digest = Sha256::digest(secret.as_bytes());
+    digest.iter().take(CHECKSUM_LEN).map(|byte| char::from(BASE62[usize::from(*byte) % 62])).collect()
+}
+
+/// A token that looks like a key; whether it is one, the store knows by the digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presented {
+    pub mode: Mode,
+    pub digest: Hash,
+}
+
+/// Reads the value of an `Authorization` header. Spec 5.
+pub fn parse_authorization(header: Option<&str>) -> Result<Presented, Reject> {
+    let header = header.ok_or(Reject::MissingHeader)?;
+    let (scheme, token) = header.split_once(' ').ok_or(Reject::InvalidFormat)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Reject::InvalidFormat);
+    }
+    let token = token.trim_matches(' ');
+    let with_prefix = |mode: &Mode| token.strip_prefix(prefix(*mode)).map(|rest| (*mode, rest));
+    let (mode, rest) = Mode::ALL.iter().find_map(with_prefix).ok_or(Reject::InvalidFormat)?;
+    if rest.is_empty() || !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Reject::InvalidFormat);
+    }
+    let well_formed = rest.len() == SECRET_LEN + CHECKSUM_LEN
+        && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && checksum(&rest[..SECRET_LEN]) == rest[SECRET_LEN..];
+    if !well_formed {
+        return Err(Reject::KeyNotFound);
+    }
+    Ok(Presented { mode, digest: digest(token) })
+}
+
+/// What is stored of a key.
+pub fn digest(key: &str) -> Hash {
+    Hash(Sha256::digest(key.as_bytes()).into())
+}
+
+/// Whether a key that exists may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct KeyState {
+    pub revoked: bool,
+    pub expires_at_ms: Option<u64>,
+}
+
+impl KeyState {
+    /// Revoked wins over expired.
+    pub fn check(&self, now_ms: u64) -> Result<(), Reject> {
+        if self.revoked {
+            Err(Reject::KeyRevoked)
+        } else if self.expires_at_ms.is_some_and(|end| now_ms >= end) {
+            Err(Reject::KeyExpired)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reject::Code;
+
+    fn code(header: Option<&str>) -> Code {
+        parse_authorization(header).unwrap_err().code()
+    }
+
+    #[test]
+    fn a_generated_key_is_recognised_with_its_mode() {
+        for (mode, random) in [(Mode::Live, [0; 32]), (Mode::Test, [0xFF; 32]), (Mode::Live, [7; 32])] {
+            let key = generate(mode, random);
+            assert_eq!(key.len(), 8 + 43 + 6);
+            let presented = parse_authorization(Some(&format!("bEaReR {key}"))).unwrap();
+            assert_eq!(presented, Presented { mode, digest: digest(&key) });
+        }
+        assert_ne!(generate(Mode::Live, [1; 32]), generate(Mode::Live, [2; 32]));
+    }
+
+    #[test]
+    fn headers_that_are_no_bearer_token_are_told_apart() {
+        assert_eq!(code(None), Code::AuthMissingHeader);
+        for header in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Basic at_live_x",
+            "at_live_x",
+            "Bearer sk_live_x",
+            "Bearer at_live_",
+            "Bearer at_live_a b",
+        ] {
+            assert_eq!(code(Some(header)), Code::AuthInvalidFormat, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_checksum_or_length_is_an_unknown_key() {
+        let key = generate(Mode::Live, [3; 32]);
+        let mut wrong = key.clone().into_bytes();
+        let last = wrong.len() - 1;
+        wrong[last] = if wrong[last] == b'a' { b'b' } else { b'a' };
+        for key in [
+            String::from_utf8(wrong).unwrap(),
+            key[..key.len() - 1].to_owned(),
+            format!("{key}x"),
+            "at_live_short".into(),
+        ] {
+            assert_eq!(code(Some(&format!("Bearer {key}"))), Code::AuthKeyNotFound);
+        }
+    }
+
+    #[test]
+    fn revoked_wins_over_expired_and_expiry_is_exact() {
+        let state = |revoked, expires_at_ms| {
+            KeyState { revoked, expires_at_ms }.check(1000).map_err(|reject| reject.code())
+        };
+        assert_eq!(state(false, None), Ok(()));
+        assert_eq!(state(false, Some(1001)), Ok(()));
+        assert_eq!(state(false, Some(1000)), Err(Code::AuthKeyExpired));
+        assert_eq!(state(true, Some(1000)), Err(Code::AuthKeyRevoked));
+    }
+}

@@ -1,0 +1,310 @@
+//! Query strings of the read endpoints, parsed once. Inside, a bad value cannot be written down.
+
+use sha2::{Digest, Sha256};
+
+use crate::id::{ChainId, Ulid};
+use crate::json;
+use crate::reject::Reject;
+use crate::time::Date;
+
+/// Spec 4.3.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ListQuery {
+    pub filter: Filter,
+    /// Only events below this `chain_seq`.
+    pub before_seq: Option<u64>,
+    pub limit: PageLimit,
+}
+
+/// Conditions that an event must meet, all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// Each of the three is the canonical JSON text of the value, which is what records hold.
+    pub action: Option<String>,
+    pub actor_id: Option<String>,
+    pub resource: Option<String>,
+    /// At or after.
+    pub from_ms: Option<u64>,
+    /// Before.
+    pub until_ms: Option<u64>,
+}
+
+/// 1 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimit(u8);
+
+impl PageLimit {
+    pub fn get(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// A number outside 1 to 100 becomes 50, silently.
+    pub fn new(limit: i128) -> PageLimit {
+        u8::try_from(limit)
+            .ok()
+            .filter(|limit| (1..=100).contains(limit))
+            .map_or(PageLimit::default(), PageLimit)
+    }
+}
+
+impl Default for PageLimit {
+    fn default() -> PageLimit {
+        PageLimit(50)
+    }
+}
+
+/// A range to verify. Spec 4.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeqRange {
+    pub from: u64,
+    pub to: u64,
+}
+
+const SEQ_MAX: u64 = i64::MAX as u64;
+
+/// Most events in one verification. Spec 8.
+pub const VERIFY_EVENTS_MAX: u64 = 1000;
+
+impl Filter {
+    pub fn matches(&self, event: &crate::event::StoredEvent) -> bool {
+        let fields = event.text.fields();
+        let equal = |wanted: &Option<String>, value: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| Some(wanted) == value)
+        };
+        equal(&self.action, Some(fields.action))
+            && equal(&self.actor_id, fields.actor_id)
+            && equal(&self.resource, fields.resource)
+            && self.from_ms.is_none_or(|from| event.timestamp_ms >= from)
+            && self.until_ms.is_none_or(|until| event.timestamp_ms < until)
+    }
+}
+
+impl ListQuery {
+    pub fn parse(query: &str, chain: ChainId) -> Result<ListQuery, Reject> {
+        let mut parsed = ListQuery::default();
+        for (name, value) in parameters(query)? {
+            if value.is_empty() {
+                return Err(invalid(&name, "must not be empty"));
+            }
+            match name.as_str() {
+                "action" => parsed.filter.action = Some(canonical_string(&value)),
+                "actor_id" => parsed.filter.actor_id = Some(canonical_string(&value)),
+                "resource" => parsed.filter.resource = Some(canonical_string(&value)),
+                "date_from" => parsed.filter.from_ms = Some(date(&name, &value)?.start_ms()),
+                "date_to" => parsed.filter.until_ms = Some(date(&name, &value)?.end_ms()),
+                "cursor" => {
+                    let seq = decode_cursor(&value, chain)
+                        .ok_or_else(|| invalid(&name, "is not a cursor of this list"))?;
+                    parsed.before_seq = Some(seq);
+                }
+                "limit" => parsed.limit = PageLimit::new(integer(&name, &value)?),
+                _ => return Err(invalid(&name, "is not known here")),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+impl SeqRange {
+    pub fn parse(query: &str) -> Result<SeqRange, Reject> {
+        let (mut from, mut to) = (1, u64::MAX);
+        for (name, value) in parameters(query)? {
+            // Beyond 64 bits a number is larger than every chain_seq, and is cut or refused as such.
+            let seq = integer(&name, &value)?;
+            match name.as_str() {
+                "from_seq" => {
+                    from = u64::try_from(seq)
+                        .ok()
+                        .filter(|seq| *seq >= 1 && *seq <= SEQ_MAX)
+                        .ok_or_else(|| invalid(&name, "must be from 1 to 9223372036854775807"))?
+                }
+                "to_seq" => to = u64::try_from(seq.max(0)).unwrap_or(u64::MAX),
+                _ => return Err(invalid(&name, "is not known here")),
+            }
+        }
+        if to < from {
+            return Err(invalid("to_seq", "must not be below from_seq"));
+        }
+        Ok(SeqRange { from, to: to.min(from.saturating_add(VERIFY_EVENTS_MAX - 1)) })
+    }
+}
+
+/// The cursor behind the event with this `chain_seq`, for lists of this chain.
+pub fn encode_cursor(chain_seq: u64, chain: ChainId) -> String {
+    Ulid(u128::from(chain_seq) << 64 | u128::from(cursor_check(chain_seq, chain))).to_string()
+}
+
+fn decode_cursor(text: &str, chain: ChainId) -> Option<u64> {
+    let value = Ulid::parse(text)?.0;
+    let chain_seq = u64::try_from(value >> 64).ok()?;
+    (value & u128::from(u64::MAX) == u128::from(cursor_check(chain_seq, chain))).then_some(chain_seq)
+}
+
+/// Keeps a mistyped cursor, or one of another project, from being taken for one of this list. It is no secret and guards none: a list only ever shows
+/// the caller's own chain.
+fn cursor_check(chain_seq: u64, chain: ChainId) -> u64 {
+    let digest = Sha256::digest(format!("sealog cursor {chain} {chain_seq}"));
+    u64::from_be_bytes(std::array::from_fn(|at| digest[at]))
+}
+
+fn canonical_string(value: &str) -> String {
+    let mut text = Vec::new();
+    json::put_string(value, &mut text);
+    json::into_text(text)
+}
+
+fn date(name: &str, value: &str) -> Result<Date, Reject> {
+    Date::parse(value).ok_or_else(|| invalid(name, "must be a date, YYYY-MM-DD"))
+}
+
+fn invalid(name: &str, problem: &'static str) -> Reject {
+    Reject::InvalidParam { name: name.to_owned(), problem }
+}
+
+/// An integer of any length; beyond 128 bits it stops at the end of the range, which every rule here treats alike.
+fn integer(name: &str, value: &str) -> Result<i128, Reject> {
+    let (negative, digits) = match value.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, value),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(invalid(name, "must be an integer"));
+    }
+    Ok(value.parse().unwrap_or(if negative { i128::MIN } else { i128::MAX }))
+}
+
+/// Form-encoded pairs. Stricter than browsers are: what is not well formed is refused, not guessed at, and no name may stand twice.
+fn parameters(query: &str) -> Result<Vec<(String, String)>, Reject> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = form_decode(name).ok_or_else(|| invalid(name, "is badly percent-encoded"))?;
+        let value = form_decode(value).ok_or_else(|| invalid(&name, "is badly percent-encoded"))?;
+        if pairs.iter().any(|(earlier, _)| *earlier == name) {
+            return Err(invalid(&name, "stands twice"));
+        }
+        pairs.push((name, value));
+    }
+    Ok(pairs)
+}
+
+fn form_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => crate::id::hex_digit(rest.next()?)? << 4 | crate::id::hex_digit(rest.next()?)?,
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Mode, ProjectId, TenantId, Uuid};
+    use crate::reject::Code;
+
+    fn chain(project: u8) -> ChainId {
+        ChainId {
+            tenant_id: TenantId(Uuid([1; 16])),
+            project_id: ProjectId(Uuid([project; 16])),
+            mode: Mode::Live,
+        }
+    }
+
+    fn list(query: &str) -> Result<ListQuery, String> {
+        ListQuery::parse(query, chain(1)).map_err(|reject| {
+            assert_eq!(reject.code(), Code::ReadInvalidParams);
+            reject.to_string()
+        })
+    }
+
+    #[test]
+    fn every_parameter_is_understood() {
+        let query = list(
+            "action=a.b&actor_id=x%20y+z&resource=%C3%A9&date_from=2026-01-01&date_to=2026-01-01&limit=7",
+        )
+        .unwrap();
+        assert_eq!(query.filter.action.as_deref(), Some("\"a.b\""));
+        assert_eq!(query.filter.actor_id.as_deref(), Some("\"x y z\""));
+        assert_eq!(query.filter.resource.as_deref(), Some("\"é\""));
+        assert_eq!(query.filter.until_ms.unwrap() - query.filter.from_ms.unwrap(), crate::time::DAY_MS);
+        assert_eq!(query.limit.get(), 7);
+        assert_eq!(list(""), Ok(ListQuery::default()));
+    }
+
+    #[test]
+    fn unknown_repeated_empty_and_malformed_parameters_are_named() {
+        for (query, message) in [
+            ("foo=1", "query parameter \"foo\" is not known here"),
+            ("action=a&action=a", "query parameter \"action\" stands twice"),
+            ("action=", "query parameter \"action\" must not be empty"),
+            ("limit", "query parameter \"limit\" must not be empty"),
+            ("action=%zz", "query parameter \"action\" is badly percent-encoded"),
+            ("action=%e9", "query parameter \"action\" is badly percent-encoded"),
+            ("action=%4", "query parameter \"action\" is badly percent-encoded"),
+            ("date_from=2026-02-30", "query parameter \"date_from\" must be a date, YYYY-MM-DD"),
+            ("limit=abc", "query parameter \"limit\" must be an integer"),
+            ("limit=1.5", "query parameter \"limit\" must be an integer"),
+            ("limit=%2B5", "query parameter \"limit\" must be an integer"),
+            ("cursor=x", "query parameter \"cursor\" is not a cursor of this list"),
+        ] {
+            assert_eq!(list(query), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_limit_outside_1_to_100_becomes_50() {
+        for (value, limit) in [
+            ("1", 1),
+            ("100", 100),
+            ("0", 50),
+            ("101", 50),
+            ("-1", 50),
+            ("99999999999999999999999", 50),
+            ("256", 50),
+            ("300", 50),
+        ] {
+            assert_eq!(list(&format!("limit={value}")).unwrap().limit.get(), limit, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_reads_back_in_its_own_chain_only() {
+        let cursor = encode_cursor(12345, chain(1));
+        assert_eq!(list(&format!("cursor={cursor}")).unwrap().before_seq, Some(12345));
+        assert!(ListQuery::parse(&format!("cursor={cursor}"), chain(2)).is_err());
+        let mut tampered = cursor.into_bytes();
+        tampered[12] = if tampered[12] == b'0' { b'1' } else { b'0' };
+        assert!(list(&format!("cursor={}", String::from_utf8(tampered).unwrap())).is_err());
+    }
+
+    #[test]
+    fn a_verify_range_is_at_most_1000_events() {
+        let range = |query| {
+            SeqRange::parse(query).map(|range| (range.from, range.to)).map_err(|reject| reject.code())
+        };
+        assert_eq!(range(""), Ok((1, 1000)));
+        assert_eq!(range("from_seq=5"), Ok((5, 1004)));
+        assert_eq!(range("from_seq=5&to_seq=5"), Ok((5, 5)));
+        assert_eq!(range("from_seq=5&to_seq=1005"), Ok((5, 1004)));
+        assert_eq!(range("to_seq=99999999999999999999999999"), Ok((1, 1000)));
+        assert_eq!(range("from_seq=9223372036854775807"), Ok((i64::MAX as u64, i64::MAX as u64 + 999)));
+        for query in [
+            "from_seq=0",
+            "from_seq=-1",
+            "from_seq=5&to_seq=4",
+            "from_seq=9223372036854775808",
+            "from_seq=x",
+            "to_seq=",
+            "seq=1",
+            "from_seq=1&from_seq=1",
+            "to_seq=0",
+        ] {
+            assert_eq!(range(query), Err(Code::ReadInvalidParams), "{query}");
+        }
+    }
+}

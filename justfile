@@ -1,0 +1,34 @@
+# `just ci` is what CI runs; `just` alone lists what there is.
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+_default:
+    @just --list
+
+# Everything CI checks.
+ci: fmt lint policy test tools
+
+# Formatting.
+fmt:
+    cargo fmt --all --check
+
+# Compiler and clippy warnings are errors.
+lint:
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
+policy:
+    cargo deny --offline check licenses bans sources
+    cargo machete
+
+# Known vulnerabilities in dependencies.
+advisories:
+    cargo deny check advisories
+
+# All Rust tests.
+test:
+    cargo test --locked --workspace
+
+# The verifiers in other languages, and the vectors through each.
+tools:
+    python3 -m unittest discover -s tools -p 'test_*.py'
+    node --test tools/
