@@ -17,7 +17,7 @@ lint:
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
 policy:
-    cargo deny --offline check licenses bans sources
+    cargo deny --log-level error check licenses bans sources
     cargo machete
 
 # Known vulnerabilities in dependencies.

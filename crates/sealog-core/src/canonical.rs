@@ -114,7 +114,7 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
+        digits[at] = b'0' + (number % 10).to_le_bytes()[0];
         number /= 10;
         if number == 0 {
             return &digits[at..];

@@ -27,7 +27,8 @@ pub fn generate(mode: Mode, random: [u8; 32]) -> String {
         let mut remainder = 0u32;
         for byte in &mut number {
             let value = remainder << 8 | u32::from(*byte);
-            *byte = (value / 62) as u8;
+            // The remainder is below 62, so the quotient fits in a byte.
+            *byte = (value / 62).to_le_bytes()[0];
             remainder = value % 62;
         }
         *slot = BASE62[remainder as usize];

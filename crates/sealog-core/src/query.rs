@@ -60,7 +60,7 @@ pub struct SeqRange {
     pub to: u64,
 }
 
-const SEQ_MAX: u64 = i64::MAX as u64;
+const SEQ_MAX: i128 = i64::MAX as i128;
 
 /// Most events in one verification. Spec 8.
 pub const VERIFY_EVENTS_MAX: u64 = 1000;
@@ -112,12 +112,10 @@ impl SeqRange {
             // Beyond 64 bits a number is larger than every chain_seq, and is cut or refused as such.
             let seq = integer(&name, &value)?;
             match name.as_str() {
-                "from_seq" => {
-                    from = u64::try_from(seq)
-                        .ok()
-                        .filter(|seq| *seq >= 1 && *seq <= SEQ_MAX)
-                        .ok_or_else(|| invalid(&name, "must be from 1 to 9223372036854775807"))?
+                "from_seq" if !(1..=SEQ_MAX).contains(&seq) => {
+                    return Err(invalid(&name, "must be from 1 to 9223372036854775807"));
                 }
+                "from_seq" => from = u64::try_from(seq).unwrap_or(u64::MAX),
                 "to_seq" => to = u64::try_from(seq.max(0)).unwrap_or(u64::MAX),
                 _ => return Err(invalid(&name, "is not known here")),
             }

@@ -103,7 +103,7 @@ impl Verdict {
 /// What a store has at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    Event(StoredEvent),
+    Event(Box<StoredEvent>),
     /// A record whose checksum is wrong.
     Damaged {
         chain_seq: u64,
