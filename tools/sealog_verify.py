@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
-"""Check Sealog events yourself: recompute every hash and every link of a chain without Sealog.
+"""Check Sealog events yourself: recompute every hash and follow every link of a chain, without Sealog.
 
-This program was written from docs/format.md and shares no code with Sealog. It needs Python 3.9 and
-nothing else. It never opens a network connection, and it only reads.
-
-Read it in this order: 1. canonical JSON text, 2. an event and its hash, 3. the checks on a chain,
-4. events as text (exports, API pages), 5. the files of the embedded store, 6. test vectors, 7. the
-command line.
+Written from docs/format.md; shares no code with Sealog. It needs Python 3.9 and nothing else, opens no network
+connection and changes nothing. Sections 1 to 4 are what it takes to check an export; 5 reads the files of a store;
+6 runs the project's test vectors; 7 is the command line.
 """
 
 import argparse
@@ -16,7 +13,7 @@ import datetime
 import functools
 import gzip
 import hashlib
-import json  # For our own output and for the vector files. Never for an event: see section 1.
+import json  # for our own output and the vector files; never for an event, see section 1
 import mmap
 import os
 import re
@@ -29,28 +26,28 @@ import tempfile
 import uuid
 import zlib
 
-ZEROS = "0" * 64  # prev_hash of the first event of a chain
-
 
 class Unreadable(Exception):
-    """The input is not what it should be, so that nothing can be said about the chain (exit code 2)."""
+    """The input is not what it should be, so nothing can be said about the chain: exit code 2."""
 
     def __init__(self, what, offset=None):
         super().__init__(what)
         self.what, self.offset = what, offset
 
 
-# --- 1. Canonical JSON text -----------------------------------------------------------------------------
+# --- 1. Canonical JSON text -------------------------------------------------------------------------------------------
 #
-# A JSON library would lose what was hashed: 1.0 becomes 1, of two equal keys one is dropped, a lone
-# surrogate cannot be written again, deep nesting overflows the stack. So the text is scanned here: it must
-# be strict JSON (RFC 8259), and what comes out is the same text in the one spelling that Sealog hashes.
-# Everything works on bytes; the regular expressions cannot backtrack into more than linear time.
+# A JSON library loses what was hashed: 1.0 becomes 1, of two equal keys one is dropped, a lone surrogate cannot be
+# written again, deep nesting overflows the stack. So the text is scanned here. It must be strict JSON (RFC 8259); what
+# comes out is the same text in the one spelling that Sealog hashes. No expression can backtrack beyond linear time.
 
-SPACE = re.compile(rb"[ \t\n\r]*")
-LITERAL = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
-STRING = re.compile(rb'"[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*"')
-# A backslash and what may follow it. The last, empty, choice catches what may not.
+SPACE = rb"[ \t\n\r]*"
+STRING = rb'"[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*"'
+LITERAL = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null"
+VALUE = re.compile(SPACE + rb"(?:(" + STRING + rb")|(" + LITERAL + rb")|([\[{]))")
+KEY = re.compile(SPACE + rb"(" + STRING + rb")" + SPACE + rb":")
+NEXT = re.compile(SPACE + rb"([\]},]?)")
+# A backslash and what may follow it; the last choice, which is empty, catches what may not.
 ESCAPE = re.compile(
     rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([\"\\/bfnrt])|)"
 )
@@ -59,10 +56,8 @@ SHORT = {0x22: b'\\"', 0x5C: b"\\\\", 8: b"\\b", 12: b"\\f", 10: b"\\n", 13: b"\
 
 def spell(code):
     """The canonical spelling of one character."""
-    if code in SHORT:
-        return SHORT[code]
-    if code < 0x20 or 0xD800 <= code <= 0xDFFF:  # a control character, or half of a surrogate pair
-        return b"\\u%04x" % code
+    if code < 0x20 or code in SHORT or 0xD800 <= code <= 0xDFFF:  # the last: half of a surrogate pair
+        return SHORT.get(code) or b"\\u%04x" % code
     return chr(code).encode()
 
 
@@ -73,77 +68,62 @@ def respell(match):
     if unit:
         return spell(int(unit, 16))
     if short:
-        return b"/" if short == b"/" else b"\\" + short
-    raise Unreadable("a backslash with nothing valid behind it", match.start())
+        return b"/" if short == b"/" else match.group()
+    raise Unreadable("this backslash has nothing valid behind it", match.start())
 
 
-def skip(data, pos):
-    return SPACE.match(data, pos).end()
-
-
-def read_string(data, pos):
-    """The canonical text of the string at pos, quotes included, and the offset behind it."""
-    match = STRING.match(data, pos)
-    if not match:
-        raise Unreadable("a string is expected here, closed and without control characters", pos)
-    text = match.group()
+def string_text(match):
+    """The canonical text of the string in group 1, quotes included."""
+    text = match[1]
     try:
         if not text.isascii():
             text.decode()
-        return (ESCAPE.sub(respell, text) if b"\\" in text else text), match.end()
+        return ESCAPE.sub(respell, text) if b"\\" in text else text
     except UnicodeDecodeError as error:
-        raise Unreadable("this is not UTF-8", pos + error.start) from None
+        raise Unreadable("this is not UTF-8", match.start(1) + error.start) from None
     except Unreadable as error:
-        raise Unreadable(error.what, pos + error.offset) from None
+        raise Unreadable(error.what, match.start(1) + error.offset) from None
+
+
+def unexpected(what, data, pos):
+    return Unreadable(what + " is expected here", NEXT.match(data, pos).start(1))
 
 
 def read_key(data, pos):
-    key, pos = read_string(data, skip(data, pos))
-    pos = skip(data, pos)
-    if data[pos : pos + 1] != b":":
-        raise Unreadable("':' is expected here", pos)
-    return key, skip(data, pos + 1)
+    match = KEY.match(data, pos)
+    if not match:
+        raise unexpected("a key in double quotes and a colon", data, pos)
+    return string_text(match), match.end()
 
 
 def read_value(data, pos):
     """The canonical text of the JSON value at pos, and the offset behind it."""
-    out, closers = [], []  # An own stack: metadata may be nested deeper than any call stack.
+    out, closers = [], []  # A stack of our own: metadata may be nested deeper than any call stack.
     while True:
-        pos = skip(data, pos)
-        first = data[pos : pos + 1]
-        if first == b"{" or first == b"[":
-            out.append(first)
-            closers.append(b"}" if first == b"{" else b"]")
-            pos = skip(data, pos + 1)
-            if data[pos : pos + 1] != closers[-1]:
-                if first == b"{":
+        match = VALUE.match(data, pos)
+        if not match:
+            raise unexpected("a JSON value (a string: closed, without control characters)", data, pos)
+        out.append(string_text(match) if match.lastindex == 1 else match[match.lastindex])
+        pos = match.end()
+        if match.lastindex == 3:  # an array or an object begins
+            closers.append(b"}" if match[3] == b"{" else b"]")
+            if NEXT.match(data, pos)[1] != closers[-1]:
+                if match[3] == b"{":
                     key, pos = read_key(data, pos)
                     out += (key, b":")
                 continue
-        elif first == b'"':
-            text, pos = read_string(data, pos)
-            out.append(text)
-        else:
-            match = LITERAL.match(data, pos)
-            if not match:
-                raise Unreadable("a JSON value is expected here", pos)
-            out.append(match.group())
+        while closers:  # A value is complete. Does what it stands in end here, or does another value follow?
+            match = NEXT.match(data, pos)
+            if match[1] != b"," and match[1] != closers[-1]:
+                raise unexpected("',' or '%s'" % closers[-1].decode(), data, pos)
+            out.append(match[1])
             pos = match.end()
-        while closers:  # A value is complete. Does it close what it stands in, or does another follow?
-            pos = skip(data, pos)
-            mark = data[pos : pos + 1]
-            if mark == closers[-1]:
-                out.append(closers.pop())
-                pos += 1
-            elif mark == b",":
-                out.append(mark)
-                pos += 1
+            if match[1] == b",":
                 if closers[-1] == b"}":
                     key, pos = read_key(data, pos)
                     out += (key, b":")
                 break
-            else:
-                raise Unreadable("',' or '%s' is expected here" % closers[-1].decode(), pos)
+            closers.pop()
         else:
             return b"".join(out), pos
 
@@ -151,17 +131,17 @@ def read_value(data, pos):
 def canonical(data):
     """The canonical text of data, which must be one JSON value and nothing else."""
     text, pos = read_value(data, 0)
-    if skip(data, pos) != len(data):
-        raise Unreadable("something follows the JSON value", skip(data, pos))
+    if NEXT.match(data, pos).start(1) != len(data):
+        raise unexpected("the end", data, pos)
     return text
 
 
-# --- 2. An event and its hash ---------------------------------------------------------------------------
+# --- 2. An event and its hash -----------------------------------------------------------------------------------------
 
 UUID_TEXT = rb'"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"'
 HASH_TEXT = rb'"[0-9a-f]{64}"'
-# The fields that take part in the check, and how the canonical text of each must begin. It is known to be one
-# JSON value, so the beginning is enough. Other fields (category, ip_address, ...) are not covered by the hash.
+# The fields that take part in the check, and how the canonical text of each must begin. It is known to be one JSON
+# value, so the beginning is enough. Other fields (category, ip_address, ...) are not covered by the hash.
 SHAPES = {
     b'"log_id"': rb'"[0-7][0-9A-HJKMNP-TV-Z]{25}"',
     b'"tenant_id"': UUID_TEXT,
@@ -177,7 +157,7 @@ SHAPES = {
 }
 SHAPES = {key: re.compile(shape) for key, shape in SHAPES.items()}
 PAYLOAD = (b'"log_id"', b'"tenant_id"', b'"action"', b'"actor_id"', b'"resource"', b'"metadata"')
-CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # the digits of a ULID, in ascending order
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # the digits of a ULID; their ASCII order is their order
 TO_ULID = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", CROCKFORD)  # from base64.b32encode
 FROM_ULID = str.maketrans(CROCKFORD, "0123456789abcdefghijklmnopqrstuv")  # to int(text, 32)
 EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -191,7 +171,7 @@ class Event:
     def __init__(self, seq, hash_, chain=None, log_id=None, ms=None, prev_hash=None, payload=None, problem=None):
         self.seq, self.hash, self.chain, self.log_id = seq, hash_, chain, log_id
         self.ms, self.prev_hash, self.problem = ms, prev_hash, problem
-        if not problem:  # The rule of docs/format.md, section 1.
+        if not problem:  # the rule of docs/format.md, section 1
             self.computed = hashlib.sha256(b"%s%s%d" % (prev_hash.encode(), payload, ms)).hexdigest()
 
 
@@ -212,7 +192,7 @@ def event_from_fields(fields):
     bad = [key.decode() for key, part in parts.items() if not part]
     if not bad:
         date, hours, minutes, seconds, millis = parts[b'"timestamp"'].groups()
-        try:  # Whole numbers only: no rounding, no time zone.
+        try:  # whole numbers only: no rounding, no time zone
             minutes = (day_number(date) * 24 + int(hours)) * 60 + int(minutes)
             ms = (minutes * 60 + int(seconds)) * 1000 + int(millis)
         except ValueError:
@@ -221,58 +201,57 @@ def event_from_fields(fields):
     hash_ = values[b'"hash"'][1:-1].decode() if parts[b'"hash"'] else None
     if bad:
         return Event(seq, hash_, problem=problem or ", ".join(bad) + " missing or malformed")
-    log_id, tenant, project, prev_hash = (
-        values[key][1:-1].decode() for key in (b'"log_id"', b'"tenant_id"', b'"project_id"', b'"prev_hash"')
-    )
+    ids = (b'"tenant_id"', b'"project_id"', b'"log_id"', b'"prev_hash"')
+    tenant, project, log_id, prev_hash = (values[key][1:-1].decode() for key in ids)
     payload = b"{%s}" % b",".join([key + b":" + values.get(key, b"null") for key in PAYLOAD])
     return Event(seq, hash_, (tenant, project), log_id, ms, prev_hash, payload)
 
 
-# --- 3. The checks on a chain ---------------------------------------------------------------------------
+# --- 3. The checks on a chain -----------------------------------------------------------------------------------------
 
 MEANING = {
     "malformed": "The event cannot be checked as it stands.",
-    "chain": "The event is of another tenant or project than the first: chains were mixed, or an event was moved.",
-    "gap": "Events were removed, added, repeated or reordered before this one.",
-    "link": "The event does not follow the one before it: one of the two was replaced, or events between them removed.",
+    "chain": "The event is of another tenant or project than the first: chains were mixed, or it was moved.",
+    "gap": "Events before this one were removed, added, repeated or reordered.",
+    "link": "The event does not follow the one before it: one of the two was replaced.",
     "hash": "The event was changed after it was sealed.",
     "order": "The event's id is not newer than the one before, or does not carry the event's time.",
     "head": "The chain was rewritten: the event that was noted here had another hash.",
-    "tail": "Events at the end are missing that were known to exist.",
+    "tail": "Events at the end are missing that are known to have existed.",
 }
 
 
 class Chain:
     """Takes the events of one chain, oldest first, and stops at the first break.
 
-    expected: (chain_seq, hash) of heads that were noted earlier. whole: the chain must begin at 1; otherwise
-    a later first event is the start of a part of a chain.
+    expected: (chain_seq, hash) of heads that were noted earlier. whole: the chain must begin at 1; otherwise a later
+    first event is taken as the start of a part.
     """
 
     def __init__(self, expected=(), whole=False):
         self.expected, self.whole = collections.defaultdict(set), whole
         for seq, hash_ in expected:
             self.expected[seq].add(hash_)
-        self.checked, self.first_seq, self.before, self.broken = 0, None, None, None
+        self.checked, self.first_seq, self.before, self.broken = 0, 1, None, None
 
     def add(self, event):
-        """Whether the chain is still sound."""
+        """Returns whether the chain is still sound."""
         if self.broken:
             return False
         due = self.before.seq + 1 if self.before else 1
         seq = due if event.seq is None else event.seq
-        if self.first_seq is None:
+        if not self.checked:
             self.first_seq = seq
         self.checked += 1
         fault = self.fault(event, due)
         if fault:
-            self.broken = (seq, event.hash) + fault
+            self.broken = (seq, event.hash, *fault)
             return False
         self.before = event
         return True
 
     def fault(self, event, due):
-        """The first check that fails, in the order of vectors/README.md, as (reason, what was seen)."""
+        """The first check that fails, in the order of vectors/README.md: the reason and what was seen."""
         before, seq = self.before, event.seq
         if event.problem:
             return "malformed", event.problem
@@ -281,72 +260,63 @@ class Chain:
         if seq != due and (before or self.whole or seq < 1):
             return "gap", "chain_seq is %d where %d is due" % (seq, due)
         # At the start of a part, only a head noted earlier can say what came before.
-        links = {ZEROS} if seq == 1 else {before.hash} if before else self.expected.get(seq - 1, ())
-        if any(event.prev_hash != link for link in links):
-            return "link", "prev_hash is %s, the hash before is %s" % (event.prev_hash, min(links))
+        links = {"0" * 64} if seq == 1 else {before.hash} if before else self.expected.get(seq - 1, set())
+        if links - {event.prev_hash}:
+            return "link", "prev_hash is %s, the hash before is %s" % (event.prev_hash, " and ".join(sorted(links)))
         if event.computed != event.hash:
             return "hash", "hash is %s, recomputing gives %s" % (event.hash, event.computed)
         if before and event.log_id <= before.log_id:
             return "order", "log_id is %s, the one before is %s" % (event.log_id, before.log_id)
         if int(event.log_id[:10].translate(FROM_ULID), 32) != event.ms:
             return "order", "log_id %s does not carry the timestamp" % event.log_id
-        if any(event.hash != hash_ for hash_ in self.expected.get(seq, ())):
-            return "head", "hash is %s, expected %s" % (event.hash, " and ".join(sorted(self.expected[seq])))
+        if self.expected.get(seq, set()) - {event.hash}:
+            return "head", "hash is %s, expected was %s" % (event.hash, " and ".join(sorted(self.expected[seq])))
         return None
 
     def result(self):
-        """Call it when there are no more events."""
-        last = self.before.seq if self.before else 0
-        beyond = sorted(seq for seq in self.expected if seq > last)
+        """To be called when there are no more events."""
+        first, last = self.first_seq, self.before.seq if self.before else 0
+        beyond = min((seq for seq in self.expected if seq > last), default=None)
         if beyond and not self.broken:
-            seen = "the chain ends at %d, before the expected head %d" % (last, beyond[0])
-            self.broken = (last + 1, min(self.expected[beyond[0]]), "tail", seen)
-        first = 1 if self.first_seq is None else self.first_seq
+            seen = "the chain ends at %d, before the expected head %d" % (last, beyond)
+            self.broken = (last + 1, min(self.expected[beyond]), "tail", seen)
         result = {"valid": not self.broken, "checked": self.checked, "first_seq": first, "last_seq": last}
         if self.broken:
             seq, hash_, reason, seen = self.broken
-            result.update(last_seq=seq, broken_at=seq, reason=reason)
-            if hash_:
-                result["broken_hash"] = hash_
+            result.update({"last_seq": seq, "broken_at": seq, "broken_hash": hash_, "reason": reason})
             result["message"] = "Broken at chain_seq %d (%s): %s. %s" % (seq, reason, seen, MEANING[reason])
-            return result
+            return {key: value for key, value in result.items() if value is not None}
         message = "Valid: %d events, chain_seq %d to %d" % (self.checked, first, last)
+        message += ". Every hash was recomputed and every link followed."
         if self.before:
-            message += ", head %d:%s" % (last, self.before.hash)
-        message += ". Every hash was recomputed, every link followed."
-        reached = [seq for seq in self.expected if seq >= first - 1]
-        if reached:
-            message += " %d expected head(s) found." % len(reached)
-        else:
-            message += " No head to compare with: that the end is complete is not shown (--expect)."
-        for seq in sorted(self.expected):
-            if seq < first - 1:
-                message += " NOT CHECKED: the expected head %d lies before the first event given." % seq
-        result["message"] = message
-        return result
+            message += " Head: %d:%s." % (last, self.before.hash)
+        found = sum(seq >= first - 1 for seq in self.expected)
+        early = sorted(seq for seq in self.expected if seq < first - 1)
+        alone = " No head to compare with (--expect): a tail cut off or a chain rewritten as a whole would not show."
+        message += " %d expected heads found." % found if found else alone
+        message += " NOT CHECKED: expected heads before the first event: %s." % early if early else ""
+        return {**result, "message": message}
 
 
-# --- 4. Events as text ----------------------------------------------------------------------------------
+# --- 4. Events as text ------------------------------------------------------------------------------------------------
 
 
 def read_object(data, pos, fields):
     """Appends an object's members to fields, from behind its '{' or from behind a member's value.
 
-    Returns the offset behind the object, or, for a page, the offset of its events array. Second: which.
+    Returns the offset behind the object and False; or, for a page, the offset of its array of events and True.
     """
     while True:
-        pos = skip(data, pos)
-        mark = data[pos : pos + 1]
-        if mark == b"}":
-            return pos + 1, False
-        if fields:
-            if mark != b",":
-                raise Unreadable("',' or '}' is expected here", pos)
-            pos += 1
-        key, pos = read_key(data, pos)
-        if key == b'"events"' and data[pos : pos + 1] == b"[" and (key, b"") not in fields:
+        match = NEXT.match(data, pos)
+        if match[1] == b"}":
+            return match.end(), False
+        if fields and match[1] != b",":
+            raise unexpected("',' or '}'", data, pos)
+        key, pos = read_key(data, match.end() if fields else pos)
+        match = VALUE.match(data, pos) if key == b'"events"' else None
+        if match and match[3] == b"[" and (key, b"") not in fields:
             fields.append((key, b""))
-            return pos, True
+            return match.start(3), True
         value, pos = read_value(data, pos)
         fields.append((key, value))
 
@@ -355,47 +325,44 @@ def read_events(data):
     """Yields the events in data: objects one after the other, arrays of them, API pages, in any mixture."""
     pos, inside = 0, []  # inside: None for each array that is open, the fields so far for each page
     while True:
-        pos = skip(data, pos)
-        first = data[pos : pos + 1]
-        if first == b"[":
+        match = VALUE.match(data, pos)
+        if match and match[3] == b"[":
             inside.append(None)
-            pos = skip(data, pos + 1)
-            if data[pos : pos + 1] != b"]":
+            pos = match.end()
+            if NEXT.match(data, pos)[1] != b"]":
                 continue
-        elif first == b"{":
+        elif match and match[3] == b"{":
             fields = []
-            pos, is_page = read_object(data, pos + 1, fields)
+            pos, is_page = read_object(data, match.end(), fields)
             if is_page:
                 inside.append(fields)
                 continue
             yield event_from_fields(fields)
-        elif not first and not inside:
+        elif not inside and NEXT.match(data, pos).start(1) == len(data):
             return
         else:
-            raise Unreadable("an event, a page of events or an array of them is expected here", pos)
-        while inside:
-            pos = skip(data, pos)
-            mark = data[pos : pos + 1]
-            if inside[-1] is not None:  # The array of a page has ended; the rest of the page follows.
+            raise unexpected("an event, a page of events or an array of events", data, pos)
+        while inside:  # An event, an array or a page is complete. What does it stand in?
+            if inside[-1] is not None:  # It was the array of a page; the rest of the page follows.
                 fields = inside.pop()
                 pos, _ = read_object(data, pos, fields)
                 names = [key for key, _ in fields]
-                # Otherwise an event could be hidden as a page without events.
+                # Otherwise an event could pass for a page without events, and so be left out.
                 if names.count(b'"events"') > 1 or any(name in SHAPES for name in names):
                     raise Unreadable("the object that ends here is neither a page nor an event", pos - 1)
-            elif mark == b"]":
-                inside.pop()
-                pos += 1
-            elif mark == b",":
-                pos += 1
+                continue
+            match = NEXT.match(data, pos)
+            if match[1] not in (b"]", b","):
+                raise unexpected("',' or ']'", data, pos)
+            pos = match.end()
+            if match[1] == b",":
                 break
-            else:
-                raise Unreadable("',' or ']' is expected here", pos)
+            inside.pop()
 
 
 def oldest_first(events):
-    """Lists come newest first. Turned round if chain_seq falls all the way; otherwise as they come, so that
-    any other disorder is found as a break."""
+    """Lists come newest first. They are turned round if chain_seq falls all the way; otherwise events are passed on as
+    they come, so that any other disorder is found as a break. events: an iterator."""
     held, last, falls = [], None, False
     for event in events:
         held.append(event)
@@ -409,16 +376,17 @@ def oldest_first(events):
 
 
 def load(name):
-    """The bytes of a file, or of standard input for '-', unpacked if gzip. Mapped: exports can be larger than memory."""
+    """The bytes of a file, or of standard input for '-', unpacked if they are gzip. They are mapped, by way of an
+    unnamed temporary file if need be, because an export can be larger than memory."""
     source = sys.stdin.buffer if name == "-" else open(name, "rb")
     packed = source.peek(2)[:2] == b"\x1f\x8b"
     if packed or name == "-" or not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
         spool = tempfile.TemporaryFile()
-        shutil.copyfileobj(gzip.GzipFile(fileobj=source) if packed else source, spool, 1 << 20)
+        shutil.copyfileobj(gzip.GzipFile(fileobj=source) if packed else source, spool)
         spool.flush()
         source = spool
-    size = os.fstat(source.fileno()).st_size
-    return mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    empty = os.fstat(source.fileno()).st_size == 0
+    return b"" if empty else mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def events_of(names):
@@ -431,47 +399,45 @@ def events_of(names):
             raise Unreadable("%s: %s" % (name, error)) from None
 
 
-# --- 5. The files of the embedded store -----------------------------------------------------------------
+# --- 5. The files of the embedded store -------------------------------------------------------------------------------
 #
-# docs/format.md, sections 2 to 4 and 6. Nothing is believed that its checksum does not confirm. A checksum
-# shows accidents, not intent; intent is what the hashes and the noted heads are for.
+# docs/format.md, sections 2 to 4 and 6. Nothing counts that its checksum does not confirm. Checksums find accidents;
+# intent is what the hashes, and heads noted elsewhere, are for.
 
-SEGMENT = struct.Struct("<8sIBBHQ16sQQQQI48sI")
-FRAME = struct.Struct("<4sIBBHIQQ16s16sQQII")
-RECORD = struct.Struct("<II16s32s32s")
-MARK = struct.Struct("<IIQQQQII")
-HEAD = struct.Struct("<16s16sQ16s32s")
-TAGS = ("category", "severity", "actor_type", "resource_type", "session_id", "ts_client", "ip_address", "country", "city")
 MODES = ("live", "test")
-QUOTED = ("log_id", "tenant_id", "project_id", "timestamp", "prev_hash", "hash")
 FIELD_ORDER = (
     "log_id tenant_id project_id schema_version action category severity actor_id actor_type resource resource_type "
     "session_id ts_client ip_address country city metadata timestamp chain_seq prev_hash hash"
 ).split()
-Mark = collections.namedtuple("Mark", "commit segment offset heads")
-Record = collections.namedtuple("Record", "seq log_id prev_hash hash annotations text")
-Frame = collections.namedtuple("Frame", "length commit tenant project records sums")
-Header = collections.namedtuple(
-    "Header", "magic version mode origin zero number salt commit begun before before_length before_crc zeros crc"
+TAGS = "category severity actor_type resource_type session_id ts_client ip_address country city".split()
+SEGMENT, FRAME = struct.Struct("<8sIBBHQ16sQQQQI48sI"), struct.Struct("<4sIBBHIQQ16s16sQQII")
+RECORD, MARK, HEAD = struct.Struct("<II16s32s32s"), struct.Struct("<IIQQQQII"), struct.Struct("<16s16sQ16s32s")
+Segment = collections.namedtuple(
+    "Segment", "magic version mode origin zero number salt commit begun before before_length before_crc zeros crc"
 )
+FrameHeader = collections.namedtuple(
+    "FrameHeader", "magic length version flags count distance commit offset tenant project first_seq received zero crc"
+)
+Record = collections.namedtuple("Record", "seq log_id prev_hash hash annotations text")
+Mark = collections.namedtuple("Mark", "commit segment offset heads")
 
 
-def crc_step(value, count):
-    for _ in range(count):
+def crc_shift(value, bits):
+    for _ in range(bits):
         value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
     return value
 
 
-# CRC32C is linear: what four bytes do is what their lower 11, middle 11 and upper 10 bits do, combined.
-# That is three look-ups for four bytes, and the tables still fit into a processor's cache.
-CRC_BYTE = [crc_step(value, 8) for value in range(256)]
-CRC_LOW = [crc_step(value, 32) for value in range(2048)]
-CRC_MIDDLE = [crc_step(value << 11, 32) for value in range(2048)]
-CRC_HIGH = [crc_step(value << 22, 32) for value in range(1024)]
+# CRC32C is linear: what four bytes do is what their lower 11, middle 11 and upper 10 bits do, put together. So four
+# bytes take three look-ups, in tables that still fit into a processor's cache.
+CRC_BYTE = [crc_shift(value, 8) for value in range(256)]
+CRC_LOW = [crc_shift(value, 32) for value in range(2048)]
+CRC_MIDDLE = [crc_shift(value << 11, 32) for value in range(2048)]
+CRC_HIGH = [crc_shift(value << 22, 32) for value in range(1024)]
 
 
 def crc32c(data, crc=0):
-    """CRC32C (Castagnoli) of data, going on from the crc of what came before."""
+    """CRC32C (Castagnoli) of data, continued from the CRC32C of what comes before it."""
     crc ^= 0xFFFFFFFF
     low, middle, high, words = CRC_LOW, CRC_MIDDLE, CRC_HIGH, len(data) >> 2
     for word in struct.unpack_from("<%dI" % words, data):
@@ -491,15 +457,15 @@ class Invalid(Exception):
 
 
 def frame_header(data, pos, salt_crc):
-    """The fields of the frame header at pos, or None if there is none that says it belongs there."""
+    """The frame header at pos, or None if there is none that is right and says that it belongs there."""
     if data[pos : pos + 4] != b"SLFR" or pos + FRAME.size > len(data):
         return None
-    fields = FRAME.unpack_from(data, pos)
-    return fields if fields[7] == pos and crc32c(data[pos : pos + 84], salt_crc) == fields[-1] else None
+    header = FrameHeader._make(FRAME.unpack_from(data, pos))
+    return header if header.offset == pos and header.crc == crc32c(data[pos : pos + 84], salt_crc) else None
 
 
-def find_frames(data, pos, end, salt_crc):
-    """Yields offset and header of each frame from pos on whose header is right."""
+def find_headers(data, pos, end, salt_crc):
+    """Yields offset and header of each right frame header from pos on."""
     pos = data.find(b"SLFR", pos, end)
     while pos >= 0:
         header = frame_header(data, pos, salt_crc)
@@ -509,34 +475,34 @@ def find_frames(data, pos, end, salt_crc):
 
 
 def read_frame(data, pos, end, salt_crc):
+    """The header, the records, and all checksums of the frame at pos."""
     header = frame_header(data, pos, salt_crc)
     if not header:
         raise Invalid("no frame header with a right checksum")
-    _, length, version, flags, count, _, commit, _, tenant, project, first_seq, _, _, _ = header
-    where = "frame of project %s, chain_seq %d to %d: " % (uuid.UUID(bytes=project), first_seq, first_seq + count - 1)
-    stop = pos + length - (84 if flags & 1 else 0)
-    if version != 1 or not 1 <= count <= 100 or pos + length > end:
+    seqs, stop = range(header.first_seq, header.first_seq + header.count), pos + header.length
+    where = "frame of project %s, chain_seq %d to %d: " % (uuid_text(header.project), seqs.start, seqs.stop - 1)
+    if header.version != 1 or not 1 <= header.count <= 100 or stop > end:
         raise Invalid(where + "unknown version, impossible count, or longer than the segment")
+    stop -= 84 if header.flags & 1 else 0  # the idempotency record
     at, records, sums = pos + FRAME.size, [], [data[pos + 84 : pos + 88]]
-    chain_crc = crc32c(tenant + project, salt_crc)
-    for seq in range(first_seq, first_seq + count):
+    chain_crc = crc32c(header.tenant + header.project, salt_crc)
+    for seq in seqs:
         size, extra, log_id, prev_hash, hash_ = RECORD.unpack_from(data, at) if at + 92 <= stop else (0,) * 5
         if size < 92 + extra or at + size > stop:
             raise Invalid(where + "the record of chain_seq %d has an impossible length" % seq)
-        tail = at + size - 4
-        if data[tail : tail + 4] != crc_bytes(struct.pack("<Q", seq) + data[at:tail], chain_crc):
-            raise Invalid(where + "the record of chain_seq %d has a wrong checksum" % seq)
+        split, tail = at + RECORD.size + extra, at + size - 4
         sums.append(data[tail : tail + 4])
-        split = at + RECORD.size + extra
+        if sums[-1] != crc_bytes(struct.pack("<Q", seq) + data[at:tail], chain_crc):
+            raise Invalid(where + "the record of chain_seq %d has a wrong checksum" % seq)
         records.append(Record(seq, log_id, prev_hash, hash_, data[at + RECORD.size : split], data[split:tail]))
         at += size
     if at != stop:
         raise Invalid(where + "its records do not fill it")
-    if flags & 1:
+    if header.flags & 1:
         sums.append(data[at + 80 : at + 84])
         if sums[-1] != crc_bytes(struct.pack("<Q", pos) + data[at : at + 80], salt_crc):
             raise Invalid(where + "its idempotency record has a wrong checksum")
-    return Frame(length, commit, tenant, project, records, b"".join(sums))
+    return header, records, b"".join(sums)
 
 
 class Log:
@@ -545,7 +511,7 @@ class Log:
     def __init__(self, path, mode=None):
         self.path, self.mode, self.damage, self.notes = path, mode, [], []
         self.end, self.commit = (0, 0), 0  # how far the log was read: segment and offset; commit number
-        self.mark = self.read_mark()  # Before the segments: those of a store in use can only be ahead of it.
+        self.mark = self.read_mark()  # Before the segments: in a store in use, those can only be ahead of it.
 
     def broken(self, what, segment=None, offset=None):
         self.damage.append({"segment": segment, "offset": offset, "message": what})
@@ -555,22 +521,25 @@ class Log:
             self.mode = mode
         return mode == self.mode
 
+    def read(self, name, size=-1):
+        with open(os.path.join(self.path, name), "rb") as file:
+            return file.read(size)
+
     def read_mark(self):
-        mark = Mark(0, 0, 0, {})
-        try:
-            with open(os.path.join(self.path, "mark"), "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
-            self.notes.append("There is no mark: a tail that was cut off cannot be noticed here.")
+        mark, pos = Mark(0, 0, 0, {}), 16
+        if not os.path.exists(os.path.join(self.path, "mark")):
+            if any(name.endswith(".log") for name in os.listdir(self.path)):
+                self.notes.append("There is no mark: a tail that was cut off would not show.")
             return mark
-        if len(data) < 16 or data[:12] != b"SEALOGMK\1\0\0\0" or not self.is_mode(int.from_bytes(data[12:16], "little")):
-            self.broken("the mark's header is wrong, so the heads in it are lost")
+        data = self.read("mark")
+        mode = int.from_bytes(data[12:16], "little")
+        if len(data) < 16 or data[:12] != b"SEALOGMK\1\0\0\0" or not self.is_mode(mode):
+            self.broken("the header of the mark is wrong, so the heads in it are lost")
             return mark
-        pos = 16
         while pos + MARK.size <= len(data):
             size, crc, commit, segment, offset, _, _, count = MARK.unpack_from(data, pos)
             stop = pos + size
-            if size != MARK.size + count * HEAD.size or stop > len(data) or crc32c(data[pos + 8 : stop]) != crc:
+            if size != MARK.size + count * HEAD.size or stop > len(data) or crc != crc32c(data[pos + 8 : stop]):
                 break
             for tenant, project, seq, _, hash_ in HEAD.iter_unpack(data[pos + MARK.size : stop]):
                 mark.heads[tenant, project] = (seq, hash_.hex())
@@ -582,85 +551,78 @@ class Log:
     def reached_mark(self):
         return self.end >= (self.mark.segment, self.mark.offset) and self.commit >= self.mark.commit
 
-    def read_segment(self, number):
-        with open(os.path.join(self.path, "%08d.log" % number), "rb") as file:
-            return file.read()
-
-    def headers(self):
-        """The headers of the segments by number, None for a segment that is missing or has no valid header."""
+    def read_headers(self):
+        """The header of each segment by number, None for a segment that is missing or has no valid one."""
         names = [name for name in os.listdir(self.path) if re.fullmatch(r"([0-9]{8}|[1-9][0-9]{8,})\.log", name)]
         numbers = {int(name[:-4]) for name in names}
-        if numbers and not self.read_segment(max(numbers)).strip(b"\0"):
+        if numbers and not self.read("%08d.log" % max(numbers)).strip(b"\0"):  # next.seg, renamed just before a crash
             self.notes.append("Segment %d was prepared but never begun." % max(numbers))
-            numbers.discard(max(numbers))
-        headers = {}
-        for number in range(1, max(numbers, default=0) + 1):
-            headers[number] = None
+            numbers.remove(max(numbers))
+        headers = dict.fromkeys(range(1, max(numbers, default=0) + 1))
+        for number in headers:
             if number not in numbers:
                 self.broken("the segment is missing", number)
                 continue
-            with open(os.path.join(self.path, "%08d.log" % number), "rb") as file:
-                data = file.read(SEGMENT.size)
-            if len(data) < SEGMENT.size or data[:8] != b"SEALOGSG" or data[124:] != crc_bytes(data[:124]):
+            data = self.read("%08d.log" % number, SEGMENT.size)
+            if data[:8] != b"SEALOGSG" or data[124:] != crc_bytes(data[:124]):
                 self.broken("the segment's header is damaged, so nothing in the segment can be checked", number, 0)
                 continue
-            header = headers[number] = Header._make(SEGMENT.unpack(data))
+            header = headers[number] = Segment._make(SEGMENT.unpack(data))
             if header.version != 1:
-                raise Unreadable("segment %d has version %d; this program knows version 1" % (number, header.version))
+                raise Unreadable("segment %d has version %d; this program knows 1" % (number, header.version))
             if header.number != number or not self.is_mode(header.mode):
-                self.broken("its header says segment %d, mode %d" % (header.number, header.mode), number, 0)
+                self.broken("by its header it is segment %d of mode %d" % (header.number, header.mode), number, 0)
             if header.before != number - 1 or (number == 1 and (header.before_length or header.before_crc)):
-                self.broken("the segment names %d as the one before it" % header.before, number, 56)
+                self.broken("its header names segment %d as the one before" % header.before, number, 56)
         return headers
 
     def frames(self):
-        """Yields the frames that count, in order."""
-        headers = self.headers()
+        """Yields header and records of each frame that counts, in order."""
+        headers = self.read_headers()
         for number, header in headers.items():
             if header:
-                yield from self.segment_frames(number, header, headers.get(number + 1), number == max(headers))
+                yield from self.segment_frames(number, header, headers.get(number + 1), number == len(headers))
         if not self.damage and not self.reached_mark():
             found = "the log ends at commit %d, segment %d, offset %d; " % (self.commit, *self.end)
             found += "its mark says that it reached commit %d, segment %d, offset %d: " % self.mark[:3]
             self.broken(found + "events that were acknowledged are missing", *self.end)
 
     def segment_frames(self, number, header, follower, is_last):
-        """follower: the header of the next segment. It says where this one ends: bytes behind that do not count."""
-        data, salt_crc = self.read_segment(number), crc32c(header.salt)
-        end = follower.before_length if follower else len(data)
-        running, damaged, pos = 0, len(self.damage), SEGMENT.size
-        self.commit = max(self.commit, header.commit - 1)
-        if not pos <= end <= len(data):
-            self.broken("the next segment says that %d bytes count, there are %d" % (end, len(data)), number, len(data))
-            end = len(data)
-        self.end = (number, pos)
+        """follower: the header of the next segment. It says how much of this one counts: its before_length."""
+        data, salt_crc = self.read("%08d.log" % number), crc32c(header.salt)
+        end, running, pos, damaged = len(data), 0, SEGMENT.size, len(self.damage)
+        self.end, self.commit = (number, pos), max(self.commit, header.commit - 1)
+        if follower and SEGMENT.size <= follower.before_length <= len(data):
+            end = follower.before_length
+        elif follower:
+            seen = "%d bytes of it count by the next segment's header, it has %d"
+            self.broken(seen % (follower.before_length, len(data)), number, len(data))
+        # Zeros end the last segment; but not if something stands behind them.
         while pos < end and (follower or data[pos : pos + 4].strip(b"\0") or data[pos:].strip(b"\0")):
             try:
-                frame = read_frame(data, pos, end, salt_crc)
+                frame, records, sums = read_frame(data, pos, end, salt_crc)
             except Invalid as error:
                 if not follower and not is_last:
-                    break  # The next segment's loss is reported; where this one ended is not known.
+                    return  # Where this segment ended stood in the next one, whose loss is reported.
                 if is_last and not self.was_complete(data, pos, salt_crc):
-                    self.notes.append(
-                        "Torn tail in segment %d at offset %d: a write that did not finish and was never acknowledged. "
-                        "A crash leaves this; it is no loss." % (number, pos)
-                    )
-                    break
+                    torn = "Torn tail in segment %d at offset %d: a write that a crash cut short. "
+                    self.notes.append(torn % (number, pos) + "It was never acknowledged; nothing is lost.")
+                    return
                 self.broken("invalid frame, %s" % error, number, pos)
-                pos = next(find_frames(data, pos + 1, end, salt_crc), (end, None))[0]
+                pos = next(find_headers(data, pos + 1, end, salt_crc), (end, None))[0]
                 continue
-            yield frame
-            running = crc32c(frame.sums, running)
+            yield frame, records
+            running = crc32c(sums, running)
             pos += frame.length
             self.end, self.commit = (number, pos), max(self.commit, frame.commit)
         if follower and running != follower.before_crc and len(self.damage) == damaged:
-            self.broken("these are not the frames that the next segment's running checksum covers", number, pos)
+            self.broken("its frames are not those that the next segment's running checksum covers", number, pos)
 
     def was_complete(self, data, pos, salt_crc):
-        """Whether the invalid frame at pos was once whole on disk: the mark covers it, or there is a frame of a
-        later group behind it, which is written only after the sync of the group before succeeded."""
-        groups = (at - header[5] for at, header in find_frames(data, pos + 1, len(data), salt_crc))
-        return not self.reached_mark() or any(group > pos for group in groups)
+        """Whether the invalid frame at pos was once whole on disk: the mark covers it, or a later group was begun
+        behind it, which happens only after the sync of the group before succeeded."""
+        headers = find_headers(data, pos + 1, len(data), salt_crc)
+        return not self.reached_mark() or any(at - header.distance > pos for at, header in headers)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -678,7 +640,7 @@ def event_from_record(record, chain):
 
 def event_text(record, event):
     """The event as a read returns it, one line, its fields in the order of the API."""
-    fields = []
+    fields, notes = [], record.annotations
     try:
         pos, _ = read_object(record.text, 0, fields)
     except Unreadable:
@@ -686,8 +648,7 @@ def event_text(record, event):
     if pos != len(record.text) or [key for key, _ in fields] != list(PAYLOAD[2:]):
         raise Unreadable("chain_seq %d: the stored text is not the end of a payload" % record.seq)
     values = {key[1:-1].decode(): value for key, value in fields if value != b"null"}
-    notes = record.annotations
-    pos = 5 if notes[:5] == b"\1\0\0\0\0" else len(notes)  # Encrypted ones cannot be shown.
+    pos = 5 if notes[:5] == b"\1\0\0\0\0" else len(notes)  # Encrypted annotations cannot be shown.
     while pos + 3 <= len(notes):
         tag, size = struct.unpack_from("<BH", notes, pos)
         text = notes[pos + 3 : pos + 3 + size].decode(errors="replace")
@@ -698,12 +659,14 @@ def event_text(record, event):
     days, ms = divmod(event.ms, 86400000)
     cycles, days = divmod(days, 146097)
     day = datetime.date.fromordinal(days + EPOCH)
-    clock = (ms // 3600000, ms // 60000 % 60, ms // 1000 % 60, ms % 1000)
-    time = "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ" % (day.year + 400 * cycles, day.month, day.day, *clock)
-    values.update(schema_version=b"1", chain_seq=b"%d" % event.seq)
-    for name, text in zip(QUOTED, (event.log_id, *event.chain, time, event.prev_hash, event.hash)):
-        values[name] = b'"%s"' % text.encode()
-    return b"{%s}\n" % b",".join(b'"%s":%s' % (name.encode(), values[name]) for name in FIELD_ORDER if name in values)
+    time = "%04d-%02d-%02dT" % (day.year + 400 * cycles, day.month, day.day)
+    time += "%02d:%02d:%02d.%03dZ" % (ms // 3600000, ms // 60000 % 60, ms // 1000 % 60, ms % 1000)
+    texts = {"log_id": event.log_id, "tenant_id": event.chain[0], "project_id": event.chain[1], "timestamp": time}
+    texts.update({"prev_hash": event.prev_hash, "hash": event.hash})
+    values.update({name: b'"%s"' % text.encode() for name, text in texts.items()})
+    values.update({"schema_version": b"1", "chain_seq": b"%d" % event.seq})
+    members = [b'"%s":%s' % (name.encode(), values[name]) for name in FIELD_ORDER if name in values]
+    return b"{%s}\n" % b",".join(members)
 
 
 def open_logs(path, mode):
@@ -714,99 +677,100 @@ def open_logs(path, mode):
             line = file.read(100).strip()
         if line != b"sealog embedded 1":
             raise Unreadable("FORMAT says %r; this program knows 'sealog embedded 1'" % line.decode(errors="replace"))
-        return [Log(os.path.join(path, name), MODES.index(name)) for name in inside]
+        logs = [Log(os.path.join(path, name), MODES.index(name)) for name in inside]
+        if not mode and len(logs) < len(MODES):
+            logs[0].notes.append("This is the only log; the directory of the other mode is missing.")
+        return logs
     if not any(name == "mark" or name.endswith(".log") for name in os.listdir(path)):
         raise Unreadable("%s holds no log%s" % (path, " of mode " + mode if mode else ""))
     return [Log(path, MODES.index(mode) if mode else None)]
 
 
-# --- 6. Test vectors ------------------------------------------------------------------------------------
+# --- 6. Test vectors --------------------------------------------------------------------------------------------------
 
 
 def run_vectors(path):
     passed, failed = 0, 0
-    for name in ("metadata.json", "chains.json"):
+    for name, run in (("metadata.json", metadata_case), ("chains.json", chain_case)):
         with open(os.path.join(path, name), encoding="utf-8") as file:
             cases = json.load(file)["cases"]
         for case in cases:
-            wrong = (metadata_case if name == "metadata.json" else chain_case)(case)
+            wrong = run(case)
+            passed, failed = passed + (not wrong), failed + bool(wrong)
             if wrong:
                 print("FAILED %s: %s: %s" % (name, case["name"], wrong))
-            passed, failed = passed + (not wrong), failed + bool(wrong)
     print("%d passed, %d failed" % (passed, failed))
     return 10 if failed else 0
 
 
 def metadata_case(case):
+    """What is wrong, or an empty text."""
     text = case["input"] if "input" in case else "".join(part * times for part, times in case["input_parts"])
     try:
         got = canonical(text.encode("utf-8", "surrogatepass"))
     except Unreadable as error:
-        return None if case.get("canonical", "") is None else "refused: %s (byte %d)" % (error.what, error.offset)
+        return "" if case.get("canonical", "") is None else "byte %d: %s" % (error.offset, error.what)
     if "canonical_sha256" in case:
-        return None if hashlib.sha256(got).hexdigest() == case["canonical_sha256"] else "another canonical text"
-    if case["canonical"] is None:
-        return "taken for valid JSON"
-    if got != case["canonical"].encode():
-        return "canonical text is %r" % got[:200]
-    return None if canonical(got) == got else "the canonical text has another canonical text"
+        right = hashlib.sha256(got).hexdigest() == case["canonical_sha256"]
+    else:
+        right = case["canonical"] is not None and got == case["canonical"].encode()
+    return "" if right and canonical(got) == got else "canonical text is %r" % got[:200]
 
 
 def chain_case(case):
     chain = Chain(parse_head(head) for head in case.get("expect", ()))
     try:
-        for event in oldest_first(read_events("\n".join(case["events"]).encode("utf-8", "surrogatepass"))):
-            if not chain.add(event):
-                break
+        all(map(chain.add, oldest_first(read_events("\n".join(case["events"]).encode("utf-8", "surrogatepass")))))
     except Unreadable as error:
-        return "unreadable: %s" % error.what
-    got, keys = chain.result(), ("valid", "checked", "first_seq", "last_seq", "broken_at", "broken_hash", "reason")
-    wrong = [key for key in keys if got.get(key) != case["result"].get(key)]
-    return ", ".join("%s is %r, not %r" % (key, got.get(key), case["result"].get(key)) for key in wrong)
+        return "byte %d of the events: %s" % (error.offset, error.what)
+    got, want = chain.result(), case["result"]
+    keys = ("valid", "checked", "first_seq", "last_seq", "broken_at", "broken_hash", "reason")
+    return ", ".join("%s is %r, not %r" % (k, got.get(k), want.get(k)) for k in keys if got.get(k) != want.get(k))
 
 
-# --- 7. The command line --------------------------------------------------------------------------------
+# --- 7. The command line ----------------------------------------------------------------------------------------------
 
 HELP = """
 what is checked, event by event, in this order:
+  malformed  every field that takes part is there, once, and has the right form
   chain      tenant_id and project_id are the first event's
   gap        chain_seq is one more than before
   link       prev_hash is the hash before
   hash       hash is SHA-256 of prev_hash, payload and time, recomputed here
   order      log_id increases and carries the timestamp
-  head       an expected head has the expected hash
+  head       where a head is expected, the event has that hash
   tail       the chain reaches every expected head
 
-A chain can only show that nothing was changed inside it. That its end was not cut off, and that it was not
-rewritten as a whole, shows only a head that was noted earlier and elsewhere: give it with --expect. Receipts
-(the headers Sealog-Chain-Seq and Sealog-Hash of an answer) are such heads.
+A chain shows that nothing inside it was changed. That its end was not cut off, and that it was not rewritten as a
+whole, only a head can show that was noted earlier and elsewhere: give it with --expect. Receipts are such heads (the
+headers Sealog-Chain-Seq and Sealog-Hash of the answer to a POST).
 
-input: events one a line (NDJSON), API pages, arrays of events, one after the other, oldest or newest first
+FILE holds events one a line (NDJSON), API pages or arrays of events, one after the other, oldest or newest first
 throughout, plain or gzip. Several files are read as one. All events must be of one chain.
+
+--data reads the files of an embedded store: checksums, every chain, and the heads in the store's own mark. Best on a
+copy or with Sealog stopped; in a store in use, the write that is under way looks like a torn tail.
 
 exit codes: 0 valid, 10 broken, 2 wrong usage or unreadable input
 
 examples:
   sealog_verify.py --expect 4711:9f2c...e1a0 export.ndjson.gz
   curl -s -H "Authorization: Bearer $KEY" "$URL/v1/events?limit=100" | sealog_verify.py -
-  sealog_verify.py --data /var/lib/sealog
-  sealog_verify.py --data /var/lib/sealog --export 0b7c...  | sealog_verify.py --expect 4711:9f2c...e1a0 -
-
---data reads the files of an embedded store. Best on a copy or with Sealog stopped: of a store in use, the write
-that is under way looks like a torn tail.
+  sealog_verify.py --data DIR
+  sealog_verify.py --data DIR --export PROJECT_ID | sealog_verify.py --expect 4711:9f2c...e1a0 -
 """
 
 
 def parse_head(text):
     match = re.fullmatch(r"([1-9][0-9]{0,18}):([0-9a-f]{64})", text)
     if not match:
-        raise argparse.ArgumentTypeError("%r is not SEQ:HASH (a number from 1, a colon, 64 lower-case hex digits)" % text)
+        raise argparse.ArgumentTypeError("%r is not SEQ:HASH, a number and 64 lower-case hex digits" % text)
     return int(match[1]), match[2]
 
 
 def progress(count):
     if count % 5000 == 0 and sys.stderr.isatty():
-        print("\r%d events " % count, end="", file=sys.stderr, flush=True)
+        print("\r%d events " % count, end="\r", file=sys.stderr, flush=True)
 
 
 def verify_text(names, expected):
@@ -822,17 +786,16 @@ def verify_text(names, expected):
 
 def verify_data(path, mode, project=None):
     """Checks every chain; writes the events of project, if given, to standard output."""
-    report = {"valid": True, "checked": 0, "chains": [], "damage": [], "notes": []}
-    exported = 0
+    report, exported = {"valid": True, "checked": 0, "chains": [], "damage": [], "notes": []}, 0
     for log in open_logs(path, mode):
-        # The heads in the mark are heads noted earlier: a chain that is gone altogether is missed as well.
+        # The heads in the mark are heads noted earlier; a chain that is gone altogether is missed by them, too.
         chains = {key: Chain([head], whole=True) for key, head in log.mark.heads.items()}
         counts = collections.Counter()
-        for frame in log.frames():
+        for frame, records in log.frames():
             key, ids = (frame.tenant, frame.project), (uuid_text(frame.tenant), uuid_text(frame.project))
             if key not in chains:
                 chains[key] = Chain(whole=True)
-            for record in frame.records:
+            for record in records:
                 event = event_from_record(record, ids)
                 chains[key].add(event)
                 counts[key] += 1
@@ -843,50 +806,45 @@ def verify_data(path, mode, project=None):
                     exported += 1
         named = {"mode": MODES[log.mode or 0]}
         for key, chain in sorted(chains.items()):
-            result, last = chain.result(), chain.before
-            ids = {"tenant_id": uuid_text(key[0]), "project_id": uuid_text(key[1])}
-            head = "%d:%s" % (last.seq, last.hash) if last else None
-            report["chains"].append({**named, **ids, "events": counts[key], "head": head, **result})
+            last, result = chain.before, chain.result()
+            ids = {"tenant_id": uuid_text(key[0]), "project_id": uuid_text(key[1]), "events": counts[key]}
+            report["chains"].append({**named, **ids, "head": last and "%d:%s" % (last.seq, last.hash), **result})
         report["damage"] += [{**named, **damage} for damage in log.damage]
         report["notes"] += ["%s: %s" % (named["mode"], note) for note in log.notes]
-    if not report["chains"] and not report["damage"]:
-        raise Unreadable("there are no events in %s" % path)
-    if project and not exported:
-        raise Unreadable("no events of project %s there" % project)
+    if (project and not exported) or not (report["chains"] or report["damage"]):
+        raise Unreadable("there are no events%s in %s" % (" of project " + project if project else "", path))
     broken = sum(not chain["valid"] for chain in report["chains"])
     report["valid"] = not broken and not report["damage"]
-    report["message"] = "%s: %d events in %d chains read, %d chains broken, %d places damaged." % (
-        "Valid" if report["valid"] else "BROKEN", report["checked"], len(report["chains"]), broken, len(report["damage"]),
-    )  # fmt: skip
+    message = "%d events in %d chains were read; %d chains are broken, %d places damaged."
+    report["message"] = message % (report["checked"], len(report["chains"]), broken, len(report["damage"]))
     return report
 
 
 def print_report(report, out):
     for chain in report["chains"]:
         verdict = "ok" if chain["valid"] else chain["message"]
-        line = "{mode}  {project_id}  {events} events  head {head}  ".format(**chain)
-        print(line + verdict, file=out)
+        print("{mode}  {project_id}  {events} events  head {head}  ".format(**chain) + verdict, file=out)
     for damage in report["damage"]:
-        where = damage["mode"] + "".join(", %s %d" % (k, damage[k]) for k in ("segment", "offset") if damage[k] is not None)
-        print("DAMAGE in %s: %s." % (where, damage["message"]), file=out)
+        where = ["%s %d" % (key, damage[key]) for key in ("segment", "offset") if damage[key] is not None]
+        print("Damage: %s: %s." % (", ".join([damage["mode"], *where]), damage["message"]), file=out)
     for note in report["notes"]:
-        print("Note, %s" % note, file=out)
-    print(report["message"], file=out)
+        print("Note: %s" % note, file=out)
+    print("%s: %s" % ("Valid" if report["valid"] else "Broken", report["message"]), file=out)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description="Check a chain of Sealog events without Sealog.", epilog=HELP, formatter_class=argparse.RawTextHelpFormatter
-    )
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog=HELP, formatter_class=shape)
     parser.add_argument("files", nargs="*", metavar="FILE", help="events as text; - for standard input")
-    parser.add_argument("--expect", action="append", default=[], type=parse_head, metavar="SEQ:HASH", help="a head noted earlier; may be repeated")
+    heads = {"action": "append", "default": [], "type": parse_head, "metavar": "SEQ:HASH"}
+    parser.add_argument("--expect", **heads, help="a head noted earlier; can be repeated")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument("--data", metavar="DIR", help="check the data directory (or one log directory) of an embedded store")
+    parser.add_argument("--data", metavar="DIR", help="check the data directory of an embedded store, or one log in it")
     parser.add_argument("--export", metavar="PROJECT_ID", help="with --data: print this project's events, one a line")
     parser.add_argument("--mode", choices=MODES, help="with --data: only this log; --export takes live unless told")
     parser.add_argument("--vectors", metavar="DIR", help="run the test vectors in DIR")
     args = parser.parse_args()
-    if (len(args.files) > 0) + (args.data is not None) + (args.vectors is not None) != 1:
+    if bool(args.files) + bool(args.data) + bool(args.vectors) != 1:
         parser.error("give files, or --data, or --vectors")
     if (args.export or args.mode) and not args.data:
         parser.error("--export and --mode go with --data")
@@ -895,27 +853,26 @@ def main():
     if args.json and (args.export or args.vectors):
         parser.error("--json does not go with --export or --vectors")
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `... --export P | head` ends quietly
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # so that `--export ID | head` ends quietly
     try:
         if args.vectors:
             return run_vectors(args.vectors)
         if args.data:
-            mode = args.mode
-            if args.export and not mode and os.path.isdir(os.path.join(args.data, "live")):
-                mode = "live"
-            result = verify_data(args.data, mode, args.export and str(uuid.UUID(args.export)))
-            if not args.json:
-                print_report(result, sys.stderr if args.export else sys.stdout)
+            project = args.export and str(uuid.UUID(args.export))
+            both = os.path.isdir(os.path.join(args.data, "live"))
+            result = verify_data(args.data, args.mode or ("live" if project and both else None), project)
         else:
             result = verify_text(args.files, args.expect)
-            if not args.json:
-                print(result["message"])
-        if args.json:
-            print(json.dumps(result))
-        return 0 if result["valid"] else 10
     except (Unreadable, OSError, ValueError) as error:
         print("sealog_verify: %s" % error, file=sys.stderr)
         return 2
+    if args.json:
+        print(json.dumps(result))
+    elif args.data:
+        print_report(result, sys.stderr if args.export else sys.stdout)
+    else:
+        print(result["message"])
+    return 0 if result["valid"] else 10
 
 
 if __name__ == "__main__":

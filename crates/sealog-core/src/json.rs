@@ -473,7 +473,7 @@ pub fn decode(canonical: &str) -> Option<String> {
             other => (char::from(*other), 2),
         };
         value.push(character);
-        rest = &rest[at + length..];
+        rest = rest.get(at + length..)?;
     }
     value.push_str(rest);
     Some(value)

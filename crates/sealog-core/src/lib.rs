@@ -6,6 +6,7 @@
 //! A value changes its name when it changes its nature: a request body becomes a [`event::Draft`], sealing makes it a
 //! [`chain::Sealed`], and with its annotations it is a [`event::StoredEvent`].
 
+pub mod audit;
 pub mod canonical;
 pub mod catalog;
 pub mod chain;

@@ -51,6 +51,10 @@ pub fn parse_iso_ms(text: &str) -> Option<u64> {
     if bytes.len() != 24 || bytes[10] != b'T' || bytes[19] != b'.' || bytes[23] != b'Z' {
         return None;
     }
+    // `Date` takes an earlier day for the first one, which would give a time a second spelling.
+    if text < "1970" {
+        return None;
+    }
     let days = Date::parse(text.get(..10)?)?.days;
     let time = clock_of(text.get(11..19)?, 59)?;
     Some(days * DAY_MS + time * 1000 + number(text.get(20..23)?)?)
@@ -188,6 +192,8 @@ mod tests {
             "2026-11-15T02:60:00.000Z",
             "2026-11-15T02:00:60.000Z",
             "2026-11-15T02:00:+9.123Z",
+            "1969-12-31T23:59:59.999Z",
+            "0000-01-01T00:00:00.000Z",
             "",
         ] {
             assert_eq!(parse_iso_ms(text), None, "{text}");

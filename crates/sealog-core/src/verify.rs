@@ -41,6 +41,8 @@ pub enum Reason {
     Head,
     /// The chain ends before a head that it is known to have had.
     Tail,
+    /// It lacks a field that is checked, or has one that is no proper value. Only in text from outside ([`crate::audit`]).
+    Malformed,
 }
 
 impl Reason {
@@ -54,6 +56,7 @@ impl Reason {
             Reason::Damaged => "damaged",
             Reason::Head => "head",
             Reason::Tail => "tail",
+            Reason::Malformed => "malformed",
         }
     }
 
@@ -74,6 +77,7 @@ impl Reason {
             Reason::Tail => {
                 "the chain ends before a position that it is known to have reached: its end was cut off"
             }
+            Reason::Malformed => "a field that is checked is missing, stands twice or has no proper value",
         }
     }
 }
@@ -143,6 +147,11 @@ impl Check {
     /// Whether the outcome may still change with the next item.
     pub fn wants_more(&self) -> bool {
         self.broken.is_none() && (self.damaged.is_some() || self.next_seq <= self.last_seq)
+    }
+
+    /// The break that was found, as far as it is known before [`Check::finish`].
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
     }
 
     pub fn item(&mut self, item: &Item) {
@@ -217,6 +226,8 @@ impl Check {
             } else if self.next_seq <= self.last_seq {
                 // Nothing exists from here to the recorded head.
                 self.broken = Some(Broken { at: self.next_seq, hash: recorded.hash, reason: Reason::Tail });
+            } else {
+                self.broken = self.rewritten_head(recorded);
             }
         }
         let last_seq = match self.broken {
@@ -224,6 +235,20 @@ impl Check {
             None => self.last_seq,
         };
         Verdict { checked: self.checked, first_seq: self.first_seq, last_seq, broken: self.broken }
+    }
+
+    /// The last event has no successor to contradict it: whoever rewrites it and its hash is only found by the recorded head.
+    fn rewritten_head(&self, recorded: &Head) -> Option<Broken> {
+        match self.before {
+            Before::Event { hash, .. } if self.checked > 0 && self.next_seq - 1 == recorded.chain_seq => {
+                (hash != recorded.hash).then_some(Broken {
+                    at: recorded.chain_seq,
+                    hash,
+                    reason: Reason::Head,
+                })
+            }
+            _ => None,
+        }
     }
 }
 

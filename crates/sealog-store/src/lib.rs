@@ -1,1 +1,241 @@
+//! Where sealed events are kept.
+//!
+//! [`Store`] is a seam of whole operations, never of rows: each store is free inside, and one conformance suite (`tests/conformance`) holds for all of them.
 
+pub mod embedded;
+pub mod reference;
+pub mod verify;
+pub mod world;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use sealog_core::chain::Head;
+use sealog_core::event::{Draft, StoredEvent};
+use sealog_core::id::{ChainId, Hash, TenantId, Ulid};
+use sealog_core::query::Filter;
+use sealog_core::time::Month;
+use sealog_core::verify::Item;
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How long an idempotency key is kept after the request was received. Spec 4.1.
+pub const IDEMPOTENCY_RETENTION_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The contract of a store.
+///
+/// **What is durable when.** `append` and `import` return `Ok` only after the events, the idempotency record and the usage count are on stable storage,
+/// in one atomic step: after a crash at any moment either all of a request is there or nothing of it. After `Err` the outcome is unknown to the caller
+/// (the request may be there whole, or not at all), which is why a retry carries the same idempotency key.
+///
+/// **What is visible when.** An event can be read only once it is durable, and at once after its acknowledgement, by everyone. What was once shown never
+/// disappears and never changes; a page that was read never grows.
+///
+/// **Who decides.** `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the idempotency outcome and the usage count are decided in one place, inside `append`.
+/// In a chain `chain_seq` has no gaps, `log_id` strictly increases with it and `timestamp` never decreases, whatever the clock does, across restarts.
+///
+/// **Isolation.** Every operation names its chain, which includes the tenant; nothing of another chain is ever returned.
+///
+/// **Damage.** A record that fails its checksum is never returned as good: `list` leaves it out, `get` is an error, `range` says where it is.
+pub trait Store: Send + Sync {
+    /// Looks up an idempotency key and, if it is free, takes it for the caller. A key is in flight from here until its [`Reservation`] is dropped or the
+    /// append that it was given to has ended; that state is never on disk, so it ends with the process.
+    fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>>;
+
+    /// Seals 1 to 100 events as the next of their chain, in order and without another event between them.
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>>;
+
+    /// One event by its id, if this chain has it.
+    fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>>;
+
+    /// Events that match, newest first, below `before_seq`. See [`Chunk`] for how a page becomes whole.
+    fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>>;
+
+    /// What exists from `from` up to `to`, both included, in ascending order; missing events are simply not there.
+    fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>>;
+
+    /// The chain's last event, and the last one it is known to have had. They differ only when the store has lost events.
+    fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
+
+    /// The heads of all chains that have events, in the order of their ids.
+    fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>>;
+
+    /// Live events of a tenant that were sealed in a month.
+    fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
+
+    /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,
+    /// and on the first fault nothing is written. For copies and restores; nothing else bypasses sealing.
+    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>>;
+
+    /// Whether events can be appended, or why not.
+    fn ready(&self) -> Result<(), StoreError>;
+}
+
+/// A client's `Idempotency-Key` and what it stood for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// SHA-256 of the key.
+    pub key_hash: Hash,
+    /// SHA-256 over endpoint and body: what makes two requests the same.
+    pub fingerprint: Hash,
+}
+
+#[derive(Debug)]
+pub enum Reserved {
+    /// The key is free and now the caller's.
+    Fresh(Reservation),
+    /// The same request was acknowledged within the last 24 hours.
+    Replay(Receipt),
+    /// The key was used for another request within the last 24 hours.
+    Conflict,
+    /// A request with this key is being processed.
+    InFlight,
+}
+
+/// Holds an idempotency key while its request is processed; frees it when dropped.
+pub struct Reservation {
+    pub(crate) chain: ChainId,
+    pub(crate) key: IdempotencyKey,
+    release: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Reservation {
+    pub(crate) fn new(
+        chain: ChainId,
+        key: IdempotencyKey,
+        release: impl FnOnce() + Send + 'static,
+    ) -> Reservation {
+        Reservation { chain, key, release: Some(Box::new(release)) }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.take() {
+            release();
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("chain", &self.chain).finish_non_exhaustive()
+    }
+}
+
+/// A request to append.
+#[derive(Debug)]
+pub struct Append {
+    pub chain: ChainId,
+    pub drafts: Vec<Draft>,
+    /// The key under which the answer is kept, and the `request_id` that the answer carries.
+    pub idempotency: Option<(Reservation, Ulid)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Appended {
+    Sealed(Receipt),
+    /// Between the reservation and here the same request was acknowledged.
+    Replayed(Receipt),
+    /// Between the reservation and here another request was acknowledged under the key.
+    Conflict,
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Of the original answer; nothing for a request without an idempotency key.
+    pub request_id: Option<Ulid>,
+    pub log_ids: Vec<Ulid>,
+    pub first_seq: u64,
+    /// Of the last event.
+    pub hash: Hash,
+}
+
+impl Receipt {
+    pub fn last_seq(&self) -> u64 {
+        self.first_seq + self.log_ids.len() as u64 - 1
+    }
+}
+
+/// What to list.
+#[derive(Clone, Debug)]
+pub struct List {
+    pub filter: Filter,
+    pub before_seq: Option<u64>,
+    pub limit: usize,
+    pub bytes_max: usize,
+}
+
+/// What to read for a verification.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub from: u64,
+    pub to: u64,
+    pub bytes_max: usize,
+}
+
+/// A piece of an answer. An event can have two megabytes, so a page of a hundred must not stand in memory whole: a read returns at least one item if there is any, stops when
+/// it has `bytes_max` bytes, and says where to go on. Events never change and are only added above, so the pieces fit together.
+#[derive(Debug)]
+pub struct Chunk<T> {
+    pub items: Vec<T>,
+    /// Where the next piece begins (`before_seq` of a list, `from` of a range), or nothing when there is no more.
+    pub resume: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainHead {
+    /// The last event that is there; [`Head::EMPTY`] for none.
+    pub durable: Head,
+    /// The last event that is known to have been there.
+    pub recorded: Head,
+}
+
+/// A failure that is not the client's fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// A write or sync failed. Appends stay refused until the process is started again; reads go on.
+    Poisoned(String),
+    /// There is no room for another segment. Appends resume by themselves when there is.
+    NoRoom,
+    /// Too much is waiting to be written.
+    QueueFull,
+    /// The request waited too long for its turn and was not written.
+    Deadline,
+    /// The chain's last events are known to be lost or damaged, so nothing can be sealed on top of them.
+    HeadUnproven { chain: ChainId },
+    /// The store is closing.
+    Closing,
+    /// A request that the store cannot hold, or events that do not continue their chain.
+    Refused(String),
+    /// The record of this event is damaged.
+    Damaged { chain_seq: u64 },
+    /// Reading failed.
+    Read(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Poisoned(cause) => write!(
+                f,
+                "a write to the store failed earlier ({cause}); it accepts no more events until it is started again"
+            ),
+            StoreError::NoRoom => f.write_str("the disk has no room for another segment"),
+            StoreError::QueueFull => f.write_str("too many events are waiting to be written"),
+            StoreError::Deadline => f.write_str("the event waited too long to be written"),
+            StoreError::HeadUnproven { chain } => write!(
+                f,
+                "the last events of chain {chain} are lost or damaged; nothing can be sealed on top of them"
+            ),
+            StoreError::Closing => f.write_str("the store is closing"),
+            StoreError::Refused(why) => f.write_str(why),
+            StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),
+            StoreError::Read(cause) => write!(f, "reading failed: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

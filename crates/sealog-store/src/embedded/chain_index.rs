@@ -1,0 +1,277 @@
+//! What the store knows of each chain: its head, and where its events are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Ulid};
+
+use super::index::{BLOCK_EVENTS, Block, Entry, MemoryRun, Summary};
+use super::sidecar::{Caches, FileRun};
+use crate::ChainHead;
+
+/// All chains of a log.
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    by_id: RwLock<HashMap<ChainId, Arc<Chain>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Chain {
+    pub id: ChainId,
+    state: Mutex<ChainState>,
+}
+
+#[derive(Debug)]
+pub(super) struct ChainState {
+    /// The last durable event. Never the one that is being written.
+    pub durable: Head,
+    /// The last event that the chain is known to have had; above `durable` only after a loss.
+    pub recorded: Head,
+    /// Whether `durable` cannot be proven to be the end, so that nothing may be sealed on it.
+    pub unproven: bool,
+    /// Runs of sealed segments, oldest first. Replaced as a whole, so that readers keep what they began with.
+    pub sealed: Arc<Vec<SealedRun>>,
+    /// Runs of the active segment and of those whose index is being written; they come after all `sealed`.
+    pub memory: Vec<MemoryRun>,
+    /// First and last `chain_seq` of stretches whose records were found damaged when the index was built.
+    pub damaged: Arc<Vec<(u64, u64)>>,
+}
+
+/// A run that will not grow.
+#[derive(Clone, Debug)]
+pub(super) enum SealedRun {
+    File(FileRun),
+    /// Where the index file could not be written.
+    Memory(MemoryRun),
+}
+
+impl SealedRun {
+    pub(super) fn run(&self) -> Run<'_> {
+        match self {
+            SealedRun::File(run) => Run::File(run),
+            SealedRun::Memory(run) => Run::Memory(run),
+        }
+    }
+}
+
+impl Default for ChainState {
+    fn default() -> ChainState {
+        ChainState {
+            durable: Head::EMPTY,
+            recorded: Head::EMPTY,
+            unproven: false,
+            sealed: Arc::default(),
+            memory: Vec::new(),
+            damaged: Arc::default(),
+        }
+    }
+}
+
+impl Chains {
+    pub(super) fn get(&self, id: ChainId) -> Option<Arc<Chain>> {
+        self.by_id.read().expect("chains lock").get(&id).cloned()
+    }
+
+    pub(super) fn get_or_create(&self, id: ChainId) -> Arc<Chain> {
+        if let Some(chain) = self.get(id) {
+            return chain;
+        }
+        let mut chains = self.by_id.write().expect("chains lock");
+        let chain = chains.entry(id).or_insert_with(|| Arc::new(Chain { id, state: Mutex::default() }));
+        Arc::clone(chain)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Chain>> {
+        let mut all: Vec<_> = self.by_id.read().expect("chains lock").values().cloned().collect();
+        all.sort_by_key(|chain| chain.id);
+        all
+    }
+}
+
+impl Chain {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut ChainState) -> T) -> T {
+        act(&mut self.state.lock().expect("chain lock"))
+    }
+
+    pub(super) fn head(&self) -> ChainHead {
+        self.with(|state| ChainHead { durable: state.durable, recorded: state.recorded })
+    }
+
+    /// Adds events that have just become durable.
+    pub(super) fn publish(&self, segment: u64, entries: &[Entry], head: Head) {
+        self.with(|state| {
+            let first_seq = state.durable.chain_seq + 1;
+            if state.memory.last().is_none_or(|run| run.segment != segment) {
+                state.memory.push(MemoryRun::new(segment, first_seq));
+            }
+            let run = state.memory.last_mut().expect("one was pushed if there was none");
+            assert_eq!(run.end_seq(), first_seq, "events are published in the order of their seqs");
+            for entry in entries {
+                run.push(entry);
+            }
+            run.last_hash = head.hash;
+            state.durable = head;
+            state.recorded = head;
+        });
+    }
+
+    /// What a reader works on, without holding up the writer.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.with(|state| Snapshot {
+            head: ChainHead { durable: state.durable, recorded: state.recorded },
+            sealed: Arc::clone(&state.sealed),
+            memory: state.memory.clone(),
+            damaged: Arc::clone(&state.damaged),
+        })
+    }
+
+    /// What is found in memory, or else the sealed runs to look at without holding the lock.
+    pub(super) fn find_in_memory<T>(
+        &self,
+        find: impl FnOnce(&[MemoryRun]) -> Option<T>,
+    ) -> Result<T, Arc<Vec<SealedRun>>> {
+        self.with(|state| find(&state.memory).ok_or_else(|| Arc::clone(&state.sealed)))
+    }
+}
+
+pub(super) struct Snapshot {
+    pub head: ChainHead,
+    sealed: Arc<Vec<SealedRun>>,
+    memory: Vec<MemoryRun>,
+    pub damaged: Arc<Vec<(u64, u64)>>,
+}
+
+impl Snapshot {
+    /// Oldest first.
+    pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = Run<'_>> {
+        self.sealed.iter().map(SealedRun::run).chain(self.memory.iter().map(Run::Memory))
+    }
+}
+
+impl Snapshot {
+    /// The first event of the damaged stretch that an id would lie in.
+    pub(super) fn damaged_around(&self, log_id: Ulid) -> Option<u64> {
+        let in_stretch = |(first, last): &&(u64, u64)| {
+            let below = self.runs().filter(|run| run.end_seq() == *first).all(|run| run.log_ids().1 < log_id);
+            let above =
+                self.runs().filter(|run| run.first_seq() == *last + 1).all(|run| log_id < run.log_ids().0);
+            below && above
+        };
+        self.damaged.iter().find(in_stretch).map(|(first, _)| *first)
+    }
+}
+
+/// A run, wherever its index is.
+#[derive(Clone, Copy)]
+pub(super) enum Run<'a> {
+    Memory(&'a MemoryRun),
+    File(&'a FileRun),
+}
+
+/// The blocks of a run, ready to be looked at one by one.
+pub(super) enum Blocks<'a> {
+    Memory(&'a MemoryRun),
+    File(&'a FileRun, Arc<Vec<super::sidecar::BlockRef>>, &'a Caches),
+}
+
+/// A block, shared or borrowed.
+pub(super) enum BlockRead<'a> {
+    Borrowed(&'a Block),
+    Shared(Arc<Block>),
+}
+
+impl std::ops::Deref for BlockRead<'_> {
+    type Target = Block;
+
+    fn deref(&self) -> &Block {
+        match self {
+            BlockRead::Borrowed(block) => block,
+            BlockRead::Shared(block) => block,
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn segment(&self) -> u64 {
+        match self {
+            Run::Memory(run) => run.segment,
+            Run::File(run) => run.segment(),
+        }
+    }
+
+    pub(super) fn first_seq(&self) -> u64 {
+        match self {
+            Run::Memory(run) => run.first_seq,
+            Run::File(run) => run.first_seq,
+        }
+    }
+
+    /// One past the last `chain_seq`.
+    pub(super) fn end_seq(&self) -> u64 {
+        match self {
+            Run::Memory(run) => run.end_seq(),
+            Run::File(run) => run.end_seq(),
+        }
+    }
+
+    pub(super) fn log_ids(&self) -> (Ulid, Ulid) {
+        match self {
+            Run::Memory(run) => (run.first_log_id(), run.last_log_id()),
+            Run::File(run) => (run.first_log_id, run.last_log_id),
+        }
+    }
+
+    /// Seq and position of an id, if it is in this run.
+    pub(super) fn find(&self, log_id: Ulid, caches: &Caches) -> std::io::Result<Option<(u64, u32)>> {
+        let run = match self {
+            Run::Memory(run) => {
+                return Ok(run.find(log_id).map(|chain_seq| (chain_seq, run.position(chain_seq))));
+            }
+            Run::File(run) => run,
+        };
+        if log_id > run.last_log_id {
+            return Ok(None);
+        }
+        let table = run.table(caches)?;
+        let after = table.partition_point(|block| block.summary.first_log_id <= log_id);
+        let Some(number) = after.checked_sub(1) else { return Ok(None) };
+        let block = run.block(caches, &table, number)?;
+        let place = block.find(log_id);
+        Ok(place.map(|place| (run.first_seq + (number * BLOCK_EVENTS + place) as u64, block.position(place))))
+    }
+
+    pub(super) fn blocks(&self, caches: &'a Caches) -> std::io::Result<Blocks<'a>> {
+        Ok(match *self {
+            Run::Memory(run) => Blocks::Memory(run),
+            Run::File(run) => Blocks::File(run, run.table(caches)?, caches),
+        })
+    }
+}
+
+impl<'a> Blocks<'a> {
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Blocks::Memory(run) => run.full_blocks().len() + usize::from(run.tail_block().len() > 0),
+            Blocks::File(_, table, _) => table.len(),
+        }
+    }
+
+    /// Nothing for a block that is still growing: it has to be looked into.
+    pub(super) fn summary(&self, number: usize) -> Option<&Summary> {
+        match self {
+            Blocks::Memory(run) => run.full_blocks().get(number).map(|block| &block.0),
+            Blocks::File(_, table, _) => Some(&table[number].summary),
+        }
+    }
+
+    pub(super) fn block(&self, number: usize) -> std::io::Result<BlockRead<'a>> {
+        match self {
+            Blocks::Memory(run) => {
+                let full = run.full_blocks().get(number).map(|block| &block.1);
+                Ok(BlockRead::Borrowed(full.unwrap_or(run.tail_block())))
+            }
+            Blocks::File(run, table, caches) => run.block(caches, table, number).map(BlockRead::Shared),
+        }
+    }
+}

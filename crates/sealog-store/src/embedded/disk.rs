@@ -1,0 +1,132 @@
+//! The few things that the store asks of a file system, as a trait: tests put a disk behind it that loses what was not synced, or fails at a chosen call.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+pub trait Disk: Send + Sync + Debug {
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Creates an empty file, in place of any that is there.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Names of the files in a directory.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes created, renamed and removed names durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+pub trait DiskFile: Send + Sync + Debug {
+    fn len(&self) -> io::Result<u64>;
+    /// Reads what there is, up to the length of the buffer; fewer bytes only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    fn set_len(&self, length: u64) -> io::Result<()>;
+    /// Returns once the content is on stable storage. After an error nothing is known, and calling it again would not tell.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The machine's own file system.
+#[derive(Clone, Copy, Debug)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?,
+        )))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.0.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // fdatasync: the length is part of what it makes durable when it has changed, times of access are not.
+        self.0.sync_data()
+    }
+}
+
+/// Writes a small file so that after a crash there is either the old one or the new one, whole.
+pub(super) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut temporary = PathBuf::from(path);
+    temporary.as_mut_os_string().push(".tmp");
+    let file = disk.create(&temporary)?;
+    file.write_all_at(content, 0)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// The whole content of a file.
+pub(super) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.len()?).map_err(io::Error::other)?;
+    let mut content = vec![0; length];
+    let filled = file.read_at(&mut content, 0)?;
+    content.truncate(filled);
+    Ok(content)
+}
+
+/// Exactly this many bytes, or an error.
+pub(super) fn read_exact(file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    if file.read_at(&mut bytes, offset)? < length {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than expected"));
+    }
+    Ok(bytes)
+}

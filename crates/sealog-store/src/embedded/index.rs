@@ -1,0 +1,524 @@
+//! Where each event of a chain stands, and which blocks can hold a match. Derived from the log, never the truth.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use sealog_core::canonical::Fields;
+use sealog_core::id::{Hash, Ulid};
+use sealog_core::query::Filter;
+
+use super::format::Take;
+
+pub(super) const BLOCK_EVENTS: usize = 1024;
+
+/// What the index keeps of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub log_id: Ulid,
+    /// Of the record in its segment.
+    pub position: u32,
+    pub hashes: FieldHashes,
+}
+
+/// Hashes of the three fields that lists filter by; 0 for an absent one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FieldHashes {
+    pub action: u32,
+    pub actor_id: u32,
+    pub resource: u32,
+}
+
+fn hash(text: Option<&str>) -> u32 {
+    text.map_or(0, |text| crc32c::crc32c(text.as_bytes()))
+}
+
+impl FieldHashes {
+    pub(super) fn of(fields: &Fields<'_>) -> FieldHashes {
+        FieldHashes {
+            action: hash(Some(fields.action)),
+            actor_id: hash(fields.actor_id),
+            resource: hash(fields.resource),
+        }
+    }
+}
+
+/// A [`Filter`] as the index sees it. It lets through every event that matches, and some that do not: the record decides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    action: Option<u32>,
+    actor_id: Option<u32>,
+    resource: Option<u32>,
+    /// `log_id`s in `from..until`, since the time is their prefix.
+    from: Ulid,
+    until: Ulid,
+}
+
+impl Probe {
+    pub(super) fn of(filter: &Filter) -> Probe {
+        let wanted = |text: &Option<String>| text.as_deref().map(|text| hash(Some(text)));
+        // A time past 48 bits is later than any event.
+        let bound = |ms: u64| {
+            Ulid(u128::from(ms.min(1 << 48)).checked_shl(80).filter(|_| ms < 1 << 48).unwrap_or(u128::MAX))
+        };
+        Probe {
+            action: wanted(&filter.action),
+            actor_id: wanted(&filter.actor_id),
+            resource: wanted(&filter.resource),
+            from: filter.from_ms.map_or(Ulid(0), bound),
+            until: filter.until_ms.map_or(Ulid(u128::MAX), bound),
+        }
+    }
+
+    pub(super) fn may_match_times(&self, first: Ulid, last: Ulid) -> bool {
+        first < self.until && last >= self.from
+    }
+}
+
+/// Up to 1,024 consecutive events of a chain, column by column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    action: Vec<u32>,
+    actor_id: Vec<u32>,
+    resource: Vec<u32>,
+    position: Vec<u32>,
+    log_id: Vec<Ulid>,
+}
+
+impl Block {
+    pub(super) fn len(&self) -> usize {
+        self.log_id.len()
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry) {
+        self.action.push(entry.hashes.action);
+        self.actor_id.push(entry.hashes.actor_id);
+        self.resource.push(entry.hashes.resource);
+        self.position.push(entry.position);
+        self.log_id.push(entry.log_id);
+    }
+
+    pub(super) fn position(&self, at: usize) -> u32 {
+        self.position[at]
+    }
+
+    pub(super) fn first_log_id(&self) -> Ulid {
+        self.log_id[0]
+    }
+
+    pub(super) fn last_log_id(&self) -> Ulid {
+        self.log_id[self.len() - 1]
+    }
+
+    /// Where an id stands, or the damaged record that it may be: one whose id is unknown has no action, and the lowest id that it can have had.
+    pub(super) fn find(&self, log_id: Ulid) -> Option<usize> {
+        let place = self.log_id.partition_point(|id| *id <= log_id).checked_sub(1)?;
+        (self.log_id[place] == log_id || self.action[place] == 0).then_some(place)
+    }
+
+    /// Places of possible matches below `end`, newest first.
+    pub(super) fn matches(&self, probe: &Probe, end: usize) -> Vec<usize> {
+        let from = self.log_id.partition_point(|id| *id < probe.from);
+        let until = self.log_id.partition_point(|id| *id < probe.until).min(end);
+        let mut places = Vec::new();
+        let mut upper = until;
+        while upper > from {
+            let lower = upper.saturating_sub(64).max(from);
+            let mut bits = bits_equal(&self.action[lower..upper], probe.action)
+                & bits_equal(&self.actor_id[lower..upper], probe.actor_id)
+                & bits_equal(&self.resource[lower..upper], probe.resource);
+            while bits != 0 {
+                let highest = 63 - bits.leading_zeros() as usize;
+                places.push(lower + highest);
+                bits &= !(1 << highest);
+            }
+            upper = lower;
+        }
+        places
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        for column in [&self.action, &self.actor_id, &self.resource, &self.position] {
+            for value in column {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        for log_id in &self.log_id {
+            out.extend_from_slice(&log_id.to_bytes());
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8], count: usize) -> Option<Block> {
+        let mut take = Take(bytes);
+        let mut column = || {
+            let bytes = take.bytes(count * 4)?;
+            Some(bytes.chunks_exact(4).filter_map(|b| b.try_into().ok().map(u32::from_le_bytes)).collect())
+        };
+        let (action, actor_id, resource, position) = (column()?, column()?, column()?, column()?);
+        let log_id = (0..count).map(|_| take.ulid()).collect::<Option<_>>()?;
+        take.0.is_empty().then_some(Block { action, actor_id, resource, position, log_id })
+    }
+
+    pub(super) fn encoded_len(count: usize) -> usize {
+        count * 32
+    }
+}
+
+/// A bit for each of up to 64 values: whether it is the wanted one. All ones when nothing is wanted.
+fn bits_equal(values: &[u32], wanted: Option<u32>) -> u64 {
+    let all = u64::MAX >> (64 - values.len());
+    match wanted {
+        None => all,
+        Some(wanted) => {
+            values.iter().enumerate().fold(0, |bits, (at, value)| bits | u64::from(*value == wanted) << at)
+        }
+    }
+}
+
+/// A Bloom filter over field hashes, sized to how many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bloom(Vec<u8>);
+
+impl Bloom {
+    const PROBES: u32 = 6;
+    const BITS_PER_VALUE: usize = 10;
+
+    pub(super) fn of(hashes: impl IntoIterator<Item = u32>) -> Bloom {
+        let mut distinct: Vec<u32> = hashes.into_iter().collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut bloom = Bloom(vec![0; (distinct.len() * Self::BITS_PER_VALUE).div_ceil(8).max(1)]);
+        for hash in distinct {
+            for bit in bloom.bits(hash) {
+                bloom.0[bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        bloom
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Bloom> {
+        (!bytes.is_empty()).then(|| Bloom(bytes.to_vec()))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn may_contain(&self, hash: u32) -> bool {
+        self.bits(hash).all(|bit| self.0[bit / 8] & 1 << (bit % 8) != 0)
+    }
+
+    fn bits(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
+        let step = hash.wrapping_mul(0x9E37_79B1) | 1;
+        let size = self.0.len() * 8;
+        (0..Self::PROBES).map(move |i| hash.wrapping_add(step.wrapping_mul(i)) as usize % size)
+    }
+}
+
+/// What can be said of a block without looking into it.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    pub first_log_id: Ulid,
+    pub actions: [u8; 32],
+    pub actors: Bloom,
+    pub resources: Bloom,
+}
+
+impl Summary {
+    pub(super) fn of(block: &Block) -> Summary {
+        let mut actions = [0u8; 32];
+        for action in &block.action {
+            let bit = action % 256;
+            actions[bit as usize / 8] |= 1 << (bit % 8);
+        }
+        let present = |column: &[u32]| Bloom::of(column.iter().copied().filter(|hash| *hash != 0));
+        Summary {
+            first_log_id: block.first_log_id(),
+            actions,
+            actors: present(&block.actor_id),
+            resources: present(&block.resource),
+        }
+    }
+
+    pub(super) fn may_match(&self, probe: &Probe) -> bool {
+        let action = |hash: u32| self.actions[(hash % 256) as usize / 8] & 1 << (hash % 8) != 0;
+        self.first_log_id < probe.until
+            && probe.action.is_none_or(action)
+            && probe.actor_id.is_none_or(|hash| self.actors.may_contain(hash))
+            && probe.resource.is_none_or(|hash| self.resources.may_contain(hash))
+    }
+}
+
+/// The events of one chain in a segment whose index is still in memory.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryRun {
+    pub segment: u64,
+    pub first_seq: u64,
+    /// Of the last event.
+    pub last_hash: Hash,
+    full: Vec<Arc<(Summary, Block)>>,
+    tail: Block,
+}
+
+impl MemoryRun {
+    pub(super) fn new(segment: u64, first_seq: u64) -> MemoryRun {
+        MemoryRun { segment, first_seq, last_hash: Hash::ZERO, full: Vec::new(), tail: Block::default() }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.full.len() * BLOCK_EVENTS + self.tail.len()
+    }
+
+    /// One past the last `chain_seq`.
+    pub(super) fn end_seq(&self) -> u64 {
+        self.first_seq + self.count() as u64
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry) {
+        self.tail.push(entry);
+        if self.tail.len() == BLOCK_EVENTS {
+            let block = std::mem::take(&mut self.tail);
+            self.full.push(Arc::new((Summary::of(&block), block)));
+        }
+    }
+
+    pub(super) fn log_ids(&self) -> impl Iterator<Item = Ulid> {
+        let full = self.full.iter().flat_map(|block| block.1.log_id.iter());
+        full.chain(&self.tail.log_id).copied()
+    }
+
+    /// All blocks, the last one possibly short, with their summaries.
+    pub(super) fn blocks(&self) -> Vec<Arc<(Summary, Block)>> {
+        let mut blocks = self.full.clone();
+        if self.tail.len() > 0 {
+            blocks.push(Arc::new((Summary::of(&self.tail), self.tail.clone())));
+        }
+        blocks
+    }
+
+    pub(super) fn full_blocks(&self) -> &[Arc<(Summary, Block)>] {
+        &self.full
+    }
+
+    pub(super) fn tail_block(&self) -> &Block {
+        &self.tail
+    }
+
+    pub(super) fn first_log_id(&self) -> Ulid {
+        self.full.first().map_or_else(|| self.tail.first_log_id(), |first| first.0.first_log_id)
+    }
+
+    pub(super) fn last_log_id(&self) -> Ulid {
+        if self.tail.len() > 0 {
+            self.tail.last_log_id()
+        } else {
+            self.full[self.full.len() - 1].1.last_log_id()
+        }
+    }
+
+    pub(super) fn position(&self, chain_seq: u64) -> u32 {
+        let at = usize::try_from(chain_seq - self.first_seq).unwrap_or(usize::MAX);
+        match self.full.get(at / BLOCK_EVENTS) {
+            Some(block) => block.1.position(at % BLOCK_EVENTS),
+            None => self.tail.position(at % BLOCK_EVENTS),
+        }
+    }
+
+    pub(super) fn find(&self, log_id: Ulid) -> Option<u64> {
+        let block = self.full.partition_point(|block| block.0.first_log_id <= log_id);
+        let in_tail = self.tail.len() > 0 && self.tail.first_log_id() <= log_id;
+        let (number, place) = if in_tail {
+            (self.full.len(), self.tail.find(log_id)?)
+        } else {
+            let number = block.checked_sub(1)?;
+            (number, self.full[number].1.find(log_id)?)
+        };
+        Some(self.first_seq + (number * BLOCK_EVENTS + place) as u64)
+    }
+}
+
+/// Pieces of index files that were read lately, up to a number of bytes.
+#[derive(Debug)]
+pub(super) struct Cache<T> {
+    bytes_max: usize,
+    inner: Mutex<CacheInner<T>>,
+}
+
+#[derive(Debug)]
+struct CacheInner<T> {
+    /// By segment and offset: value, its bytes, when it was last used.
+    pieces: HashMap<(u64, u64), (Arc<T>, usize, u64)>,
+    bytes: usize,
+    tick: u64,
+}
+
+impl<T> Cache<T> {
+    pub(super) fn new(bytes_max: usize) -> Cache<T> {
+        Cache { bytes_max, inner: Mutex::new(CacheInner { pieces: HashMap::new(), bytes: 0, tick: 0 }) }
+    }
+
+    pub(super) fn get_or_load(
+        &self,
+        key: (u64, u64),
+        bytes: usize,
+        load: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<Arc<T>> {
+        {
+            let mut inner = self.inner.lock().expect("no code panics while it holds this lock");
+            inner.tick += 1;
+            let tick = inner.tick;
+            if let Some((value, _, used)) = inner.pieces.get_mut(&key) {
+                *used = tick;
+                return Ok(Arc::clone(value));
+            }
+        }
+        // Read outside the lock; two readers may load the same piece, which is harmless.
+        let value = Arc::new(load()?);
+        let mut inner = self.inner.lock().expect("no code panics while it holds this lock");
+        let tick = inner.tick;
+        if inner.pieces.insert(key, (Arc::clone(&value), bytes, tick)).is_none() {
+            inner.bytes += bytes;
+        }
+        if inner.bytes > self.bytes_max {
+            inner.evict_half(self.bytes_max / 2);
+        }
+        Ok(value)
+    }
+}
+
+impl<T> CacheInner<T> {
+    /// Drops the longest unused pieces. Half at a time, so that the sorting is paid once for many insertions.
+    fn evict_half(&mut self, bytes_keep: usize) {
+        let mut by_age: Vec<_> =
+            self.pieces.iter().map(|(key, (_, bytes, used))| (*used, *key, *bytes)).collect();
+        by_age.sort_unstable();
+        for (_, key, bytes) in by_age {
+            if self.bytes <= bytes_keep {
+                break;
+            }
+            self.pieces.remove(&key);
+            self.bytes -= bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(n: u32) -> Entry {
+        let hashes = FieldHashes { action: n % 3 + 1, actor_id: n % 7, resource: n };
+        Entry { log_id: Ulid(u128::from(n) << 80 | 5), position: n * 10, hashes }
+    }
+
+    fn run(count: u32) -> MemoryRun {
+        let mut run = MemoryRun::new(1, 1);
+        for n in 0..count {
+            run.push(&entry(n));
+        }
+        run
+    }
+
+    #[test]
+    fn positions_and_ids_are_found_on_both_sides_of_a_block_boundary() {
+        for count in [1, 1023, 1024, 1025, 3000] {
+            let run = run(count);
+            for n in 0..count {
+                assert_eq!(run.position(u64::from(n) + 1), n * 10);
+                assert_eq!(run.find(entry(n).log_id), Some(u64::from(n) + 1));
+                assert_eq!(run.find(Ulid(entry(n).log_id.0 + 1)), None);
+            }
+            assert_eq!(run.find(Ulid(0)), None);
+        }
+    }
+
+    #[test]
+    fn blocks_read_back_as_they_were_written() {
+        let run = run(1500);
+        for block in run.blocks() {
+            let mut bytes = Vec::new();
+            block.1.encode(&mut bytes);
+            assert_eq!(bytes.len(), Block::encoded_len(block.1.len()));
+            let read = Block::decode(&bytes, block.1.len()).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{:?}", block.1));
+            assert!(Block::decode(&bytes[1..], block.1.len()).is_none());
+        }
+    }
+
+    #[test]
+    fn matches_are_found_newest_first_for_every_combination() {
+        let run = run(1000);
+        let block = &run.blocks()[0].1;
+        for (action, actor_id, resource) in [
+            (None, None, None),
+            (Some(1), None, None),
+            (Some(2), Some(3), None),
+            (None, None, Some(77)),
+            (Some(99), None, None),
+        ] {
+            for (from, until, end) in
+                [(0, 1000, 1000), (100, 900, 1000), (0, 1000, 513), (63, 64, 1000), (500, 400, 1000)]
+            {
+                let probe = Probe {
+                    action,
+                    actor_id,
+                    resource,
+                    from: entry(from).log_id,
+                    until: Ulid(u128::from(until) << 80 | 5),
+                };
+                let expected: Vec<usize> = (0..1000u32)
+                    .rev()
+                    .filter(|n| {
+                        let h = entry(*n).hashes;
+                        action.is_none_or(|a| a == h.action)
+                            && actor_id.is_none_or(|a| a == h.actor_id)
+                            && resource.is_none_or(|r| r == h.resource)
+                            && (from..until).contains(n)
+                            && (*n as usize) < end
+                    })
+                    .map(|n| n as usize)
+                    .collect();
+                assert_eq!(block.matches(&probe, end), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn summaries_never_hide_a_match() {
+        for block in run(3000).blocks() {
+            for at in 0..block.1.len() {
+                let probe = Probe {
+                    action: Some(block.1.action[at]),
+                    actor_id: Some(block.1.actor_id[at]).filter(|h| *h != 0),
+                    resource: Some(block.1.resource[at]).filter(|h| *h != 0),
+                    from: Ulid(0),
+                    until: Ulid(u128::MAX),
+                };
+                assert!(block.0.may_match(&probe));
+            }
+        }
+    }
+
+    #[test]
+    fn a_bloom_filter_is_sized_to_its_values_and_mostly_right() {
+        assert_eq!(Bloom::of([]).bytes().len(), 1);
+        assert_eq!(Bloom::of([7, 7, 7]).bytes().len(), 2);
+        let hash = |n: u32| crc32c::crc32c(&n.to_le_bytes());
+        let bloom = Bloom::of((0..1024).map(hash));
+        assert!((0..1024).all(|n| bloom.may_contain(hash(n))));
+        let wrong = (10_000..20_000).filter(|n| bloom.may_contain(hash(*n))).count();
+        assert!(wrong < 300, "{wrong} of 10,000 false positives");
+    }
+
+    #[test]
+    fn the_cache_stays_within_its_bytes_and_keeps_what_is_used() {
+        let cache = Cache::new(100);
+        cache.get_or_load((9, 9), 10, || Ok(99)).unwrap();
+        for n in 0..50 {
+            cache.get_or_load((0, n), 10, || Ok(n)).unwrap();
+            let kept = cache.get_or_load((9, 9), 10, || panic!("it was used a moment ago")).unwrap();
+            assert_eq!(*kept, 99);
+            assert!(cache.inner.lock().unwrap().bytes <= 110);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The embedded store: an append-only, checksummed log in a directory, one for live and one for test chains, and indexes derived from it.
+//!
+//! `docs/format.md` has every byte, `docs/architecture.md` the path of a write. From the outside in: this file owns the directory and is the [`Store`];
+//! [`log`] is one log and its writer; [`recovery`] is the one path by which a log is opened; [`reader`] answers reads.
+
+mod chain_index;
+pub mod disk;
+mod format;
+mod index;
+mod keys;
+mod log;
+mod mark;
+mod reader;
+mod recovery;
+mod segment;
+mod sidecar;
+mod writer;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_core::chain::Head;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
+use sealog_core::time::Month;
+use sealog_core::verify::Item;
+
+pub use self::recovery::Finding;
+use crate::world::{SystemWorld, World};
+use crate::{
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, List, Range, Reserved, Store, StoreError,
+};
+use disk::{Disk, RealDisk};
+use log::Log;
+
+const FORMAT_LINE: &str = "sealog embedded 1\n";
+
+/// How the store is set up. The defaults are for production.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of a new log's first segment; each one after it is twice as large, up to the maximum.
+    pub segment_bytes_first: u64,
+    pub segment_bytes_max: u64,
+    /// Most bytes that are synced together.
+    pub group_bytes_max: usize,
+    /// Most bytes that may wait to be written, for each log.
+    pub queue_bytes_max: usize,
+    /// How long a request may wait for its turn.
+    pub queue_deadline: Duration,
+    /// Memory for index pieces that were read from disk, for each log.
+    pub cache_bytes: usize,
+    /// How often the mark is written while events arrive, and how often room is looked for on a full disk.
+    pub tick: Duration,
+    /// Accepts a data directory on a file system that forgets (tmpfs) or that is remote.
+    pub allow_unsafe_storage: bool,
+    pub disk: Arc<dyn Disk>,
+    pub world: Arc<dyn World>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes_first: 8 << 20,
+            segment_bytes_max: 64 << 20,
+            group_bytes_max: 4 << 20,
+            queue_bytes_max: 64 << 20,
+            queue_deadline: Duration::from_secs(10),
+            cache_bytes: 64 << 20,
+            tick: Duration::from_secs(1),
+            allow_unsafe_storage: false,
+            disk: Arc::new(RealDisk),
+            world: Arc::new(SystemWorld),
+        }
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process has it open.
+    Locked {
+        holder: String,
+    },
+    UnknownFormat {
+        found: String,
+    },
+    UnsafeStorage {
+        file_system: &'static str,
+    },
+    Io {
+        path: PathBuf,
+        error: io::Error,
+    },
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OpenError::Locked { holder } => {
+                write!(f, "another process has the store open (process id {holder}); stop it first")
+            }
+            OpenError::UnknownFormat { found } => {
+                write!(
+                    f,
+                    "the store has the format {found:?}, which this version does not know; use the version that wrote it, or a newer one"
+                )
+            }
+            OpenError::UnsafeStorage { file_system } => write!(
+                f,
+                "the data directory is on {file_system}, which cannot keep events safely; choose a local disk, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)"
+            ),
+            OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// An open embedded store. Closes cleanly when dropped.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    live: log::Handle,
+    test: log::Handle,
+    reads: Arc<reader::Pool>,
+    /// Released last.
+    _lock: Option<File>,
+}
+
+impl EmbeddedStore {
+    pub fn open(dir: &Path, options: &Options) -> Result<EmbeddedStore, OpenError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error| OpenError::Io { path, error }
+        };
+        options.disk.create_dir(dir).map_err(at(dir))?;
+        // Locking and the check of the file system are about the real machine; a disk in a test has neither.
+        let real = fs::metadata(dir).is_ok();
+        if real && !options.allow_unsafe_storage {
+            refuse_unsafe_storage(dir)?;
+        }
+        let lock = if real { Some(lock(dir)?) } else { None };
+        check_format(dir, &*options.disk)?;
+        let log = |mode: Mode| {
+            let dir = dir.join(mode.as_str());
+            Log::open(&dir, mode, options).map_err(|error| match error {
+                recovery::RecoveryError::UnknownVersion(version) => {
+                    OpenError::UnknownFormat { found: format!("segment version {version}") }
+                }
+                recovery::RecoveryError::Io(error) => OpenError::Io { path: dir, error },
+            })
+        };
+        let live = log(Mode::Live)?;
+        let test = log(Mode::Test)?;
+        Ok(EmbeddedStore { live, test, reads: reader::Pool::start(), _lock: lock })
+    }
+
+    /// What was wrong with the files when they were opened.
+    pub fn findings(&self) -> Vec<(Mode, Finding)> {
+        let of = |mode, log: &log::Handle| {
+            log.findings.iter().map(move |finding| (mode, finding.clone())).collect::<Vec<_>>()
+        };
+        [of(Mode::Live, &self.live), of(Mode::Test, &self.test)].concat()
+    }
+
+    /// Finishes what is queued, syncs and stops. What was not acknowledged before this returns was not written.
+    pub fn close(&self) {
+        self.live.close();
+        self.test.close();
+    }
+
+    fn log(&self, mode: Mode) -> &Arc<Log> {
+        match mode {
+            Mode::Live => &self.live.log,
+            Mode::Test => &self.test.log,
+        }
+    }
+
+    /// Runs a read on the pool: it may wait for the disk, which an event loop must not.
+    fn read<T: Send + 'static>(
+        &self,
+        mode: Mode,
+        act: impl FnOnce(&Log) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let log = Arc::clone(self.log(mode));
+        let answer = self.reads.run(move || act(&log));
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(StoreError::Closing)) })
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.reads.stop();
+        self.close();
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
+        let log = Arc::clone(self.log(chain.mode));
+        self.read(chain.mode, move |_| log.reserve(chain, key))
+    }
+
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        let answer = self.log(append.chain.mode).append(append);
+        Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
+        self.read(chain.mode, move |log| log.get(chain, log_id))
+    }
+
+    fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
+        self.read(chain.mode, move |log| log.list(chain, &list))
+    }
+
+    fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
+        self.read(chain.mode, move |log| log.range(chain, range))
+    }
+
+    fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
+        let head = self.log(chain.mode).head(chain);
+        Box::pin(async move { Ok(head) })
+    }
+
+    fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
+        let mut heads = self.live.log.heads();
+        heads.extend(self.test.log.heads());
+        heads.sort_by_key(|(chain, _)| *chain);
+        Box::pin(async move { Ok(heads) })
+    }
+
+    fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
+        let usage = self.live.log.usage(tenant_id, month);
+        Box::pin(async move { Ok(usage) })
+    }
+
+    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
+        let answer = self.log(chain.mode).import(chain, events);
+        Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        self.live.log.ready()?;
+        self.test.log.ready()
+    }
+}
+
+/// Keeps a second process out, by a lock that ends with its holder whatever happens to it.
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join("LOCK");
+    let io = |error| OpenError::Io { path: path.clone(), error };
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            return Err(OpenError::Locked { holder: holder.trim().to_owned() });
+        }
+        Err(TryLockError::Error(error)) => return Err(io(error)),
+    }
+    file.set_len(0).map_err(io)?;
+    file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(io)?;
+    Ok(file)
+}
+
+fn check_format(dir: &Path, disk: &dyn Disk) -> Result<(), OpenError> {
+    let path = dir.join("FORMAT");
+    let io = |error| OpenError::Io { path: path.clone(), error };
+    match disk.open(&path) {
+        Ok(file) => {
+            let content = disk::read_all(&*file).map_err(io)?;
+            let found = String::from_utf8_lossy(&content);
+            if found == FORMAT_LINE {
+                Ok(())
+            } else {
+                Err(OpenError::UnknownFormat { found: found.trim().to_owned() })
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk::replace(disk, &path, FORMAT_LINE.as_bytes()).map_err(io)
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+/// A 202 says that an event is on stable storage; these file systems cannot keep that promise.
+fn refuse_unsafe_storage(dir: &Path) -> Result<(), OpenError> {
+    const UNSAFE: [(u64, &str); 6] = [
+        (0x0102_1994, "tmpfs (memory)"),
+        (0x8584_58f6, "ramfs (memory)"),
+        (0x6969, "NFS (a network file system)"),
+        (0xff53_4d42, "CIFS (a network file system)"),
+        (0xfe53_4d42, "SMB (a network file system)"),
+        (0x0102_1997, "9p (a network file system)"),
+    ];
+    let stat = rustix::fs::statfs(dir)
+        .map_err(|error| OpenError::Io { path: dir.to_owned(), error: error.into() })?;
+    // The field is signed on some architectures; the kernel's constants have 32 bits.
+    let magic = u64::try_from(stat.f_type & 0xffff_ffff).unwrap_or(0);
+    match UNSAFE.iter().find(|(known, _)| *known == magic) {
+        Some((_, file_system)) => Err(OpenError::UnsafeStorage { file_system }),
+        None => Ok(()),
+    }
+}

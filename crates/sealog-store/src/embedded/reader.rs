@@ -1,0 +1,404 @@
+//! Reads: by id, in pages, in ranges. All of them work on what is durable, none of them holds up the writer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+
+use sealog_core::chain::Head;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, TenantId, Ulid};
+use sealog_core::time::Month;
+use sealog_core::verify::Item;
+use tokio::sync::oneshot;
+
+use super::chain_index::{Chain, Run};
+use super::format;
+use super::index::{BLOCK_EVENTS, Probe};
+use super::log::Log;
+use super::segment::Segment;
+use super::sidecar::damaged_segment;
+use crate::{ChainHead, Chunk, List, Range, StoreError};
+
+/// Why a record could not be returned.
+enum RecordError {
+    Damaged,
+    Io(io::Error),
+}
+
+/// Read at once for a single record; most are smaller.
+const RECORD_GUESS: usize = 1024;
+/// Read at once when one record after the other is wanted.
+const WINDOW: usize = 256 << 10;
+
+impl Log {
+    pub(super) fn head(&self, chain: ChainId) -> ChainHead {
+        let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY };
+        self.chains.get(chain).map_or(empty, |chain| chain.head())
+    }
+
+    pub(super) fn heads(&self) -> Vec<(ChainId, Head)> {
+        let heads = self.chains.all().into_iter().map(|chain| (chain.id, chain.head().durable));
+        heads.filter(|(_, head)| head.chain_seq > 0).collect()
+    }
+
+    pub(super) fn usage(&self, tenant_id: TenantId, month: Month) -> u64 {
+        self.usage.lock().expect("usage lock").get(&(tenant_id, month)).copied().unwrap_or(0)
+    }
+
+    pub(super) fn get(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
+        let Some(chain) = self.chains.get(chain) else { return Ok(None) };
+        let Some((chain_seq, segment, position)) = self.with_rebuild(|| self.locate(&chain, log_id))? else {
+            // An id that lies in a damaged stretch may be one of those that cannot be read.
+            return match chain.snapshot().damaged_around(log_id) {
+                Some(chain_seq) => Err(StoreError::Damaged { chain_seq }),
+                None => Ok(None),
+            };
+        };
+        match self.read_record(chain.id, chain_seq, segment, position, &mut Window::single()) {
+            Ok(event) if event.sealed.log_id == log_id => Ok(Some(event)),
+            Ok(_) => Ok(None),
+            Err(RecordError::Damaged) => Err(StoreError::Damaged { chain_seq }),
+            Err(RecordError::Io(error)) => Err(read_error(&error)),
+        }
+    }
+
+    /// Seq, segment and position of an id.
+    fn locate(&self, chain: &Chain, log_id: Ulid) -> io::Result<Option<(u64, u64, u32)>> {
+        let in_memory = chain.find_in_memory(|runs| {
+            let run = runs.iter().rev().find(|run| run.first_log_id() <= log_id)?;
+            Some(run.find(log_id).map(|seq| (seq, run.segment, run.position(seq))))
+        });
+        let sealed = match in_memory {
+            Ok(found) => return Ok(found),
+            Err(sealed) => sealed,
+        };
+        let after = sealed.partition_point(|run| run.run().log_ids().0 <= log_id);
+        let Some(run) = after.checked_sub(1).map(|at| sealed[at].run()) else { return Ok(None) };
+        Ok(run.find(log_id, &self.caches)?.map(|(chain_seq, position)| (chain_seq, run.segment(), position)))
+    }
+
+    pub(super) fn list(&self, chain: ChainId, list: &List) -> Result<Chunk<StoredEvent>, StoreError> {
+        let Some(chain) = self.chains.get(chain) else {
+            return Ok(Chunk { items: Vec::new(), resume: None });
+        };
+        self.with_rebuild(|| self.list_once(&chain, list))
+    }
+
+    fn list_once(&self, chain: &Chain, list: &List) -> io::Result<Chunk<StoredEvent>> {
+        let snapshot = chain.snapshot();
+        let probe = Probe::of(&list.filter);
+        let before = list.before_seq.unwrap_or(u64::MAX);
+        let mut page = Page::new(list.limit, list.bytes_max);
+        for run in snapshot.runs().rev() {
+            let (first_id, last_id) = run.log_ids();
+            if run.first_seq() >= before || !probe.may_match_times(first_id, last_id) {
+                continue;
+            }
+            let blocks = run.blocks(&self.caches)?;
+            for number in (0..blocks.count()).rev() {
+                let block_seq = run.first_seq() + (number * BLOCK_EVENTS) as u64;
+                if block_seq >= before
+                    || blocks.summary(number).is_some_and(|summary| !summary.may_match(&probe))
+                {
+                    continue;
+                }
+                let block = blocks.block(number)?;
+                let end = usize::try_from(before - block_seq).unwrap_or(usize::MAX).min(block.len());
+                for place in block.matches(&probe, end) {
+                    let chain_seq = block_seq + place as u64;
+                    match self.read_record(
+                        chain.id,
+                        chain_seq,
+                        run.segment(),
+                        block.position(place),
+                        &mut Window::single(),
+                    ) {
+                        Ok(event) if !list.filter.matches(&event) => {}
+                        Ok(event) => {
+                            if page.push(event) {
+                                return Ok(Chunk { items: page.events, resume: Some(chain_seq) });
+                            }
+                        }
+                        Err(RecordError::Damaged) => {
+                            tracing::error!(chain = %chain.id, chain_seq, "a list leaves out an event whose record is damaged");
+                        }
+                        Err(RecordError::Io(error)) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(Chunk { items: page.events, resume: None })
+    }
+
+    pub(super) fn range(&self, chain: ChainId, range: Range) -> Result<Chunk<Item>, StoreError> {
+        let Some(chain) = self.chains.get(chain) else {
+            return Ok(Chunk { items: Vec::new(), resume: None });
+        };
+        self.with_rebuild(|| self.range_once(&chain, range))
+    }
+
+    fn range_once(&self, chain: &Chain, range: Range) -> io::Result<Chunk<Item>> {
+        let snapshot = chain.snapshot();
+        let to = range.to.min(snapshot.head.recorded.chain_seq);
+        let mut items = Items::new(range.bytes_max);
+        let mut window = Window::sequential();
+        let mut damaged = snapshot.damaged.iter().copied().peekable();
+        for run in snapshot.runs() {
+            if run.end_seq() <= range.from {
+                continue;
+            }
+            // Stretches that are damaged as a whole stand before the run that follows them.
+            while let Some((first, last)) = damaged.next_if(|(first, _)| *first < run.first_seq()) {
+                for chain_seq in first.max(range.from)..=last.min(to) {
+                    items.damaged(chain_seq);
+                }
+            }
+            if run.first_seq() > to {
+                break;
+            }
+            if let Some(resume) = self.range_of_run(chain, run, range.from, to, &mut items, &mut window)? {
+                return Ok(Chunk { items: items.items, resume: Some(resume) });
+            }
+        }
+        Ok(Chunk { items: items.items, resume: None })
+    }
+
+    /// Adds the events of a run; where it stopped because there are enough bytes, the next seq.
+    fn range_of_run(
+        &self,
+        chain: &Chain,
+        run: Run<'_>,
+        from: u64,
+        to: u64,
+        items: &mut Items,
+        window: &mut Window,
+    ) -> io::Result<Option<u64>> {
+        let blocks = run.blocks(&self.caches)?;
+        let first = from.max(run.first_seq());
+        let first_block = usize::try_from(first - run.first_seq()).unwrap_or(usize::MAX) / BLOCK_EVENTS;
+        for number in first_block..blocks.count() {
+            let block_seq = run.first_seq() + (number * BLOCK_EVENTS) as u64;
+            let block = blocks.block(number)?;
+            for place in 0..block.len() {
+                let chain_seq = block_seq + place as u64;
+                if chain_seq < first {
+                    continue;
+                }
+                if chain_seq > to {
+                    return Ok(None);
+                }
+                match self.read_record(chain.id, chain_seq, run.segment(), block.position(place), window) {
+                    Ok(event) => items.event(event),
+                    Err(RecordError::Damaged) => items.damaged(chain_seq),
+                    Err(RecordError::Io(error)) => return Err(error),
+                }
+                if items.full() {
+                    return Ok(Some(chain_seq + 1));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_record(
+        &self,
+        chain: ChainId,
+        chain_seq: u64,
+        segment: u64,
+        position: u32,
+        window: &mut Window,
+    ) -> Result<StoredEvent, RecordError> {
+        let segment = self.segment(segment).ok_or(RecordError::Damaged)?;
+        let record = window.record(&segment, position)?;
+        format::decode_record(record, &segment.salt, chain, chain_seq).ok_or(RecordError::Damaged)
+    }
+
+    pub(super) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
+        self.segments.read().expect("segments lock").get(&number).cloned()
+    }
+
+    /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
+    fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
+        match read() {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                let segment = damaged_segment(&error).ok_or_else(|| read_error(&error))?;
+                tracing::warn!(%error, "an index file is damaged; building it again");
+                self.rebuild_index(segment).map_err(|error| read_error(&error))?;
+                read().map_err(|error| read_error(&error))
+            }
+        }
+    }
+}
+
+fn read_error(error: &io::Error) -> StoreError {
+    StoreError::Read(error.to_string())
+}
+
+/// A page that is being filled.
+struct Page {
+    events: Vec<StoredEvent>,
+    bytes: usize,
+    limit: usize,
+    bytes_max: usize,
+}
+
+impl Page {
+    fn new(limit: usize, bytes_max: usize) -> Page {
+        Page { events: Vec::new(), bytes: 0, limit, bytes_max }
+    }
+
+    /// True when there is enough.
+    fn push(&mut self, event: StoredEvent) -> bool {
+        self.bytes += event.text.as_str().len();
+        self.events.push(event);
+        self.events.len() >= self.limit || self.bytes >= self.bytes_max
+    }
+}
+
+struct Items {
+    items: Vec<Item>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Items {
+    fn new(bytes_max: usize) -> Items {
+        Items { items: Vec::new(), bytes: 0, bytes_max }
+    }
+
+    fn event(&mut self, event: StoredEvent) {
+        self.bytes += event.text.as_str().len();
+        self.items.push(Item::Event(Box::new(event)));
+    }
+
+    fn damaged(&mut self, chain_seq: u64) {
+        self.bytes += size_of::<Item>();
+        self.items.push(Item::Damaged { chain_seq });
+    }
+
+    fn full(&self) -> bool {
+        self.bytes >= self.bytes_max
+    }
+}
+
+/// Bytes of a segment that were read last, so that neighbours need no read of their own.
+struct Window {
+    size: usize,
+    salt: format::Salt,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn single() -> Window {
+        Window { size: RECORD_GUESS, salt: [0; 16], start: 0, bytes: Vec::new() }
+    }
+
+    fn sequential() -> Window {
+        Window { size: WINDOW, ..Window::single() }
+    }
+
+    fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], RecordError> {
+        let position = u64::from(position);
+        if self.salt != segment.salt || position < self.start || self.within(position).is_none() {
+            self.fill(segment, position, self.size)?;
+        }
+        let length = format::record_len(&self.bytes[self.at(position)..]).ok_or(RecordError::Damaged)?;
+        if self.within(position).is_none() {
+            self.fill(segment, position, length)?;
+        }
+        self.within(position).map(|at| &self.bytes[at..at + length]).ok_or(RecordError::Damaged)
+    }
+
+    /// Where the record begins in the window, if it is there whole.
+    fn within(&self, position: u64) -> Option<usize> {
+        let at = self.at(position);
+        let length = format::record_len(self.bytes.get(at..)?)?;
+        (at + length <= self.bytes.len()).then_some(at)
+    }
+
+    fn at(&self, position: u64) -> usize {
+        usize::try_from(position - self.start).unwrap_or(usize::MAX).min(self.bytes.len())
+    }
+
+    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> Result<(), RecordError> {
+        self.bytes.resize(length, 0);
+        let filled = segment.file.read_at(&mut self.bytes, position).map_err(RecordError::Io)?;
+        self.bytes.truncate(filled);
+        self.start = position;
+        self.salt = segment.salt;
+        Ok(())
+    }
+}
+
+/// A few threads that wait for the disk in place of an event loop.
+pub(super) struct Pool {
+    queue: Mutex<(VecDeque<Job>, bool)>,
+    changed: Condvar,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pool")
+    }
+}
+
+impl Pool {
+    const THREADS: usize = 4;
+
+    pub(super) fn start() -> Arc<Pool> {
+        let pool = Arc::new(Pool { queue: Mutex::default(), changed: Condvar::new() });
+        for number in 0..Self::THREADS {
+            let pool = Arc::clone(&pool);
+            let thread = std::thread::Builder::new().name(format!("sealog-read-{number}"));
+            thread
+                .spawn(move || pool.work())
+                .expect("a process that cannot start four threads cannot run at all");
+        }
+        pool
+    }
+
+    /// Queues a read; the answer fails if the store is closed before its turn.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        act: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, answer) = oneshot::channel();
+        let mut queue = self.queue.lock().expect("pool lock");
+        if !queue.1 {
+            queue.0.push_back(Box::new(move || {
+                // A reader that has gone away needs no answer, and no work.
+                if !sender.is_closed() {
+                    let _ = sender.send(act());
+                }
+            }));
+            self.changed.notify_one();
+        }
+        answer
+    }
+
+    fn work(&self) {
+        let mut queue = self.queue.lock().expect("pool lock");
+        loop {
+            if let Some(job) = queue.0.pop_front() {
+                drop(queue);
+                job();
+                queue = self.queue.lock().expect("pool lock");
+            } else if queue.1 {
+                return;
+            } else {
+                queue = self.changed.wait(queue).expect("pool lock");
+            }
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        let mut queue = self.queue.lock().expect("pool lock");
+        queue.1 = true;
+        queue.0.clear();
+        self.changed.notify_all();
+    }
+}

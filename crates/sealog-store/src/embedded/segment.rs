@@ -1,0 +1,198 @@
+//! Segments as files: their names, how the next one is prepared, and a walk over everything in one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+
+use sealog_core::id::Mode;
+
+use super::disk::{Disk, DiskFile};
+use super::format::{FRAME_MAGIC, Frame, FrameHeader, SEGMENT_HEADER_LEN, Salt};
+
+pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:08}.log"))
+}
+
+pub(super) fn index_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:08}.idx"))
+}
+
+pub(super) fn next_path(dir: &Path) -> PathBuf {
+    dir.join("next.seg")
+}
+
+/// The number in a segment's file name.
+pub(super) fn parse_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log")?;
+    (digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// A segment that can be read.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub salt: Salt,
+    pub file: Box<dyn DiskFile>,
+}
+
+/// Part of a segment's content.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    /// All of it is right.
+    Intact(Frame<'a>),
+    /// Its header is right, something in it is not.
+    Broken(Frame<'a>),
+    /// No frame can be read here; from, to.
+    Unreadable(u64, u64),
+}
+
+impl Piece<'_> {
+    pub(super) fn start(&self) -> u64 {
+        match self {
+            Piece::Intact(frame) | Piece::Broken(frame) => frame.header.position,
+            Piece::Unreadable(from, _) => *from,
+        }
+    }
+}
+
+/// Everything from the header to `end`, in order. Zeros at the end are no piece.
+pub(super) fn walk<'a>(content: &'a [u8], end: u64, salt: &'a Salt, mode: Mode) -> Vec<Piece<'a>> {
+    let end = usize::try_from(end).unwrap_or(usize::MAX).min(content.len());
+    let content = &content[..end];
+    let mut pieces = Vec::new();
+    let mut at = SEGMENT_HEADER_LEN;
+    while at < content.len() {
+        if let Some(frame) = Frame::decode(&content[at..], at as u64, salt, mode) {
+            at += frame.header.length as usize;
+            pieces.push(if frame.intact() { Piece::Intact(frame) } else { Piece::Broken(frame) });
+            continue;
+        }
+        let next = find_frame(content, at + 1, salt, mode);
+        let until = next.unwrap_or(content.len());
+        if next.is_none() && content[at..].iter().all(|byte| *byte == 0) {
+            break;
+        }
+        pieces.push(Piece::Unreadable(at as u64, until as u64));
+        at = until;
+    }
+    pieces
+}
+
+/// The next place where a frame's header is right. A frame names its own position, so a client cannot put one into a payload that would be found here.
+fn find_frame(content: &[u8], from: usize, salt: &Salt, mode: Mode) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += content.get(at..)?.iter().position(|byte| *byte == FRAME_MAGIC[0])?;
+        if FrameHeader::decode(&content[at..], at as u64, salt, mode).is_some() {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+/// Prepares segments in the background: writing to blocks that already hold zeros makes a sync much cheaper than growing a file,
+/// and only the preparation can run out of room, never a write.
+#[derive(Debug)]
+pub(super) struct Preparer {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    state: Mutex<Preparing>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Preparing {
+    wanted: Option<u64>,
+    ready: Option<u64>,
+    /// Why the last attempt failed.
+    failed: Option<String>,
+    stop: bool,
+}
+
+impl Preparer {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Preparer {
+        Preparer { disk, dir, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    pub(super) fn want(&self, capacity: u64) {
+        let mut state = self.state.lock().expect("preparer lock");
+        state.wanted = Some(capacity);
+        state.ready = None;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the segment that was asked for is there or cannot be made.
+    pub(super) fn take(&self) -> Result<(), String> {
+        let mut state = self.state.lock().expect("preparer lock");
+        loop {
+            if state.ready.take().is_some() {
+                return Ok(());
+            }
+            if let Some(why) = &state.failed {
+                return Err(why.clone());
+            }
+            if state.stop {
+                return Err("the store is closing".into());
+            }
+            state = self.changed.wait(state).expect("preparer lock");
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().expect("preparer lock").stop = true;
+        self.changed.notify_all();
+    }
+
+    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_ready` is told each time one is there.
+    pub(super) fn run(&self, retry: std::time::Duration, on_ready: impl Fn()) {
+        let mut state = self.state.lock().expect("preparer lock");
+        while !state.stop {
+            let Some(capacity) = state.wanted else {
+                state = self.changed.wait(state).expect("preparer lock");
+                continue;
+            };
+            drop(state);
+            let made = prepare(&*self.disk, &self.dir, capacity);
+            state = self.state.lock().expect("preparer lock");
+            match made {
+                Ok(()) => {
+                    state.wanted = None;
+                    state.ready = Some(capacity);
+                    state.failed = None;
+                    self.changed.notify_all();
+                    drop(state);
+                    on_ready();
+                    state = self.state.lock().expect("preparer lock");
+                }
+                Err(error) => {
+                    if state.failed.is_none() {
+                        tracing::error!(%error, capacity, "cannot prepare the next segment; looking again every second");
+                    }
+                    state.failed = Some(error.to_string());
+                    self.changed.notify_all();
+                    state = self.changed.wait_timeout(state, retry).expect("preparer lock").0;
+                }
+            }
+        }
+    }
+}
+
+/// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room.
+pub(super) fn prepare(disk: &dyn Disk, dir: &Path, capacity: u64) -> io::Result<()> {
+    const PIECE: usize = 1 << 20;
+    let path = next_path(dir);
+    let fill = || {
+        let file = disk.create(&path)?;
+        let zeros = vec![0; PIECE];
+        let mut at = 0;
+        while at < capacity {
+            let length = usize::try_from(capacity - at).unwrap_or(PIECE).min(PIECE);
+            file.write_all_at(&zeros[..length], at)?;
+            at += length as u64;
+        }
+        file.sync()?;
+        disk.sync_dir(dir)
+    };
+    fill().inspect_err(|_| {
+        let _ = disk.remove(&path);
+    })
+}

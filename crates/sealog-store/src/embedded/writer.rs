@@ -1,0 +1,711 @@
+//! The write path: the critical section, and the group commit around it.
+//!
+//! Two threads take turns. One seals and encodes what is queued while the other writes and syncs the group before; a group is written only after the sync before it
+//! succeeded. So there is no timer: a lone request is written at once, and under load a group is whatever came in during the last sync.
+//!
+//! t0: group 7 is being synced; group 8 is sealed on top of its heads, in memory. t1: the sync of 7 fails. t2: 8 must not be written, since its first events name hashes that
+//! are on no disk; its requests fail with those of 7, and no head of either is ever used again.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sealog_core::chain::{Head, Sealed};
+use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
+use sealog_core::id::{ChainId, Ulid};
+use sealog_core::verify;
+use tokio::sync::oneshot;
+
+use super::format::{
+    self, FrameHeader, FrameWriter, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader, StoredKey,
+};
+use super::index::{Entry, FieldHashes};
+use super::log::Log;
+use super::segment::{Segment, next_path, segment_path};
+use super::sidecar::{KeyEntry, SegmentEnd, slot};
+use crate::{Append, Appended, Receipt, Reservation, StoreError};
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What waits to be written.
+#[derive(Debug)]
+pub(super) struct Request {
+    chain: ChainId,
+    work: Work,
+    /// What it will take in the log, at most.
+    bytes: usize,
+    queued: Instant,
+}
+
+#[derive(Debug)]
+enum Work {
+    Append { drafts: Vec<Draft>, idempotency: Option<(Reservation, Ulid)>, answer: Answer<Appended> },
+    Import { events: Vec<StoredEvent>, answer: Answer<Head> },
+}
+
+impl Work {
+    fn fail(self, error: StoreError) {
+        // Nobody may be waiting any more.
+        match self {
+            Work::Append { answer, idempotency, .. } => {
+                drop(idempotency);
+                drop(answer.send(Err(error)));
+            }
+            Work::Import { answer, .. } => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+/// Where the next frame goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub segment: u64,
+    pub salt: Salt,
+    pub end: u64,
+    pub capacity: u64,
+    /// Running checksum up to `end`.
+    pub running: u32,
+}
+
+/// What the two threads and the callers share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    queue: Queue,
+    sealing: bool,
+    syncing: bool,
+    stop: bool,
+    /// Set by a failed write or sync, for good.
+    poisoned: Option<StoreError>,
+    no_room: bool,
+    /// Counts up when what was sealed but not written has to be forgotten.
+    generation: u64,
+    /// The end of what is durable.
+    durable: Plan,
+    durable_commit: u64,
+}
+
+impl Shared {
+    pub(super) fn new(durable: Plan, durable_commit: u64, poisoned: Option<StoreError>) -> Shared {
+        Shared {
+            queue: Queue::default(),
+            sealing: false,
+            syncing: false,
+            stop: false,
+            poisoned,
+            no_room: false,
+            generation: 0,
+            durable,
+            durable_commit,
+        }
+    }
+
+    pub(super) fn durable(&self) -> (Plan, u64) {
+        (self.durable, self.durable_commit)
+    }
+
+    pub(super) fn ready(&self) -> Result<(), StoreError> {
+        match &self.poisoned {
+            Some(error) => Err(error.clone()),
+            None if self.stop => Err(StoreError::Closing),
+            None if self.no_room => Err(StoreError::NoRoom),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known.
+    pub(super) fn expire(&mut self, deadline: std::time::Duration) {
+        for request in self.queue.take_expired(deadline) {
+            request.work.fail(StoreError::Deadline);
+        }
+    }
+}
+
+/// Requests by chain, chains in turn, so that one tenant's load does not become everyone's wait.
+#[derive(Debug, Default)]
+struct Queue {
+    by_chain: HashMap<ChainId, VecDeque<Request>>,
+    turns: VecDeque<ChainId>,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push(&mut self, request: Request) {
+        self.bytes += request.bytes;
+        let chain = request.chain;
+        let of_chain = self.by_chain.entry(chain).or_default();
+        if of_chain.is_empty() {
+            self.turns.push_back(chain);
+        }
+        of_chain.push_back(request);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Bytes of the request whose turn it is.
+    fn next_bytes(&self) -> Option<usize> {
+        self.by_chain.get(self.turns.front()?)?.front().map(|request| request.bytes)
+    }
+
+    fn pop(&mut self) -> Option<Request> {
+        let chain = self.turns.pop_front()?;
+        let of_chain = self.by_chain.get_mut(&chain)?;
+        let request = of_chain.pop_front()?;
+        if of_chain.is_empty() {
+            self.by_chain.remove(&chain);
+        } else {
+            self.turns.push_back(chain);
+        }
+        self.bytes -= request.bytes;
+        Some(request)
+    }
+
+    fn take_expired(&mut self, deadline: std::time::Duration) -> Vec<Request> {
+        let mut expired = Vec::new();
+        for of_chain in self.by_chain.values_mut() {
+            while of_chain.front().is_some_and(|request| request.queued.elapsed() >= deadline) {
+                expired.extend(of_chain.pop_front());
+            }
+        }
+        self.bytes -= expired.iter().map(|request| request.bytes).sum::<usize>();
+        self.by_chain.retain(|_, of_chain| !of_chain.is_empty());
+        self.turns.retain(|chain| self.by_chain.contains_key(chain));
+        expired
+    }
+}
+
+/// What sealing goes by. Owned by whichever thread seals.
+#[derive(Debug)]
+pub(super) struct Sealer {
+    generation: u64,
+    /// The last sealed event of each chain, durable or not yet.
+    heads: HashMap<ChainId, Head>,
+    plan: Plan,
+    commit: u64,
+    /// Random bytes in stock, so that not every event asks the kernel.
+    entropy: Vec<u8>,
+}
+
+impl Sealer {
+    pub(super) fn new(plan: Plan, commit: u64) -> Sealer {
+        Sealer { generation: 0, heads: HashMap::new(), plan, commit, entropy: Vec::new() }
+    }
+}
+
+/// Frames that are written and synced together.
+#[derive(Debug)]
+struct Group {
+    generation: u64,
+    commit: u64,
+    /// Set when the group begins a new segment.
+    begins: Option<SegmentHeader>,
+    start: u64,
+    bytes: Vec<u8>,
+    frames: Vec<SealedFrame>,
+    /// Where the log ends once it is written.
+    after: Plan,
+}
+
+/// A frame of a group, with everything that has to happen once it is durable.
+#[derive(Debug)]
+struct SealedFrame {
+    chain: ChainId,
+    entries: Vec<Entry>,
+    head: Head,
+    key: Option<KeyEntry>,
+    outcome: Outcome,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Append { receipt: Receipt, reservation: Option<Reservation>, answer: Answer<Appended> },
+    Import { answer: Answer<Head> },
+}
+
+impl SealedFrame {
+    fn fail(self, error: StoreError) {
+        match self.outcome {
+            Outcome::Append { answer, reservation, .. } => {
+                // The key first: whoever hears of the failure may try again at once.
+                drop(reservation);
+                drop(answer.send(Err(error)));
+            }
+            Outcome::Import { answer } => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn append(
+        &self,
+        append: Append,
+    ) -> Result<oneshot::Receiver<Result<Appended, StoreError>>, StoreError> {
+        let Append { chain, drafts, idempotency } = append;
+        let events = drafts.iter().map(|draft| (draft.text.as_str(), &draft.annotations));
+        let bytes = request_bytes(events)?;
+        if idempotency.as_ref().is_some_and(|(reservation, _)| reservation.chain != chain) {
+            return Err(StoreError::Refused("the idempotency key was reserved for another chain".into()));
+        }
+        let (answer, receiver) = oneshot::channel();
+        self.enqueue(Request {
+            chain,
+            work: Work::Append { drafts, idempotency, answer },
+            bytes,
+            queued: Instant::now(),
+        })?;
+        Ok(receiver)
+    }
+
+    pub(super) fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+    ) -> Result<oneshot::Receiver<Result<Head, StoreError>>, StoreError> {
+        let bytes = request_bytes(events.iter().map(|event| (event.text.as_str(), &event.annotations)))?;
+        if let Some(event) = events.iter().find(|event| event.chain(chain.mode) != chain) {
+            let at = event.sealed.chain_seq;
+            return Err(StoreError::Refused(format!("event {at} belongs to another tenant or project")));
+        }
+        let (answer, receiver) = oneshot::channel();
+        self.enqueue(Request {
+            chain,
+            work: Work::Import { events, answer },
+            bytes,
+            queued: Instant::now(),
+        })?;
+        Ok(receiver)
+    }
+
+    fn enqueue(&self, request: Request) -> Result<(), StoreError> {
+        if request.bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first {
+            return Err(StoreError::Refused("the request is larger than a segment".into()));
+        }
+        let mut shared = self.shared.lock().expect("writer lock");
+        shared.ready()?;
+        if shared.queue.bytes + request.bytes > self.options.queue_bytes_max {
+            return Err(StoreError::QueueFull);
+        }
+        shared.queue.push(request);
+        drop(shared);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// A writer thread: seals a group, then writes it, while the other one does the same half a step apart.
+    pub(super) fn write_loop(&self) {
+        let mut shared = self.shared.lock().expect("writer lock");
+        loop {
+            while shared.sealing || shared.queue.is_empty() {
+                if shared.stop && !shared.sealing && shared.queue.is_empty() {
+                    // The other thread may be waiting for the same.
+                    self.work.notify_all();
+                    return;
+                }
+                shared = self.work.wait(shared).expect("writer lock");
+            }
+            shared.sealing = true;
+            let mut sealer = self.sealer.lock().expect("sealer lock");
+            sealer.begin(&shared);
+            let mut group = Group::new(&sealer);
+            // Goes on adding to the group for as long as the disk is busy with the one before.
+            loop {
+                let requests =
+                    group.take_from(&mut shared.queue, self.options.group_bytes_max, &mut sealer, self);
+                if requests.is_empty() {
+                    if !shared.syncing {
+                        break;
+                    }
+                    shared = self.work.wait(shared).expect("writer lock");
+                    continue;
+                }
+                drop(shared);
+                for request in requests {
+                    self.seal(&mut sealer, &mut group, request);
+                }
+                shared = self.shared.lock().expect("writer lock");
+                if !shared.syncing {
+                    break;
+                }
+            }
+            group.after = sealer.plan;
+            drop(sealer);
+            shared.syncing = true;
+            shared.sealing = false;
+            self.work.notify_one();
+            drop(shared);
+            self.commit(group);
+            shared = self.shared.lock().expect("writer lock");
+            shared.syncing = false;
+            self.work.notify_one();
+        }
+    }
+
+    /// The critical section: decides everything about a request and encodes its frame.
+    fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request) {
+        let Request { chain, work, .. } = request;
+        let (head, unproven) = match sealer.heads.get(&chain) {
+            Some(head) => (*head, false),
+            None => self.durable_head(chain),
+        };
+        if unproven {
+            return work.fail(StoreError::HeadUnproven { chain });
+        }
+        let now_ms = self.world.now_ms();
+        match work {
+            Work::Append { drafts, idempotency, answer } => {
+                if let Some((reservation, _)) = &idempotency {
+                    // Decided again here, where nothing can come in between.
+                    let decided = self.find_key(chain, &reservation.key, now_ms).transpose();
+                    if let Some(decided) = decided {
+                        drop(idempotency);
+                        return drop(answer.send(decided));
+                    }
+                }
+                let mut next = head;
+                let sealed: Vec<Sealed> = drafts
+                    .iter()
+                    .map(|draft| {
+                        let sealed =
+                            next.seal(chain.tenant_id, &draft.text, now_ms, sealer.random80(&*self.world));
+                        next = sealed.head();
+                        sealed
+                    })
+                    .collect();
+                let records = sealed.iter().zip(drafts.iter().map(|draft| (&draft.text, &draft.annotations)));
+                let stored = idempotency.as_ref().map(|(reservation, request_id)| StoredKey {
+                    key: reservation.key,
+                    request_id: *request_id,
+                });
+                let (entries, key) = group.encode(sealer, chain, records, stored.as_ref(), false, now_ms);
+                let receipt = Receipt {
+                    request_id: stored.map(|stored| stored.request_id),
+                    log_ids: sealed.iter().map(|sealed| sealed.log_id).collect(),
+                    first_seq: head.chain_seq + 1,
+                    hash: next.hash,
+                };
+                sealer.heads.insert(chain, next);
+                let reservation = idempotency.map(|(reservation, _)| reservation);
+                group.frames.push(SealedFrame {
+                    chain,
+                    entries,
+                    head: next,
+                    key,
+                    outcome: Outcome::Append { receipt, reservation, answer },
+                });
+            }
+            Work::Import { events, answer } => {
+                let last = events.last().map_or(head, StoredEvent::head);
+                let before = verify::Before::Event { hash: head.hash, log_id: head.log_id };
+                let verdict = verify::check(before, head.chain_seq + 1, &events, &last);
+                if let Some(broken) = verdict.broken {
+                    let why = format!(
+                        "event {} does not continue the chain at {}: {}",
+                        broken.at,
+                        head.chain_seq,
+                        broken.reason.explain()
+                    );
+                    return drop(answer.send(Err(StoreError::Refused(why))));
+                }
+                let records = events.iter().map(|event| (&event.sealed, (&event.text, &event.annotations)));
+                let (entries, key) = group.encode(sealer, chain, records, None, true, now_ms);
+                sealer.heads.insert(chain, last);
+                group.frames.push(SealedFrame {
+                    chain,
+                    entries,
+                    head: last,
+                    key,
+                    outcome: Outcome::Import { answer },
+                });
+            }
+        }
+    }
+
+    /// Makes a group durable, then visible, then answers. In this order: an acknowledged event can be read at once, an event that can be read is never lost.
+    fn commit(&self, group: Group) {
+        // A group whose requests were all refused writes nothing, but a segment that it was to begin must still begin: the next group is planned into it.
+        if group.frames.is_empty() && group.begins.is_none() {
+            return;
+        }
+        if let Err(error) = self.write_group(&group) {
+            for frame in group.frames {
+                frame.fail(error.clone());
+            }
+            return;
+        }
+        {
+            let mut shared = self.shared.lock().expect("writer lock");
+            shared.durable = group.after;
+            shared.durable_commit = group.commit;
+        }
+        self.publish(group);
+    }
+
+    fn write_group(&self, group: &Group) -> Result<(), StoreError> {
+        {
+            let shared = self.shared.lock().expect("writer lock");
+            if let Some(error) = &shared.poisoned {
+                return Err(error.clone());
+            }
+            if group.generation != shared.generation {
+                return Err(StoreError::NoRoom);
+            }
+        }
+        let mut active = self.active.lock().expect("active segment lock");
+        if let Some(header) = &group.begins {
+            *active = self.roll(header)?;
+        }
+        let written = active.file.write_all_at(&group.bytes, group.start);
+        // The deliberate bug of a build for tests: the answer does not wait for the disk.
+        let synced = if cfg!(feature = "mutant-ack-before-sync") {
+            written
+        } else {
+            written.and_then(|()| active.file.sync())
+        };
+        synced.map_err(|error| self.poison(&error))
+    }
+
+    /// A failed write or sync leaves it unknown what is on disk, and asking again would not tell. Nothing is written any more; the next start finds out.
+    fn poison(&self, error: &io::Error) -> StoreError {
+        tracing::error!(%error, log = self.mode.as_str(), "writing failed; no more events are accepted until the process is started again");
+        let error = StoreError::Poisoned(error.to_string());
+        let mut shared = self.shared.lock().expect("writer lock");
+        shared.poisoned.get_or_insert_with(|| error.clone());
+        while let Some(request) = shared.queue.pop() {
+            request.work.fail(error.clone());
+        }
+        error
+    }
+
+    /// Begins the next segment in the file that was prepared for it.
+    fn roll(&self, header: &SegmentHeader) -> Result<Arc<Segment>, StoreError> {
+        if let Err(cause) = self.preparer.take() {
+            tracing::error!(
+                cause,
+                log = self.mode.as_str(),
+                "no room for another segment; no events are accepted until there is"
+            );
+            let mut shared = self.shared.lock().expect("writer lock");
+            shared.no_room = true;
+            shared.generation += 1;
+            return Err(StoreError::NoRoom);
+        }
+        let begin = || {
+            let file = self.disk.open(&next_path(&self.dir))?;
+            file.write_all_at(&header.encode(), 0)?;
+            file.sync()?;
+            // Only a segment with its header on disk gets a segment's name.
+            self.disk.rename(&next_path(&self.dir), &segment_path(&self.dir, header.number))?;
+            self.disk.sync_dir(&self.dir)?;
+            Ok(Arc::new(Segment { salt: header.salt, file }))
+        };
+        let segment = begin().map_err(|error| self.poison(&error))?;
+        self.segments.write().expect("segments lock").insert(header.number, Arc::clone(&segment));
+        if let Some(before) = header.before {
+            let end =
+                SegmentEnd { number: before.number, final_len: before.final_len, checksum: before.checksum };
+            self.sealed(end);
+        }
+        let capacity = self.shared.lock().expect("writer lock").durable.capacity;
+        // The segment that has just begun has twice the capacity of the one before; the next one doubles again.
+        self.preparer.want(self.next_capacity(self.next_capacity(capacity)));
+        Ok(segment)
+    }
+
+    pub(super) fn next_capacity(&self, capacity: u64) -> u64 {
+        (capacity * 2).min(self.options.segment_bytes_max).max(self.options.segment_bytes_first)
+    }
+
+    fn publish(&self, group: Group) {
+        let segment = group.after.segment;
+        let mut answers = Vec::with_capacity(group.frames.len());
+        for frame in group.frames {
+            self.chains.get_or_create(frame.chain).publish(segment, &frame.entries, frame.head);
+            self.count_usage(frame.chain, &frame.entries);
+            if let Some(key) = frame.key {
+                self.keys.insert(segment, key);
+            }
+            self.changed(frame.chain, frame.head);
+            answers.push((frame.head, frame.outcome));
+        }
+        for (head, outcome) in answers {
+            match outcome {
+                Outcome::Append { receipt, reservation, answer } => {
+                    // The key is in the index by now, so it may leave the set of those in flight.
+                    drop(reservation);
+                    drop(answer.send(Ok(Appended::Sealed(receipt))));
+                }
+                Outcome::Import { answer } => drop(answer.send(Ok(head))),
+            }
+        }
+    }
+
+    /// There is room again: a segment was prepared.
+    pub(super) fn room(&self) {
+        let mut shared = self.shared.lock().expect("writer lock");
+        if std::mem::replace(&mut shared.no_room, false) {
+            tracing::info!(log = self.mode.as_str(), "there is room again; events are accepted");
+        }
+    }
+
+    pub(super) fn stop_writing(&self) {
+        self.shared.lock().expect("writer lock").stop = true;
+        self.work.notify_all();
+    }
+}
+
+/// What a request takes in the log at most, or why it cannot be held.
+fn request_bytes<'a>(
+    events: impl Iterator<Item = (&'a str, &'a sealog_core::event::Annotations)>,
+) -> Result<usize, StoreError> {
+    let (mut count, mut bytes) = (0, format::FRAME_OVERHEAD);
+    for (text, annotations) in events {
+        count += 1;
+        bytes += format::record_len_of(text, annotations);
+        if !format::annotations_fit(annotations) {
+            return Err(StoreError::Refused("an annotation is too long".into()));
+        }
+    }
+    if !(1..=BATCH_EVENTS_MAX).contains(&count) {
+        return Err(StoreError::Refused(format!(
+            "a request has 1 to {BATCH_EVENTS_MAX} events, not {count}"
+        )));
+    }
+    Ok(bytes)
+}
+
+impl Sealer {
+    /// Forgets what was sealed and then not written.
+    fn begin(&mut self, shared: &Shared) {
+        if self.generation != shared.generation {
+            self.generation = shared.generation;
+            self.heads.clear();
+            self.plan = shared.durable;
+            self.commit = shared.durable_commit;
+        }
+    }
+
+    fn random80(&mut self, world: &dyn crate::world::World) -> sealog_core::id::Random80 {
+        const STOCK: usize = 4000;
+        if self.entropy.is_empty() {
+            self.entropy.resize(STOCK, 0);
+            world.fill_random(&mut self.entropy);
+        }
+        let mut bytes = [0; 10];
+        bytes.copy_from_slice(&self.entropy.split_off(self.entropy.len() - 10));
+        sealog_core::id::Random80(bytes)
+    }
+}
+
+impl Group {
+    fn new(sealer: &Sealer) -> Group {
+        Group {
+            generation: sealer.generation,
+            commit: sealer.commit + 1,
+            begins: None,
+            start: sealer.plan.end,
+            bytes: Vec::new(),
+            frames: Vec::new(),
+            after: sealer.plan,
+        }
+    }
+
+    /// Takes the requests that still fit. A group lies in one segment; the one that does not fit begins the next.
+    fn take_from(
+        &mut self,
+        queue: &mut Queue,
+        bytes_max: usize,
+        sealer: &mut Sealer,
+        log: &Log,
+    ) -> Vec<Request> {
+        let mut requests = Vec::new();
+        let mut planned = self.bytes.len();
+        while let Some(bytes) = queue.next_bytes() {
+            if planned > 0 && planned + bytes > bytes_max {
+                break;
+            }
+            if self.start + (planned + bytes) as u64 > sealer.plan.capacity {
+                if planned > 0 {
+                    break;
+                }
+                self.begin_segment(sealer, log);
+            }
+            planned += bytes;
+            requests.extend(queue.pop());
+        }
+        requests
+    }
+
+    fn begin_segment(&mut self, sealer: &mut Sealer, log: &Log) {
+        let before = Predecessor {
+            number: sealer.plan.segment,
+            final_len: sealer.plan.end,
+            checksum: sealer.plan.running,
+        };
+        let mut salt = [0; 16];
+        log.world.fill_random(&mut salt);
+        sealer.plan = Plan {
+            segment: before.number + 1,
+            salt,
+            end: SEGMENT_HEADER_LEN as u64,
+            capacity: log.next_capacity(sealer.plan.capacity),
+            running: 0,
+        };
+        self.start = sealer.plan.end;
+        self.begins = Some(SegmentHeader {
+            mode: log.mode,
+            recovered: false,
+            number: sealer.plan.segment,
+            salt,
+            first_commit: self.commit,
+            created_ms: log.world.now_ms(),
+            before: Some(before),
+        });
+    }
+
+    fn encode<'a>(
+        &mut self,
+        sealer: &mut Sealer,
+        chain: ChainId,
+        records: impl Iterator<
+            Item = (&'a Sealed, (&'a sealog_core::canonical::EventText, &'a sealog_core::event::Annotations)),
+        >,
+        key: Option<&StoredKey>,
+        imported: bool,
+        received_ms: u64,
+    ) -> (Vec<Entry>, Option<KeyEntry>) {
+        let position = sealer.plan.end;
+        let mut records = records.peekable();
+        let header = FrameHeader {
+            length: 0,
+            idempotency: false,
+            imported,
+            count: 0,
+            group_back: format::u32_len(self.bytes.len()),
+            commit: self.commit,
+            position,
+            chain,
+            first_seq: records.peek().map_or(0, |(sealed, _)| sealed.chain_seq),
+            received_ms,
+        };
+        let before = self.bytes.len();
+        let salt = sealer.plan.salt;
+        let mut writer = FrameWriter::begin(&mut self.bytes, &salt, header);
+        let entries = records
+            .map(|(sealed, (text, annotations))| Entry {
+                log_id: sealed.log_id,
+                position: writer.record(sealed, text.as_str(), annotations),
+                hashes: FieldHashes::of(&text.fields()),
+            })
+            .collect();
+        sealer.plan.running = writer.finish(key, sealer.plan.running);
+        sealer.plan.end += (self.bytes.len() - before) as u64;
+        sealer.commit = self.commit;
+        let position = u32::try_from(position).expect("segments are smaller than 4 GiB");
+        (
+            entries,
+            key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position }),
+        )
+    }
+}

@@ -1,0 +1,243 @@
+//! A store so simple that it can be read for the rules: everything in memory, every question answered by looking at everything.
+//!
+//! Tests compare other stores with it. It keeps nothing over a restart and must not be used for anything else.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use sealog_core::chain::Head;
+use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
+use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
+use sealog_core::time::Month;
+use sealog_core::verify::{self, Before, Item};
+
+use crate::world::World;
+use crate::{
+    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Range,
+    Receipt, Reservation, Reserved, Store, StoreError,
+};
+
+#[derive(Debug)]
+pub struct ReferenceStore {
+    world: Arc<dyn World>,
+    state: Mutex<State>,
+    in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    chains: BTreeMap<ChainId, Vec<StoredEvent>>,
+    keys: BTreeMap<(ChainId, [u8; 32]), UsedKey>,
+}
+
+#[derive(Debug)]
+struct UsedKey {
+    fingerprint: Hash,
+    received_ms: u64,
+    receipt: Receipt,
+}
+
+impl ReferenceStore {
+    pub fn new(world: Arc<dyn World>) -> ReferenceStore {
+        ReferenceStore { world, state: Mutex::default(), in_flight: Arc::default() }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().expect("reference store lock"))
+    }
+
+    fn find_key(&self, state: &State, chain: ChainId, key: &IdempotencyKey) -> Option<Appended> {
+        let used = state.keys.get(&(chain, key.key_hash.0))?;
+        if self.world.now_ms() >= used.received_ms.saturating_add(IDEMPOTENCY_RETENTION_MS) {
+            return None;
+        }
+        Some(if used.fingerprint == key.fingerprint {
+            Appended::Replayed(used.receipt.clone())
+        } else {
+            Appended::Conflict
+        })
+    }
+
+    fn append_now(&self, append: Append) -> Result<Appended, StoreError> {
+        let Append { chain, drafts, idempotency } = append;
+        check_count(drafts.len())?;
+        self.with(|state| {
+            if let Some((reservation, _)) = &idempotency {
+                if let Some(decided) = self.find_key(state, chain, &reservation.key) {
+                    return Ok(decided);
+                }
+            }
+            let received_ms = self.world.now_ms();
+            let events = state.chains.entry(chain).or_default();
+            let mut head = events.last().map_or(Head::EMPTY, StoredEvent::head);
+            let first_seq = head.chain_seq + 1;
+            let mut log_ids = Vec::new();
+            for draft in drafts {
+                let sealed = head.seal(chain.tenant_id, &draft.text, received_ms, self.world.random80());
+                head = sealed.head();
+                log_ids.push(sealed.log_id);
+                events.push(StoredEvent::new(chain, sealed, draft));
+            }
+            let request_id = idempotency.as_ref().map(|(_, request_id)| *request_id);
+            let receipt = Receipt { request_id, log_ids, first_seq, hash: head.hash };
+            if let Some((reservation, _)) = &idempotency {
+                let used = UsedKey {
+                    fingerprint: reservation.key.fingerprint,
+                    received_ms,
+                    receipt: receipt.clone(),
+                };
+                state.keys.insert((chain, reservation.key.key_hash.0), used);
+            }
+            Ok(Appended::Sealed(receipt))
+        })
+    }
+
+    fn list_now(&self, chain: ChainId, list: &List) -> Chunk<StoredEvent> {
+        let mut chunk = Chunk { items: Vec::new(), resume: None };
+        let mut bytes = 0;
+        self.with(|state| {
+            for event in state.chains.get(&chain).into_iter().flatten().rev() {
+                let seq = event.sealed.chain_seq;
+                if list.before_seq.is_some_and(|before| seq >= before) || !list.filter.matches(event) {
+                    continue;
+                }
+                bytes += event.text.as_str().len();
+                chunk.items.push(event.clone());
+                if chunk.items.len() >= list.limit || bytes >= list.bytes_max {
+                    chunk.resume = Some(seq);
+                    break;
+                }
+            }
+        });
+        chunk
+    }
+
+    fn range_now(&self, chain: ChainId, range: Range) -> Chunk<Item> {
+        let mut chunk = Chunk { items: Vec::new(), resume: None };
+        let mut bytes = 0;
+        self.with(|state| {
+            for event in state.chains.get(&chain).into_iter().flatten() {
+                let seq = event.sealed.chain_seq;
+                if !(range.from..=range.to).contains(&seq) {
+                    continue;
+                }
+                bytes += event.text.as_str().len();
+                chunk.items.push(Item::Event(Box::new(event.clone())));
+                if bytes >= range.bytes_max {
+                    chunk.resume = Some(seq + 1);
+                    break;
+                }
+            }
+        });
+        chunk
+    }
+
+    fn import_now(&self, chain: ChainId, events: &[StoredEvent]) -> Result<Head, StoreError> {
+        check_count(events.len())?;
+        if events.iter().any(|event| event.chain(chain.mode) != chain) {
+            return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
+        }
+        self.with(|state| {
+            let stored = state.chains.entry(chain).or_default();
+            let head = stored.last().map_or(Head::EMPTY, StoredEvent::head);
+            let last = events.last().map_or(head, StoredEvent::head);
+            let before = Before::Event { hash: head.hash, log_id: head.log_id };
+            match verify::check(before, head.chain_seq + 1, events, &last).broken {
+                Some(broken) => {
+                    Err(StoreError::Refused(format!("event {} does not continue the chain", broken.at)))
+                }
+                None => {
+                    stored.extend(events.iter().cloned());
+                    Ok(last)
+                }
+            }
+        })
+    }
+}
+
+fn check_count(count: usize) -> Result<(), StoreError> {
+    if (1..=BATCH_EVENTS_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!("a request has 1 to {BATCH_EVENTS_MAX} events, not {count}")))
+}
+
+impl Store for ReferenceStore {
+    fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
+        Box::pin(async move {
+            if !self.in_flight.lock().expect("reference store lock").insert((chain, key.key_hash)) {
+                return Ok(Reserved::InFlight);
+            }
+            let in_flight = Arc::clone(&self.in_flight);
+            let reservation = Reservation::new(chain, key, move || {
+                in_flight.lock().expect("reference store lock").remove(&(chain, key.key_hash));
+            });
+            Ok(match self.with(|state| self.find_key(state, chain, &key)) {
+                None => Reserved::Fresh(reservation),
+                Some(Appended::Conflict) => Reserved::Conflict,
+                Some(Appended::Replayed(receipt) | Appended::Sealed(receipt)) => Reserved::Replay(receipt),
+            })
+        })
+    }
+
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async move { self.append_now(append) })
+    }
+
+    fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
+        let found = self.with(|state| {
+            state
+                .chains
+                .get(&chain)
+                .into_iter()
+                .flatten()
+                .find(|event| event.sealed.log_id == log_id)
+                .cloned()
+        });
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
+        Box::pin(async move { Ok(self.list_now(chain, &list)) })
+    }
+
+    fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
+        Box::pin(async move { Ok(self.range_now(chain, range)) })
+    }
+
+    fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
+        let head = self.with(|state| {
+            state.chains.get(&chain).and_then(|events| events.last()).map_or(Head::EMPTY, StoredEvent::head)
+        });
+        Box::pin(async move { Ok(ChainHead { durable: head, recorded: head }) })
+    }
+
+    fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
+        let heads = self.with(|state| {
+            state.chains.iter().filter_map(|(chain, events)| Some((*chain, events.last()?.head()))).collect()
+        });
+        Box::pin(async move { Ok(heads) })
+    }
+
+    fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
+        let count = self.with(|state| {
+            let chains = state
+                .chains
+                .iter()
+                .filter(|(chain, _)| chain.tenant_id == tenant_id && chain.mode == Mode::Live);
+            chains
+                .flat_map(|(_, events)| events)
+                .filter(|event| Month::of(event.timestamp_ms) == month)
+                .count()
+        });
+        Box::pin(async move { Ok(count as u64) })
+    }
+
+    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
+        Box::pin(async move { self.import_now(chain, &events) })
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! The clock and the source of randomness, so that tests can hold both still.
+
+use std::fmt::Debug;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sealog_core::id::Random80;
+
+pub trait World: Send + Sync + Debug {
+    /// Unix milliseconds by the wall clock; may step back.
+    fn now_ms(&self) -> u64;
+
+    fn fill_random(&self, bytes: &mut [u8]);
+
+    fn random80(&self) -> Random80 {
+        let mut bytes = [0; 10];
+        self.fill_random(&mut bytes);
+        Random80(bytes)
+    }
+}
+
+/// The machine's own.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemWorld;
+
+impl World for SystemWorld {
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes)
+            .expect("without randomness neither salts nor ids can be made, and going on would be worse");
+    }
+}

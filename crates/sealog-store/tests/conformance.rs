@@ -1,0 +1,64 @@
+//! One suite for every store: what the contract in `src/lib.rs` says, rule by rule.
+
+#[path = "conformance/rules.rs"]
+mod rules;
+mod support;
+
+use std::sync::Arc;
+
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::reference::ReferenceStore;
+use support::{StillWorld, small};
+
+/// Runs each rule on a fresh store.
+macro_rules! conformance {
+    ($($rule:ident)*) => {
+        mod embedded {
+            $(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                let dir = tempfile::tempdir().unwrap();
+                let store = super::EmbeddedStore::open(dir.path(), &super::small(&world)).unwrap();
+                assert_eq!(store.findings(), []);
+                super::rules::$rule(&store, &world);
+            })*
+        }
+        mod reference {
+            $(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                super::rules::$rule(&super::ReferenceStore::new(super::Arc::clone(&world) as _), &world);
+            })*
+        }
+    };
+}
+
+conformance! {
+    the_first_event_has_seq_1_and_64_zeros_before_it
+    seqs_have_no_gaps_and_each_event_names_the_one_before
+    an_event_can_be_read_at_once_with_every_field_it_was_sent_with
+    a_batch_is_contiguous_and_its_ids_are_in_order
+    a_request_has_1_to_100_events
+    chains_of_projects_tenants_and_modes_are_apart
+    another_chains_id_is_not_found
+    ids_and_times_increase_when_the_clock_steps_back
+    lists_are_newest_first_and_pages_join_without_gap_or_overlap
+    a_page_grows_neither_by_later_events_nor_in_its_past
+    filters_match_exactly_and_in_any_combination
+    dates_are_inclusive_days
+    a_list_stops_at_its_bytes_and_goes_on_where_it_stopped
+    a_range_has_every_event_once_however_it_is_cut
+    windows_verify_against_the_event_before_them
+    verifying_nothing_is_valid
+    same_key_and_body_is_a_replay_of_the_first_answer
+    same_key_with_another_body_is_a_conflict
+    a_key_is_in_flight_until_its_request_ends
+    a_reservation_that_is_dropped_frees_the_key
+    keys_belong_to_one_chain
+    a_key_is_free_again_after_24_hours
+    a_replay_of_a_batch_has_all_its_ids
+    usage_counts_live_events_by_tenant_and_month
+    heads_name_every_chain_with_events
+    import_takes_a_chain_as_it_is
+    import_refuses_what_does_not_continue_the_chain
+    large_events_come_back_whole
+    concurrent_appends_form_one_line
+}

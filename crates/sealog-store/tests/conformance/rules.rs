@@ -1,0 +1,460 @@
+//! The rules. Each is given an empty store whose clock stands at `MORNING_MS`.
+
+use std::collections::HashSet;
+
+use sealog_core::id::{Hash, Mode, TenantId, Ulid, Uuid};
+use sealog_core::query::Filter;
+use sealog_core::time::{Date, Month};
+use sealog_core::verify::{Item, Verdict};
+use sealog_store::{IDEMPOTENCY_RETENTION_MS, Reserved, Store, StoreError};
+
+use crate::support::*;
+
+pub fn the_first_event_has_seq_1_and_64_zeros_before_it(store: &dyn Store, _: &StillWorld) {
+    let receipt = append(store, live(), vec![login("a")]);
+    let event = get(store, live(), receipt.log_ids[0]).unwrap();
+    assert_eq!((event.sealed.chain_seq, event.sealed.prev_hash), (1, Hash::ZERO));
+    assert_eq!((receipt.first_seq, receipt.hash, receipt.request_id), (1, event.sealed.hash, None));
+}
+
+pub fn seqs_have_no_gaps_and_each_event_names_the_one_before(store: &dyn Store, world: &StillWorld) {
+    for n in 0..250 {
+        append(store, live(), vec![login(&format!("u{n}"))]);
+        world.advance(n % 3);
+    }
+    assert_valid(store, live(), 250);
+}
+
+pub fn an_event_can_be_read_at_once_with_every_field_it_was_sent_with(store: &dyn Store, _: &StillWorld) {
+    let mut sent = draft(
+        r#"{"action":"a\"b","actor_id":"é\u0001","resource":"r/1","metadata":{"n":1.0,"big":12345678901234567890,"d":{"d":1,"d":2},"s":"\ud800"},
+            "session_id":"s","ts_client":"2026-01-01T00:00:00Z","severity":"warn","actor_type":"user"}"#,
+    );
+    sent.annotations.category = Some("c".into());
+    sent.annotations.ip_address = Some("2001:db8::1".into());
+    sent.annotations.country = Some("DE".into());
+    sent.annotations.city = Some("Köln".into());
+    let receipt = append(store, live(), vec![sent.clone()]);
+    let event = get(store, live(), receipt.log_ids[0]).unwrap();
+    assert_eq!((event.text, event.annotations), (sent.text, sent.annotations));
+    assert_eq!(event.timestamp_ms, MORNING_MS);
+    assert_eq!((event.tenant_id, event.project_id), (live().tenant_id, live().project_id));
+}
+
+pub fn a_batch_is_contiguous_and_its_ids_are_in_order(store: &dyn Store, _: &StillWorld) {
+    append(store, live(), vec![login("first")]);
+    let drafts: Vec<_> = (0..100).map(|n| login(&format!("u{n}"))).collect();
+    let receipt = append(store, live(), drafts.clone());
+    assert_eq!((receipt.first_seq, receipt.last_seq(), receipt.log_ids.len()), (2, 101, 100));
+    for (seq, (log_id, draft)) in (2..).zip(receipt.log_ids.iter().zip(drafts)) {
+        let event = get(store, live(), *log_id).unwrap();
+        assert_eq!((event.sealed.chain_seq, event.text), (seq, draft.text));
+    }
+    assert!(receipt.log_ids.is_sorted());
+    assert_eq!(get(store, live(), receipt.log_ids[99]).unwrap().sealed.hash, receipt.hash);
+}
+
+pub fn a_request_has_1_to_100_events(store: &dyn Store, _: &StillWorld) {
+    for count in [0, 101] {
+        let refused = try_append(store, live(), vec![login("a"); count]);
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{count}");
+    }
+    assert_eq!(verify(store, live()).checked, 0);
+}
+
+pub fn chains_of_projects_tenants_and_modes_are_apart(store: &dyn Store, _: &StillWorld) {
+    let chains =
+        [chain(1, 1, Mode::Live), chain(1, 1, Mode::Test), chain(1, 2, Mode::Live), chain(2, 1, Mode::Live)];
+    for (n, chain) in chains.iter().enumerate() {
+        for _ in 0..=n {
+            append(store, *chain, vec![login("a")]);
+        }
+    }
+    for (n, chain) in chains.iter().enumerate() {
+        assert_valid(store, *chain, n as u64 + 1);
+        let events = list(store, *chain, &Filter::default(), None, 100);
+        assert_eq!(events.len(), n + 1);
+        assert!(events.iter().all(|event| event.chain(chain.mode) == *chain));
+    }
+}
+
+pub fn another_chains_id_is_not_found(store: &dyn Store, _: &StillWorld) {
+    let receipt = append(store, live(), vec![login("a")]);
+    for other in [chain(1, 1, Mode::Test), chain(1, 2, Mode::Live), chain(2, 1, Mode::Live)] {
+        assert_eq!(get(store, other, receipt.log_ids[0]), None);
+        append(store, other, vec![login("b")]);
+        assert_eq!(get(store, other, Ulid(receipt.log_ids[0].0 + 1)), None);
+    }
+    for missing in [0, 1, receipt.log_ids[0].0 - 1, receipt.log_ids[0].0 + 1, u128::MAX] {
+        assert_eq!(get(store, live(), Ulid(missing)), None);
+    }
+}
+
+pub fn ids_and_times_increase_when_the_clock_steps_back(store: &dyn Store, world: &StillWorld) {
+    for now_ms in [MORNING_MS, MORNING_MS - 3_600_000, MORNING_MS - 1, MORNING_MS + 5, 0, MORNING_MS + 4] {
+        world.set(now_ms);
+        append(store, live(), vec![login("a"), login("b")]);
+    }
+    let events = list(store, live(), &Filter::default(), None, 100);
+    for pair in events.windows(2) {
+        assert!(pair[0].sealed.log_id > pair[1].sealed.log_id);
+        assert!(pair[0].timestamp_ms >= pair[1].timestamp_ms);
+    }
+    assert_valid(store, live(), 12);
+}
+
+pub fn lists_are_newest_first_and_pages_join_without_gap_or_overlap(store: &dyn Store, _: &StillWorld) {
+    for n in 0..230 {
+        append(store, live(), vec![login(&format!("u{n}"))]);
+    }
+    for limit in [1, 7, 50, 100] {
+        let mut seqs = Vec::new();
+        let mut before = None;
+        loop {
+            let page = list(store, live(), &Filter::default(), before, limit);
+            assert!(page.len() <= limit);
+            seqs.extend(page.iter().map(|event| event.sealed.chain_seq));
+            match page.last() {
+                Some(last) => before = Some(last.sealed.chain_seq),
+                None => break,
+            }
+        }
+        assert_eq!(seqs, (1..=230).rev().collect::<Vec<_>>());
+    }
+}
+
+pub fn a_page_grows_neither_by_later_events_nor_in_its_past(store: &dyn Store, world: &StillWorld) {
+    for n in 0..30 {
+        append(store, live(), vec![login(&format!("u{n}"))]);
+    }
+    let first = list(store, live(), &Filter::default(), Some(21), 10);
+    world.set(0);
+    for n in 0..30 {
+        append(store, live(), vec![login(&format!("v{n}"))]);
+    }
+    assert_eq!(list(store, live(), &Filter::default(), Some(21), 10), first);
+}
+
+pub fn filters_match_exactly_and_in_any_combination(store: &dyn Store, world: &StillWorld) {
+    let (actions, actors, resources) =
+        (["user.login", "user.logout", "user.log"], ["é", "\\\"x", "a b"], ["doc/1", "doc/10"]);
+    let mut dice = Dice::new(5);
+    for n in 0..600u64 {
+        let (action, actor, resource) = (dice.pick(&actions), dice.pick(&actors), dice.pick(&resources));
+        let actor = actor.replace('\\', "\\\\").replace('"', "\\\"");
+        let resource = if n % 10 == 0 { "null".to_owned() } else { format!("\"{resource}\"") };
+        append(
+            store,
+            live(),
+            vec![draft(&format!(r#"{{"action":"{action}","actor_id":"{actor}","resource":{resource}}}"#))],
+        );
+        world.advance(n % 5);
+    }
+    let all = list(store, live(), &Filter::default(), None, 600);
+    let options = |values: &[&str]| {
+        let text = |value: &&str| Some(serde_json::to_string(value).unwrap());
+        [None, Some("\"absent\"".to_owned())].into_iter().chain(values.iter().map(text)).collect::<Vec<_>>()
+    };
+    for action in options(&actions) {
+        for actor_id in options(&actors) {
+            for resource in options(&resources) {
+                for (from_ms, until_ms) in [
+                    (None, None),
+                    (Some(MORNING_MS + 300), Some(MORNING_MS + 900)),
+                    (Some(MORNING_MS + 9), None),
+                ] {
+                    let filter = Filter {
+                        action: action.clone(),
+                        actor_id: actor_id.clone(),
+                        resource: resource.clone(),
+                        from_ms,
+                        until_ms,
+                    };
+                    let expected: Vec<_> =
+                        all.iter().filter(|event| filter.matches(event)).cloned().collect();
+                    assert_eq!(list(store, live(), &filter, None, 600), expected, "{filter:?}");
+                    let below: Vec<_> = expected
+                        .iter()
+                        .filter(|event| event.sealed.chain_seq < 300)
+                        .take(3)
+                        .cloned()
+                        .collect();
+                    assert_eq!(list(store, live(), &filter, Some(300), 3), below, "{filter:?}");
+                }
+            }
+        }
+    }
+}
+
+pub fn dates_are_inclusive_days(store: &dyn Store, world: &StillWorld) {
+    let day = Date::parse("2026-11-15").unwrap();
+    for now_ms in [
+        day.start_ms() - 1,
+        day.start_ms(),
+        day.start_ms() + 1,
+        day.end_ms() - 1,
+        day.end_ms(),
+        day.end_ms() + 1,
+    ] {
+        world.set(now_ms);
+        append(store, live(), vec![login("a")]);
+    }
+    let filter = Filter { from_ms: Some(day.start_ms()), until_ms: Some(day.end_ms()), ..Filter::default() };
+    let seqs: Vec<_> =
+        list(store, live(), &filter, None, 10).iter().map(|event| event.sealed.chain_seq).collect();
+    assert_eq!(seqs, [4, 3, 2]);
+    let backwards =
+        Filter { from_ms: Some(day.end_ms()), until_ms: Some(day.start_ms()), ..Filter::default() };
+    assert_eq!(list(store, live(), &backwards, None, 10), []);
+}
+
+pub fn a_list_stops_at_its_bytes_and_goes_on_where_it_stopped(store: &dyn Store, _: &StillWorld) {
+    for n in 0..40 {
+        append(
+            store,
+            live(),
+            vec![draft(&format!(r#"{{"action":"a.b","metadata":{{"x":"{}"}}}}"#, "y".repeat(n * 20)))],
+        );
+    }
+    let whole = list(store, live(), &Filter::default(), None, 40);
+    for bytes_max in [1, 500, 5000] {
+        assert_eq!(list_in_pieces(store, live(), &Filter::default(), None, 40, bytes_max), whole);
+    }
+}
+
+pub fn a_range_has_every_event_once_however_it_is_cut(store: &dyn Store, _: &StillWorld) {
+    for n in 0..50 {
+        append(store, live(), vec![login(&format!("u{n}")); 30]);
+    }
+    for (from, to) in [(1, 1500), (7, 7), (900, 1200), (1400, 9999)] {
+        for bytes_max in [1, 10_000, usize::MAX] {
+            let seqs: Vec<_> =
+                range(store, live(), from, to, bytes_max).iter().map(Item::chain_seq).collect();
+            assert_eq!(seqs, (from..=to.min(1500)).collect::<Vec<_>>());
+        }
+    }
+    assert!(range(store, live(), 1501, 1600, 1000).is_empty());
+}
+
+pub fn windows_verify_against_the_event_before_them(store: &dyn Store, _: &StillWorld) {
+    for _ in 0..30 {
+        append(store, live(), vec![login("a"); 100]);
+    }
+    let valid = |first_seq, last_seq| Verdict {
+        checked: last_seq + 1 - first_seq,
+        first_seq,
+        last_seq,
+        broken: None,
+    };
+    assert_eq!(verify_window(store, live(), 1, 1000), valid(1, 1000));
+    assert_eq!(verify_window(store, live(), 1001, 2000), valid(1001, 2000));
+    assert_eq!(verify_window(store, live(), 2500, 3499), valid(2500, 3000));
+    assert_eq!(verify_window(store, live(), 3000, 3000), valid(3000, 3000));
+}
+
+pub fn verifying_nothing_is_valid(store: &dyn Store, _: &StillWorld) {
+    let nothing = |from| Verdict { checked: 0, first_seq: from, last_seq: from - 1, broken: None };
+    assert_eq!(verify_window(store, live(), 1, 1000), nothing(1));
+    append(store, live(), vec![login("a")]);
+    assert_eq!(verify_window(store, live(), 2, 1001), nothing(2));
+    assert_eq!(verify_window(store, live(), u64::MAX >> 1, u64::MAX), nothing(u64::MAX >> 1));
+}
+
+pub fn same_key_and_body_is_a_replay_of_the_first_answer(store: &dyn Store, _: &StillWorld) {
+    let Outcome::Sealed(first) = append_once(store, live(), vec![login("a")], key("k", "body"), Ulid(42))
+    else {
+        panic!()
+    };
+    assert_eq!(first.request_id, Some(Ulid(42)));
+    for request_id in [43, 44] {
+        let again = append_once(store, live(), vec![login("a")], key("k", "body"), Ulid(request_id));
+        assert_eq!(again, Outcome::Replayed(first.clone()));
+    }
+    assert_valid(store, live(), 1);
+}
+
+pub fn same_key_with_another_body_is_a_conflict(store: &dyn Store, _: &StillWorld) {
+    append_once(store, live(), vec![login("a")], key("k", "body"), Ulid(1));
+    assert_eq!(append_once(store, live(), vec![login("a")], key("k", "other"), Ulid(2)), Outcome::Conflict);
+    assert_valid(store, live(), 1);
+}
+
+pub fn a_key_is_in_flight_until_its_request_ends(store: &dyn Store, _: &StillWorld) {
+    let Reserved::Fresh(reservation) = wait(store.reserve(live(), key("k", "body"))).unwrap() else {
+        panic!()
+    };
+    for body in ["body", "other"] {
+        assert!(matches!(wait(store.reserve(live(), key("k", body))).unwrap(), Reserved::InFlight));
+    }
+    let append = sealog_store::Append {
+        chain: live(),
+        drafts: vec![login("a")],
+        idempotency: Some((reservation, Ulid(1))),
+    };
+    wait(store.append(append)).unwrap();
+    assert!(matches!(wait(store.reserve(live(), key("k", "body"))).unwrap(), Reserved::Replay(_)));
+}
+
+pub fn a_reservation_that_is_dropped_frees_the_key(store: &dyn Store, _: &StillWorld) {
+    let reserved = wait(store.reserve(live(), key("k", "body"))).unwrap();
+    assert!(matches!(reserved, Reserved::Fresh(_)));
+    drop(reserved);
+    assert!(matches!(
+        append_once(store, live(), vec![login("a")], key("k", "other"), Ulid(1)),
+        Outcome::Sealed(_)
+    ));
+}
+
+pub fn keys_belong_to_one_chain(store: &dyn Store, _: &StillWorld) {
+    for chain in [live(), chain(1, 1, Mode::Test), chain(1, 2, Mode::Live), chain(2, 1, Mode::Live)] {
+        assert!(matches!(
+            append_once(store, chain, vec![login("a")], key("k", "body"), Ulid(1)),
+            Outcome::Sealed(_)
+        ));
+    }
+}
+
+pub fn a_key_is_free_again_after_24_hours(store: &dyn Store, world: &StillWorld) {
+    append_once(store, live(), vec![login("a")], key("k", "body"), Ulid(1));
+    world.set(MORNING_MS + IDEMPOTENCY_RETENTION_MS - 1);
+    assert!(matches!(
+        append_once(store, live(), vec![login("a")], key("k", "body"), Ulid(2)),
+        Outcome::Replayed(_)
+    ));
+    world.set(MORNING_MS + IDEMPOTENCY_RETENTION_MS);
+    assert!(matches!(
+        append_once(store, live(), vec![login("b")], key("k", "other"), Ulid(3)),
+        Outcome::Sealed(_)
+    ));
+    assert_eq!(append_once(store, live(), vec![login("a")], key("k", "body"), Ulid(4)), Outcome::Conflict);
+    assert_valid(store, live(), 2);
+}
+
+pub fn a_replay_of_a_batch_has_all_its_ids(store: &dyn Store, _: &StillWorld) {
+    append(store, live(), vec![login("before")]);
+    let drafts: Vec<_> = (0..100).map(|n| login(&format!("u{n}"))).collect();
+    let Outcome::Sealed(first) = append_once(store, live(), drafts.clone(), key("k", "batch"), Ulid(9))
+    else {
+        panic!()
+    };
+    append(store, live(), vec![login("after")]);
+    assert_eq!(
+        append_once(store, live(), drafts, key("k", "batch"), Ulid(10)),
+        Outcome::Replayed(first.clone())
+    );
+    assert_eq!((first.first_seq, first.last_seq(), first.log_ids.len()), (2, 101, 100));
+}
+
+pub fn usage_counts_live_events_by_tenant_and_month(store: &dyn Store, world: &StillWorld) {
+    append(store, live(), vec![login("a"); 10]);
+    append(store, chain(1, 2, Mode::Live), vec![login("a"); 5]);
+    append(store, chain(1, 1, Mode::Test), vec![login("a"); 3]);
+    append(store, chain(2, 3, Mode::Live), vec![login("a")]);
+    world.advance(40 * 86_400_000);
+    append(store, live(), vec![login("a"); 7]);
+    let usage = |tenant: u8, ms| wait(store.usage(TenantId(Uuid([tenant; 16])), Month::of(ms))).unwrap();
+    assert_eq!(usage(1, MORNING_MS), 15);
+    assert_eq!(usage(1, MORNING_MS + 40 * 86_400_000), 7);
+    assert_eq!(usage(2, MORNING_MS), 1);
+    assert_eq!(usage(3, MORNING_MS), 0);
+}
+
+pub fn heads_name_every_chain_with_events(store: &dyn Store, _: &StillWorld) {
+    assert_eq!(wait(store.heads()).unwrap(), []);
+    let chains = [chain(1, 1, Mode::Live), chain(1, 1, Mode::Test), chain(2, 2, Mode::Live)];
+    let mut expected = Vec::new();
+    for chain in chains {
+        let receipt = append(store, chain, vec![login("a"), login("b")]);
+        let head = get(store, chain, receipt.log_ids[1]).unwrap().head();
+        assert_eq!(wait(store.head(chain)).unwrap().durable, head);
+        assert_eq!(wait(store.head(chain)).unwrap().recorded, head);
+        expected.push((chain, head));
+    }
+    assert_eq!(wait(store.heads()).unwrap(), expected);
+}
+
+/// Events sealed by another store.
+fn sealed_elsewhere(count: usize) -> Vec<sealog_core::event::StoredEvent> {
+    let other = sealog_store::reference::ReferenceStore::new(StillWorld::new());
+    for n in 0..count {
+        append(&other, live(), vec![login(&format!("u{n}"))]);
+    }
+    let mut events = list(&other, live(), &Filter::default(), None, count);
+    events.reverse();
+    events
+}
+
+pub fn import_takes_a_chain_as_it_is(store: &dyn Store, world: &StillWorld) {
+    world.advance(1_000_000);
+    let events = sealed_elsewhere(150);
+    let head = wait(store.import(live(), events[..100].to_vec())).unwrap();
+    assert_eq!(head, events[99].head());
+    wait(store.import(live(), events[100..].to_vec())).unwrap();
+    let mut stored = list(store, live(), &Filter::default(), None, 150);
+    stored.reverse();
+    assert_eq!(stored, events);
+    append(store, live(), vec![login("next")]);
+    assert_valid(store, live(), 151);
+    assert_eq!(wait(store.usage(live().tenant_id, Month::of(MORNING_MS))).unwrap(), 151);
+}
+
+pub fn import_refuses_what_does_not_continue_the_chain(store: &dyn Store, _: &StillWorld) {
+    let events = sealed_elsewhere(10);
+    let refused =
+        |events: Vec<_>| assert!(matches!(wait(store.import(live(), events)), Err(StoreError::Refused(_))));
+    refused(events[1..].to_vec());
+    refused(vec![]);
+    let mut changed = events.clone();
+    changed[5].text = login("someone else").text;
+    refused(changed);
+    let mut foreign = events.clone();
+    foreign[3].project_id = chain(1, 9, Mode::Live).project_id;
+    refused(foreign);
+    assert_eq!(verify(store, live()).checked, 0);
+    wait(store.import(live(), events.clone())).unwrap();
+    refused(events);
+    assert_valid(store, live(), 10);
+}
+
+pub fn large_events_come_back_whole(store: &dyn Store, _: &StillWorld) {
+    let mut sent = Vec::new();
+    for size in [10, 1000, 1024, 4096, 9000] {
+        let draft = draft(&format!(r#"{{"action":"a.b","metadata":{{"x":"{}"}}}}"#, "z".repeat(size)));
+        append(store, live(), vec![draft.clone()]);
+        sent.push(draft.text);
+    }
+    let mut stored: Vec<_> =
+        list(store, live(), &Filter::default(), None, 10).into_iter().map(|event| event.text).collect();
+    stored.reverse();
+    assert_eq!(stored, sent);
+    assert_valid(store, live(), 5);
+}
+
+pub fn concurrent_appends_form_one_line(store: &dyn Store, _: &StillWorld) {
+    let chains = [live(), chain(1, 2, Mode::Live)];
+    let receipts: Vec<_> = std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let mut receipts = Vec::new();
+            for n in 0..40 {
+                let chain = chains[(thread + n) % 2];
+                let receipt = append(store, chain, vec![login(&format!("t{thread}n{n}")); n % 5 + 1]);
+                // Read your own write, at once.
+                assert!(get(store, chain, *receipt.log_ids.last().unwrap()).is_some());
+                receipts.push((chain, receipt));
+            }
+            receipts
+        };
+        let threads: Vec<_> = (0..8).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    for chain in chains {
+        let mut seqs = HashSet::new();
+        for (_, receipt) in receipts.iter().filter(|(of, _)| *of == chain) {
+            for (seq, log_id) in (receipt.first_seq..).zip(&receipt.log_ids) {
+                assert!(seqs.insert(seq), "seq {seq} was given twice");
+                assert_eq!(get(store, chain, *log_id).unwrap().sealed.chain_seq, seq);
+            }
+        }
+        assert_valid(store, chain, seqs.len() as u64);
+    }
+}

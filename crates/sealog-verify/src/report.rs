@@ -1,0 +1,185 @@
+//! What the program says: in words for a person, in JSON for a script.
+
+use std::fmt::Write;
+
+use sealog_core::audit::{Fault, Outcome};
+use sealog_core::json;
+use sealog_core::verify::Reason;
+
+/// For a person.
+pub(crate) fn in_words(outcome: &Outcome) -> String {
+    match &outcome.broken {
+        None => valid_in_words(outcome),
+        Some(fault) => broken_in_words(outcome, fault),
+    }
+}
+
+fn valid_in_words(outcome: &Outcome) -> String {
+    let mut text = format!("VALID: {}\n", events_in_words(outcome));
+    put_chain(&mut text, outcome);
+    line(&mut text, "Every hash was computed again, and every event names the hash of the one before it.");
+    if outcome.first_seq > 1 {
+        let before = outcome.first_seq - 1;
+        line(
+            &mut text,
+            &format!(
+                "The input starts at chain_seq {}: what came before was not checked ({before} events).",
+                outcome.first_seq
+            ),
+        );
+    }
+    match outcome.confirmed {
+        0 => line(
+            &mut text,
+            "No head noted earlier was compared (--expect), so this does not show whether events were cut off at the end.",
+        ),
+        1 => line(&mut text, "It agrees with the head that was noted earlier."),
+        many => line(&mut text, &format!("It agrees with the {many} heads that were noted earlier.")),
+    }
+    put_unchecked(&mut text, outcome);
+    if let Some(head) = outcome.head {
+        line(&mut text, "");
+        line(&mut text, &format!("Head: {head}"));
+        line(&mut text, "Write this down where Sealog's operator cannot change it, and give it next time:");
+        line(&mut text, &format!("  --expect {head}"));
+        line(&mut text, "Then a chain that was rewritten or cut short since today will not pass.");
+    }
+    text
+}
+
+fn broken_in_words(outcome: &Outcome, fault: &Fault) -> String {
+    let mut text = format!("BROKEN at chain_seq {} ({})\n", fault.at, fault.reason.as_str());
+    put_chain(&mut text, outcome);
+    line(&mut text, &format!("What is wrong:  {}.", what(outcome, fault)));
+    line(&mut text, &format!("What it means:  {}", meaning(fault.reason)));
+    let hash = fault.hash.map_or("cannot be read".to_owned(), |hash| hash.to_string());
+    let label = if fault.reason == Reason::Tail { "Noted hash:   " } else { "Its hash:     " };
+    line(&mut text, &format!("{label}  {hash}"));
+    match outcome.head {
+        Some(head) => line(
+            &mut text,
+            &format!("What is sound:  chain_seq {} to {}, up to {head}", outcome.first_seq, head.chain_seq),
+        ),
+        None => line(&mut text, "What is sound:  nothing"),
+    }
+    if fault.reason != Reason::Tail {
+        line(&mut text, "Nothing behind the first break was examined.");
+    }
+    put_unchecked(&mut text, outcome);
+    text
+}
+
+/// The reason, with what was seen.
+fn what(outcome: &Outcome, fault: &Fault) -> String {
+    let explained = fault.reason.explain();
+    match (fault.reason, outcome.head, &fault.problem) {
+        (Reason::Gap, Some(before), _) => {
+            format!("after chain_seq {} comes {} ({explained})", before.chain_seq, fault.at)
+        }
+        (Reason::Gap, None, _) => "a chain begins with chain_seq 1".to_owned(),
+        (Reason::Tail, None, _) => "a head was noted earlier, and there are no events".to_owned(),
+        (_, _, Some(problem)) => format!("{explained}: {}", printable(problem)),
+        (Reason::Link, None, _) if fault.at == 1 => {
+            "it is the first event, but its prev_hash is not 64 zeros".to_owned()
+        }
+        _ => explained.to_owned(),
+    }
+}
+
+fn meaning(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Chain => {
+            "events of two chains were mixed, or this one was relabelled. Check one project's events at a time."
+        }
+        Reason::Gap => {
+            "events are missing, doubled or out of order. If the input was put together from pages or files, check that first: \
+             they must follow each other, oldest first or newest first throughout."
+        }
+        Reason::Link => {
+            "history was changed here: this event was not sealed behind the one that now stands before it."
+        }
+        Reason::Hash => "this event does not say what it said when it was sealed.",
+        Reason::Order => "this event was not sealed by Sealog's rules, although its hash is right.",
+        Reason::Damaged => "the storage has failed here.",
+        Reason::Head => {
+            "all events from some point up to here, this one included, were sealed anew since the head was noted."
+        }
+        Reason::Tail => {
+            "the newest events are missing. If the export was made before the head was noted, export again first."
+        }
+        Reason::Malformed => "the event cannot be checked as it stands; Sealog does not write such events.",
+    }
+}
+
+/// For a script: the fields of `GET /v1/verify`, then what only this program knows.
+pub(crate) fn in_json(outcome: &Outcome) -> String {
+    let mut body = format!(
+        "{{\"valid\":{},\"checked\":{},\"first_seq\":{},\"last_seq\":{}",
+        outcome.broken.is_none(),
+        outcome.checked,
+        outcome.first_seq,
+        outcome.last_seq
+    );
+    if let Some(fault) = &outcome.broken {
+        let hash = fault.hash.map_or("null".to_owned(), |hash| format!("\"{hash}\""));
+        let _ = write!(body, ",\"broken_at\":{},\"broken_hash\":{hash}", fault.at);
+        let _ = write!(
+            body,
+            ",\"reason\":\"{}\",\"message\":{}",
+            fault.reason.as_str(),
+            quoted(&what(outcome, fault))
+        );
+    }
+    // Of a broken chain there is no head that anyone should note.
+    let head = outcome.head.filter(|_| outcome.broken.is_none());
+    let head = head.map_or("null".to_owned(), |head| format!("\"{head}\""));
+    let unchecked: Vec<_> = outcome.unchecked.iter().map(|head| format!("\"{head}\"")).collect();
+    let _ = write!(
+        body,
+        ",\"head\":{head},\"confirmed\":{},\"unchecked\":[{}]}}",
+        outcome.confirmed,
+        unchecked.join(",")
+    );
+    body
+}
+
+/// Text from the input without what could steer a terminal: a forged event must not paint over its own verdict.
+fn printable(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 200;
+    let cut = if text.chars().nth(CHARACTERS_MAX).is_some() { "..." } else { "" };
+    let safe = |character: char| match character {
+        ' '..='~' => character.to_string(),
+        other => other.escape_unicode().to_string(),
+    };
+    text.chars().take(CHARACTERS_MAX).map(safe).chain([cut.to_owned()]).collect()
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = Vec::new();
+    json::put_string(text, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn events_in_words(outcome: &Outcome) -> String {
+    match outcome.checked {
+        1 => format!("1 event, chain_seq {}", outcome.first_seq),
+        many => format!("{many} events, chain_seq {} to {}", outcome.first_seq, outcome.last_seq),
+    }
+}
+
+fn put_chain(text: &mut String, outcome: &Outcome) {
+    if let Some((tenant_id, project_id)) = outcome.chain {
+        line(text, &format!("tenant_id {tenant_id}, project_id {project_id}"));
+    }
+}
+
+fn put_unchecked(text: &mut String, outcome: &Outcome) {
+    for head in &outcome.unchecked {
+        line(text, &format!("NOT CHECKED, as it lies before the events given: --expect {head}"));
+    }
+}
+
+fn line(text: &mut String, content: &str) {
+    text.push_str(content);
+    text.push('\n');
+}
