@@ -265,3 +265,16 @@ pub fn check<'a>(
     }
     check.finish(recorded)
 }
+
+/// Checks that events continue a chain that ends with `head`, all of them, and returns the head that they lead to.
+pub fn continues(head: &Head, events: &[StoredEvent]) -> Result<Head, Broken> {
+    let before = Before::Event { hash: head.hash, log_id: head.log_id };
+    let mut check = Check::new(head.chain_seq + 1, u64::MAX, before);
+    for event in events {
+        check.event(event);
+    }
+    match check.finish_unbounded().broken {
+        Some(broken) => Err(broken),
+        None => Ok(events.last().map_or(*head, StoredEvent::head)),
+    }
+}

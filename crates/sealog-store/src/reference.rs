@@ -9,7 +9,7 @@ use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
-use sealog_core::verify::{self, Before, Item};
+use sealog_core::verify::{self, Item};
 
 use crate::world::World;
 use crate::{
@@ -140,17 +140,11 @@ impl ReferenceStore {
         self.with(|state| {
             let stored = state.chains.entry(chain).or_default();
             let head = stored.last().map_or(Head::EMPTY, StoredEvent::head);
-            let last = events.last().map_or(head, StoredEvent::head);
-            let before = Before::Event { hash: head.hash, log_id: head.log_id };
-            match verify::check(before, head.chain_seq + 1, events, &last).broken {
-                Some(broken) => {
-                    Err(StoreError::Refused(format!("event {} does not continue the chain", broken.at)))
-                }
-                None => {
-                    stored.extend(events.iter().cloned());
-                    Ok(last)
-                }
-            }
+            let last = verify::continues(&head, events).map_err(|broken| {
+                StoreError::Refused(format!("event {} does not continue the chain", broken.at))
+            })?;
+            stored.extend(events.iter().cloned());
+            Ok(last)
         })
     }
 }

@@ -285,14 +285,14 @@ impl Items {
 /// Bytes of a segment that were read last, so that neighbours need no read of their own.
 struct Window {
     size: usize,
-    salt: format::Salt,
+    segment: u64,
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Window {
     fn single() -> Window {
-        Window { size: RECORD_GUESS, salt: [0; 16], start: 0, bytes: Vec::new() }
+        Window { size: RECORD_GUESS, segment: 0, start: 0, bytes: Vec::new() }
     }
 
     fn sequential() -> Window {
@@ -301,7 +301,7 @@ impl Window {
 
     fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], RecordError> {
         let position = u64::from(position);
-        if self.salt != segment.salt || position < self.start || self.within(position).is_none() {
+        if self.segment != segment.number || position < self.start || self.within(position).is_none() {
             self.fill(segment, position, self.size)?;
         }
         let length = format::record_len(&self.bytes[self.at(position)..]).ok_or(RecordError::Damaged)?;
@@ -327,7 +327,7 @@ impl Window {
         let filled = segment.file.read_at(&mut self.bytes, position).map_err(RecordError::Io)?;
         self.bytes.truncate(filled);
         self.start = position;
-        self.salt = segment.salt;
+        self.segment = segment.number;
         Ok(())
     }
 }

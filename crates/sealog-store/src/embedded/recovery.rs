@@ -236,7 +236,7 @@ fn find_segments(dir: &Path, mode: Mode, disk: &dyn Disk) -> Result<FoundAll, Re
         let filled = file.read_at(&mut bytes, 0)?;
         match SegmentHeader::decode(&bytes[..filled]) {
             Ok(header) if header.number == *number && header.mode == mode => {
-                let segment = Arc::new(Segment { salt: header.salt, file });
+                let segment = Arc::new(Segment { number: *number, salt: header.salt, file });
                 found.segments.insert(*number, Found { header, segment });
             }
             Err(HeaderError::UnknownVersion(version)) => return Err(RecoveryError::UnknownVersion(version)),
@@ -572,7 +572,7 @@ impl Recovery<'_> {
         file.sync()?;
         disk.rename(&next_path(self.dir), &segment_path(self.dir, number))?;
         disk.sync_dir(self.dir)?;
-        let segment = Arc::new(Segment { salt, file });
+        let segment = Arc::new(Segment { number, salt, file });
         let pieces = segment::walk(&content, u64::MAX, &salt, self.mode);
         let indexed = index_pieces(number, &pieces);
         for (chain, run) in indexed.index.runs {

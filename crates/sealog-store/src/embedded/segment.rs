@@ -30,6 +30,7 @@ pub(super) fn parse_name(name: &str) -> Option<u64> {
 /// A segment that can be read.
 #[derive(Debug)]
 pub(super) struct Segment {
+    pub number: u64,
     pub salt: Salt,
     pub file: Box<dyn DiskFile>,
 }

@@ -396,18 +396,18 @@ impl Log {
                 });
             }
             Work::Import { events, answer } => {
-                let last = events.last().map_or(head, StoredEvent::head);
-                let before = verify::Before::Event { hash: head.hash, log_id: head.log_id };
-                let verdict = verify::check(before, head.chain_seq + 1, &events, &last);
-                if let Some(broken) = verdict.broken {
-                    let why = format!(
-                        "event {} does not continue the chain at {}: {}",
-                        broken.at,
-                        head.chain_seq,
-                        broken.reason.explain()
-                    );
-                    return drop(answer.send(Err(StoreError::Refused(why))));
-                }
+                let last = match verify::continues(&head, &events) {
+                    Ok(last) => last,
+                    Err(broken) => {
+                        let why = format!(
+                            "event {} does not continue the chain at {}: {}",
+                            broken.at,
+                            head.chain_seq,
+                            broken.reason.explain()
+                        );
+                        return drop(answer.send(Err(StoreError::Refused(why))));
+                    }
+                };
                 let records = events.iter().map(|event| (&event.sealed, (&event.text, &event.annotations)));
                 let (entries, key) = group.encode(sealer, chain, records, None, true, now_ms);
                 sealer.heads.insert(chain, last);
@@ -498,7 +498,7 @@ impl Log {
             // Only a segment with its header on disk gets a segment's name.
             self.disk.rename(&next_path(&self.dir), &segment_path(&self.dir, header.number))?;
             self.disk.sync_dir(&self.dir)?;
-            Ok(Arc::new(Segment { salt: header.salt, file }))
+            Ok(Arc::new(Segment { number: header.number, salt: header.salt, file }))
         };
         let segment = begin().map_err(|error| self.poison(&error))?;
         self.segments.write().expect("segments lock").insert(header.number, Arc::clone(&segment));
