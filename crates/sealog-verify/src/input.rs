@@ -151,17 +151,17 @@ impl Input {
         };
         page.extend_from_slice(b"[]");
         let end = self.offset;
-        let complete = self.object(&mut page)?;
-        let page = self.text(page)?;
-        let page = json::canonical(&page)
-            .map_err(|error| self.unreadable(end, format!("no JSON: {}", error.problem)))?;
         // Otherwise an event could be passed off as a page without events.
+        let neither = "the object around these events is neither a page nor an event";
+        if !self.object(&mut page)? {
+            return Err(self.unreadable(end, neither));
+        }
+        let page = json::canonical(&self.text(page)?)
+            .map_err(|error| self.unreadable(end, format!("no JSON: {}", error.problem)))?;
         let names = || Members::of(&page).map(|(key, _)| &key[1..key.len() - 1]);
-        if !complete
-            || names().filter(|name| *name == "events").count() > 1
-            || names().any(|name| CHECKED_FIELDS.contains(&name))
-        {
-            return Err(self.unreadable(end, "the object around these events is neither a page nor an event"));
+        let lists = names().filter(|name| *name == "events").count();
+        if lists != 1 || names().any(|name| CHECKED_FIELDS.contains(&name)) {
+            return Err(self.unreadable(end, neither));
         }
         Ok(())
     }

@@ -55,12 +55,16 @@ fn broken_in_words(outcome: &Outcome, fault: &Fault) -> String {
     let hash = fault.hash.map_or("cannot be read".to_owned(), |hash| hash.to_string());
     let label = if fault.reason == Reason::Tail { "Noted hash:   " } else { "Its hash:     " };
     line(&mut text, &format!("{label}  {hash}"));
+    // Not "sound": what agrees with itself may still have been rewritten as a whole.
     match outcome.head {
+        Some(head) if head.chain_seq == outcome.first_seq => {
+            line(&mut text, &format!("Consistent:     chain_seq {}, {head}", head.chain_seq));
+        }
         Some(head) => line(
             &mut text,
-            &format!("What is sound:  chain_seq {} to {}, up to {head}", outcome.first_seq, head.chain_seq),
+            &format!("Consistent:     chain_seq {} to {}, up to {head}", outcome.first_seq, head.chain_seq),
         ),
-        None => line(&mut text, "What is sound:  nothing"),
+        None => line(&mut text, "Consistent:     nothing"),
     }
     if fault.reason != Reason::Tail {
         line(&mut text, "Nothing behind the first break was examined.");
@@ -78,7 +82,7 @@ fn what(outcome: &Outcome, fault: &Fault) -> String {
         }
         (Reason::Gap, None, _) => "a chain begins with chain_seq 1".to_owned(),
         (Reason::Tail, None, _) => "a head was noted earlier, and there are no events".to_owned(),
-        (_, _, Some(problem)) => format!("{explained}: {}", printable(problem)),
+        (_, _, Some(problem)) => format!("{explained} ({})", printable(problem)),
         (Reason::Link, None, _) if fault.at == 1 => {
             "it is the first event, but its prev_hash is not 64 zeros".to_owned()
         }
@@ -92,8 +96,7 @@ fn meaning(reason: Reason) -> &'static str {
             "events of two chains were mixed, or this one was relabelled. Check one project's events at a time."
         }
         Reason::Gap => {
-            "events are missing, doubled or out of order. If the input was put together from pages or files, check that first: \
-             they must follow each other, oldest first or newest first throughout."
+            "events are missing, doubled or out of order. If pages or files were put together, check their order first."
         }
         Reason::Link => {
             "history was changed here: this event was not sealed behind the one that now stands before it."

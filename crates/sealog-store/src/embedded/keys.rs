@@ -30,6 +30,9 @@ pub(super) struct KeyPlace {
     pub entry: KeyEntry,
 }
 
+/// How long after its last key has expired a file is still looked at: a clock that was ahead and is set back must not free keys early.
+const CLOCK_STEP_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
 /// Whether a key that was received then still counts now.
 pub(super) fn is_live(received_ms: u64, now_ms: u64) -> bool {
     now_ms < received_ms.saturating_add(IDEMPOTENCY_RETENTION_MS)
@@ -106,7 +109,9 @@ impl Keys {
     pub(super) fn move_to_file(&self, sidecar: &Arc<Sidecar>, newest_ms: Option<u64>, now_ms: u64) {
         let mut used = self.used.write().expect("keys lock");
         used.memory.retain(|(number, _)| *number != sidecar.segment());
-        used.files.retain(|(file, newest)| file.segment() != sidecar.segment() && is_live(*newest, now_ms));
+        used.files.retain(|(file, newest)| {
+            file.segment() != sidecar.segment() && is_live(newest.saturating_add(CLOCK_STEP_MS), now_ms)
+        });
         if let Some(newest_ms) = newest_ms {
             used.files.push((Arc::clone(sidecar), newest_ms));
             used.files.sort_by_key(|(file, _)| file.segment());

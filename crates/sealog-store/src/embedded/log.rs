@@ -1,6 +1,6 @@
 //! One log: a directory of segments, the threads that write it, and what is known of it in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
@@ -218,19 +218,24 @@ impl Log {
 
     /// Marks and index files are written here, away from the path of events.
     fn upkeep_loop(&self) {
+        // Index files are written in the order of their segments, since readers expect runs on disk before runs in memory. One that fails is tried again.
+        let mut sealed: VecDeque<SegmentEnd> = VecDeque::new();
         loop {
-            let (sealed, stop) = {
+            let stop = {
                 let mut upkeep = self.upkeep.lock().expect("upkeep lock");
                 if upkeep.sealed.is_empty() && !upkeep.stop {
                     upkeep = self.upkeep_due.wait_timeout(upkeep, self.options.tick).expect("upkeep lock").0;
                 }
-                (std::mem::take(&mut upkeep.sealed), upkeep.stop)
+                sealed.extend(std::mem::take(&mut upkeep.sealed));
+                upkeep.stop
             };
             self.shared.lock().expect("writer lock").expire(self.options.queue_deadline);
-            for end in &sealed {
+            while let Some(end) = sealed.front() {
                 if let Err(error) = self.write_index_of(end) {
-                    tracing::warn!(%error, segment = end.number, "cannot write an index file; it will be built at the next start");
+                    tracing::warn!(%error, segment = end.number, "cannot write an index file; trying again");
+                    break;
                 }
+                sealed.pop_front();
             }
             self.mark_changes(false);
             if stop {

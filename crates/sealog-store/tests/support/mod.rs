@@ -15,6 +15,8 @@ use sealog_store::embedded::Options;
 use sealog_store::world::World;
 use sealog_store::{Append, Appended, IdempotencyKey, List, Range, Receipt, Reserved, Store, StoreError};
 
+pub mod sim;
+
 pub const MORNING_MS: u64 = 1_794_700_800_000;
 
 /// A clock that moves when it is told to, and randomness that is always the same.

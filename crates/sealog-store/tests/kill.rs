@@ -1,0 +1,189 @@
+//! A process that writes is killed with `kill -9` at random moments, again and again, on the same directory. The ledger of acknowledgements is kept here, outside it.
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sealog_core::id::{ChainId, Hash, Mode, Ulid};
+use sealog_core::verify::Item;
+use sealog_store::embedded::{EmbeddedStore, Finding, Options};
+use sealog_store::{IdempotencyKey, Store};
+use support::*;
+
+const KILLS: u64 = 60;
+
+/// The writer, built as this test was. `cargo test --test kill` alone does not build examples, and an old one would prove nothing.
+fn hammer() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(3).unwrap();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "-p", "sealog-store", "--example", "hammer", "--target-dir"])
+        .arg(target)
+        .status()
+        .unwrap();
+    assert!(built.success());
+    target.join("debug/examples/hammer")
+}
+
+#[derive(Default)]
+struct Ledger {
+    /// Events of a request and whether it had a key.
+    sent: HashMap<String, (usize, bool)>,
+    acked: HashMap<String, (u64, Hash, Vec<Ulid>)>,
+}
+
+impl Ledger {
+    fn read(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["sent", nonce, count, keyed] => {
+                self.sent.insert(nonce.to_owned(), (count.parse().unwrap(), keyed == "true"));
+            }
+            ["acked", nonce, first_seq, hash, ..] => {
+                let ids = words[4..].iter().map(|id| Ulid::parse(id).unwrap()).collect();
+                self.acked
+                    .insert(nonce.to_owned(), (first_seq.parse().unwrap(), Hash::parse(hash).unwrap(), ids));
+            }
+            _ => panic!("{line}"),
+        }
+    }
+}
+
+fn chain_of(nonce: &str) -> ChainId {
+    let thread: u8 = nonce[nonce.find('t').unwrap() + 1..nonce.find('n').unwrap()].parse().unwrap();
+    chain(1, thread % 3 + 1, if thread % 4 == 3 { Mode::Test } else { Mode::Live })
+}
+
+fn key_of(nonce: &str) -> IdempotencyKey {
+    let mut bytes = [0; 32];
+    bytes[..nonce.len()].copy_from_slice(nonce.as_bytes());
+    IdempotencyKey { key_hash: Hash(bytes), fingerprint: Hash(bytes) }
+}
+
+/// Starts the writer, kills it after a while, and returns the lines that it got out.
+fn run_and_kill(hammer: &Path, dir: &Path, cycle: u64, dice: &mut Dice) -> Vec<String> {
+    let mut child =
+        Command::new(hammer).arg(dir).arg(cycle.to_string()).stdout(Stdio::piped()).spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let during_start = dice.chance(5);
+    let pause =
+        Duration::from_micros(if during_start { dice.below(20_000) } else { 5_000 + dice.below(200_000) });
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        // The last line may be cut off by the kill.
+        for line in output.lines().map_while(Result::ok) {
+            if line == "ready" {
+                let _ = ready.send(());
+            } else {
+                lines.push(line);
+            }
+        }
+        lines
+    });
+    if !during_start {
+        is_ready.recv_timeout(Duration::from_secs(60)).expect("the writer starts");
+    }
+    std::thread::sleep(pause);
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "it ended by itself: {status}"
+    );
+    reader.join().unwrap()
+}
+
+#[test]
+fn acknowledged_events_survive_kill_9_at_any_moment() {
+    let seed = seed("acknowledged_events_survive_kill_9_at_any_moment");
+    let mut dice = Dice::new(seed);
+    let hammer = hammer();
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::default();
+    let mut restarts = Vec::new();
+    let mut resolved = 0;
+    for cycle in 0..KILLS {
+        let mut fresh = Ledger::default();
+        for line in run_and_kill(&hammer, dir.path(), cycle, &mut dice) {
+            fresh.read(&line);
+        }
+        let started = Instant::now();
+        let store = EmbeddedStore::open(dir.path(), &Options::default()).unwrap();
+        restarts.push(started.elapsed());
+        let findings = store.findings();
+        assert!(
+            findings.iter().all(|(_, finding)| matches!(finding, Finding::TornTail { .. })),
+            "{findings:?}"
+        );
+        let lost = fresh.acked.iter().filter(|(nonce, acked)| !is_there(&store, nonce, acked)).count();
+        assert_eq!(lost, 0, "acknowledged lost after kill {cycle}");
+        // The outcome of a request without an answer is unknown; sending it again with its key resolves it.
+        let unknown: Vec<_> = fresh
+            .sent
+            .iter()
+            .filter(|(nonce, (_, keyed))| *keyed && !fresh.acked.contains_key(*nonce))
+            .collect();
+        for (nonce, (count, _)) in unknown {
+            let drafts = (0..*count)
+                .map(|i| draft(&format!(r#"{{"action":"a.b","actor_id":"{nonce}","resource":"r/{i}"}}"#)))
+                .collect();
+            match append_once(&store, chain_of(nonce), drafts, key_of(nonce), Ulid(1)) {
+                Outcome::Sealed(_) | Outcome::Replayed(_) => resolved += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        ledger.sent.extend(fresh.sent);
+        ledger.acked.extend(fresh.acked);
+    }
+    let store = EmbeddedStore::open(dir.path(), &Options::default()).unwrap();
+    check_all(&store, &ledger);
+    restarts.sort_unstable();
+    println!(
+        "kills={KILLS} acked={} lost=0 dup=0 unknown_resolved={resolved} restart_ms_median={} restart_ms_max={}",
+        ledger.acked.len(),
+        restarts[restarts.len() / 2].as_millis(),
+        restarts[restarts.len() - 1].as_millis()
+    );
+    assert!(ledger.acked.len() > 1000, "the writer must get somewhere: {}", ledger.acked.len());
+}
+
+fn is_there(store: &dyn Store, nonce: &str, (first_seq, hash, ids): &(u64, Hash, Vec<Ulid>)) -> bool {
+    let event = |id: &Ulid| get(store, chain_of(nonce), *id);
+    let in_order = (*first_seq..).zip(ids).all(|(seq, id)| {
+        event(id).is_some_and(|event| {
+            event.sealed.chain_seq == seq && event.text.fields().actor_id == Some(&format!("\"{nonce}\""))
+        })
+    });
+    in_order && event(&ids[ids.len() - 1]).is_some_and(|event| event.sealed.hash == *hash)
+}
+
+/// Every event that is there was sent, whole and once; every one that was acknowledged or sent again is there; all chains are valid.
+fn check_all(store: &dyn Store, ledger: &Ledger) {
+    let mut found: HashMap<String, usize> = HashMap::new();
+    for (chain, head) in wait(store.heads()).unwrap() {
+        assert_valid(store, chain, head.chain_seq);
+        let mut last = None;
+        for item in range(store, chain, 1, head.chain_seq, 1 << 20) {
+            let Item::Event(event) = item else { panic!("damaged") };
+            assert!(last.replace(event.sealed.log_id) < Some(event.sealed.log_id));
+            *found.entry(event.text.fields().actor_id.unwrap().trim_matches('"').to_owned()).or_default() +=
+                1;
+        }
+    }
+    for (nonce, (count, keyed)) in &ledger.sent {
+        let present = found.remove(nonce).unwrap_or(0);
+        let expected: &[usize] =
+            if *keyed || ledger.acked.contains_key(nonce) { &[*count] } else { &[0, *count] };
+        assert!(expected.contains(&present), "{nonce}: {present} of {count} events");
+    }
+    // The line that announces a request may be lost with the process, but then it was never acknowledged.
+    for nonce in found.keys() {
+        assert!(!ledger.acked.contains_key(nonce), "{nonce}");
+    }
+}

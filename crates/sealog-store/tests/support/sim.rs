@@ -1,0 +1,322 @@
+//! A disk in memory that behaves like a bad one: what was not synced is lost in a power cut, in part or whole and in any order; calls fail when they are told to.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use sealog_store::embedded::disk::{Disk, DiskFile};
+
+use super::Dice;
+
+/// What a disk tears writes into.
+const SECTOR: usize = 512;
+
+#[derive(Clone, Debug)]
+pub struct SimDisk(Arc<Mutex<Sim>>);
+
+#[derive(Debug, Default)]
+struct Sim {
+    files: BTreeMap<u64, Content>,
+    names: BTreeMap<PathBuf, u64>,
+    durable_names: BTreeMap<PathBuf, u64>,
+    /// What was done to names since they were last synced, in order.
+    name_changes: Vec<NameChange>,
+    next_file: u64,
+    calls: u64,
+    plan: Plan,
+    pub syncs: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Content {
+    /// What reads show.
+    shown: Vec<u8>,
+    /// What a power cut leaves for sure.
+    durable: Vec<u8>,
+    /// Writes since the last sync, in order.
+    pending: Vec<Change>,
+    /// A sync of this file failed: what was pending then is shown, but no later sync will make it durable.
+    sync_failed: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Link(PathBuf, u64),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+}
+
+/// When calls fail.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// The power goes at this call: it and all later ones fail and change nothing.
+    pub power_cut_at: Option<u64>,
+    /// This sync fails, and what it should have made durable never is.
+    pub fail_sync: Option<u64>,
+    /// This write fails, having written a part.
+    pub fail_write: Option<u64>,
+    /// Bytes that all files together may have.
+    pub capacity: Option<usize>,
+}
+
+impl SimDisk {
+    pub fn new() -> SimDisk {
+        SimDisk(Arc::default())
+    }
+
+    pub fn plan(&self, plan: Plan) {
+        let mut sim = self.sim();
+        sim.calls = 0;
+        sim.syncs = 0;
+        sim.plan = plan;
+    }
+
+    /// Number of calls since the plan was made.
+    pub fn calls(&self) -> u64 {
+        self.sim().calls
+    }
+
+    pub fn syncs(&self) -> u64 {
+        self.sim().syncs
+    }
+
+    pub fn is_dead(&self) -> bool {
+        let sim = self.sim();
+        sim.plan.power_cut_at.is_some_and(|at| sim.calls >= at)
+    }
+
+    /// What is there when the power comes back: everything that was synced, and of the rest whatever the dice say.
+    pub fn after_power_cut(&self, dice: &mut Dice) -> SimDisk {
+        let mut sim = self.sim();
+        let mut names = sim.durable_names.clone();
+        // Changes of names reach the disk in order, up to some point.
+        let kept = usize::try_from(dice.below(sim.name_changes.len() as u64 + 1)).unwrap();
+        for change in sim.name_changes.iter().take(kept) {
+            apply_name(&mut names, change);
+        }
+        let mut files = BTreeMap::new();
+        for id in names.values() {
+            let content = sim.files.get_mut(id).unwrap();
+            let mut durable = content.durable.clone();
+            for change in &content.pending {
+                match (dice.below(3), change) {
+                    (0, _) => {}
+                    (1, change) => apply(&mut durable, change),
+                    (_, Change::SetLen(length)) => apply(&mut durable, &Change::SetLen(*length)),
+                    (_, Change::Write(at, bytes)) => {
+                        for (number, sector) in bytes.chunks(SECTOR).enumerate() {
+                            if dice.chance(2) {
+                                apply(&mut durable, &Change::Write(at + number * SECTOR, sector.to_vec()));
+                            }
+                        }
+                    }
+                }
+            }
+            files.insert(*id, Content { shown: durable.clone(), durable, ..Content::default() });
+        }
+        let next_file = sim.next_file;
+        SimDisk(Arc::new(Mutex::new(Sim {
+            files,
+            durable_names: names.clone(),
+            names,
+            next_file,
+            ..Sim::default()
+        })))
+    }
+
+    /// What is there when only the process ended: everything that reads show, durable or not.
+    pub fn after_kill(&self) -> SimDisk {
+        let sim = self.sim();
+        let copy = Sim {
+            files: sim.files.clone(),
+            names: sim.names.clone(),
+            durable_names: sim.durable_names.clone(),
+            name_changes: sim.name_changes.clone(),
+            next_file: sim.next_file,
+            ..Sim::default()
+        };
+        SimDisk(Arc::new(Mutex::new(copy)))
+    }
+
+    pub fn file_names(&self, dir: &Path) -> Vec<String> {
+        self.list(dir).unwrap()
+    }
+
+    fn sim(&self) -> std::sync::MutexGuard<'_, Sim> {
+        self.0.lock().unwrap()
+    }
+
+    fn call(&self) -> io::Result<std::sync::MutexGuard<'_, Sim>> {
+        let mut sim = self.sim();
+        sim.calls += 1;
+        if sim.plan.power_cut_at.is_some_and(|at| sim.calls >= at) {
+            return Err(io::Error::other("the power is gone"));
+        }
+        Ok(sim)
+    }
+
+    fn handle(&self, id: u64) -> Box<dyn DiskFile> {
+        Box::new(SimFile { disk: self.clone(), id })
+    }
+}
+
+fn apply(bytes: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::SetLen(length) => bytes.resize(*length, 0),
+        Change::Write(at, content) => {
+            if bytes.len() < at + content.len() {
+                bytes.resize(at + content.len(), 0);
+            }
+            bytes[*at..at + content.len()].copy_from_slice(content);
+        }
+    }
+}
+
+fn apply_name(names: &mut BTreeMap<PathBuf, u64>, change: &NameChange) {
+    match change {
+        NameChange::Link(path, id) => {
+            names.insert(path.clone(), *id);
+        }
+        NameChange::Rename(from, to) => {
+            if let Some(id) = names.remove(from) {
+                names.insert(to.clone(), id);
+            }
+        }
+        NameChange::Remove(path) => {
+            names.remove(path);
+        }
+    }
+}
+
+impl Sim {
+    fn change_name(&mut self, change: NameChange) {
+        apply_name(&mut self.names, &change);
+        self.name_changes.push(change);
+    }
+
+    fn used(&self) -> usize {
+        self.names.values().map(|id| self.files[id].shown.len()).sum()
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let sim = self.call()?;
+        let id = sim.names.get(path).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        drop(sim);
+        Ok(self.handle(id))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut sim = self.call()?;
+        let id = sim.next_file;
+        sim.next_file += 1;
+        sim.files.insert(id, Content::default());
+        sim.change_name(NameChange::Link(path.to_owned(), id));
+        drop(sim);
+        Ok(self.handle(id))
+    }
+
+    fn create_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let sim = self.call()?;
+        let names = sim.names.keys().filter(|path| path.parent() == Some(dir));
+        Ok(names
+            .filter_map(|path| path.file_name())
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call()?.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call()?.change_name(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        let mut sim = self.call()?;
+        sim.durable_names = sim.names.clone();
+        sim.name_changes.clear();
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    id: u64,
+}
+
+impl DiskFile for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.call()?.files[&self.id].shown.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let sim = self.disk.call()?;
+        let shown = &sim.files[&self.id].shown;
+        let from = usize::try_from(offset).unwrap().min(shown.len());
+        let count = buffer.len().min(shown.len() - from);
+        buffer[..count].copy_from_slice(&shown[from..from + count]);
+        Ok(count)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut sim = self.disk.call()?;
+        let at = usize::try_from(offset).unwrap();
+        let grows = (at + bytes.len()).saturating_sub(sim.files[&self.id].shown.len());
+        if sim.plan.capacity.is_some_and(|capacity| sim.used() + grows > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let fails = sim.plan.fail_write.is_some_and(|nth| nth == 0);
+        sim.plan.fail_write = sim.plan.fail_write.and_then(|nth| nth.checked_sub(1));
+        let bytes = if fails { &bytes[..bytes.len() / 2] } else { bytes };
+        let content = sim.files.get_mut(&self.id).unwrap();
+        let change = Change::Write(at, bytes.to_vec());
+        apply(&mut content.shown, &change);
+        content.pending.push(change);
+        if fails { Err(io::Error::other("a write fails, as planned")) } else { Ok(()) }
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut sim = self.disk.call()?;
+        let content = sim.files.get_mut(&self.id).unwrap();
+        let change = Change::SetLen(usize::try_from(length).unwrap());
+        apply(&mut content.shown, &change);
+        content.pending.push(change);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut sim = self.disk.call()?;
+        sim.syncs += 1;
+        let fails = sim.plan.fail_sync.is_some_and(|nth| nth == 0);
+        sim.plan.fail_sync = sim.plan.fail_sync.and_then(|nth| nth.checked_sub(1));
+        let content = sim.files.get_mut(&self.id).unwrap();
+        assert!(!content.sync_failed, "a file whose sync has failed must not be synced again and believed");
+        let pending = std::mem::take(&mut content.pending);
+        if fails {
+            // As Linux does it: the pages are marked clean, and only the first caller hears of it.
+            content.sync_failed = true;
+            return Err(io::Error::other("a sync fails, as planned"));
+        }
+        for change in &pending {
+            apply(&mut content.durable, change);
+        }
+        Ok(())
+    }
+}
