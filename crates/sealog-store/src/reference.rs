@@ -62,10 +62,10 @@ impl ReferenceStore {
         let Append { chain, drafts, idempotency } = append;
         check_count(drafts.len())?;
         self.with(|state| {
-            if let Some((reservation, _)) = &idempotency {
-                if let Some(decided) = self.find_key(state, chain, &reservation.key) {
-                    return Ok(decided);
-                }
+            if let Some((reservation, _)) = &idempotency
+                && let Some(decided) = self.find_key(state, chain, &reservation.key)
+            {
+                return Ok(decided);
             }
             let received_ms = self.world.now_ms();
             let events = state.chains.entry(chain).or_default();

@@ -31,10 +31,13 @@ fn open(disk: &SimDisk, world: &Arc<StillWorld>) -> EmbeddedStore {
 /// Events that tests use to try things out; no ledger has them.
 const PROBES: TenantId = TenantId(Uuid([9; 16]));
 
+/// An acknowledged request: its chain, the answer, and what was sent.
+type Acked = (ChainId, Receipt, Vec<EventText>);
+
 /// What clients know: what they sent, and what was acknowledged.
 #[derive(Default)]
 struct Ledger {
-    acked: Mutex<HashMap<String, (ChainId, Receipt, Vec<EventText>)>>,
+    acked: Mutex<HashMap<String, Acked>>,
     sent: Mutex<Vec<(ChainId, String, usize)>>,
 }
 

@@ -21,7 +21,7 @@ pub trait Disk: Send + Sync + Debug {
 }
 
 pub trait DiskFile: Send + Sync + Debug {
-    fn len(&self) -> io::Result<u64>;
+    fn length(&self) -> io::Result<u64>;
     /// Reads what there is, up to the length of the buffer; fewer bytes only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
@@ -70,7 +70,7 @@ impl Disk for RealDisk {
 struct RealFile(File);
 
 impl DiskFile for RealFile {
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
 
@@ -115,7 +115,7 @@ pub(super) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resul
 
 /// The whole content of a file.
 pub(super) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(file.len()?).map_err(io::Error::other)?;
+    let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
     let mut content = vec![0; length];
     let filled = file.read_at(&mut content, 0)?;
     content.truncate(filled);

@@ -180,7 +180,8 @@ impl FrameHeader {
         out.extend_from_slice(FRAME_MAGIC);
         out.extend_from_slice(&self.length.to_le_bytes());
         out.push(FRAME_VERSION);
-        out.push(u8::from(self.idempotency) * FLAG_IDEMPOTENCY | u8::from(self.imported) * FLAG_IMPORTED);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        out.push(flag(self.idempotency, FLAG_IDEMPOTENCY) | flag(self.imported, FLAG_IMPORTED));
         out.extend_from_slice(&self.count.to_le_bytes());
         out.extend_from_slice(&self.group_back.to_le_bytes());
         out.extend_from_slice(&self.commit.to_le_bytes());

@@ -220,7 +220,7 @@ struct SealedFrame {
 
 #[derive(Debug)]
 enum Outcome {
-    Append { receipt: Receipt, reservation: Option<Reservation>, answer: Answer<Appended> },
+    Append { receipt: Receipt, reservation: Option<Box<Reservation>>, answer: Answer<Appended> },
     Import { answer: Answer<Head> },
 }
 
@@ -386,7 +386,7 @@ impl Log {
                     hash: next.hash,
                 };
                 sealer.heads.insert(chain, next);
-                let reservation = idempotency.map(|(reservation, _)| reservation);
+                let reservation = idempotency.map(|(reservation, _)| Box::new(reservation));
                 group.frames.push(SealedFrame {
                     chain,
                     entries,

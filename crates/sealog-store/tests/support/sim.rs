@@ -262,7 +262,7 @@ struct SimFile {
 }
 
 impl DiskFile for SimFile {
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.disk.call()?.files[&self.id].shown.len() as u64)
     }
 
