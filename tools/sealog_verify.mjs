@@ -183,7 +183,7 @@ const FIELDS = {
   resource: (text) => isString(text) || text === "null",
   metadata: (text) => text[0] === "{" || text === "null",
   timestamp: isTime,
-  chain_seq: (text) => /^-?[0-9]{1,19}$/.test(text) && BigInt(text) <= MAX_SEQ && BigInt(text) >= -MAX_SEQ,
+  chain_seq: (text) => /^[0-9]{1,19}$/.test(text) && BigInt(text) <= MAX_SEQ,
   prev_hash: isHash,
   hash: isHash,
 };

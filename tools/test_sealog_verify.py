@@ -280,7 +280,7 @@ class Events(unittest.TestCase):
         self.broken(check([e[0], e[2], e[1]]), 3, "gap", 2, e[2])
         self.broken(check([e[4], e[3], e[2], e[4]]), 4, "gap", 2, e[3])  # falls, but not throughout
         self.broken(check([event(0, ZEROS)]), 0, "gap", 1)
-        self.broken(check([event(-3, ZEROS, log_id='"%s"' % ulid(START_MS))]), -3, "gap", 1)
+        self.broken(check([event(-3, ZEROS, log_id='"%s"' % ulid(START_MS))]), 1, "malformed", 1)
 
     def test_newest_first_is_turned_round(self):
         result = check(chain(5)[::-1])

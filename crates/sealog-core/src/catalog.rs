@@ -69,6 +69,15 @@ impl FrameworkSet {
     pub const NONE: FrameworkSet = FrameworkSet(0);
     pub const ALL: FrameworkSet = FrameworkSet(u32::MAX);
 
+    /// For stores: the bits as they are kept.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub fn from_bits(bits: u32) -> FrameworkSet {
+        FrameworkSet(bits)
+    }
+
     pub fn with(self, index: usize) -> FrameworkSet {
         FrameworkSet(self.0 | 1 << index)
     }

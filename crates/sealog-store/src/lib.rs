@@ -2,6 +2,7 @@
 //!
 //! [`Store`] is a seam of whole operations, never of rows: each store is free inside, and one conformance suite (`tests/conformance`) holds for all of them.
 
+pub mod accounts;
 pub mod embedded;
 pub mod reference;
 pub mod verify;

@@ -146,8 +146,8 @@ fn progress(args: &Args) -> ProgressBar {
     let total: Option<u64> = args.files.iter().map(size).sum();
     let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
     let template = match total {
-        Some(_) => "Checking  {bar:32}  {binary_bytes} of {binary_total_bytes}, {msg}, {eta} left",
-        None => "Checking  {spinner}  {binary_bytes}, {msg}",
+        Some(_) => "Checking {wide_bar} {binary_bytes} of {binary_total_bytes}, {msg}, {eta} left",
+        None => "Checking {spinner} {binary_bytes}, {msg}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

@@ -17,7 +17,7 @@ pub(crate) fn in_words(outcome: &Outcome) -> String {
 fn valid_in_words(outcome: &Outcome) -> String {
     let mut text = format!("VALID: {}\n", events_in_words(outcome));
     put_chain(&mut text, outcome);
-    line(&mut text, "Every hash was computed again, and every event names the hash of the one before it.");
+    line(&mut text, "Every hash was computed again, and every event names the hash before it.");
     if outcome.first_seq > 1 {
         let before = outcome.first_seq - 1;
         line(
@@ -31,7 +31,7 @@ fn valid_in_words(outcome: &Outcome) -> String {
     match outcome.confirmed {
         0 => line(
             &mut text,
-            "No head noted earlier was compared (--expect), so this does not show whether events were cut off at the end.",
+            "No head noted earlier was compared (--expect): if events were cut off at the end,\nthis does not show.",
         ),
         1 => line(&mut text, "It agrees with the head that was noted earlier."),
         many => line(&mut text, &format!("It agrees with the {many} heads that were noted earlier.")),
@@ -50,22 +50,19 @@ fn valid_in_words(outcome: &Outcome) -> String {
 fn broken_in_words(outcome: &Outcome, fault: &Fault) -> String {
     let mut text = format!("BROKEN at chain_seq {} ({})\n", fault.at, fault.reason.as_str());
     put_chain(&mut text, outcome);
-    line(&mut text, &format!("What is wrong:  {}.", what(outcome, fault)));
-    line(&mut text, &format!("What it means:  {}", meaning(fault.reason)));
+    labelled(&mut text, "What is wrong:", &(what(outcome, fault) + "."));
+    labelled(&mut text, "What it means:", meaning(fault.reason));
     let hash = fault.hash.map_or("cannot be read".to_owned(), |hash| hash.to_string());
-    let label = if fault.reason == Reason::Tail { "Noted hash:   " } else { "Its hash:     " };
-    line(&mut text, &format!("{label}  {hash}"));
+    labelled(&mut text, if fault.reason == Reason::Tail { "Noted hash:" } else { "Its hash:" }, &hash);
     // Not "sound": what agrees with itself may still have been rewritten as a whole.
-    match outcome.head {
-        Some(head) if head.chain_seq == outcome.first_seq => {
-            line(&mut text, &format!("Consistent:     chain_seq {}, {head}", head.chain_seq));
+    let consistent = match outcome.head {
+        Some(head) if head.chain_seq > outcome.first_seq => {
+            format!("chain_seq {} to {}", outcome.first_seq, head.chain_seq)
         }
-        Some(head) => line(
-            &mut text,
-            &format!("Consistent:     chain_seq {} to {}, up to {head}", outcome.first_seq, head.chain_seq),
-        ),
-        None => line(&mut text, "Consistent:     nothing"),
-    }
+        Some(head) => format!("chain_seq {}", head.chain_seq),
+        None => "nothing".to_owned(),
+    };
+    labelled(&mut text, "Consistent:", &consistent);
     if fault.reason != Reason::Tail {
         line(&mut text, "Nothing behind the first break was examined.");
     }
@@ -172,7 +169,8 @@ fn events_in_words(outcome: &Outcome) -> String {
 
 fn put_chain(text: &mut String, outcome: &Outcome) {
     if let Some((tenant_id, project_id)) = outcome.chain {
-        line(text, &format!("tenant_id {tenant_id}, project_id {project_id}"));
+        line(text, &format!("tenant_id  {tenant_id}"));
+        line(text, &format!("project_id {project_id}"));
     }
 }
 
@@ -180,6 +178,26 @@ fn put_unchecked(text: &mut String, outcome: &Outcome) {
     for head in &outcome.unchecked {
         line(text, &format!("NOT CHECKED, as it lies before the events given: --expect {head}"));
     }
+}
+
+/// A label and, in a column beside it, a text that is broken into lines for a terminal of 80 columns.
+fn labelled(text: &mut String, label: &str, content: &str) {
+    const COLUMN: usize = 16;
+    const WIDTH: usize = 80;
+    let mut line = format!("{label:COLUMN$}");
+    for word in content.split(' ') {
+        if line.len() > COLUMN && line.len() + 1 + word.len() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = " ".repeat(COLUMN);
+        }
+        if line.len() > COLUMN {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    text.push_str(&line);
+    text.push('\n');
 }
 
 fn line(text: &mut String, content: &str) {
