@@ -411,7 +411,7 @@ FIELD_ORDER = (
 ).split()
 TAGS = "category severity actor_type resource_type session_id ts_client ip_address country city".split()
 SEGMENT, FRAME = struct.Struct("<8sIBBHQ16sQQQQI48sI"), struct.Struct("<4sIBBHIQQ16s16sQQII")
-RECORD, MARK, HEAD = struct.Struct("<II16s32s32s"), struct.Struct("<IIQQQQII"), struct.Struct("<16s16sQ16s32s")
+RECORD, MARK, HEAD = struct.Struct("<II16s32s32s"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<16s16sQ16s32s")
 Segment = collections.namedtuple(
     "Segment", "magic version mode origin zero number salt commit begun before before_length before_crc zeros crc"
 )
@@ -536,16 +536,21 @@ class Log:
         if len(data) < 16 or data[:12] != b"SEALOGMK\1\0\0\0" or not self.is_mode(mode):
             self.broken("the header of the mark is wrong, so the heads in it are lost")
             return mark
+        good = pos
         while pos + MARK.size <= len(data):
-            size, crc, commit, segment, offset, _, _, count = MARK.unpack_from(data, pos)
+            size, crc, commit, segment, offset, _, _, count, _, _ = MARK.unpack_from(data, pos)
             stop = pos + size
             if size != MARK.size + count * HEAD.size or stop > len(data) or crc != crc32c(data[pos + 8 : stop]):
-                break
+                pos += 1  # Look for the next good record: if there is one, this was no record that was being written.
+                continue
+            if pos != good:
+                self.broken("the mark is damaged from offset %d to %d, so heads in it are lost" % (good, pos))
             for tenant, project, seq, _, hash_ in HEAD.iter_unpack(data[pos + MARK.size : stop]):
                 mark.heads[tenant, project] = (seq, hash_.hex())
-            mark, pos = Mark(commit, segment, offset, mark.heads), stop
-        if data[pos:].strip(b"\0"):
-            self.notes.append("The mark ends at offset %d with an incomplete record, which does not count." % pos)
+            mark = Mark(commit, segment, offset, mark.heads)
+            pos = good = stop
+        if data[good:].strip(b"\0"):
+            self.notes.append("The mark ends at offset %d with an incomplete record, which does not count." % good)
         return mark
 
     def reached_mark(self):

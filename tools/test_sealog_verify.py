@@ -588,7 +588,7 @@ class Writer:
         """Each record: (commit, segment, offset, heads)."""
         data = b"SEALOGMK" + struct.pack("<II", 1, self.mode)
         for commit, segment, offset, heads in records or [(self.commit, self.number, len(self.data), self.heads)]:
-            body = struct.pack("<QQQQII", commit, segment, offset, START_MS, 0, len(heads))
+            body = struct.pack("<QQQQIIQQ", commit, segment, offset, START_MS, 0, len(heads), 0, 0)
             for (tenant, project), (seq, log_id, hash_) in heads.items():
                 body += tenant + project + struct.pack("<Q", seq) + log_id + hash_
             data += struct.pack("<II", len(body) + 8, self.crc(body)) + body
@@ -806,11 +806,20 @@ class Store(unittest.TestCase):
     def test_a_bad_record_ends_the_mark(self):
         path = os.path.join(self.log.path, "mark")
         with open(path, "ab") as out:
-            out.write(struct.pack("<II", 48, 12345) + bytes(40))
+            out.write(struct.pack("<II", 64, 12345) + bytes(56))
         code, report = self.verify()
         self.assertEqual(code, 0)
         self.assertIn("incomplete record", report["notes"][0])
         with open(path, "r+b") as out:
+            out.write(b"X")
+        self.assertEqual(self.verify()[0], 10)
+
+    def test_a_bad_record_before_a_good_one_is_damage(self):
+        log = self.log
+        log.mark((1, log.number, 128, {}), (log.commit, log.number, len(log.data), log.heads))
+        self.assertEqual(self.verify()[0], 0)
+        with open(os.path.join(log.path, "mark"), "r+b") as out:
+            out.seek(16 + 20)
             out.write(b"X")
         self.assertEqual(self.verify()[0], 10)
 

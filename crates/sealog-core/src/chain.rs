@@ -46,7 +46,7 @@ impl Head {
             Ulid::new(now_ms, random)
         } else {
             // Counting up carries into the milliseconds when the random part is all ones, which keeps both orders.
-            Ulid(self.log_id.0 + 1)
+            Ulid(self.log_id.0.checked_add(1).expect("times end long before 48 bits of milliseconds do"))
         }
     }
 }

@@ -62,31 +62,60 @@ pub fn parse_iso_ms(text: &str) -> Option<u64> {
 
 /// Whether the text is a time by RFC 3339: any offset, any number of fraction digits, a leap second where one can be.
 pub fn is_rfc3339(text: &str) -> bool {
-    fn parts(text: &str) -> Option<()> {
-        Date::parse(text.get(..10)?)?;
-        if !matches!(text.as_bytes()[10..].first()?, b'T' | b't' | b' ') {
+    rfc3339(text).is_some()
+}
+
+/// The millisecond that an RFC 3339 time names; nothing for one before 1970 or after 9999.
+pub fn parse_rfc3339_ms(text: &str) -> Option<u64> {
+    u64::try_from(rfc3339(text)?).ok().filter(|ms| *ms <= TIMESTAMP_MS_MAX)
+}
+
+fn rfc3339(text: &str) -> Option<i64> {
+    let (year, month, day) = calendar_day(text.get(..10)?)?;
+    if !matches!(text.as_bytes().get(10)?, b'T' | b't' | b' ') {
+        return None;
+    }
+    let clock = clock_of(text.get(11..19)?, 60)?;
+    let mut rest = text.get(19..)?;
+    let mut ms = 0;
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
             return None;
         }
-        clock_of(text.get(11..19)?, 60)?;
-        let mut rest = text.get(19..)?;
-        if let Some(fraction) = rest.strip_prefix('.') {
-            let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
-            if digits == 0 {
+        // What is finer than a millisecond is dropped, as a clock would.
+        ms = number(&format!("{:0<3}", &fraction[..digits.min(3)]))?;
+        rest = &fraction[digits..];
+    }
+    let offset_minutes = match rest {
+        "Z" | "z" => 0,
+        _ => {
+            let offset = rest.strip_prefix(['+', '-'])?;
+            if offset.len() != 5 || offset.as_bytes()[2] != b':' {
                 return None;
             }
-            rest = &fraction[digits..];
+            let (hours, minutes) = (number(offset.get(..2)?)?, number(offset.get(3..)?)?);
+            if hours >= 24 || minutes >= 60 {
+                return None;
+            }
+            let minutes = i64::try_from(hours * 60 + minutes).ok()?;
+            if rest.starts_with('-') { -minutes } else { minutes }
         }
-        if matches!(rest, "Z" | "z") {
-            return Some(());
-        }
-        let offset = rest.strip_prefix(['+', '-'])?;
-        let in_range = offset.len() == 5
-            && offset.as_bytes()[2] == b':'
-            && number(offset.get(..2)?)? < 24
-            && number(offset.get(3..)?)? < 60;
-        in_range.then_some(())
+    };
+    let seconds = days_of(year, month, day) * 86_400 + i64::try_from(clock).ok()? - offset_minutes * 60;
+    Some(seconds * 1000 + i64::try_from(ms).ok()?)
+}
+
+/// Year, month and day of `YYYY-MM-DD`, if the calendar has that day.
+fn calendar_day(text: &str) -> Option<(i64, i64, i64)> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' || !text.is_ascii() {
+        return None;
     }
-    parts(text).is_some()
+    let field = |range: std::ops::Range<usize>| number(&text[range]).and_then(|n| i64::try_from(n).ok());
+    let (year, month, day) = (field(0..4)?, field(5..7)?, field(8..10)?);
+    let exists = (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month);
+    exists.then_some((year, month, day))
 }
 
 /// Seconds since midnight of `HH:MM:SS`.
@@ -113,15 +142,7 @@ pub struct Date {
 impl Date {
     /// Reads `YYYY-MM-DD`. Days before 1970 count as 1970-01-01: no event is older.
     pub fn parse(text: &str) -> Option<Date> {
-        let bytes = text.as_bytes();
-        if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' || !text.is_ascii() {
-            return None;
-        }
-        let field = |range: std::ops::Range<usize>| number(&text[range]).and_then(|n| i64::try_from(n).ok());
-        let (year, month, day) = (field(0..4)?, field(5..7)?, field(8..10)?);
-        if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
-            return None;
-        }
+        let (year, month, day) = calendar_day(text)?;
         Some(Date { days: u64::try_from(days_of(year, month, day)).unwrap_or(0) })
     }
 
@@ -243,6 +264,17 @@ mod tests {
         ] {
             assert!(!is_rfc3339(text), "{text}");
         }
+    }
+
+    #[test]
+    fn rfc3339_times_name_a_millisecond_whatever_their_offset() {
+        let ms = |text| parse_rfc3339_ms(text);
+        assert_eq!(ms("1970-01-01T00:00:00Z"), Some(0));
+        assert_eq!(ms("2026-11-15T02:00:39.1Z"), parse_iso_ms("2026-11-15T02:00:39.100Z"));
+        assert_eq!(ms("2026-11-15T04:30:39.123999+02:30"), parse_iso_ms("2026-11-15T02:00:39.123Z"));
+        assert_eq!(ms("2026-11-14T21:00:39-05:00"), parse_iso_ms("2026-11-15T02:00:39.000Z"));
+        assert_eq!(ms("1969-12-31T23:59:59Z"), None);
+        assert_eq!(ms("2026-11-15"), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::canonical;
 use crate::chain::Head;
 use crate::event::StoredEvent;
 use crate::id::{Hash, Ulid};
+use crate::time::TIMESTAMP_MS_MAX;
 
 /// What is known of the event before the first one that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,18 +136,29 @@ pub struct Check {
     before: Before,
     checked: u64,
     damaged: Option<u64>,
+    /// Nothing that may come can change the outcome.
+    decided: bool,
     broken: Option<Broken>,
 }
 
 impl Check {
     /// Begins a check of `first_seq..=last_seq`, both at most the recorded head.
     pub fn new(first_seq: u64, last_seq: u64, before: Before) -> Check {
-        Check { first_seq, last_seq, next_seq: first_seq, before, checked: 0, damaged: None, broken: None }
+        Check {
+            first_seq,
+            last_seq,
+            next_seq: first_seq,
+            before,
+            checked: 0,
+            damaged: None,
+            decided: false,
+            broken: None,
+        }
     }
 
     /// Whether the outcome may still change with the next item.
     pub fn wants_more(&self) -> bool {
-        self.broken.is_none() && (self.damaged.is_some() || self.next_seq <= self.last_seq)
+        self.broken.is_none() && !self.decided && (self.damaged.is_some() || self.next_seq <= self.last_seq)
     }
 
     /// The break that was found, as far as it is known before [`Check::finish`].
@@ -167,7 +179,10 @@ impl Check {
         }
         let sealed = &event.sealed;
         if let Some(at) = self.damaged {
-            self.broken = Some(Broken { at, hash: sealed.prev_hash, reason: Reason::Damaged });
+            if sealed.chain_seq == at + 1 {
+                self.broken = Some(Broken { at, hash: sealed.prev_hash, reason: Reason::Damaged });
+            }
+            self.decided = true;
             return;
         }
         self.checked += 1;
@@ -178,7 +193,12 @@ impl Check {
     }
 
     fn damaged(&mut self, chain_seq: u64) {
-        if !self.wants_more() || self.damaged.is_some() {
+        if !self.wants_more() {
+            return;
+        }
+        if self.damaged.is_some() {
+            // The successor is damaged as well, so it cannot tell the hash.
+            self.decided = true;
             return;
         }
         self.checked += 1;
@@ -271,6 +291,11 @@ pub fn continues(head: &Head, events: &[StoredEvent]) -> Result<Head, Broken> {
     let before = Before::Event { hash: head.hash, log_id: head.log_id };
     let mut check = Check::new(head.chain_seq + 1, u64::MAX, before);
     for event in events {
+        if event.timestamp_ms > TIMESTAMP_MS_MAX {
+            // Sealing never makes such a time, and could not go on from it.
+            let sealed = &event.sealed;
+            return Err(Broken { at: sealed.chain_seq, hash: sealed.hash, reason: Reason::Order });
+        }
         check.event(event);
     }
     match check.finish_unbounded().broken {

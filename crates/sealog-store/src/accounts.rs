@@ -17,14 +17,26 @@ use crate::{BoxFuture, StoreError};
 pub trait Accounts: Send + Sync {
     fn create_tenant(&self, new: NewTenant) -> BoxFuture<'_, Result<Tenant, StoreError>>;
     /// Nothing when there is no such tenant.
-    fn update_tenant(&self, id: TenantId, change: TenantChange) -> BoxFuture<'_, Result<Option<Tenant>, StoreError>>;
+    fn update_tenant(
+        &self,
+        id: TenantId,
+        change: TenantChange,
+    ) -> BoxFuture<'_, Result<Option<Tenant>, StoreError>>;
     fn tenant(&self, id: TenantId) -> BoxFuture<'_, Result<Option<Tenant>, StoreError>>;
     fn tenants(&self, page: ListPage) -> BoxFuture<'_, Result<Vec<Tenant>, StoreError>>;
 
     fn create_project(&self, new: NewProject) -> BoxFuture<'_, Result<Option<Project>, StoreError>>;
-    fn update_project(&self, id: ProjectId, change: ProjectChange) -> BoxFuture<'_, Result<Option<Project>, StoreError>>;
+    fn update_project(
+        &self,
+        id: ProjectId,
+        change: ProjectChange,
+    ) -> BoxFuture<'_, Result<Option<Project>, StoreError>>;
     fn project(&self, id: ProjectId) -> BoxFuture<'_, Result<Option<Project>, StoreError>>;
-    fn projects(&self, tenant_id: TenantId, page: ListPage) -> BoxFuture<'_, Result<Vec<Project>, StoreError>>;
+    fn projects(
+        &self,
+        tenant_id: TenantId,
+        page: ListPage,
+    ) -> BoxFuture<'_, Result<Vec<Project>, StoreError>>;
 
     /// Nothing when there is no such project.
     fn create_key(&self, new: NewKey) -> BoxFuture<'_, Result<Option<ApiKey>, StoreError>>;
@@ -37,7 +49,11 @@ pub trait Accounts: Send + Sync {
     fn keys_used(&self, used: Vec<(KeyId, u64)>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// `Err(AlreadyExists)` for a name that the tenant has already. Nothing when there is no such tenant.
-    fn create_action(&self, tenant_id: TenantId, action: CustomAction) -> BoxFuture<'_, Result<Option<CustomAction>, AccountError>>;
+    fn create_action(
+        &self,
+        tenant_id: TenantId,
+        action: CustomAction,
+    ) -> BoxFuture<'_, Result<Option<CustomAction>, AccountError>>;
     /// In the order of their names; `page.after` is the last name of the page before.
     fn actions(&self, tenant_id: TenantId) -> BoxFuture<'_, Result<Vec<CustomAction>, StoreError>>;
 
@@ -123,6 +139,23 @@ pub struct TenantChange {
     pub rate_limit_rps: Option<Option<u32>>,
 }
 
+impl TenantChange {
+    pub(crate) fn apply(self, tenant: &mut Tenant) {
+        set(&mut tenant.name, self.name);
+        set(&mut tenant.plan, self.plan);
+        set(&mut tenant.contact_email, self.contact_email);
+        set(&mut tenant.billing.trial_ends_at_ms, self.trial_ends_at_ms);
+        set(&mut tenant.billing.billing_active, self.billing_active);
+        set(&mut tenant.rate_limit_rps, self.rate_limit_rps);
+    }
+}
+
+fn set<T>(field: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *field = value;
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewProject {
     pub id: ProjectId,
@@ -152,6 +185,15 @@ pub struct ProjectChange {
     pub rate_limit_rps: Option<Option<u32>>,
     /// When, for the history of frameworks.
     pub now_ms: u64,
+}
+
+impl ProjectChange {
+    pub(crate) fn apply(self, project: &mut Project) {
+        set(&mut project.name, self.name);
+        set(&mut project.frameworks, self.frameworks);
+        set(&mut project.rate_limit_rps, self.rate_limit_rps);
+        project.frameworks_ever = project.frameworks_ever.union(project.frameworks);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 pub mod accounts;
 pub mod embedded;
 pub mod reference;
+mod reference_accounts;
 pub mod verify;
 pub mod world;
 
@@ -215,6 +216,8 @@ pub enum StoreError {
     Damaged { chain_seq: u64 },
     /// Reading failed.
     Read(String),
+    /// A change of control data failed and was not made, or is not known to have been made.
+    Control(String),
 }
 
 impl fmt::Display for StoreError {
@@ -235,6 +238,7 @@ impl fmt::Display for StoreError {
             StoreError::Refused(why) => f.write_str(why),
             StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),
             StoreError::Read(cause) => write!(f, "reading failed: {cause}"),
+            StoreError::Control(cause) => write!(f, "the control data could not be changed: {cause}"),
         }
     }
 }

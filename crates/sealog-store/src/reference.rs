@@ -11,6 +11,7 @@ use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{self, Item};
 
+use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Range,
@@ -22,6 +23,7 @@ pub struct ReferenceStore {
     world: Arc<dyn World>,
     state: Mutex<State>,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
+    pub(crate) book: Book,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +41,7 @@ struct UsedKey {
 
 impl ReferenceStore {
     pub fn new(world: Arc<dyn World>) -> ReferenceStore {
-        ReferenceStore { world, state: Mutex::default(), in_flight: Arc::default() }
+        ReferenceStore { world, state: Mutex::default(), in_flight: Arc::default(), book: Book::default() }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {

@@ -1,5 +1,7 @@
-//! One suite for every store: what the contract in `src/lib.rs` says, rule by rule.
+//! One suite for every store: what the contracts in `src/lib.rs` and `src/accounts.rs` say, rule by rule.
 
+#[path = "conformance/accounts.rs"]
+mod accounts;
 #[path = "conformance/rules.rs"]
 mod rules;
 mod support;
@@ -12,53 +14,77 @@ use support::{StillWorld, small};
 
 /// Runs each rule on a fresh store.
 macro_rules! conformance {
-    ($($rule:ident)*) => {
+    ($($rules:ident: { $($rule:ident)* })*) => {
         mod embedded {
-            $(#[test] fn $rule() {
+            $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
                 let dir = tempfile::tempdir().unwrap();
                 let store = super::EmbeddedStore::open(dir.path(), &super::small(&world)).unwrap();
                 assert_eq!(store.findings(), []);
-                super::rules::$rule(&store, &world);
-            })*
+                super::$rules::$rule(&store, &world);
+            })*)*
         }
         mod reference {
-            $(#[test] fn $rule() {
+            $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
-                super::rules::$rule(&super::ReferenceStore::new(super::Arc::clone(&world) as _), &world);
-            })*
+                super::$rules::$rule(&super::ReferenceStore::new(super::Arc::clone(&world) as _), &world);
+            })*)*
         }
     };
 }
 
 conformance! {
-    the_first_event_has_seq_1_and_64_zeros_before_it
-    seqs_have_no_gaps_and_each_event_names_the_one_before
-    an_event_can_be_read_at_once_with_every_field_it_was_sent_with
-    a_batch_is_contiguous_and_its_ids_are_in_order
-    a_request_has_1_to_100_events
-    chains_of_projects_tenants_and_modes_are_apart
-    another_chains_id_is_not_found
-    ids_and_times_increase_when_the_clock_steps_back
-    lists_are_newest_first_and_pages_join_without_gap_or_overlap
-    a_page_grows_neither_by_later_events_nor_in_its_past
-    filters_match_exactly_and_in_any_combination
-    dates_are_inclusive_days
-    a_list_stops_at_its_bytes_and_goes_on_where_it_stopped
-    a_range_has_every_event_once_however_it_is_cut
-    windows_verify_against_the_event_before_them
-    verifying_nothing_is_valid
-    same_key_and_body_is_a_replay_of_the_first_answer
-    same_key_with_another_body_is_a_conflict
-    a_key_is_in_flight_until_its_request_ends
-    a_reservation_that_is_dropped_frees_the_key
-    keys_belong_to_one_chain
-    a_key_is_free_again_after_24_hours
-    a_replay_of_a_batch_has_all_its_ids
-    usage_counts_live_events_by_tenant_and_month
-    heads_name_every_chain_with_events
-    import_takes_a_chain_as_it_is
-    import_refuses_what_does_not_continue_the_chain
-    large_events_come_back_whole
-    concurrent_appends_form_one_line
+    rules: {
+        the_first_event_has_seq_1_and_64_zeros_before_it
+        seqs_have_no_gaps_and_each_event_names_the_one_before
+        an_event_can_be_read_at_once_with_every_field_it_was_sent_with
+        a_batch_is_contiguous_and_its_ids_are_in_order
+        a_request_has_1_to_100_events
+        chains_of_projects_tenants_and_modes_are_apart
+        another_chains_id_is_not_found
+        ids_and_times_increase_when_the_clock_steps_back
+        lists_are_newest_first_and_pages_join_without_gap_or_overlap
+        a_page_grows_neither_by_later_events_nor_in_its_past
+        filters_match_exactly_and_in_any_combination
+        dates_are_inclusive_days
+        a_list_stops_at_its_bytes_and_goes_on_where_it_stopped
+        a_range_has_every_event_once_however_it_is_cut
+        windows_verify_against_the_event_before_them
+        verifying_nothing_is_valid
+        same_key_and_body_is_a_replay_of_the_first_answer
+        same_key_with_another_body_is_a_conflict
+        a_key_is_in_flight_until_its_request_ends
+        a_reservation_that_is_dropped_frees_the_key
+        keys_belong_to_one_chain
+        a_key_is_free_again_after_24_hours
+        a_replay_of_a_batch_has_all_its_ids
+        usage_counts_live_events_by_tenant_and_month
+        heads_name_every_chain_with_events
+        import_takes_a_chain_as_it_is
+        import_refuses_what_does_not_continue_the_chain
+        large_events_come_back_whole
+        concurrent_appends_form_one_line
+    }
+    accounts: {
+        a_created_tenant_reads_back_with_its_plan_and_billing
+        a_change_leaves_other_fields_alone_and_null_clears
+        what_does_not_exist_cannot_be_changed
+        lists_are_in_order_of_creation_and_pages_join
+        behind_an_id_that_is_not_in_the_list_there_is_nothing
+        a_project_needs_its_tenant
+        an_id_is_taken_once
+        frameworks_that_were_disabled_stay_known_as_ever_enabled
+        access_finds_a_key_by_its_digest_with_project_tenant_and_actions
+        access_shows_revoked_and_expired_keys
+        revoking_twice_keeps_the_first_time
+        a_keys_last_use_never_goes_back
+        actions_and_emails_are_unique
+        an_email_is_found_in_any_case
+        sessions_end_and_expire
+        a_mail_with_the_same_key_is_queued_once
+        a_failed_mail_is_due_again_at_its_time
+        a_sent_mail_is_not_due_and_its_key_stays_taken
+        every_change_of_access_raises_the_version
+        concurrent_changes_are_all_kept
+    }
 }

@@ -234,13 +234,15 @@ fn a_torn_tail_is_cut_and_said() {
     let store = stage.open();
     fill(&store, &stage.world, 20);
     let events = list(&store, live(), &Filter::default(), None, 100);
-    drop(store);
     // What a crash in the middle of the next group would leave: half a frame behind the last good one.
+    let stage = stage.killed();
     let last = stage.file(&format!("{:08}.log", stage.segments().last().unwrap()));
     let mut bytes = fs::read(&last).unwrap();
-    let end = bytes.len();
-    bytes.extend_from_slice(b"SLFR\x40\x01\x00\x00half a frame");
-    bytes.resize(bytes.len() + 5000, 0);
+    let frame = bytes.windows(4).rposition(|window| window == b"SLFR").unwrap();
+    let length = u32::from_le_bytes(bytes[frame + 4..frame + 8].try_into().unwrap());
+    let end = frame + length as usize;
+    let half = b"SLFR\x40\x01\x00\x00half a frame";
+    bytes[end..end + half.len()].copy_from_slice(half);
     fs::write(&last, bytes).unwrap();
     let store = stage.open();
     assert_eq!(
@@ -347,7 +349,7 @@ fn a_deleted_middle_segment_is_named_and_its_events_are_missing_at_the_next_that
     fs::remove_file(stage.file("00000002.idx")).unwrap();
     let store = stage.open();
     assert!(
-        store.findings().contains(&(Mode::Live, Finding::MissingSegment { number: 2 })),
+        store.findings().contains(&(Mode::Live, Finding::MissingSegments { first: 2, last: 2 })),
         "{:?}",
         store.findings()
     );
@@ -396,7 +398,7 @@ fn a_log_shorter_than_its_mark_is_named_and_only_the_chains_that_lost_events_are
     for _ in 0..2 {
         let store = stage.open();
         let findings: Vec<_> = store.findings().into_iter().map(|(_, finding)| finding).collect();
-        assert!(findings.contains(&Finding::MissingSegment { number: last }), "{findings:?}");
+        assert!(findings.contains(&Finding::MissingSegments { first: last, last }), "{findings:?}");
         assert!(
             findings.contains(&Finding::HeadLost { chain: live(), durable: 0, recorded: 40 }),
             "{findings:?}"

@@ -8,6 +8,7 @@ use sealog_core::id::{ChainId, Ulid};
 
 use super::index::{BLOCK_EVENTS, Block, Entry, MemoryRun, Summary};
 use super::sidecar::{Caches, FileRun};
+use super::sync::{lock, read, write};
 use crate::ChainHead;
 
 /// All chains of a log.
@@ -70,20 +71,20 @@ impl Default for ChainState {
 
 impl Chains {
     pub(super) fn get(&self, id: ChainId) -> Option<Arc<Chain>> {
-        self.by_id.read().expect("chains lock").get(&id).cloned()
+        read(&self.by_id).get(&id).cloned()
     }
 
     pub(super) fn get_or_create(&self, id: ChainId) -> Arc<Chain> {
         if let Some(chain) = self.get(id) {
             return chain;
         }
-        let mut chains = self.by_id.write().expect("chains lock");
+        let mut chains = write(&self.by_id);
         let chain = chains.entry(id).or_insert_with(|| Arc::new(Chain { id, state: Mutex::default() }));
         Arc::clone(chain)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Chain>> {
-        let mut all: Vec<_> = self.by_id.read().expect("chains lock").values().cloned().collect();
+        let mut all: Vec<_> = read(&self.by_id).values().cloned().collect();
         all.sort_by_key(|chain| chain.id);
         all
     }
@@ -91,7 +92,7 @@ impl Chains {
 
 impl Chain {
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut ChainState) -> T) -> T {
-        act(&mut self.state.lock().expect("chain lock"))
+        act(&mut lock(&self.state))
     }
 
     pub(super) fn head(&self) -> ChainHead {
@@ -110,6 +111,7 @@ impl Chain {
             for entry in entries {
                 run.push(entry);
             }
+            run.head = head;
             run.last_hash = head.hash;
             state.durable = head;
             state.recorded = head;

@@ -1,10 +1,14 @@
 //! The few things that the store asks of a file system, as a trait: tests put a disk behind it that loses what was not synced, or fails at a chosen call.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::sync::lock;
 
 pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
@@ -111,6 +115,96 @@ pub(super) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resul
     drop(file);
     disk.rename(&temporary, path)?;
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Files that are open, at most so many: a store has two for each segment, and a process has a limit.
+#[derive(Debug)]
+pub(super) struct OpenFiles {
+    disk: Arc<dyn Disk>,
+    files_max: usize,
+    /// By path: the file, and when it was last used.
+    open: Mutex<(HashMap<PathBuf, (Arc<dyn DiskFile>, u64)>, u64)>,
+}
+
+impl OpenFiles {
+    pub(super) fn new(disk: Arc<dyn Disk>, files_max: usize) -> Arc<OpenFiles> {
+        Arc::new(OpenFiles { disk, files_max, open: Mutex::default() })
+    }
+
+    /// A file that is opened when it is read, and may be closed in between.
+    pub(super) fn file(self: &Arc<Self>, path: PathBuf) -> Box<dyn DiskFile> {
+        Box::new(ReadOnDemand { files: Arc::clone(self), path })
+    }
+
+    /// The file at this path is another one from now on.
+    pub(super) fn forget(&self, path: &Path) {
+        lock(&self.open).0.remove(path);
+    }
+
+    fn get(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        {
+            let mut open = lock(&self.open);
+            open.1 += 1;
+            let now = open.1;
+            if let Some((file, used)) = open.0.get_mut(path) {
+                *used = now;
+                return Ok(Arc::clone(file));
+            }
+        }
+        let file: Arc<dyn DiskFile> = self.disk.open(path)?.into();
+        let mut open = lock(&self.open);
+        if open.0.len() >= self.files_max {
+            let oldest = open.0.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone());
+            oldest.and_then(|path| open.0.remove(&path));
+        }
+        let now = open.1;
+        open.0.insert(path.to_owned(), (Arc::clone(&file), now));
+        Ok(file)
+    }
+}
+
+#[derive(Debug)]
+struct ReadOnDemand {
+    files: Arc<OpenFiles>,
+    path: PathBuf,
+}
+
+impl DiskFile for ReadOnDemand {
+    fn length(&self) -> io::Result<u64> {
+        self.files.get(&self.path)?.length()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.files.get(&self.path)?.read_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _length: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The whole content of a file, as far as the disk gives it. What cannot be read becomes bytes that are no frame and no zeros, so that it is found to be damaged and nothing else is.
+pub(super) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    const PIECE: usize = 4096;
+    if let Ok(content) = read_all(file) {
+        return Ok(content);
+    }
+    let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
+    let mut content = vec![0xEE; length];
+    for (number, piece) in content.chunks_mut(PIECE).enumerate() {
+        if file.read_at(piece, (number * PIECE) as u64).is_err() {
+            piece.fill(0xEE);
+        }
+    }
+    Ok(content)
 }
 
 /// The whole content of a file.

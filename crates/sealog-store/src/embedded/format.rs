@@ -74,7 +74,7 @@ impl<'a> Take<'a> {
     }
 }
 
-/// Lengths inside a segment fit in 32 bits: a segment has at most 256 MiB and a frame 16.
+/// Lengths inside a segment fit in 32 bits: segments and frames are far smaller than 4 GiB.
 pub(super) fn u32_len(length: usize) -> u32 {
     u32::try_from(length).expect("lengths are bounded before they get here")
 }
@@ -289,6 +289,15 @@ impl<'a> FrameWriter<'a> {
         u32::try_from(offset).expect("segments are smaller than 4 GiB")
     }
 
+    /// Adds a record of another frame as it is, whatever is in it; only its checksum is made anew.
+    pub(super) fn copy(&mut self, record: &RecordSlice<'_>) {
+        self.header.count += 1;
+        let content = &record.bytes[..record.bytes.len() - 4];
+        self.out.extend_from_slice(content);
+        let checksum = record_checksum(content, self.salt, self.header.chain, record.chain_seq);
+        self.put_checksum(checksum);
+    }
+
     /// Completes the frame and returns the running checksum behind it.
     pub(super) fn finish(mut self, key: Option<&StoredKey>, running: u32) -> u32 {
         if let Some(stored) = key {
@@ -428,6 +437,11 @@ fn record_intact(record: &[u8], salt: &Salt, chain: ChainId, chain_seq: u64) -> 
 }
 
 impl RecordSlice<'_> {
+    /// What stands where the hash should be, even if the record is damaged.
+    pub(super) fn raw_hash(&self) -> Hash {
+        self.bytes.get(56..88).and_then(|bytes| bytes.try_into().ok()).map_or(Hash::ZERO, Hash)
+    }
+
     pub(super) fn event(&self, chain: ChainId) -> Option<StoredEvent> {
         if self.intact { decode_event(self.bytes, chain, self.chain_seq) } else { None }
     }

@@ -5,10 +5,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use sealog_core::canonical::Fields;
+use sealog_core::chain::Head;
 use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 
 use super::format::Take;
+use super::sync::lock;
 
 pub(super) const BLOCK_EVENTS: usize = 1024;
 
@@ -29,8 +31,9 @@ pub(super) struct FieldHashes {
     pub resource: u32,
 }
 
+/// Never 0 for a value that is there: a client could otherwise choose one that every filter takes for absent.
 fn hash(text: Option<&str>) -> u32 {
-    text.map_or(0, |text| crc32c::crc32c(text.as_bytes()))
+    text.map_or(0, |text| crc32c::crc32c(text.as_bytes()).max(1))
 }
 
 impl FieldHashes {
@@ -254,7 +257,9 @@ impl Summary {
 pub(super) struct MemoryRun {
     pub segment: u64,
     pub first_seq: u64,
-    /// Of the last event.
+    /// The last event whose record is intact.
+    pub head: Head,
+    /// What the last record says of its hash, intact or not.
     pub last_hash: Hash,
     full: Vec<Arc<(Summary, Block)>>,
     tail: Block,
@@ -262,7 +267,14 @@ pub(super) struct MemoryRun {
 
 impl MemoryRun {
     pub(super) fn new(segment: u64, first_seq: u64) -> MemoryRun {
-        MemoryRun { segment, first_seq, last_hash: Hash::ZERO, full: Vec::new(), tail: Block::default() }
+        MemoryRun {
+            segment,
+            first_seq,
+            head: Head::EMPTY,
+            last_hash: Hash::ZERO,
+            full: Vec::new(),
+            tail: Block::default(),
+        }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -279,6 +291,26 @@ impl MemoryRun {
         if self.tail.len() == BLOCK_EVENTS {
             let block = std::mem::take(&mut self.tail);
             self.full.push(Arc::new((Summary::of(&block), block)));
+        }
+    }
+
+    /// Forgets the events from this seq on. Nothing remains known of the last one but its place.
+    pub(super) fn truncate(&mut self, end_seq: u64) {
+        let keep = usize::try_from(end_seq.saturating_sub(self.first_seq)).unwrap_or(usize::MAX);
+        if keep >= self.count() {
+            return;
+        }
+        let blocks = self.blocks();
+        *self = MemoryRun { full: Vec::new(), tail: Block::default(), ..*self };
+        for at in 0..keep {
+            let block = &blocks[at / BLOCK_EVENTS].1;
+            let place = at % BLOCK_EVENTS;
+            let hashes = FieldHashes {
+                action: block.action[place],
+                actor_id: block.actor_id[place],
+                resource: block.resource[place],
+            };
+            self.push(&Entry { log_id: block.log_id[place], position: block.position[place], hashes });
         }
     }
 
@@ -346,7 +378,7 @@ pub(super) struct Cache<T> {
 
 #[derive(Debug)]
 struct CacheInner<T> {
-    /// By segment and offset: value, its bytes, when it was last used.
+    /// By index file and offset: value, its bytes, when it was last used.
     pieces: HashMap<(u64, u64), (Arc<T>, usize, u64)>,
     bytes: usize,
     tick: u64,
@@ -364,7 +396,7 @@ impl<T> Cache<T> {
         load: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<Arc<T>> {
         {
-            let mut inner = self.inner.lock().expect("no code panics while it holds this lock");
+            let mut inner = lock(&self.inner);
             inner.tick += 1;
             let tick = inner.tick;
             if let Some((value, _, used)) = inner.pieces.get_mut(&key) {
@@ -374,7 +406,7 @@ impl<T> Cache<T> {
         }
         // Read outside the lock; two readers may load the same piece, which is harmless.
         let value = Arc::new(load()?);
-        let mut inner = self.inner.lock().expect("no code panics while it holds this lock");
+        let mut inner = lock(&self.inner);
         let tick = inner.tick;
         if inner.pieces.insert(key, (Arc::clone(&value), bytes, tick)).is_none() {
             inner.bytes += bytes;

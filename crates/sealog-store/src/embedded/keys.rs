@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::sidecar::{KeyEntry, Sidecar, Slot};
+use super::sync::{lock, read, write};
 use crate::IDEMPOTENCY_RETENTION_MS;
 
 #[derive(Debug, Default)]
@@ -41,17 +42,17 @@ pub(super) fn is_live(received_ms: u64, now_ms: u64) -> bool {
 impl Keys {
     /// Takes the slot, unless it is taken. The returned function frees it.
     pub(super) fn take(&self, slot: Slot) -> Option<impl FnOnce() + Send + 'static> {
-        if !self.in_flight.lock().expect("keys lock").insert(slot) {
+        if !lock(&self.in_flight).insert(slot) {
             return None;
         }
         let in_flight = Arc::clone(&self.in_flight);
         Some(move || {
-            in_flight.lock().expect("keys lock").remove(&slot);
+            lock(&in_flight).remove(&slot);
         })
     }
 
     pub(super) fn insert(&self, segment: u64, entry: KeyEntry) {
-        let mut used = self.used.write().expect("keys lock");
+        let mut used = write(&self.used);
         match used.memory.last_mut() {
             Some((number, map)) if *number == segment => {
                 map.insert(entry.slot, entry);
@@ -60,11 +61,18 @@ impl Keys {
         }
     }
 
+    /// Whether it is certain, without reading anything, that this slot was not used.
+    pub(super) fn is_unused(&self, slot: &Slot) -> bool {
+        let used = read(&self.used);
+        !used.memory.iter().any(|(_, map)| map.contains_key(slot))
+            && !used.files.iter().any(|(file, _)| file.may_have_key(slot))
+    }
+
     /// The places where this slot was used, newest first, that have not expired.
     pub(super) fn find(&self, slot: &Slot, now_ms: u64) -> io::Result<Vec<KeyPlace>> {
         let files: Vec<Arc<Sidecar>>;
         {
-            let used = self.used.read().expect("keys lock");
+            let used = read(&self.used);
             for (segment, map) in used.memory.iter().rev() {
                 if let Some(entry) = map.get(slot) {
                     let live = is_live(entry.received_ms, now_ms);
@@ -97,7 +105,7 @@ impl Keys {
 
     /// All keys of a segment that is in memory.
     pub(super) fn of_segment(&self, segment: u64) -> Vec<KeyEntry> {
-        let used = self.used.read().expect("keys lock");
+        let used = read(&self.used);
         used.memory
             .iter()
             .filter(|(number, _)| *number == segment)
@@ -107,7 +115,7 @@ impl Keys {
 
     /// A segment's keys are in this file from now on. Files whose keys have all expired are forgotten.
     pub(super) fn move_to_file(&self, sidecar: &Arc<Sidecar>, newest_ms: Option<u64>, now_ms: u64) {
-        let mut used = self.used.write().expect("keys lock");
+        let mut used = write(&self.used);
         used.memory.retain(|(number, _)| *number != sidecar.segment());
         used.files.retain(|(file, newest)| {
             file.segment() != sidecar.segment() && is_live(newest.saturating_add(CLOCK_STEP_MS), now_ms)

@@ -12,7 +12,7 @@ use sealog_core::time::Month;
 
 use super::Options;
 use super::chain_index::{Chains, SealedRun};
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, OpenFiles};
 use super::format::Frame;
 use super::index::{Cache, Entry};
 use super::keys::{KeyPlace, Keys};
@@ -20,6 +20,7 @@ use super::mark::{Extent, MarkFile};
 use super::recovery::{self, Finding, RecoveryError};
 use super::segment::{self, Preparer, Segment};
 use super::sidecar::{Caches, Opened, SegmentEnd, SegmentIndex, slot};
+use super::sync::{lock, wait_for, write};
 use super::writer::{Sealer, Shared};
 use crate::world::World;
 use crate::{Appended, IdempotencyKey, Receipt, Reservation, Reserved, StoreError};
@@ -42,11 +43,14 @@ pub(super) struct Log {
     pub sealer: Mutex<Sealer>,
     pub active: Mutex<Arc<Segment>>,
     pub preparer: Preparer,
+    pub files: Arc<OpenFiles>,
     /// Ends of all segments but the active one.
     ends: Mutex<BTreeMap<u64, SegmentEnd>>,
     upkeep: Mutex<Upkeep>,
     upkeep_due: Condvar,
     mark: Mutex<MarkFile>,
+    /// Held while an index file is built again.
+    rebuilding: Mutex<()>,
     unknown_unproven: bool,
 }
 
@@ -71,11 +75,11 @@ pub(super) struct Handle {
 impl Log {
     pub(super) fn open(dir: &Path, mode: Mode, options: &Options) -> Result<Handle, RecoveryError> {
         let recovered = recovery::recover(dir, mode, options)?;
-        let poisoned = recovered.findings.iter().find_map(|finding| match finding {
+        let mut findings = recovered.findings;
+        let poisoned = findings.iter().find_map(|finding| match finding {
             Finding::ReadOnly { cause } => Some(StoreError::Poisoned(cause.clone())),
             _ => None,
         });
-        let read_only = poisoned.is_some();
         let active = Arc::clone(&recovered.segments[&recovered.plan.segment]);
         let log = Arc::new(Log {
             mode,
@@ -99,28 +103,39 @@ impl Log {
             ends: Mutex::new(recovered.ends),
             upkeep: Mutex::default(),
             upkeep_due: Condvar::new(),
+            files: recovered.files,
             mark: Mutex::new(recovered.mark),
+            rebuilding: Mutex::default(),
             unknown_unproven: recovered.unknown_unproven,
         });
+        if lock(&log.shared).ready().is_ok()
+            && let Err(error) = log.mark_all()
+        {
+            // Without a mark, lost events would go unnoticed; reading needs none.
+            let finding = Finding::ReadOnly { cause: format!("the mark cannot be written: {error}") };
+            tracing::error!(log = mode.as_str(), "{finding}");
+            findings.push(finding);
+            lock(&log.shared).poison(StoreError::Poisoned(error.to_string()));
+        }
         let mut threads = Vec::new();
-        if !read_only {
-            log.mark_all()?;
+        if lock(&log.shared).ready().is_ok() {
             log.preparer.want(log.next_capacity(recovered.plan.capacity));
             let start = |name: &str, run: fn(&Log)| {
                 let log = Arc::clone(&log);
                 let thread = std::thread::Builder::new().name(format!("sealog-{}-{name}", mode.as_str()));
                 thread.spawn(move || run(&log))
             };
-            threads.push(start("write-1", Log::write_loop)?);
-            threads.push(start("write-2", Log::write_loop)?);
-            threads.push(start("prepare", |log| log.preparer.run(log.options.tick, || log.room()))?);
+            threads.push(start("write-1", Log::write_thread)?);
+            threads.push(start("write-2", Log::write_thread)?);
+            threads.push(start("prepare", |log| log.preparer.run(log.options.tick, || log.look_for_room()))?);
             threads.push(start("upkeep", Log::upkeep_loop)?);
+            threads.push(start("deadlines", Log::deadline_loop)?);
         }
-        Ok(Handle { log, findings: recovered.findings, threads: Mutex::new(threads) })
+        Ok(Handle { log, findings, threads: Mutex::new(threads) })
     }
 
     pub(super) fn ready(&self) -> Result<(), StoreError> {
-        self.shared.lock().expect("writer lock").ready()
+        lock(&self.shared).ready()
     }
 
     /// The durable head of a chain, and whether it cannot be proven to be the last.
@@ -129,6 +144,14 @@ impl Log {
             Some(chain) => chain.with(|state| (state.durable, state.unproven)),
             None => (Head::EMPTY, self.unknown_unproven),
         }
+    }
+
+    /// Takes a key of which memory alone can tell that it is in flight or was never used.
+    pub(super) fn reserve_unused(&self, chain: ChainId, key: IdempotencyKey) -> Option<Reserved> {
+        let slot = slot(chain, key.key_hash);
+        let Some(release) = self.keys.take(slot) else { return Some(Reserved::InFlight) };
+        let reservation = Reservation::new(chain, key, release);
+        self.keys.is_unused(&slot).then_some(Reserved::Fresh(reservation))
     }
 
     pub(super) fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> Result<Reserved, StoreError> {
@@ -198,7 +221,7 @@ impl Log {
     }
 
     pub(super) fn count_usage(&self, chain: ChainId, entries: &[Entry]) {
-        let mut usage = self.usage.lock().expect("usage lock");
+        let mut usage = lock(&self.usage);
         for entry in entries {
             *usage.entry((chain.tenant_id, Month::of(entry.log_id.timestamp_ms()))).or_default() += 1;
         }
@@ -206,14 +229,34 @@ impl Log {
 
     /// A chain has a new durable head.
     pub(super) fn changed(&self, chain: ChainId, head: Head) {
-        self.upkeep.lock().expect("upkeep lock").heads.insert(chain, head);
+        lock(&self.upkeep).heads.insert(chain, head);
     }
 
     /// A segment is full.
     pub(super) fn sealed(&self, end: SegmentEnd) {
-        self.ends.lock().expect("ends lock").insert(end.number, end);
-        self.upkeep.lock().expect("upkeep lock").sealed.push(end);
+        lock(&self.ends).insert(end.number, end);
+        // It is only read from now on, and its descriptor can be used for others.
+        let mut segments = write(&self.segments);
+        if let Some(segment) = segments.get_mut(&end.number) {
+            let file = self.files.file(segment::segment_path(&self.dir, end.number));
+            *segment = Arc::new(Segment { number: end.number, salt: segment.salt, file });
+        }
+        drop(segments);
+        lock(&self.upkeep).sealed.push(end);
         self.upkeep_due.notify_all();
+    }
+
+    /// Fails requests that have waited too long. A thread of its own, which never touches the disk: a disk that hangs is what deadlines are for.
+    fn deadline_loop(&self) {
+        let pause = (self.options.queue_deadline / 4).min(self.options.tick);
+        let mut upkeep = lock(&self.upkeep);
+        while !upkeep.stop {
+            upkeep = wait_for(&self.upkeep_due, upkeep, pause);
+            drop(upkeep);
+            lock(&self.shared).expire(self.options.queue_deadline);
+            self.look_for_room();
+            upkeep = lock(&self.upkeep);
+        }
     }
 
     /// Marks and index files are written here, away from the path of events.
@@ -222,14 +265,13 @@ impl Log {
         let mut sealed: VecDeque<SegmentEnd> = VecDeque::new();
         loop {
             let stop = {
-                let mut upkeep = self.upkeep.lock().expect("upkeep lock");
+                let mut upkeep = lock(&self.upkeep);
                 if upkeep.sealed.is_empty() && !upkeep.stop {
-                    upkeep = self.upkeep_due.wait_timeout(upkeep, self.options.tick).expect("upkeep lock").0;
+                    upkeep = wait_for(&self.upkeep_due, upkeep, self.options.tick);
                 }
                 sealed.extend(std::mem::take(&mut upkeep.sealed));
                 upkeep.stop
             };
-            self.shared.lock().expect("writer lock").expire(self.options.queue_deadline);
             while let Some(end) = sealed.front() {
                 if let Err(error) = self.write_index_of(end) {
                     tracing::warn!(%error, segment = end.number, "cannot write an index file; trying again");
@@ -246,17 +288,17 @@ impl Log {
 
     /// Records what has become durable since the last mark.
     fn mark_changes(&self, clean: bool) {
-        let mut mark = self.mark.lock().expect("mark lock");
+        let mut mark = lock(&self.mark);
         // The extent first: heads that come in between are then above it, which is the safe side.
-        let (plan, commit) = self.shared.lock().expect("writer lock").durable();
-        let heads = std::mem::take(&mut self.upkeep.lock().expect("upkeep lock").heads);
+        let (plan, commit) = lock(&self.shared).durable();
+        let heads = std::mem::take(&mut lock(&self.upkeep).heads);
         if heads.is_empty() && !clean {
             return;
         }
         let extent = Extent { commit, segment: plan.segment, offset: plan.end };
         if let Err(error) = mark.write(extent, clean, &heads, self.world.now_ms()) {
             tracing::warn!(%error, log = self.mode.as_str(), "cannot write the mark; until it can be written, lost events at the end may go unnoticed");
-            let mut upkeep = self.upkeep.lock().expect("upkeep lock");
+            let mut upkeep = lock(&self.upkeep);
             for (chain, head) in heads {
                 upkeep.heads.entry(chain).or_insert(head);
             }
@@ -265,8 +307,8 @@ impl Log {
 
     /// At start: what recovery found is durable now, and a clean stop is no longer the last word.
     fn mark_all(&self) -> io::Result<()> {
-        let mut mark = self.mark.lock().expect("mark lock");
-        let (plan, commit) = self.shared.lock().expect("writer lock").durable();
+        let mut mark = lock(&self.mark);
+        let (plan, commit) = lock(&self.shared).durable();
         let heads: BTreeMap<ChainId, Head> = self
             .chains
             .all()
@@ -290,54 +332,111 @@ impl Log {
             index.runs.extend(runs.into_iter().map(|run| (chain.id, run)));
         }
         index.count_usage();
-        let opened = recovery::write_index(&*self.disk, &self.dir, &index, end, self.mode)?;
-        self.install(end.number, &opened);
+        let opened = recovery::write_index(&*self.disk, &self.files, &self.dir, &index, end, self.mode)?;
+        self.install(opened);
         Ok(())
     }
 
-    /// From now on the runs of this segment are read through its index file.
-    fn install(&self, segment: u64, opened: &Opened) {
-        for (id, run) in &opened.runs {
-            self.chains.get_or_create(*id).with(|state| {
-                state.memory.retain(|run| run.segment != segment);
-                let mut sealed: Vec<SealedRun> = state
-                    .sealed
-                    .iter()
-                    .filter(|old| old.run().segment() != segment || old.run().first_seq() < run.first_seq)
-                    .cloned()
-                    .collect();
-                sealed.push(SealedRun::File(run.clone()));
-                let others = state
-                    .sealed
-                    .iter()
-                    .filter(|old| old.run().first_seq() > run.first_seq && old.run().segment() != segment);
-                sealed.extend(others.cloned());
-                sealed.sort_by_key(|run| run.run().first_seq());
-                sealed.dedup_by_key(|run| run.run().first_seq());
-                state.sealed = Arc::new(sealed);
-            });
+    /// From now on the runs of a segment are read through its index file.
+    fn install(&self, opened: Opened) {
+        let segment = opened.sidecar.segment();
+        let mut by_chain: BTreeMap<ChainId, Vec<SealedRun>> = BTreeMap::new();
+        for (id, run) in opened.runs {
+            by_chain.entry(id).or_default().push(SealedRun::File(run));
         }
+        self.replace_runs(segment, by_chain);
         self.keys.move_to_file(&opened.sidecar, opened.keys_newest_ms, self.world.now_ms());
     }
 
-    /// Builds the index file of a sealed segment again, from the segment.
+    /// Puts these runs of a segment in place of those that each chain has of it, in one step for a chain.
+    fn replace_runs(&self, segment: u64, by_chain: BTreeMap<ChainId, Vec<SealedRun>>) {
+        for (id, runs) in by_chain {
+            self.chains.get_or_create(id).with(|state| {
+                state.memory.retain(|run| run.segment != segment);
+                let mut sealed: Vec<SealedRun> =
+                    state.sealed.iter().filter(|old| old.run().segment() != segment).cloned().collect();
+                sealed.extend(runs);
+                sealed.sort_by_key(|run| run.run().first_seq());
+                state.sealed = Arc::new(sealed);
+            });
+        }
+    }
+
+    /// Builds the index of a sealed segment again, from the segment. The index of a damaged one stays in memory, so that it is found damaged again at the next start.
     pub(super) fn rebuild_index(&self, number: u64) -> io::Result<()> {
+        let _one_at_a_time = lock(&self.rebuilding);
         let gone = || io::Error::other("the segment is not there");
-        let end = self.ends.lock().expect("ends lock").get(&number).copied().ok_or_else(gone)?;
+        let end = lock(&self.ends).get(&number).copied().ok_or_else(gone)?;
         let segment = self.segment(number).ok_or_else(gone)?;
-        let content = disk::read_all(&*segment.file)?;
+        let content = disk::read_all_there_is(&*segment.file)?;
         let pieces = segment::walk(&content, end.final_len, &segment.salt, self.mode);
         let indexed = recovery::index_pieces(number, &pieces);
-        let opened = recovery::write_index(&*self.disk, &self.dir, &indexed.index, &end, self.mode)?;
-        self.install(number, &opened);
+        if indexed.damage.is_empty() {
+            let opened =
+                recovery::write_index(&*self.disk, &self.files, &self.dir, &indexed.index, &end, self.mode)?;
+            self.install(opened);
+            return Ok(());
+        }
+        for (from, to) in &indexed.damage {
+            tracing::error!(log = self.mode.as_str(), segment = number, from, to, "a segment is damaged");
+        }
+        let mut by_chain: BTreeMap<ChainId, Vec<SealedRun>> = BTreeMap::new();
+        for (id, run) in indexed.index.runs {
+            by_chain.entry(id).or_default().push(SealedRun::Memory(run));
+        }
+        self.add_damaged_stretches(number, &by_chain);
+        self.replace_runs(number, by_chain);
         Ok(())
+    }
+
+    /// What a chain had in a segment and is not among these runs cannot be read any more.
+    fn add_damaged_stretches(&self, segment: u64, by_chain: &BTreeMap<ChainId, Vec<SealedRun>>) {
+        for chain in self.chains.all() {
+            let left: Vec<(u64, u64)> = by_chain
+                .get(&chain.id)
+                .into_iter()
+                .flatten()
+                .map(|run| (run.run().first_seq(), run.run().end_seq()))
+                .collect();
+            chain.with(|state| {
+                let mut damaged = state.damaged.to_vec();
+                for old in state.sealed.iter().map(SealedRun::run).filter(|run| run.segment() == segment) {
+                    let mut next = old.first_seq();
+                    for (first, end) in left
+                        .iter()
+                        .copied()
+                        .filter(|(first, _)| (old.first_seq()..old.end_seq()).contains(first))
+                        .chain([(old.end_seq(), old.end_seq())])
+                    {
+                        if first > next {
+                            damaged.push((next, first - 1));
+                        }
+                        next = end;
+                    }
+                }
+                damaged.sort_unstable();
+                damaged.dedup();
+                if left.is_empty() {
+                    state.sealed = Arc::new(
+                        state.sealed.iter().filter(|run| run.run().segment() != segment).cloned().collect(),
+                    );
+                }
+                state.damaged = Arc::new(damaged);
+            });
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
 impl Handle {
     /// Writes what is queued, stops the threads, and leaves a mark that says so.
     pub(super) fn close(&self) {
-        let threads = std::mem::take(&mut *self.threads.lock().expect("threads lock"));
+        let threads = std::mem::take(&mut *lock(&self.threads));
         if threads.is_empty() {
             return;
         }
@@ -349,18 +448,18 @@ impl Handle {
             let _ = writer.join();
         }
         log.preparer.stop();
-        log.upkeep.lock().expect("upkeep lock").stop = true;
+        lock(&log.upkeep).stop = true;
         log.upkeep_due.notify_all();
         for thread in threads {
             let _ = thread.join();
         }
-        let shared = log.shared.lock().expect("writer lock");
+        let shared = lock(&log.shared);
         let (plan, _) = shared.durable();
         let healthy = matches!(shared.ready(), Err(StoreError::Closing));
         drop(shared);
         if healthy {
             // The zeros behind the last frame have served; without them a stopped log takes only what it holds.
-            let active = log.active.lock().expect("active segment lock");
+            let active = lock(&log.active);
             let trimmed = active.file.set_len(plan.end).and_then(|()| active.file.sync());
             if let Err(error) = trimmed {
                 tracing::warn!(%error, "cannot trim the last segment");

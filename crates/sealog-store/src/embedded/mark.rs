@@ -14,7 +14,7 @@ use super::format::{Take, put_chain, u32_len};
 const MAGIC: &[u8; 8] = b"SEALOGMK";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 16;
-const RECORD_LEN: usize = 48;
+const RECORD_LEN: usize = 64;
 const HEAD_LEN: usize = 88;
 /// Below this size the file is never rewritten.
 const REWRITE_BYTES_MIN: usize = 1 << 20;
@@ -30,10 +30,17 @@ pub(super) struct Extent {
     pub offset: u64,
 }
 
+/// A place in the log: segment and offset.
+pub(super) type Place = (u64, u64);
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marked {
     pub extent: Extent,
     pub clean: bool,
+    /// Up to here events are damaged or lost that no mark spoke for: a chain whose last event stands before it cannot be proven to end there. Kept until someone has looked into it.
+    pub unproven_to: Option<Place>,
+    /// Whether a record in the middle of the file was damaged.
+    pub damaged: bool,
     pub heads: BTreeMap<ChainId, Head>,
 }
 
@@ -48,7 +55,7 @@ pub(super) struct MarkFile {
 }
 
 impl MarkFile {
-    /// Reads the mark of a log; `None` when there is none. A damaged record ends it, since each record only adds to those before.
+    /// Reads the mark of a log; `None` when there is none that can be read. Every record that is intact counts, since each only adds to those before.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -70,6 +77,10 @@ impl MarkFile {
         &self.marked
     }
 
+    pub(super) fn set_unproven(&mut self, place: Option<Place>) {
+        self.marked.unproven_to = place;
+    }
+
     /// Records that the log is durable up to `extent`, with the heads that changed. Durable when it returns.
     pub(super) fn write(
         &mut self,
@@ -85,7 +96,7 @@ impl MarkFile {
         let outgrown = self.length > REWRITE_BYTES_MIN.max(full * REWRITE_FACTOR);
         match &self.file {
             Some(file) if !outgrown => {
-                let record = encode_record(extent, clean, heads, now_ms);
+                let record = encode_record(extent, clean, self.marked.unproven_to, heads, now_ms);
                 let written = file.write_all_at(&record, self.length as u64).and_then(|()| file.sync());
                 if let Err(error) = written {
                     // What is on disk now is unknown; the next mark starts from a new file.
@@ -105,7 +116,8 @@ impl MarkFile {
         content.extend_from_slice(MAGIC);
         content.extend_from_slice(&VERSION.to_le_bytes());
         content.extend_from_slice(&u32::from(self.mode == Mode::Test).to_le_bytes());
-        content.extend(encode_record(self.marked.extent, self.marked.clean, &self.marked.heads, now_ms));
+        let Marked { extent, clean, unproven_to, heads, .. } = &self.marked;
+        content.extend(encode_record(*extent, *clean, *unproven_to, heads, now_ms));
         disk::replace(&*self.disk, &self.path, &content)?;
         self.length = content.len();
         self.file = Some(self.disk.open(&self.path)?);
@@ -113,7 +125,13 @@ impl MarkFile {
     }
 }
 
-fn encode_record(extent: Extent, clean: bool, heads: &BTreeMap<ChainId, Head>, now_ms: u64) -> Vec<u8> {
+fn encode_record(
+    extent: Extent,
+    clean: bool,
+    unproven_to: Option<Place>,
+    heads: &BTreeMap<ChainId, Head>,
+    now_ms: u64,
+) -> Vec<u8> {
     let mut out = vec![0; 8];
     out.extend_from_slice(&extent.commit.to_le_bytes());
     out.extend_from_slice(&extent.segment.to_le_bytes());
@@ -121,6 +139,9 @@ fn encode_record(extent: Extent, clean: bool, heads: &BTreeMap<ChainId, Head>, n
     out.extend_from_slice(&now_ms.to_le_bytes());
     out.extend_from_slice(&u32::from(clean).to_le_bytes());
     out.extend_from_slice(&u32_len(heads.len()).to_le_bytes());
+    let (segment, offset) = unproven_to.unwrap_or_default();
+    out.extend_from_slice(&segment.to_le_bytes());
+    out.extend_from_slice(&offset.to_le_bytes());
     for (chain, head) in heads {
         put_chain(*chain, &mut out);
         out.extend_from_slice(&head.chain_seq.to_le_bytes());
@@ -138,9 +159,23 @@ fn decode(bytes: &[u8], mode: Mode) -> Option<Marked> {
     if take.bytes(8)? != MAGIC || take.u32()? != VERSION || take.u32()? != u32::from(mode == Mode::Test) {
         return None;
     }
-    let mut marked = None;
-    while let Some(record) = next_record(&mut take) {
-        decode_record(record, mode, marked.get_or_insert_with(Marked::default))?;
+    let mut marked: Option<Marked> = None;
+    let mut skipped = false;
+    while !take.0.is_empty() {
+        let mut ahead = Take(take.0);
+        match next_record(&mut ahead) {
+            Some(record) => {
+                let marked = marked.get_or_insert_with(Marked::default);
+                decode_record(record, mode, marked)?;
+                // A bad record at the end is one that was being written; one with a good record behind it is damage.
+                marked.damaged |= skipped;
+                take = ahead;
+            }
+            None => {
+                skipped = true;
+                take.bytes(1)?;
+            }
+        }
     }
     marked
 }
@@ -149,7 +184,7 @@ fn decode(bytes: &[u8], mode: Mode) -> Option<Marked> {
 fn next_record<'a>(take: &mut Take<'a>) -> Option<&'a [u8]> {
     let length = take.u32()? as usize;
     let checksum = take.u32()?;
-    let content = take.bytes(length.checked_sub(8)?)?;
+    let content = take.bytes(length.checked_sub(8).filter(|length| *length >= RECORD_LEN - 8)?)?;
     (crc32c::crc32c(content) == checksum).then_some(content)
 }
 
@@ -158,7 +193,10 @@ fn decode_record(content: &[u8], mode: Mode, marked: &mut Marked) -> Option<()> 
     marked.extent = Extent { commit: take.u64()?, segment: take.u64()?, offset: take.u64()? };
     take.u64()?;
     marked.clean = take.u32()? == 1;
-    for _ in 0..take.u32()? {
+    let heads = take.u32()?;
+    let unproven_to = (take.u64()?, take.u64()?);
+    marked.unproven_to = (unproven_to != (0, 0)).then_some(unproven_to);
+    for _ in 0..heads {
         let chain = take.chain(mode)?;
         marked.heads.insert(chain, Head { chain_seq: take.u64()?, log_id: take.ulid()?, hash: take.hash()? });
     }
@@ -203,7 +241,24 @@ mod tests {
         let path = dir.path().join("mark");
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert_eq!(open(dir.path()).1.unwrap().extent, extent(2));
+        let torn = open(dir.path()).1.unwrap();
+        assert_eq!((torn.extent, torn.damaged), (extent(2), false));
+
+        let mut damaged = bytes.clone();
+        damaged[HEADER_LEN + RECORD_LEN + HEAD_LEN + 20] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let read = open(dir.path()).1.unwrap();
+        assert_eq!((read.extent, read.damaged), (extent(3), true));
+    }
+
+    #[test]
+    fn what_is_unproven_stays_on_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut mark, _) = open(dir.path());
+        mark.set_unproven(Some((3, 77)));
+        mark.write(extent(1), false, &heads(1, 5), 0).unwrap();
+        mark.write(extent(2), true, &heads(1, 6), 0).unwrap();
+        assert_eq!(open(dir.path()).1.unwrap().unproven_to, Some((3, 77)));
     }
 
     #[test]

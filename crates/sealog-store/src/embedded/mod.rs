@@ -4,6 +4,7 @@
 //! [`log`] is one log and its writer; [`recovery`] is the one path by which a log is opened; [`reader`] answers reads.
 
 mod chain_index;
+mod control;
 pub mod disk;
 mod format;
 mod index;
@@ -14,6 +15,7 @@ mod reader;
 mod recovery;
 mod segment;
 mod sidecar;
+mod sync;
 mod writer;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -124,6 +126,7 @@ impl std::error::Error for OpenError {}
 pub struct EmbeddedStore {
     live: log::Handle,
     test: log::Handle,
+    control: Arc<control::Control>,
     reads: Arc<reader::Pool>,
     /// Released last.
     _lock: Option<File>,
@@ -143,6 +146,7 @@ impl EmbeddedStore {
         }
         let lock = if real { Some(lock(dir)?) } else { None };
         check_format(dir, &*options.disk)?;
+        let control = Arc::new(control::Control::open(real.then_some(dir))?);
         let log = |mode: Mode| {
             let dir = dir.join(mode.as_str());
             Log::open(&dir, mode, options).map_err(|error| match error {
@@ -154,7 +158,7 @@ impl EmbeddedStore {
         };
         let live = log(Mode::Live)?;
         let test = log(Mode::Test)?;
-        Ok(EmbeddedStore { live, test, reads: reader::Pool::start(), _lock: lock })
+        Ok(EmbeddedStore { live, test, control, reads: reader::Pool::start(), _lock: lock })
     }
 
     /// What was wrong with the files when they were opened.
@@ -199,8 +203,11 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
-        let log = Arc::clone(self.log(chain.mode));
-        self.read(chain.mode, move |_| log.reserve(chain, key))
+        // A key that was certainly never used needs no read, hence no place among reads.
+        if let Some(reserved) = self.log(chain.mode).reserve_unused(chain, key) {
+            return Box::pin(async move { Ok(reserved) });
+        }
+        self.read(chain.mode, move |log| log.reserve(chain, key))
     }
 
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {

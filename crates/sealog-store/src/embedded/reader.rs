@@ -17,18 +17,18 @@ use super::index::{BLOCK_EVENTS, Probe};
 use super::log::Log;
 use super::segment::Segment;
 use super::sidecar::damaged_segment;
+use super::sync::{lock, read, wait};
 use crate::{ChainHead, Chunk, List, Range, StoreError};
 
-/// Why a record could not be returned.
-enum RecordError {
-    Damaged,
-    Io(io::Error),
-}
+/// A record that fails its checksum, or that the disk does not give.
+struct Damaged;
 
 /// Read at once for a single record; most are smaller.
 const RECORD_GUESS: usize = 1024;
 /// Read at once when one record after the other is wanted.
 const WINDOW: usize = 256 << 10;
+/// The first bytes of a record say how long it is.
+const RECORD_LEN_LEN: usize = 4;
 
 impl Log {
     pub(super) fn head(&self, chain: ChainId) -> ChainHead {
@@ -42,7 +42,7 @@ impl Log {
     }
 
     pub(super) fn usage(&self, tenant_id: TenantId, month: Month) -> u64 {
-        self.usage.lock().expect("usage lock").get(&(tenant_id, month)).copied().unwrap_or(0)
+        lock(&self.usage).get(&(tenant_id, month)).copied().unwrap_or(0)
     }
 
     pub(super) fn get(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
@@ -57,8 +57,7 @@ impl Log {
         match self.read_record(chain.id, chain_seq, segment, position, &mut Window::single()) {
             Ok(event) if event.sealed.log_id == log_id => Ok(Some(event)),
             Ok(_) => Ok(None),
-            Err(RecordError::Damaged) => Err(StoreError::Damaged { chain_seq }),
-            Err(RecordError::Io(error)) => Err(read_error(&error)),
+            Err(Damaged) => Err(StoreError::Damaged { chain_seq }),
         }
     }
 
@@ -119,10 +118,9 @@ impl Log {
                                 return Ok(Chunk { items: page.events, resume: Some(chain_seq) });
                             }
                         }
-                        Err(RecordError::Damaged) => {
+                        Err(Damaged) => {
                             tracing::error!(chain = %chain.id, chain_seq, "a list leaves out an event whose record is damaged");
                         }
-                        Err(RecordError::Io(error)) => return Err(error),
                     }
                 }
             }
@@ -151,6 +149,9 @@ impl Log {
             while let Some((first, last)) = damaged.next_if(|(first, _)| *first < run.first_seq()) {
                 for chain_seq in first.max(range.from)..=last.min(to) {
                     items.damaged(chain_seq);
+                    if items.full() {
+                        return Ok(Chunk { items: items.items, resume: Some(chain_seq + 1) });
+                    }
                 }
             }
             if run.first_seq() > to {
@@ -189,8 +190,7 @@ impl Log {
                 }
                 match self.read_record(chain.id, chain_seq, run.segment(), block.position(place), window) {
                     Ok(event) => items.event(event),
-                    Err(RecordError::Damaged) => items.damaged(chain_seq),
-                    Err(RecordError::Io(error)) => return Err(error),
+                    Err(Damaged) => items.damaged(chain_seq),
                 }
                 if items.full() {
                     return Ok(Some(chain_seq + 1));
@@ -207,14 +207,14 @@ impl Log {
         segment: u64,
         position: u32,
         window: &mut Window,
-    ) -> Result<StoredEvent, RecordError> {
-        let segment = self.segment(segment).ok_or(RecordError::Damaged)?;
+    ) -> Result<StoredEvent, Damaged> {
+        let segment = self.segment(segment).ok_or(Damaged)?;
         let record = window.record(&segment, position)?;
-        format::decode_record(record, &segment.salt, chain, chain_seq).ok_or(RecordError::Damaged)
+        format::decode_record(record, &segment.salt, chain, chain_seq).ok_or(Damaged)
     }
 
     pub(super) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
-        self.segments.read().expect("segments lock").get(&number).cloned()
+        read(&self.segments).get(&number).cloned()
     }
 
     /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
@@ -299,16 +299,20 @@ impl Window {
         Window { size: WINDOW, ..Window::single() }
     }
 
-    fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], RecordError> {
+    fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], Damaged> {
         let position = u64::from(position);
-        if self.segment != segment.number || position < self.start || self.within(position).is_none() {
-            self.fill(segment, position, self.size)?;
+        let cached =
+            self.segment == segment.number && position >= self.start && self.within(position).is_some();
+        if !cached {
+            // A bad sector further on must not take this record with it.
+            self.fill(segment, position, self.size)
+                .or_else(|_| self.fill(segment, position, RECORD_LEN_LEN))?;
         }
-        let length = format::record_len(&self.bytes[self.at(position)..]).ok_or(RecordError::Damaged)?;
+        let length = format::record_len(&self.bytes[self.at(position)..]).ok_or(Damaged)?;
         if self.within(position).is_none() {
             self.fill(segment, position, length)?;
         }
-        self.within(position).map(|at| &self.bytes[at..at + length]).ok_or(RecordError::Damaged)
+        self.within(position).map(|at| &self.bytes[at..at + length]).ok_or(Damaged)
     }
 
     /// Where the record begins in the window, if it is there whole.
@@ -322,9 +326,13 @@ impl Window {
         usize::try_from(position - self.start).unwrap_or(usize::MAX).min(self.bytes.len())
     }
 
-    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> Result<(), RecordError> {
+    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> Result<(), Damaged> {
         self.bytes.resize(length, 0);
-        let filled = segment.file.read_at(&mut self.bytes, position).map_err(RecordError::Io)?;
+        let filled = segment.file.read_at(&mut self.bytes, position).map_err(|error| {
+            self.segment = 0;
+            tracing::error!(%error, segment = segment.number, position, "a record cannot be read");
+            Damaged
+        })?;
         self.bytes.truncate(filled);
         self.start = position;
         self.segment = segment.number;
@@ -367,7 +375,7 @@ impl Pool {
         act: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (sender, answer) = oneshot::channel();
-        let mut queue = self.queue.lock().expect("pool lock");
+        let mut queue = lock(&self.queue);
         if !queue.1 {
             queue.0.push_back(Box::new(move || {
                 // A reader that has gone away needs no answer, and no work.
@@ -381,22 +389,25 @@ impl Pool {
     }
 
     fn work(&self) {
-        let mut queue = self.queue.lock().expect("pool lock");
+        let mut queue = lock(&self.queue);
         loop {
             if let Some(job) = queue.0.pop_front() {
                 drop(queue);
-                job();
-                queue = self.queue.lock().expect("pool lock");
+                // A read that panics fails for its caller, who finds the answer gone; the thread is for everyone.
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+                    tracing::error!("a read has panicked");
+                }
+                queue = lock(&self.queue);
             } else if queue.1 {
                 return;
             } else {
-                queue = self.changed.wait(queue).expect("pool lock");
+                queue = wait(&self.changed, queue);
             }
         }
     }
 
     pub(super) fn stop(&self) {
-        let mut queue = self.queue.lock().expect("pool lock");
+        let mut queue = lock(&self.queue);
         queue.1 = true;
         queue.0.clear();
         self.changed.notify_all();

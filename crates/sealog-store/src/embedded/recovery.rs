@@ -1,8 +1,8 @@
 //! The one path by which a log is opened, after a clean stop as after a crash.
 //!
 //! t0: a group was written. t1: its sync failed, or the power went. t2: the process starts again and reads the group: the bytes may be in the page cache only, or half there.
-//! So at every start the last segment is read whole, what was never acknowledged is cut, and the last group is written again into a new segment that is synced before
-//! anything is read or appended. Old files are never changed.
+//! So at every start the last segment is read whole, what was never acknowledged is cut, and a last group that the mark does not speak for is written again into a new
+//! segment that is synced before anything is read or appended. Old files are never changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,15 +16,15 @@ use sealog_core::time::Month;
 
 use super::Options;
 use super::chain_index::{Chains, SealedRun};
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, OpenFiles};
 use super::format::{
     Frame, FrameHeader, FrameWriter, HeaderError, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader,
 };
-use super::index::{Entry, FieldHashes, MemoryRun};
+use super::index::{Cache, Entry, FieldHashes, MemoryRun};
 use super::keys::Keys;
-use super::mark::{Extent, MarkFile, Marked};
+use super::mark::{Extent, MarkFile, Marked, Place};
 use super::segment::{self, Piece, Segment, index_path, next_path, segment_path};
-use super::sidecar::{KeyEntry, SegmentEnd, SegmentIndex, Sidecar, slot};
+use super::sidecar::{Caches, KeyEntry, Opened, SegmentEnd, SegmentIndex, Sidecar, slot};
 use super::writer::Plan;
 
 /// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
@@ -32,8 +32,8 @@ use super::writer::Plan;
 pub enum Finding {
     /// The end of the last group was not written completely. It was never acknowledged, and is gone.
     TornTail { segment: u64, offset: u64 },
-    /// A segment's file is gone.
-    MissingSegment { number: u64 },
+    /// The files of these segments are gone.
+    MissingSegments { first: u64, last: u64 },
     /// A segment's header is damaged, so that nothing in it can be read.
     DamagedHeader { segment: u64 },
     /// Bytes of acknowledged events are damaged.
@@ -48,6 +48,8 @@ pub enum Finding {
     HeadUnproven { chain: ChainId },
     /// There are events but no readable mark, so a cut tail could not be noticed.
     NoMark,
+    /// A record in the middle of the mark is damaged.
+    MarkDamaged,
     /// The last group could not be written again; the store can only be read until it is started again.
     ReadOnly { cause: String },
 }
@@ -61,8 +63,8 @@ impl fmt::Display for Finding {
                     "segment {segment} ends in a torn write at byte {offset}, which was never acknowledged; it was cut"
                 )
             }
-            Finding::MissingSegment { number } => {
-                write!(f, "segment {number} is missing: its file was deleted or moved")
+            Finding::MissingSegments { first, last } => {
+                write!(f, "segments {first} to {last} are missing: their files were deleted or moved")
             }
             Finding::DamagedHeader { segment } => {
                 write!(f, "the header of segment {segment} is damaged; its events cannot be read")
@@ -91,6 +93,7 @@ impl fmt::Display for Finding {
             Finding::NoMark => f.write_str(
                 "there is no readable mark, so events that were cut off the end would not be noticed",
             ),
+            Finding::MarkDamaged => f.write_str("the mark is damaged; what it said of some chains is lost"),
             Finding::ReadOnly { cause } => write!(
                 f,
                 "the last commit could not be written again ({cause}); the store is read-only until it is started again"
@@ -118,6 +121,7 @@ pub(super) struct Recovered {
     pub segments: BTreeMap<u64, Arc<Segment>>,
     /// Of all segments but the active one.
     pub ends: BTreeMap<u64, SegmentEnd>,
+    pub files: Arc<OpenFiles>,
     pub keys: Keys,
     pub usage: HashMap<(TenantId, Month), u64>,
     pub mark: MarkFile,
@@ -129,50 +133,23 @@ pub(super) struct Recovered {
     pub unknown_unproven: bool,
 }
 
-/// A segment's file with a readable header.
-struct Found {
-    header: SegmentHeader,
-    segment: Arc<Segment>,
-}
-
-struct Recovery<'a> {
-    dir: &'a Path,
-    mode: Mode,
-    options: &'a Options,
-    marked: Option<Marked>,
-    findings: Vec<Finding>,
-    chains: Chains,
-    keys: Keys,
-    usage: HashMap<(TenantId, Month), u64>,
-    ends: BTreeMap<u64, SegmentEnd>,
-    /// Runs by chain, in the order of the log.
-    runs: HashMap<ChainId, Vec<SealedRun>>,
-    /// The furthest place, as segment and offset, where events are damaged or missing that the mark says nothing of.
-    unproven_to: Option<(u64, u64)>,
-    /// Segments with damage in them.
-    damaged_segments: Vec<u64>,
-}
-
-/// The head of a chain that ends with this run.
-fn head_of(run: &SealedRun) -> Head {
-    let hash = match run {
-        SealedRun::File(run) => run.last_hash,
-        SealedRun::Memory(run) => run.last_hash,
-    };
-    let run = run.run();
-    Head { chain_seq: run.end_seq() - 1, log_id: run.log_ids().1, hash }
-}
+/// Files that stay open for reading, for each log.
+const OPEN_FILES_MAX: usize = 200;
 
 pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recovered, RecoveryError> {
     let disk = &options.disk;
     disk.create_dir(dir)?;
     disk.sync_dir(dir.parent().unwrap_or(dir))?;
-    let (mark, marked) = MarkFile::open(Arc::clone(disk), dir, mode)?;
-    let found = find_segments(dir, mode, &**disk)?;
+    let files = OpenFiles::new(Arc::clone(disk), OPEN_FILES_MAX);
+    let (mut mark, marked) = MarkFile::open(Arc::clone(disk), dir, mode)?;
+    let marked_segment = marked.as_ref().map_or(0, |marked| marked.extent.segment);
+    let found = find_segments(dir, mode, &**disk, &files, marked_segment)?;
     let mut recovery = Recovery {
         dir,
         mode,
         options,
+        files,
+        unproven_to: marked.as_ref().and_then(|marked| marked.unproven_to),
         marked,
         findings: found.findings,
         chains: Chains::default(),
@@ -180,7 +157,6 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
         usage: HashMap::new(),
         ends: BTreeMap::new(),
         runs: HashMap::new(),
-        unproven_to: None,
         damaged_segments: Vec::new(),
     };
     recovery.missing_segments(&found.numbers);
@@ -198,7 +174,8 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
     let last = last_number.map(|number| (number, &found.segments[&number]));
     let active = recovery.last_segment(last, found.numbers.last().copied().unwrap_or(0))?;
     segments.insert(active.plan.segment, Arc::clone(&active.segment));
-    let unknown_unproven = recovery.build_chains(active.plan.segment);
+    recovery.build_chains(active.grows.then_some(active.plan.segment))?;
+    mark.set_unproven(recovery.unproven_to);
     for finding in &recovery.findings {
         match finding {
             Finding::TornTail { .. } => tracing::warn!(log = mode.as_str(), "{finding}"),
@@ -209,41 +186,79 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
         chains: recovery.chains,
         segments,
         ends: recovery.ends,
+        files: recovery.files,
         keys: recovery.keys,
         usage: recovery.usage,
         mark,
         plan: active.plan,
         commit: active.commit,
         findings: recovery.findings,
-        unknown_unproven,
+        unknown_unproven: recovery.unproven_to.is_some(),
     })
 }
 
+/// A segment's file with a readable header.
+struct Found {
+    header: SegmentHeader,
+    segment: Arc<Segment>,
+}
+
 struct FoundAll {
-    /// Of all files with a segment's name.
+    /// Of all files that are segments, readable or not.
     numbers: Vec<u64>,
     segments: BTreeMap<u64, Found>,
     findings: Vec<Finding>,
 }
 
-fn find_segments(dir: &Path, mode: Mode, disk: &dyn Disk) -> Result<FoundAll, RecoveryError> {
+fn find_segments(
+    dir: &Path,
+    mode: Mode,
+    disk: &dyn Disk,
+    files: &Arc<OpenFiles>,
+    marked: u64,
+) -> Result<FoundAll, RecoveryError> {
     let mut numbers: Vec<u64> = disk.list(dir)?.iter().filter_map(|name| segment::parse_name(name)).collect();
     numbers.sort_unstable();
-    let mut found = FoundAll { numbers, segments: BTreeMap::new(), findings: Vec::new() };
-    for number in &found.numbers {
-        let file = disk.open(&segment_path(dir, *number))?;
+    let mut found = FoundAll { numbers: Vec::new(), segments: BTreeMap::new(), findings: Vec::new() };
+    for number in numbers {
+        let file = files.file(segment_path(dir, number));
         let mut bytes = vec![0; SEGMENT_HEADER_LEN];
-        let filled = file.read_at(&mut bytes, 0)?;
+        // A header that cannot be read is a damaged one.
+        let filled = file.read_at(&mut bytes, 0).unwrap_or(0);
         match SegmentHeader::decode(&bytes[..filled]) {
-            Ok(header) if header.number == *number && header.mode == mode => {
-                let segment = Arc::new(Segment { number: *number, salt: header.salt, file });
-                found.segments.insert(*number, Found { header, segment });
+            Ok(header) if header.number == number && header.mode == mode => {
+                let segment = Arc::new(Segment { number, salt: header.salt, file });
+                found.segments.insert(number, Found { header, segment });
             }
             Err(HeaderError::UnknownVersion(version)) => return Err(RecoveryError::UnknownVersion(version)),
-            _ => found.findings.push(Finding::DamagedHeader { segment: *number }),
+            _ if number > marked.max(found.numbers.last().copied().unwrap_or(0)) + 1 => {
+                tracing::warn!(file = %segment_path(dir, number).display(), "a file that is not of this log is left alone");
+                continue;
+            }
+            _ => found.findings.push(Finding::DamagedHeader { segment: number }),
         }
+        found.numbers.push(number);
     }
     Ok(found)
+}
+
+struct Recovery<'a> {
+    dir: &'a Path,
+    mode: Mode,
+    options: &'a Options,
+    files: Arc<OpenFiles>,
+    marked: Option<Marked>,
+    findings: Vec<Finding>,
+    chains: Chains,
+    keys: Keys,
+    usage: HashMap<(TenantId, Month), u64>,
+    ends: BTreeMap<u64, SegmentEnd>,
+    /// Runs by chain, in the order of the log.
+    runs: HashMap<ChainId, Vec<SealedRun>>,
+    /// The furthest place where events are damaged or missing that the mark says nothing of, found now or at an earlier start.
+    unproven_to: Option<Place>,
+    /// Segments with damage in them.
+    damaged_segments: Vec<u64>,
 }
 
 /// Where the writer goes on.
@@ -251,26 +266,33 @@ struct Active {
     segment: Arc<Segment>,
     plan: Plan,
     commit: u64,
+    /// Whether anything will be written.
+    grows: bool,
 }
 
 /// The events of a segment, as far as they can be read, and which places are damaged.
 pub(super) struct Indexed {
     pub index: SegmentIndex,
     pub damage: Vec<(u64, u64)>,
-    pub running: u32,
-    pub last: Option<FrameHeader>,
+    running: u32,
+    end: u64,
 }
 
 /// Builds the index of a segment from its pieces.
 pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a Piece<'a>>) -> Indexed {
-    let mut indexed = Indexed { index: SegmentIndex::default(), damage: Vec::new(), running: 0, last: None };
+    let mut indexed = Indexed {
+        index: SegmentIndex::default(),
+        damage: Vec::new(),
+        running: 0,
+        end: SEGMENT_HEADER_LEN as u64,
+    };
     let mut open: HashMap<ChainId, usize> = HashMap::new();
     for piece in pieces {
         match piece {
             Piece::Intact(frame) => {
                 indexed.add_frame(number, frame, &mut open);
                 indexed.running = frame.running_checksum(indexed.running);
-                indexed.last = Some(frame.header);
+                indexed.end = frame.header.end();
             }
             Piece::Broken(frame) => {
                 // Its header is right, so the records that are still whole can be found and read.
@@ -291,26 +313,25 @@ impl Indexed {
         let runs = &mut self.index.runs;
         for record in frame.records() {
             let event = record.event(chain);
-            // Where a record is damaged its id is unknown: it gets the lowest that it can have had, and no action.
             let known =
-                open.get(&chain).map(|at| &runs[*at]).filter(|(_, run)| run.end_seq() == record.chain_seq);
-            let (log_id, hash, hashes) = match &event {
-                Some(event) => {
-                    (event.sealed.log_id, event.sealed.hash, FieldHashes::of(&event.text.fields()))
-                }
-                None => match known {
-                    Some((_, run)) => (Ulid(run.last_log_id().0 + 1), run.last_hash, FieldHashes::default()),
-                    // Nothing to go by: it counts as a hole.
-                    None => continue,
-                },
+                open.get(&chain).map(|at| &runs[*at].1).filter(|run| run.end_seq() == record.chain_seq);
+            let (log_id, hashes) = match (&event, known) {
+                (Some(event), _) => (event.sealed.log_id, FieldHashes::of(&event.text.fields())),
+                // Where a record is damaged its id is unknown: it gets the lowest that it can have had, and no action.
+                (None, Some(run)) => (Ulid(run.last_log_id().0 + 1), FieldHashes::default()),
+                // Nothing to go by: it counts as a hole.
+                (None, None) => continue,
             };
             if known.is_none() {
                 open.insert(chain, runs.len());
                 runs.push((chain, MemoryRun::new(number, record.chain_seq)));
             }
-            let (_, run) = &mut runs[open[&chain]];
+            let run = &mut runs[open[&chain]].1;
             run.push(&Entry { log_id, position: record.offset, hashes });
-            run.last_hash = hash;
+            run.last_hash = record.raw_hash();
+            if let Some(event) = event {
+                run.head = event.head();
+            }
         }
         if let Some(stored) = frame.idempotency() {
             let position = u32::try_from(header.position).expect("segments are smaller than 4 GiB");
@@ -320,49 +341,57 @@ impl Indexed {
     }
 }
 
+/// The header of a frame whose header is right, whatever the rest of it is like.
+fn header_of(piece: &Piece<'_>) -> Option<FrameHeader> {
+    match piece {
+        Piece::Intact(frame) | Piece::Broken(frame) => Some(frame.header),
+        Piece::Unreadable(..) => None,
+    }
+}
+
 impl Recovery<'_> {
     fn covered(&self) -> Extent {
         self.marked.as_ref().map_or(Extent::default(), |marked| marked.extent)
     }
 
-    /// Whether the mark speaks for what stood at this place.
-    fn is_marked(&self, segment: u64, offset: u64) -> bool {
-        let extent = self.covered();
-        (segment, offset) < (extent.segment, extent.offset)
+    fn stopped_cleanly(&self) -> bool {
+        self.marked.as_ref().is_some_and(|marked| marked.clean)
     }
 
-    fn lost(&mut self, segment: u64, from: u64, to: u64) {
+    /// Whether the mark speaks for everything that stood in the segment up to `to`.
+    fn is_marked(&self, segment: u64, to: u64) -> bool {
+        let extent = self.covered();
+        segment < extent.segment
+            || segment == extent.segment && (to <= extent.offset || self.stopped_cleanly())
+    }
+
+    fn lost(&mut self, segment: u64, to: u64) {
         self.damaged_segments.push(segment);
-        if !self.is_marked(segment, from) {
+        self.unproven(segment, to);
+    }
+
+    fn unproven(&mut self, segment: u64, to: u64) {
+        if !self.is_marked(segment, to) {
             self.unproven_to = self.unproven_to.max(Some((segment, to)));
         }
     }
 
     /// Names the segments that are not there. Their numbers have no gaps, and the mark knows the last one.
     fn missing_segments(&mut self, numbers: &[u64]) {
-        let marked = self.covered().segment;
-        let last = numbers.last().copied().unwrap_or(0).max(marked);
-        let missing: Vec<u64> = (1..=last).filter(|number| numbers.binary_search(number).is_err()).collect();
-        for number in missing {
-            self.findings.push(Finding::MissingSegment { number });
-            // The mark says what the segment held up to it; only after a clean stop was that all.
-            let known = self.is_marked(number, u64::MAX) || number == marked && self.stopped_cleanly();
-            if !known {
-                self.unproven_to = self.unproven_to.max(Some((number, u64::MAX)));
+        let after_last = numbers.last().copied().unwrap_or(0).max(self.covered().segment) + 1;
+        let mut expected = 1;
+        for number in numbers.iter().copied().chain([after_last]) {
+            if number > expected {
+                self.findings.push(Finding::MissingSegments { first: expected, last: number - 1 });
+                self.unproven(number - 1, u64::MAX);
             }
+            expected = number + 1;
         }
-        let damaged: Vec<u64> =
-            self.findings
-                .iter()
-                .filter_map(|finding| {
-                    if let Finding::DamagedHeader { segment } = finding { Some(*segment) } else { None }
-                })
-                .collect();
-        for segment in damaged {
-            self.lost(segment, 0, u64::MAX);
-        }
-        if self.marked.is_none() && !numbers.is_empty() && numbers != [1] {
-            self.findings.push(Finding::NoMark);
+        let damaged = |finding: &Finding| {
+            if let Finding::DamagedHeader { segment } = finding { Some(*segment) } else { None }
+        };
+        for segment in self.findings.iter().filter_map(damaged).collect::<Vec<_>>() {
+            self.lost(segment, u64::MAX);
         }
     }
 
@@ -375,38 +404,38 @@ impl Recovery<'_> {
     ) -> Result<(), RecoveryError> {
         if let Some(end) = end {
             let end = SegmentEnd { number, final_len: end.final_len, checksum: end.checksum };
-            if let Ok(file) = self.options.disk.open(&index_path(self.dir, number)) {
-                match Sidecar::open(file, &end, self.mode) {
-                    Ok(opened) => {
-                        self.ends.insert(number, end);
-                        self.take_opened(opened);
-                        return Ok(());
-                    }
-                    Err(error) => tracing::warn!(%error, segment = number, "building an index again"),
+            match Sidecar::open(self.files.file(index_path(self.dir, number)), &end, self.mode) {
+                Ok(opened) => {
+                    self.ends.insert(number, end);
+                    self.take_opened(opened);
+                    return Ok(());
                 }
+                Err(error) => tracing::warn!(%error, segment = number, "building an index again"),
             }
         }
-        let content = disk::read_all(&*found.segment.file)?;
+        let content = disk::read_all_there_is(&*found.segment.file)?;
         let limit = end.map_or(content.len() as u64, |end| end.final_len);
         let pieces = segment::walk(&content, limit, &found.header.salt, self.mode);
         let indexed = index_pieces(number, &pieces);
-        let reached = indexed.last.map_or(SEGMENT_HEADER_LEN as u64, |last| last.end());
-        if end.is_some_and(|end| {
-            indexed.damage.is_empty() && (reached != end.final_len || indexed.running != end.checksum)
-        }) {
+        if let Some(end) = end
+            && indexed.damage.is_empty()
+            && (indexed.end != end.final_len || indexed.running != end.checksum)
+        {
             self.findings.push(Finding::WrongEnd { segment: number });
-            self.lost(number, reached, limit);
+            self.lost(number, limit);
         }
+        // Without a successor to say where the segment ends, nobody can tell whether an index is its own.
+        let trusted = end.is_some() && !self.damaged_segments.contains(&number);
         let end = SegmentEnd {
             number,
             final_len: limit,
             checksum: end.map_or(indexed.running, |end| end.checksum),
         };
-        self.take_indexed(number, indexed, &end);
+        self.take_indexed(number, indexed, &end, trusted);
         Ok(())
     }
 
-    fn take_opened(&mut self, opened: super::sidecar::Opened) {
+    fn take_opened(&mut self, opened: Opened) {
         for (chain, run) in opened.runs {
             self.runs.entry(chain).or_default().push(SealedRun::File(run));
         }
@@ -416,139 +445,130 @@ impl Recovery<'_> {
         self.keys.move_to_file(&opened.sidecar, opened.keys_newest_ms, self.options.world.now_ms());
     }
 
-    /// Takes a segment that was read, writing its index file so that the next start need not read it.
-    fn take_indexed(&mut self, number: u64, indexed: Indexed, end: &SegmentEnd) {
+    fn take_in_memory(&mut self, number: u64, index: SegmentIndex) {
+        for (chain, run) in index.runs {
+            self.runs.entry(chain).or_default().push(SealedRun::Memory(run));
+        }
+        for (key, count) in index.usage {
+            *self.usage.entry(key).or_default() += count;
+        }
+        for key in index.keys {
+            self.keys.insert(number, key);
+        }
+    }
+
+    /// Takes a segment that was read. Its index is written, so that the next start need not read it; but never that of a damaged one, which must be found damaged again.
+    fn take_indexed(&mut self, number: u64, indexed: Indexed, end: &SegmentEnd, trusted: bool) {
         for (from, to) in &indexed.damage {
             self.findings.push(Finding::Damaged { segment: number, from: *from, to: *to });
-            self.lost(number, *from, *to);
+            self.lost(number, *to);
         }
         self.ends.insert(number, *end);
-        match write_index(&*self.options.disk, self.dir, &indexed.index, end, self.mode) {
+        if !trusted || !indexed.damage.is_empty() {
+            return self.take_in_memory(number, indexed.index);
+        }
+        match write_index(&*self.options.disk, &self.files, self.dir, &indexed.index, end, self.mode) {
             Ok(opened) => self.take_opened(opened),
             Err(error) => {
                 tracing::warn!(%error, segment = number, "cannot write an index file; keeping it in memory");
-                for (chain, run) in indexed.index.runs {
-                    self.runs.entry(chain).or_default().push(SealedRun::Memory(run));
-                }
-                for (key, count) in indexed.index.usage {
-                    *self.usage.entry(key).or_default() += count;
-                }
-                for key in indexed.index.keys {
-                    self.keys.insert(number, key);
-                }
+                self.take_in_memory(number, indexed.index);
             }
         }
     }
 
-    /// The last segment: cuts what was never acknowledged and writes the last group again into a new segment.
+    /// The last segment: cuts what was never acknowledged, and moves a last group that is not known to be on disk into a new segment.
     fn last_segment(&mut self, last: Option<(u64, &Found)>, last_name: u64) -> Result<Active, RecoveryError> {
+        let next_number = last_name.max(self.covered().segment) + 1;
         let Some((number, found)) = last else {
-            let commit = self.covered().commit;
-            self.check_length(commit);
-            return self.new_segment(last_name, None, &[], commit);
+            self.check_length(0, next_number - 1);
+            return self.new_segment(next_number, None, &[], 0);
         };
-        let content = disk::read_all(&*found.segment.file)?;
+        let content = disk::read_all_there_is(&*found.segment.file)?;
         let salt = &found.header.salt;
         let mut pieces = segment::walk(&content, u64::MAX, salt, self.mode);
         if let Some(at) = self.torn_tail(number, &pieces) {
             self.findings.push(Finding::TornTail { segment: number, offset: pieces[at].start() });
             pieces.truncate(at);
         }
-        let intact =
-            |piece: &Piece<'_>| if let Piece::Intact(frame) = piece { Some(frame.header) } else { None };
-        let last_frame = pieces.iter().filter_map(intact).next_back();
+        let last_frame = pieces.iter().filter_map(header_of).next_back();
         let commit = last_frame.map_or(found.header.first_commit.saturating_sub(1), |frame| frame.commit);
-        self.check_length(commit);
-        // What the mark covers is known to be on disk. A group past it is only known to have been written, so it moves.
-        let group_start = last_frame.map_or(u64::MAX, |frame| frame.group_start());
+        self.check_length(commit, number);
+        if pieces.is_empty() && number + 1 == next_number {
+            // Nothing was ever written to it: its place is taken, so that starting again and again leaves no trail.
+            return self.new_segment(number, found.header.before, &[], commit);
+        }
+        // What the mark covers is known to be on disk. A group past it is only known to have been written.
         let unsure = commit > self.covered().commit;
-        let moves = pieces.iter().position(|piece| {
-            unsure
-                && intact(piece)
-                    .is_some_and(|header| header.position >= group_start && header.commit == commit)
-        });
-        let (stay, group) = pieces.split_at(moves.unwrap_or(pieces.len()));
+        let of_group =
+            |piece: &Piece<'_>| matches!(piece, Piece::Intact(frame) if frame.header.commit == commit);
+        let moves = pieces.iter().position(|piece| unsure && of_group(piece)).unwrap_or(pieces.len());
+        let (stay, group) = pieces.split_at(moves);
         let indexed = index_pieces(number, stay);
-        let end = SegmentEnd { number, final_len: stay_end(stay), checksum: indexed.running };
-        let group: Vec<&Frame<'_>> = group
+        let end = SegmentEnd { number, final_len: end_of(stay), checksum: indexed.running };
+        self.take_indexed(number, indexed, &end, true);
+        let frames: Vec<&Frame<'_>> = group
             .iter()
             .filter_map(|piece| if let Piece::Intact(frame) = piece { Some(frame) } else { None })
             .collect();
-        self.take_indexed(number, indexed, &end);
         let before = Predecessor { number, final_len: end.final_len, checksum: end.checksum };
-        match self.new_segment(last_name, Some(before), &group, commit) {
+        match self.new_segment(next_number, Some(before), &frames, commit) {
             Err(RecoveryError::Io(error)) => {
                 // Reading must go on. The group is shown from where it stands, and nothing is added to it.
                 self.findings.push(Finding::ReadOnly { cause: error.to_string() });
-                let indexed = index_pieces(number, &pieces[moves.unwrap_or(pieces.len())..]);
-                for (chain, run) in indexed.index.runs {
-                    self.runs.entry(chain).or_default().push(SealedRun::Memory(run));
-                }
+                self.take_in_memory(number, index_pieces(number, group).index);
                 let plan = Plan { segment: number, salt: *salt, end: end.final_len, capacity: 0, running: 0 };
-                Ok(Active { segment: Arc::clone(&found.segment), plan, commit })
+                Ok(Active { segment: Arc::clone(&found.segment), plan, commit, grows: false })
             }
             result => result,
         }
     }
 
     /// The first piece of a torn tail: what belongs to the last group and was not known to be durable. Everything else that is wrong is damage.
+    ///
+    /// A group is begun only after the sync of the one before, so any header of a later group, even of a frame that is itself torn, proves that what stands before it was on disk.
     fn torn_tail(&self, number: u64, pieces: &[Piece<'_>]) -> Option<usize> {
         let covered = self.covered();
-        let header = |piece: &Piece<'_>| match piece {
-            Piece::Intact(frame) => Some(frame.header),
-            _ => None,
-        };
-        let last_commit = pieces.iter().filter_map(header).map(|header| header.commit).max().unwrap_or(0);
+        let last_commit = pieces.iter().filter_map(header_of).map(|header| header.commit).max().unwrap_or(0);
         pieces.iter().enumerate().position(|(at, piece)| {
-            let wrong_commit = match piece {
-                Piece::Intact(_) => return false,
-                Piece::Broken(frame) => Some(frame.header.commit),
-                Piece::Unreadable(..) => None,
-            };
-            if self.is_marked(number, piece.start()) {
+            if self.is_marked(number, piece.start() + 1) {
                 return false;
             }
-            let next = pieces[at..].iter().find_map(header);
-            match (next, wrong_commit) {
-                // A frame of the same, last group stands behind it: the two were being written together.
-                (Some(next), _) => {
-                    piece.start() >= next.group_start()
-                        && next.commit == last_commit
-                        && next.commit > covered.commit
-                }
-                (None, Some(commit)) => commit > covered.commit && commit >= last_commit,
-                (None, None) => true,
-            }
+            let next = || pieces[at + 1..].iter().find_map(header_of);
+            let commit = match piece {
+                Piece::Intact(_) => return false,
+                Piece::Broken(frame) => frame.header.commit,
+                Piece::Unreadable(from, _) => match next() {
+                    // It may have begun in an earlier group, which was then on disk.
+                    Some(next) if *from < next.group_start() => return false,
+                    Some(next) => next.commit,
+                    None => return true,
+                },
+            };
+            commit == last_commit && commit > covered.commit
         })
     }
 
-    fn check_length(&mut self, commit: u64) {
+    fn check_length(&mut self, commit: u64, last: u64) {
         let marked = self.covered().commit;
         if commit < marked {
             self.findings.push(Finding::ShorterThanMark { commit, marked });
             if !self.stopped_cleanly() {
                 // What came after the mark is lost too, and nothing tells whose it was.
-                self.unproven_to = Some((u64::MAX, 0));
+                self.unproven_to = self.unproven_to.max(Some((last, u64::MAX)));
             }
         }
-    }
-
-    fn stopped_cleanly(&self) -> bool {
-        self.marked.as_ref().is_some_and(|marked| marked.clean)
     }
 
     /// Begins the segment that will be written to, with the last group in it, and makes both durable.
     fn new_segment(
         &mut self,
-        last_name: u64,
+        number: u64,
         before: Option<Predecessor>,
         group: &[&Frame<'_>],
         commit: u64,
     ) -> Result<Active, RecoveryError> {
         let disk = &self.options.disk;
-        let covered = self.covered();
-        let number = last_name.max(covered.segment) + 1;
-        let commit = commit.max(covered.commit);
+        let commit = commit.max(self.covered().commit);
         let mut salt: Salt = [0; 16];
         self.options.world.fill_random(&mut salt);
         let header = SegmentHeader {
@@ -570,72 +590,63 @@ impl Recovery<'_> {
         let file = disk.open(&next_path(self.dir))?;
         file.write_all_at(&content, 0)?;
         file.sync()?;
-        disk.rename(&next_path(self.dir), &segment_path(self.dir, number))?;
+        let path = segment_path(self.dir, number);
+        disk.rename(&next_path(self.dir), &path)?;
         disk.sync_dir(self.dir)?;
-        let segment = Arc::new(Segment { number, salt, file });
+        self.files.forget(&path);
         let pieces = segment::walk(&content, u64::MAX, &salt, self.mode);
-        let indexed = index_pieces(number, &pieces);
-        for (chain, run) in indexed.index.runs {
-            self.runs.entry(chain).or_default().push(SealedRun::Memory(run));
-        }
-        for (key, count) in indexed.index.usage {
-            *self.usage.entry(key).or_default() += count;
-        }
-        for key in indexed.index.keys {
-            self.keys.insert(number, key);
-        }
+        self.take_in_memory(number, index_pieces(number, &pieces).index);
         let commit = if group.is_empty() { commit } else { commit + 1 };
-        Ok(Active {
-            segment,
-            plan: Plan { segment: number, salt, end: content.len() as u64, capacity, running },
-            commit,
-        })
+        let plan = Plan { segment: number, salt, end: content.len() as u64, capacity, running };
+        Ok(Active { segment: Arc::new(Segment { number, salt, file }), plan, commit, grows: true })
     }
 
-    /// Puts the runs of each chain together, finds holes and heads. Returns whether a chain that nothing is known of may have existed.
-    fn build_chains(&mut self, active: u64) -> bool {
+    /// Puts the runs of each chain together, finds holes and heads.
+    fn build_chains(&mut self, active: Option<u64>) -> Result<(), RecoveryError> {
         let mut runs = std::mem::take(&mut self.runs);
+        match &self.marked {
+            // Events are accepted only after the first mark, so there must be one.
+            None if !runs.is_empty() => self.findings.push(Finding::NoMark),
+            Some(marked) if marked.damaged => self.findings.push(Finding::MarkDamaged),
+            _ => {}
+        }
         let marked = self.marked.take().unwrap_or_default();
         for chain in marked.heads.keys() {
             runs.entry(*chain).or_default();
         }
         let mut ids: Vec<ChainId> = runs.keys().copied().collect();
         ids.sort_unstable();
+        let caches = Caches { tables: Cache::new(0), columns: Cache::new(0) };
         for id in ids {
-            let mut of_chain = runs.remove(&id).unwrap_or_default();
-            of_chain.sort_by_key(|run| (run.run().first_seq(), run.run().segment()));
-            let durable = of_chain.last().map_or(Head::EMPTY, head_of);
-            let recorded = marked.heads.get(&id).copied().unwrap_or(Head::EMPTY);
-            let lost = recorded.chain_seq > durable.chain_seq
-                || recorded.chain_seq == durable.chain_seq && recorded.hash != durable.hash;
-            let last_place = of_chain.last().map_or((0, 0), |run| (run.run().segment(), u64::MAX));
-            let unproven = self.unproven_to.is_some_and(|place| last_place < place);
-            if lost {
-                self.findings.push(Finding::HeadLost {
-                    chain: id,
-                    durable: durable.chain_seq,
-                    recorded: recorded.chain_seq,
-                });
+            let mut of_chain = in_order(runs.remove(&id).unwrap_or_default());
+            let state = ends_of(&of_chain, marked.heads.get(&id).copied().unwrap_or(Head::EMPTY));
+            let unproven = match (self.unproven_to, of_chain.last()) {
+                (None, _) => false,
+                (Some(_), None) => true,
+                (Some(place), Some(run)) => last_place(run, &caches)? < place,
+            };
+            if state.lost {
+                let (durable, recorded) = (state.durable.chain_seq, state.recorded.chain_seq);
+                self.findings.push(Finding::HeadLost { chain: id, durable, recorded });
             } else if unproven {
                 self.findings.push(Finding::HeadUnproven { chain: id });
             }
             let damaged = self.damaged_stretches(&of_chain);
-            self.chains.get_or_create(id).with(|state| {
-                state.durable = durable;
-                state.recorded = if lost { recorded } else { durable };
-                state.unproven = lost || unproven;
-                state.damaged = Arc::new(damaged);
-                // Runs of the segment that is written to next can grow.
-                let grows = of_chain.iter().position(|run| run.run().segment() == active);
-                for run in of_chain.split_off(grows.unwrap_or(of_chain.len())) {
-                    if let SealedRun::Memory(run) = run {
-                        state.memory.push(run);
-                    }
+            self.chains.get_or_create(id).with(|chain| {
+                chain.durable = state.durable;
+                chain.recorded = state.recorded;
+                chain.unproven = state.lost || unproven;
+                chain.damaged = Arc::new(damaged);
+                // The run of the segment that is written to next can grow. It is the last, and in memory.
+                if let Some(SealedRun::Memory(run)) =
+                    of_chain.pop_if(|run| Some(run.run().segment()) == active)
+                {
+                    chain.memory.push(run);
                 }
-                state.sealed = Arc::new(of_chain);
+                chain.sealed = Arc::new(of_chain);
             });
         }
-        self.unproven_to.is_some()
+        Ok(())
     }
 
     /// Holes between runs that lie in segments with damage: the records are there, but cannot be read.
@@ -656,8 +667,68 @@ impl Recovery<'_> {
     }
 }
 
-fn stay_end(stay: &[Piece<'_>]) -> u64 {
-    stay.last().map_or(SEGMENT_HEADER_LEN as u64, |piece| match piece {
+/// Runs in the order of the log, each event once: where a group was moved and the segment that says so is gone, the later copy counts.
+fn in_order(mut runs: Vec<SealedRun>) -> Vec<SealedRun> {
+    runs.sort_by_key(|run| (run.run().segment(), run.run().first_seq()));
+    let mut ordered: Vec<SealedRun> = Vec::with_capacity(runs.len());
+    for run in runs {
+        let first_seq = run.run().first_seq();
+        while ordered.pop_if(|earlier| earlier.run().first_seq() >= first_seq).is_some() {}
+        if let Some(SealedRun::Memory(earlier)) = ordered.last_mut() {
+            earlier.truncate(first_seq);
+        }
+        ordered.push(run);
+    }
+    ordered
+}
+
+/// How a chain ends.
+struct Ends {
+    durable: Head,
+    recorded: Head,
+    /// Whether it has ended later, or otherwise.
+    lost: bool,
+}
+
+fn ends_of(runs: &[SealedRun], marked: Head) -> Ends {
+    let (durable, last) = match runs.last() {
+        None => (Head::EMPTY, Head::EMPTY),
+        Some(SealedRun::File(run)) => {
+            let head = Head { chain_seq: run.end_seq() - 1, log_id: run.last_log_id, hash: run.last_hash };
+            (head, head)
+        }
+        Some(SealedRun::Memory(run)) => {
+            (run.head, Head { chain_seq: run.end_seq() - 1, log_id: run.last_log_id(), hash: run.last_hash })
+        }
+    };
+    if marked.chain_seq > durable.chain_seq
+        || marked.chain_seq == durable.chain_seq && marked.hash != durable.hash
+    {
+        return Ends {
+            durable,
+            recorded: if last.chain_seq > marked.chain_seq { last } else { marked },
+            lost: true,
+        };
+    }
+    // Records behind the last intact one are there and damaged.
+    Ends { durable, recorded: last, lost: last.chain_seq > durable.chain_seq }
+}
+
+/// Where the last intact record of a run stands.
+fn last_place(run: &SealedRun, caches: &Caches) -> io::Result<Place> {
+    let position = match run {
+        SealedRun::Memory(run) => run.position(run.head.chain_seq),
+        SealedRun::File(run) => {
+            let table = run.table(caches)?;
+            let block = run.block(caches, &table, table.len() - 1)?;
+            block.position(block.len() - 1)
+        }
+    };
+    Ok((run.run().segment(), u64::from(position)))
+}
+
+fn end_of(pieces: &[Piece<'_>]) -> u64 {
+    pieces.last().map_or(SEGMENT_HEADER_LEN as u64, |piece| match piece {
         Piece::Intact(frame) | Piece::Broken(frame) => frame.header.end(),
         Piece::Unreadable(_, to) => *to,
     })
@@ -669,11 +740,9 @@ fn copy_frame(frame: &Frame<'_>, commit: u64, salt: &Salt, content: &mut Vec<u8>
     let group_back =
         u32::try_from(content.len() - SEGMENT_HEADER_LEN).expect("a group is far smaller than 4 GiB");
     let header = FrameHeader { position, group_back, commit, ..frame.header };
-    let chain = header.chain;
     let mut writer = FrameWriter::begin(content, salt, header);
     for record in frame.records() {
-        let event = record.event(chain).expect("the frame is intact");
-        writer.record(&event.sealed, event.text.as_str(), &event.annotations);
+        writer.copy(&record);
     }
     writer.finish(frame.idempotency().as_ref(), running)
 }
@@ -681,12 +750,14 @@ fn copy_frame(frame: &Frame<'_>, commit: u64, salt: &Salt, content: &mut Vec<u8>
 /// Writes a segment's index and opens it.
 pub(super) fn write_index(
     disk: &dyn Disk,
+    files: &Arc<OpenFiles>,
     dir: &Path,
     index: &SegmentIndex,
     end: &SegmentEnd,
     mode: Mode,
-) -> io::Result<super::sidecar::Opened> {
+) -> io::Result<Opened> {
     let path = index_path(dir, end.number);
     disk::replace(disk, &path, &index.encode(end))?;
-    Sidecar::open(disk.open(&path)?, end, mode)
+    files.forget(&path);
+    Sidecar::open(files.file(path), end, mode)
 }

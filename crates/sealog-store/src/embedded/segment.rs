@@ -8,6 +8,7 @@ use sealog_core::id::Mode;
 
 use super::disk::{Disk, DiskFile};
 use super::format::{FRAME_MAGIC, Frame, FrameHeader, SEGMENT_HEADER_LEN, Salt};
+use super::sync::{lock, wait, wait_for};
 
 pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}.log"))
@@ -24,7 +25,8 @@ pub(super) fn next_path(dir: &Path) -> PathBuf {
 /// The number in a segment's file name.
 pub(super) fn parse_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log")?;
-    (digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+    ((8..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok())?
 }
 
 /// A segment that can be read.
@@ -115,18 +117,18 @@ impl Preparer {
     }
 
     pub(super) fn want(&self, capacity: u64) {
-        let mut state = self.state.lock().expect("preparer lock");
+        let mut state = lock(&self.state);
         state.wanted = Some(capacity);
         state.ready = None;
         self.changed.notify_all();
     }
 
     /// Waits until the segment that was asked for is there or cannot be made.
-    pub(super) fn take(&self) -> Result<(), String> {
-        let mut state = self.state.lock().expect("preparer lock");
+    pub(super) fn take(&self) -> Result<u64, String> {
+        let mut state = lock(&self.state);
         loop {
-            if state.ready.take().is_some() {
-                return Ok(());
+            if let Some(capacity) = state.ready.take() {
+                return Ok(capacity);
             }
             if let Some(why) = &state.failed {
                 return Err(why.clone());
@@ -134,26 +136,36 @@ impl Preparer {
             if state.stop {
                 return Err("the store is closing".into());
             }
-            state = self.changed.wait(state).expect("preparer lock");
+            state = wait(&self.changed, state);
         }
     }
 
+    pub(super) fn is_ready(&self) -> bool {
+        lock(&self.state).ready.is_some()
+    }
+
+    /// The segment that was taken was not used after all.
+    pub(super) fn put_back(&self, capacity: u64) {
+        lock(&self.state).ready = Some(capacity);
+        self.changed.notify_all();
+    }
+
     pub(super) fn stop(&self) {
-        self.state.lock().expect("preparer lock").stop = true;
+        lock(&self.state).stop = true;
         self.changed.notify_all();
     }
 
     /// The thread: makes what is wanted; when there is no room, looks again every second. `on_ready` is told each time one is there.
     pub(super) fn run(&self, retry: std::time::Duration, on_ready: impl Fn()) {
-        let mut state = self.state.lock().expect("preparer lock");
+        let mut state = lock(&self.state);
         while !state.stop {
             let Some(capacity) = state.wanted else {
-                state = self.changed.wait(state).expect("preparer lock");
+                state = wait(&self.changed, state);
                 continue;
             };
             drop(state);
             let made = prepare(&*self.disk, &self.dir, capacity);
-            state = self.state.lock().expect("preparer lock");
+            state = lock(&self.state);
             match made {
                 Ok(()) => {
                     state.wanted = None;
@@ -162,7 +174,7 @@ impl Preparer {
                     self.changed.notify_all();
                     drop(state);
                     on_ready();
-                    state = self.state.lock().expect("preparer lock");
+                    state = lock(&self.state);
                 }
                 Err(error) => {
                     if state.failed.is_none() {
@@ -170,7 +182,7 @@ impl Preparer {
                     }
                     state.failed = Some(error.to_string());
                     self.changed.notify_all();
-                    state = self.changed.wait_timeout(state, retry).expect("preparer lock").0;
+                    state = wait_for(&self.changed, state, retry);
                 }
             }
         }
@@ -193,6 +205,11 @@ pub(super) fn prepare(disk: &dyn Disk, dir: &Path, capacity: u64) -> io::Result<
         file.sync()?;
         disk.sync_dir(dir)
     };
+    // Never the file of an earlier attempt: a thread that is still filling that one must not reach this one.
+    match disk.remove(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     fill().inspect_err(|_| {
         let _ = disk.remove(&path);
     })

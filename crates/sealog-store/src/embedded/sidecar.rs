@@ -1,10 +1,11 @@
 //! Index files of sealed segments: `docs/format.md`, section 5.
 //!
-//! A file is read in pieces, on demand: at start only its runs, usage and idempotency filter, so that start-up time and memory do not grow with what is stored.
+//! A file is read in pieces, on demand: at start only its runs, its usage and the keys' filter and times, so that start-up does not read what is stored.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
@@ -167,6 +168,8 @@ fn encode_blocks(blocks: &[Arc<(Summary, Block)>], out: &mut Vec<u8>) -> Vec<u8>
 /// An index file that has been opened and belongs to its segment.
 #[derive(Debug)]
 pub(super) struct Sidecar {
+    /// Tells index files apart in caches: a segment's index may be built again with another layout.
+    id: u64,
     file: Box<dyn DiskFile>,
     segment: u64,
     keys: (u64, u32),
@@ -243,12 +246,19 @@ impl Sidecar {
         };
         let [runs, keys, filter, usage] = sections;
         let (runs_bytes, usage_bytes, filter_bytes) = (section(runs)?, section(usage)?, section(filter)?);
-        // The keys themselves stay on disk; reading them once here would make start-up grow with traffic. Each lookup is confirmed by its frame.
+        // The keys themselves stay on disk; each lookup is confirmed by its frame.
         let keys_newest_ms = newest_key(&*file, keys, end.number)?;
         let key_filter =
             Bloom::from_bytes(&filter_bytes).ok_or_else(|| damaged(end.number, "the filter is empty"))?;
-        let sidecar =
-            Arc::new(Sidecar { file, segment: end.number, keys: (keys.offset, keys.entries), key_filter });
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let sidecar = Arc::new(Sidecar {
+            id,
+            file,
+            segment: end.number,
+            keys: (keys.offset, keys.entries),
+            key_filter,
+        });
         let runs = runs_bytes
             .chunks_exact(RUN_LEN)
             .map(|bytes| {
@@ -263,13 +273,26 @@ impl Sidecar {
         self.segment
     }
 
+    /// A file that cannot be read is as good as a damaged one: its segment has everything that is in it.
+    fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        read_exact(&*self.file, offset, length).map_err(|error| {
+            tracing::warn!(%error, segment = self.segment, "an index file cannot be read");
+            damaged(self.segment, "it cannot be read")
+        })
+    }
+
+    /// Whether a lookup would have to read.
+    pub(super) fn may_have_key(&self, slot: &Slot) -> bool {
+        self.key_filter.may_contain(slot_hash(slot))
+    }
+
     /// Keys with this slot, newest first.
     pub(super) fn find_key(&self, slot: &Slot) -> io::Result<Vec<KeyEntry>> {
         if !self.key_filter.may_contain(slot_hash(slot)) {
             return Ok(Vec::new());
         }
         let read = |at: u32| {
-            let bytes = read_exact(&*self.file, self.keys.0 + u64::from(at) * KEY_LEN as u64, KEY_LEN)?;
+            let bytes = self.read(self.keys.0 + u64::from(at) * KEY_LEN as u64, KEY_LEN)?;
             decode_key(&bytes).ok_or_else(|| damaged(self.segment, "a key is malformed"))
         };
         let (mut low, mut high) = (0, self.keys.1);
@@ -374,8 +397,8 @@ impl FileRun {
     pub(super) fn table(&self, caches: &Caches) -> io::Result<Arc<Vec<BlockRef>>> {
         let (offset, length, checksum) = self.table;
         let bytes = length as usize + self.blocks as usize * size_of::<BlockRef>();
-        caches.tables.get_or_load((self.segment(), offset), bytes, || {
-            let bytes = read_exact(&*self.sidecar.file, offset, length as usize)?;
+        caches.tables.get_or_load((self.sidecar.id, offset), bytes, || {
+            let bytes = self.sidecar.read(offset, length as usize)?;
             if crc32c::crc32c(&bytes) != checksum {
                 return Err(damaged(self.segment(), "a block table is damaged"));
             }
@@ -391,8 +414,8 @@ impl FileRun {
         let block = &table[number];
         let count = (self.count as usize - number * BLOCK_EVENTS).min(BLOCK_EVENTS);
         let length = Block::encoded_len(count);
-        caches.columns.get_or_load((self.segment(), block.offset), length, || {
-            let bytes = read_exact(&*self.sidecar.file, block.offset, length)?;
+        caches.columns.get_or_load((self.sidecar.id, block.offset), length, || {
+            let bytes = self.sidecar.read(block.offset, length)?;
             if crc32c::crc32c(&bytes) != block.checksum {
                 return Err(damaged(self.segment(), "a block is damaged"));
             }

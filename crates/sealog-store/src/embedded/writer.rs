@@ -24,6 +24,7 @@ use super::index::{Entry, FieldHashes};
 use super::log::Log;
 use super::segment::{Segment, next_path, segment_path};
 use super::sidecar::{KeyEntry, SegmentEnd, slot};
+use super::sync::{lock, wait, write};
 use crate::{Append, Appended, Receipt, Reservation, StoreError};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -111,6 +112,11 @@ impl Shared {
             None if self.no_room => Err(StoreError::NoRoom),
             None => Ok(()),
         }
+    }
+
+    /// No more events are accepted, for this reason or an earlier one.
+    pub(super) fn poison(&mut self, error: StoreError) {
+        self.poisoned.get_or_insert(error);
     }
 
     /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known.
@@ -224,9 +230,20 @@ enum Outcome {
     Import { answer: Answer<Head> },
 }
 
-impl SealedFrame {
+impl Outcome {
+    fn succeed(self, head: Head) {
+        match self {
+            Outcome::Append { receipt, reservation, answer } => {
+                // The key is in the index by now, so it may leave the set of those in flight.
+                drop(reservation);
+                drop(answer.send(Ok(Appended::Sealed(receipt))));
+            }
+            Outcome::Import { answer } => drop(answer.send(Ok(head))),
+        }
+    }
+
     fn fail(self, error: StoreError) {
-        match self.outcome {
+        match self {
             Outcome::Append { answer, reservation, .. } => {
                 // The key first: whoever hears of the failure may try again at once.
                 drop(reservation);
@@ -279,10 +296,12 @@ impl Log {
     }
 
     fn enqueue(&self, request: Request) -> Result<(), StoreError> {
-        if request.bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first {
+        let too_large = request.bytes > format::FRAME_LEN_MAX
+            || request.bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first;
+        if too_large {
             return Err(StoreError::Refused("the request is larger than a segment".into()));
         }
-        let mut shared = self.shared.lock().expect("writer lock");
+        let mut shared = lock(&self.shared);
         shared.ready()?;
         if shared.queue.bytes + request.bytes > self.options.queue_bytes_max {
             return Err(StoreError::QueueFull);
@@ -293,9 +312,22 @@ impl Log {
         Ok(())
     }
 
+    /// A writer thread. If it panics, our own reasoning was wrong and what is in memory cannot be trusted: the log stops as after a failed write.
+    pub(super) fn write_thread(&self) {
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.write_loop())).is_err();
+        if panicked {
+            self.poison(&io::Error::other("a writer thread has panicked"));
+            let mut shared = lock(&self.shared);
+            shared.sealing = false;
+            shared.syncing = false;
+            drop(shared);
+            self.work.notify_all();
+        }
+    }
+
     /// A writer thread: seals a group, then writes it, while the other one does the same half a step apart.
-    pub(super) fn write_loop(&self) {
-        let mut shared = self.shared.lock().expect("writer lock");
+    fn write_loop(&self) {
+        let mut shared = lock(&self.shared);
         loop {
             while shared.sealing || shared.queue.is_empty() {
                 if shared.stop && !shared.sealing && shared.queue.is_empty() {
@@ -303,10 +335,10 @@ impl Log {
                     self.work.notify_all();
                     return;
                 }
-                shared = self.work.wait(shared).expect("writer lock");
+                shared = wait(&self.work, shared);
             }
             shared.sealing = true;
-            let mut sealer = self.sealer.lock().expect("sealer lock");
+            let mut sealer = lock(&self.sealer);
             sealer.begin(&shared);
             let mut group = Group::new(&sealer);
             // Goes on adding to the group for as long as the disk is busy with the one before.
@@ -317,14 +349,14 @@ impl Log {
                     if !shared.syncing {
                         break;
                     }
-                    shared = self.work.wait(shared).expect("writer lock");
+                    shared = wait(&self.work, shared);
                     continue;
                 }
                 drop(shared);
                 for request in requests {
                     self.seal(&mut sealer, &mut group, request);
                 }
-                shared = self.shared.lock().expect("writer lock");
+                shared = lock(&self.shared);
                 if !shared.syncing {
                     break;
                 }
@@ -336,7 +368,7 @@ impl Log {
             self.work.notify_one();
             drop(shared);
             self.commit(group);
-            shared = self.shared.lock().expect("writer lock");
+            shared = lock(&self.shared);
             shared.syncing = false;
             self.work.notify_one();
         }
@@ -430,21 +462,26 @@ impl Log {
         }
         if let Err(error) = self.write_group(&group) {
             for frame in group.frames {
-                frame.fail(error.clone());
+                frame.outcome.fail(error.clone());
             }
             return;
         }
+        let (after, commit) = (group.after, (!group.frames.is_empty()).then_some(group.commit));
+        let answers = self.publish(group);
         {
-            let mut shared = self.shared.lock().expect("writer lock");
-            shared.durable = group.after;
-            shared.durable_commit = group.commit;
+            // Behind the heads, so that no mark claims more of the log than it knows the heads of.
+            let mut shared = lock(&self.shared);
+            shared.durable = after;
+            shared.durable_commit = commit.unwrap_or(shared.durable_commit);
         }
-        self.publish(group);
+        for (head, outcome) in answers {
+            outcome.succeed(head);
+        }
     }
 
     fn write_group(&self, group: &Group) -> Result<(), StoreError> {
         {
-            let shared = self.shared.lock().expect("writer lock");
+            let shared = lock(&self.shared);
             if let Some(error) = &shared.poisoned {
                 return Err(error.clone());
             }
@@ -452,7 +489,7 @@ impl Log {
                 return Err(StoreError::NoRoom);
             }
         }
-        let mut active = self.active.lock().expect("active segment lock");
+        let mut active = lock(&self.active);
         if let Some(header) = &group.begins {
             *active = self.roll(header)?;
         }
@@ -470,8 +507,8 @@ impl Log {
     fn poison(&self, error: &io::Error) -> StoreError {
         tracing::error!(%error, log = self.mode.as_str(), "writing failed; no more events are accepted until the process is started again");
         let error = StoreError::Poisoned(error.to_string());
-        let mut shared = self.shared.lock().expect("writer lock");
-        shared.poisoned.get_or_insert_with(|| error.clone());
+        let mut shared = lock(&self.shared);
+        shared.poison(error.clone());
         while let Some(request) = shared.queue.pop() {
             request.work.fail(error.clone());
         }
@@ -480,19 +517,19 @@ impl Log {
 
     /// Begins the next segment in the file that was prepared for it.
     fn roll(&self, header: &SegmentHeader) -> Result<Arc<Segment>, StoreError> {
-        if let Err(cause) = self.preparer.take() {
-            tracing::error!(
-                cause,
-                log = self.mode.as_str(),
-                "no room for another segment; no events are accepted until there is"
-            );
-            let mut shared = self.shared.lock().expect("writer lock");
-            shared.no_room = true;
-            shared.generation += 1;
-            return Err(StoreError::NoRoom);
-        }
-        let begin = || {
-            let file = self.disk.open(&next_path(&self.dir))?;
+        let capacity = match self.preparer.take() {
+            Ok(capacity) => capacity,
+            Err(cause) => return Err(self.no_room(&cause)),
+        };
+        let file = match self.disk.open(&next_path(&self.dir)) {
+            Ok(file) => file,
+            Err(error) => {
+                // Nothing was written, so nothing is unknown: most likely the process is out of file descriptors, and will have some again.
+                self.preparer.put_back(capacity);
+                return Err(self.no_room(&error.to_string()));
+            }
+        };
+        let begin = move || {
             file.write_all_at(&header.encode(), 0)?;
             file.sync()?;
             // Only a segment with its header on disk gets a segment's name.
@@ -501,23 +538,37 @@ impl Log {
             Ok(Arc::new(Segment { number: header.number, salt: header.salt, file }))
         };
         let segment = begin().map_err(|error| self.poison(&error))?;
-        self.segments.write().expect("segments lock").insert(header.number, Arc::clone(&segment));
+        write(&self.segments).insert(header.number, Arc::clone(&segment));
         if let Some(before) = header.before {
             let end =
                 SegmentEnd { number: before.number, final_len: before.final_len, checksum: before.checksum };
             self.sealed(end);
         }
-        let capacity = self.shared.lock().expect("writer lock").durable.capacity;
+        let capacity = lock(&self.shared).durable.capacity;
         // The segment that has just begun has twice the capacity of the one before; the next one doubles again.
         self.preparer.want(self.next_capacity(self.next_capacity(capacity)));
         Ok(segment)
+    }
+
+    /// Refuses events until there is another segment. What was sealed in the meantime is forgotten.
+    fn no_room(&self, cause: &str) -> StoreError {
+        tracing::error!(
+            cause,
+            log = self.mode.as_str(),
+            "no room for another segment; no events are accepted until there is"
+        );
+        let mut shared = lock(&self.shared);
+        shared.no_room = true;
+        shared.generation += 1;
+        StoreError::NoRoom
     }
 
     pub(super) fn next_capacity(&self, capacity: u64) -> u64 {
         (capacity * 2).min(self.options.segment_bytes_max).max(self.options.segment_bytes_first)
     }
 
-    fn publish(&self, group: Group) {
+    /// Makes a durable group visible. The answers are left to the caller.
+    fn publish(&self, group: Group) -> Vec<(Head, Outcome)> {
         let segment = group.after.segment;
         let mut answers = Vec::with_capacity(group.frames.len());
         for frame in group.frames {
@@ -529,28 +580,23 @@ impl Log {
             self.changed(frame.chain, frame.head);
             answers.push((frame.head, frame.outcome));
         }
-        for (head, outcome) in answers {
-            match outcome {
-                Outcome::Append { receipt, reservation, answer } => {
-                    // The key is in the index by now, so it may leave the set of those in flight.
-                    drop(reservation);
-                    drop(answer.send(Ok(Appended::Sealed(receipt))));
-                }
-                Outcome::Import { answer } => drop(answer.send(Ok(head))),
-            }
-        }
+        answers
     }
 
-    /// There is room again: a segment was prepared.
-    pub(super) fn room(&self) {
-        let mut shared = self.shared.lock().expect("writer lock");
+    /// Looks whether a segment was prepared, and if so accepts events again. Asked when one becomes ready and at every tick: between the writer's look and its verdict
+    /// the preparer may have finished.
+    pub(super) fn look_for_room(&self) {
+        if !self.preparer.is_ready() {
+            return;
+        }
+        let mut shared = lock(&self.shared);
         if std::mem::replace(&mut shared.no_room, false) {
             tracing::info!(log = self.mode.as_str(), "there is room again; events are accepted");
         }
     }
 
     pub(super) fn stop_writing(&self) {
-        self.shared.lock().expect("writer lock").stop = true;
+        lock(&self.shared).stop = true;
         self.work.notify_all();
     }
 }

@@ -1,0 +1,52 @@
+//! Measures Sealog beside the bare machine, in one run, and says the ratio first. `bench/README.md` has the questions and how to read the answers.
+//!
+//! One subcommand for each seam that is measured; they share the workload, the driver and the report.
+
+mod bare;
+mod driver;
+mod machine;
+mod meter;
+mod progress;
+mod report;
+mod stats;
+mod store;
+mod workload;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What a benchmark can fail with: it stops and says why, since a number after a fault means nothing.
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Measures Sealog beside the bare machine.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// The embedded store: appends beside pwrite+fdatasync, verification beside SHA-256, reads, size, memory, opening
+    Store(store::StoreArgs),
+    /// Opens a store that a benchmark has filled and prints what that took. Run by `store`, in a process of its own
+    #[command(hide = true)]
+    Probe(store::reopen::ProbeArgs),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().what {
+        What::Store(args) => store::run(&args),
+        What::Probe(args) => store::reopen::probe(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sealog-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

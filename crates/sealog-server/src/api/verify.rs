@@ -1,0 +1,38 @@
+//! `GET /v1/events/verify`. Spec 4.5.
+
+use hyper::{HeaderMap, Response, StatusCode};
+use sealog_core::id::RequestId;
+use sealog_core::query::SeqRange;
+use sealog_core::verify::Verdict;
+
+use crate::App;
+use crate::auth;
+use crate::respond::{Body, Failure, json};
+
+pub(crate) async fn get(
+    app: &App,
+    query: &str,
+    headers: &HeaderMap,
+    request_id: RequestId,
+) -> Result<Response<Body>, Failure> {
+    let caller = auth::authenticate(app, headers, request_id).await?;
+    let range = SeqRange::parse(query)?;
+    let verdict = sealog_store::verify::window(&*app.store, caller.chain, range).await;
+    let verdict = verdict.map_err(|error| Failure::read(&error, request_id))?;
+    if let Some(broken) = verdict.broken {
+        tracing::error!(%request_id, chain = %caller.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
+    }
+    Ok(json(StatusCode::OK, body(&verdict)))
+}
+
+/// Spec 2.6.
+fn body(verdict: &Verdict) -> String {
+    let Verdict { checked, first_seq, last_seq, broken } = verdict;
+    let broken = broken.map_or(String::new(), |broken| {
+        format!(",\"broken_at\":{},\"broken_hash\":\"{}\"", broken.at, broken.hash)
+    });
+    let valid = verdict.valid();
+    format!(
+        "{{\"valid\":{valid},\"checked\":{checked},\"first_seq\":{first_seq},\"last_seq\":{last_seq}{broken}}}"
+    )
+}

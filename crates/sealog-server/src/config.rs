@@ -1,0 +1,74 @@
+//! What an operator decides.
+
+use ipnet::IpNet;
+use sealog_core::plan::Plan;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients reach the server.
+    pub base_url: String,
+    /// Where error codes are documented.
+    pub docs_url: String,
+    /// Without one, the operator's interface does not exist.
+    pub operator_token: Option<Secret>,
+    pub trusted_proxies: Vec<IpNet>,
+    pub limits: LimitConfig,
+    pub plans: Vec<Plan>,
+    pub deadlines: Deadlines,
+    /// Connections at a time; more wait to be accepted.
+    pub connections_max: usize,
+}
+
+/// Requests in a second; 0 for no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitConfig {
+    pub per_ip_rps: u32,
+    /// Takes the place of the plans' rate.
+    pub live_rps: Option<u32>,
+    pub test_rps: u32,
+    /// How many servers share the limits.
+    pub nodes: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    pub first_byte: Duration,
+    pub headers: Duration,
+    pub body: Duration,
+}
+
+/// Text that must not be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+impl Config {
+    /// The defaults for a server that clients reach at this address.
+    pub fn at(base_url: &str) -> Config {
+        Config {
+            base_url: base_url.to_owned(),
+            docs_url: format!("{base_url}/docs"),
+            operator_token: None,
+            trusted_proxies: Vec::new(),
+            limits: LimitConfig { per_ip_rps: 100, live_rps: None, test_rps: 60, nodes: 1 },
+            plans: Plan::defaults(),
+            deadlines: Deadlines {
+                first_byte: Duration::from_secs(10),
+                headers: Duration::from_secs(10),
+                body: Duration::from_secs(30),
+            },
+            connections_max: 10_000,
+        }
+    }
+
+    /// The documentation of an error code.
+    pub fn doc_url(&self, code: &str) -> String {
+        format!("{}/errors/{code}", self.docs_url)
+    }
+}

@@ -1,0 +1,143 @@
+//! The write path for 1 to 100 events, the only caller of `Store::append`.
+
+use std::net::IpAddr;
+
+use sealog_core::catalog::Catalog;
+use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft};
+use sealog_core::id::{Hash, RequestId};
+use sealog_core::json;
+use sealog_core::reject::{FieldProblem, Reject};
+use sealog_store::{Append, Appended, IdempotencyKey, Receipt, Reserved};
+use sha2::{Digest, Sha256};
+
+use crate::App;
+use crate::auth::Caller;
+use crate::respond::Failure;
+
+/// Which of the two endpoints. Part of what makes a request the same as another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Single,
+    Batch,
+}
+
+impl Endpoint {
+    /// Spec 8.
+    pub(crate) fn body_bytes_max(self) -> usize {
+        match self {
+            Endpoint::Single => 256 << 10,
+            Endpoint::Batch => 2 << 20,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Ingested {
+    pub receipt: Receipt,
+    /// Of the answer: the original one's for a replay.
+    pub request_id: RequestId,
+    pub replayed: bool,
+}
+
+/// Checks the form of an `Idempotency-Key`: 1 to 255 characters from `!` to `~`.
+pub(crate) fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
+    let valid = (1..=255).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    if !valid {
+        return Err(Reject::InvalidField { field: "Idempotency-Key", problem: FieldProblem::NotAKey });
+    }
+    Ok(Hash(Sha256::digest(value).into()))
+}
+
+/// Stores the events of a body, or says what is wrong with the first one that cannot be stored. All or none.
+pub(crate) async fn ingest(
+    app: &App,
+    caller: &Caller,
+    endpoint: Endpoint,
+    key_hash: Option<Hash>,
+    body: &[u8],
+    client: IpAddr,
+    request_id: RequestId,
+) -> Result<Ingested, Failure> {
+    let (events, count) = match endpoint {
+        Endpoint::Single => (vec![event::parse_single(body)?], 1),
+        Endpoint::Batch => {
+            let batch = event::parse_batch(body)?;
+            (batch.events, batch.count)
+        }
+    };
+    let reservation = match key_hash {
+        None => None,
+        Some(key_hash) => {
+            let key = IdempotencyKey { key_hash, fingerprint: fingerprint(endpoint, body) };
+            match app
+                .store
+                .reserve(caller.chain, key)
+                .await
+                .map_err(|error| Failure::write(&error, request_id))?
+            {
+                Reserved::Fresh(reservation) => Some(reservation),
+                Reserved::Replay(receipt) => return Ok(replay(receipt, request_id)),
+                Reserved::Conflict => return Err(Reject::IdempotencyConflict.into()),
+                Reserved::InFlight => return Err(Reject::IdempotencyInFlight.into()),
+            }
+        }
+    };
+    if count == 0 {
+        return Err(Reject::BatchEmpty.into());
+    }
+    if count > BATCH_EVENTS_MAX {
+        return Err(Reject::BatchTooLarge { count }.into());
+    }
+    let mut drafts = Vec::with_capacity(events.len());
+    for (index, event) in events.into_iter().enumerate() {
+        let admitted = event.and_then(|draft| admit(caller, draft, client));
+        drafts.push(admitted.map_err(|reject| match endpoint {
+            Endpoint::Single => Failure::from(reject),
+            Endpoint::Batch => Failure::in_batch(reject, index),
+        })?);
+    }
+    let idempotency = reservation.map(|reservation| (reservation, request_id.0));
+    let appended = app.store.append(Append { chain: caller.chain, drafts, idempotency }).await;
+    match appended.map_err(|error| Failure::write(&error, request_id))? {
+        Appended::Sealed(receipt) => Ok(Ingested { receipt, request_id, replayed: false }),
+        Appended::Replayed(receipt) => Ok(replay(receipt, request_id)),
+        Appended::Conflict => Err(Reject::IdempotencyConflict.into()),
+    }
+}
+
+/// Asks the catalog, and adds what the service knows of the event.
+fn admit(caller: &Caller, mut draft: Draft, client: IpAddr) -> Result<Draft, Reject> {
+    let fields = draft.text.fields();
+    // Without a backslash the text between the quotes is the value.
+    let inner = &fields.action[1..fields.action.len() - 1];
+    let decoded;
+    let action = if inner.contains('\\') {
+        decoded = json::decode(fields.action).unwrap_or_default();
+        &decoded
+    } else {
+        inner
+    };
+    let admitted = Catalog::builtin().admit(action, fields.metadata, caller.scope())?;
+    let annotations = &mut draft.annotations;
+    annotations.category = admitted.category.map(Into::into);
+    if annotations.severity.is_none() {
+        annotations.severity = admitted.severity.map(Into::into);
+    }
+    annotations.ip_address = Some(client.to_canonical().to_string().into());
+    Ok(draft)
+}
+
+fn replay(receipt: Receipt, request_id: RequestId) -> Ingested {
+    Ingested { request_id: receipt.request_id.map_or(request_id, RequestId), receipt, replayed: true }
+}
+
+fn fingerprint(endpoint: Endpoint, body: &[u8]) -> Hash {
+    let mut hasher = Sha256::new();
+    hasher.update(match endpoint {
+        Endpoint::Single => b"/v1/events\0".as_slice(),
+        Endpoint::Batch => b"/v1/events/batch\0".as_slice(),
+    });
+    hasher.update(body);
+    Hash(hasher.finalize().into())
+}

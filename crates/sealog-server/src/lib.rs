@@ -1,0 +1,57 @@
+//! Who may ask, and what they see.
+//!
+//! A request goes straight down and straight back: [`http`] (request id, per-address window, route), [`auth`] (who is calling), `api` (one file for each endpoint),
+//! [`ingest`] (the write path, the only caller of `Store::append`), the store. One folder for each audience; they never import each other.
+
+mod api;
+mod auth;
+mod body;
+pub mod config;
+mod http;
+mod ingest;
+mod limits;
+mod respond;
+
+use std::sync::Arc;
+
+use sealog_store::Store;
+use sealog_store::accounts::Accounts;
+use sealog_store::world::World;
+
+pub use http::{Server, serve};
+
+use config::Config;
+
+/// Everything that requests share.
+pub struct App {
+    pub store: Arc<dyn Store>,
+    pub accounts: Arc<dyn Accounts>,
+    pub world: Arc<dyn World>,
+    pub config: Config,
+    callers: auth::Callers,
+    limits: limits::Limits,
+}
+
+impl App {
+    pub fn new(
+        store: Arc<dyn Store>,
+        accounts: Arc<dyn Accounts>,
+        world: Arc<dyn World>,
+        config: Config,
+    ) -> Arc<App> {
+        Arc::new(App {
+            store,
+            accounts,
+            world,
+            config,
+            callers: auth::Callers::default(),
+            limits: limits::Limits::default(),
+        })
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
+    }
+}

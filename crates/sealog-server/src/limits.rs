@@ -1,0 +1,122 @@
+//! Fixed windows of one second. Spec 8.
+//!
+//! A window ends with its second and is then forgotten as a whole, so memory is bounded by what one second can bring, and that is capped.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Mutex;
+
+use sealog_core::id::{ProjectId, TenantId};
+use sealog_store::accounts::KeyId;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Counted {
+    Address(IpAddr),
+    Tenant(TenantId),
+    Project(ProjectId),
+    TestKey(KeyId),
+    /// Everything that no longer has a place of its own in this second.
+    Overflow,
+}
+
+/// Most counters that are kept at a time. Beyond it, newcomers of that second share one: an attacker with that many addresses throttles strangers for a second,
+/// not the memory of the server.
+const COUNTERS_MAX: usize = 100_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    window: Mutex<Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    second: u64,
+    counts: HashMap<Counted, u32>,
+}
+
+impl Limits {
+    /// Counts a request, and says whether it is within the limit; 0 is no limit.
+    pub(crate) fn admit(&self, counted: Counted, limit: u32, now_ms: u64) -> bool {
+        if limit == 0 {
+            return true;
+        }
+        let mut window = self.window.lock().expect("limits lock");
+        let second = now_ms / 1000;
+        if window.second != second {
+            window.second = second;
+            // A crowd's memory is given back, a normal second's is used again.
+            let kept = window.counts.capacity().min(COUNTERS_MAX / 10);
+            window.counts.clear();
+            window.counts.shrink_to(kept);
+        }
+        let known = window.counts.contains_key(&counted) || window.counts.len() < COUNTERS_MAX;
+        let count = window.counts.entry(if known { counted } else { Counted::Overflow }).or_default();
+        if *count >= limit {
+            return false;
+        }
+        *count += 1;
+        true
+    }
+}
+
+/// The address that is counted: all of an IPv4 address, the network half of an IPv6 one, since a single host commonly has all of that.
+pub(crate) fn counted_address(address: IpAddr) -> Counted {
+    Counted::Address(match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 => v4,
+    })
+}
+
+/// A limit's share for one of several servers, at least 1.
+pub(crate) fn share(limit: u32, nodes: u32) -> u32 {
+    if limit == 0 { 0 } else { (limit / nodes.max(1)).max(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Counted {
+        counted_address(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_window_is_a_second_of_the_clock() {
+        let limits = Limits::default();
+        let admitted = |now_ms| (0..150).filter(|_| limits.admit(address("10.0.0.1"), 100, now_ms)).count();
+        assert_eq!(admitted(5999), 100);
+        assert_eq!(admitted(5999), 0);
+        assert_eq!(admitted(6000), 100);
+        assert!(limits.admit(address("10.0.0.2"), 100, 6000));
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let limits = Limits::default();
+        assert!((0..10_000).all(|_| limits.admit(address("10.0.0.1"), 0, 0)));
+    }
+
+    #[test]
+    fn ipv6_is_counted_by_its_first_64_bits_and_mapped_ipv4_as_ipv4() {
+        assert_eq!(address("2001:db8:1:2::1"), address("2001:db8:1:2:ffff::9"));
+        assert_ne!(address("2001:db8:1:2::1"), address("2001:db8:1:3::1"));
+        assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));
+    }
+
+    #[test]
+    fn a_million_addresses_do_not_take_a_million_counters() {
+        let limits = Limits::default();
+        for n in 0..1_000_000u32 {
+            limits.admit(Counted::Address(IpAddr::V4(n.into())), 100, 1000);
+        }
+        assert!(limits.window.lock().unwrap().counts.len() <= COUNTERS_MAX + 1);
+        limits.admit(address("10.0.0.1"), 100, 2000);
+        assert!(limits.window.lock().unwrap().counts.capacity() <= COUNTERS_MAX / 4);
+    }
+
+    #[test]
+    fn nodes_share_a_limit() {
+        assert_eq!((share(1000, 4), share(3, 4), share(0, 4), share(100, 1)), (250, 1, 0, 100));
+    }
+}

@@ -1,0 +1,117 @@
+//! Responses: JSON bodies, and the one envelope that all errors have. Spec 2.7.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use sealog_core::id::RequestId;
+use sealog_core::reject::{Code, Reject};
+use sealog_store::StoreError;
+
+use crate::config::Config;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
+pub(crate) fn full(content: impl Into<Bytes>) -> Body {
+    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    with_type(status, "application/json", body)
+}
+
+pub(crate) fn with_type(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A request that was not carried out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    message: String,
+    /// For `action/invalid`: the closest known name.
+    suggestion: Option<String>,
+    allow: Option<&'static str>,
+    /// The rest of the body was not read, so the connection cannot be used again.
+    close: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, message: message.into(), suggestion: None, allow: None, close: false }
+    }
+
+    pub(crate) fn in_batch(reject: Reject, index: usize) -> Failure {
+        Failure { message: reject.message_in_batch(index), ..Failure::from(reject) }
+    }
+
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Failure {
+        Failure { allow: Some(allow), ..Failure::from(Reject::MethodNotAllowed) }
+    }
+
+    pub(crate) fn closing(self) -> Failure {
+        Failure { close: true, ..self }
+    }
+
+    /// A store that could not write. What happened goes to the log, once, here; the client learns what to do.
+    pub(crate) fn write(error: &StoreError, request_id: RequestId) -> Failure {
+        tracing::error!(%request_id, %error, "an event could not be written");
+        Failure::new(Code::EventWriteFailed, Code::EventWriteFailed.row().meaning)
+    }
+
+    pub(crate) fn read(error: &StoreError, request_id: RequestId) -> Failure {
+        tracing::error!(%request_id, %error, "a read failed");
+        Failure::new(Code::ReadQueryFailed, Code::ReadQueryFailed.row().meaning)
+    }
+
+    pub(crate) fn internal(error: &dyn std::fmt::Display, request_id: RequestId) -> Failure {
+        tracing::error!(%request_id, %error, "a request failed");
+        Failure::new(Code::ServerInternal, Code::ServerInternal.row().meaning)
+    }
+
+    pub(crate) fn into_response(self, request_id: RequestId, config: &Config) -> Response<Body> {
+        let mut error = serde_json::Map::new();
+        let code = self.code.as_str();
+        error.insert("code".into(), code.into());
+        error.insert("message".into(), self.message.into());
+        error.insert("request_id".into(), request_id.to_string().into());
+        error.insert("doc_url".into(), config.doc_url(code).into());
+        if let Some(suggestion) = self.suggestion {
+            error.insert("suggestion".into(), suggestion.into());
+        }
+        if self.code == Code::ActionInvalid {
+            error.insert("valid_actions_url".into(), format!("{}/v1/actions", config.base_url).into());
+        }
+        let body = serde_json::json!({ "error": error }).to_string();
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = json(status, body);
+        let headers = response.headers_mut();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<Reject> for Failure {
+    fn from(reject: Reject) -> Failure {
+        let mut failure = Failure::new(reject.code(), reject.to_string());
+        if let Reject::ActionInvalid { suggestion, .. } = reject {
+            failure.suggestion = suggestion;
+        }
+        failure
+    }
+}
