@@ -171,7 +171,7 @@ const isUuid = (text) => /^"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"$/.test(
 const isString = (text) => text[0] === '"';
 const isTime = (text) => { // YYYY-MM-DDTHH:MM:SS.mmmZ, and a day and a time of day that exist
   const time = new Date(text.length === 26 ? text.slice(1, -1) : NaN);
-  return !Number.isNaN(+time) && `"${time.toISOString()}"` === text;
+  return +time >= 0 && `"${time.toISOString()}"` === text; // NaN is not >= 0
 };
 /** The fields that take part in the check, and what the canonical text of each has to be. */
 const FIELDS = {

@@ -150,7 +150,7 @@ SHAPES = {
     b'"actor_id"': rb'"|null',
     b'"resource"': rb'"|null',
     b'"metadata"': rb"\{|null",
-    b'"timestamp"': rb'"(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):([0-5]\d):([0-5]\d)\.(\d{3})Z"',
+    b'"timestamp"': rb'"((?:19[7-9]|[2-9]\d\d)\d-\d\d-\d\d)T([01]\d|2[0-3]):([0-5]\d):([0-5]\d)\.(\d{3})Z"',
     b'"chain_seq"': rb"(?:0|[1-9]\d{0,18})\Z",
     b'"prev_hash"': HASH_TEXT,
     b'"hash"': HASH_TEXT,

@@ -394,7 +394,12 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
         tenant_id: TenantId(required("tenant_id", string("tenant_id")?, uuid)?),
         project_id: ProjectId(required("project_id", string("project_id")?, uuid)?),
         sealed: Sealed {
-            chain_seq: chain_seq.parse().map_err(|_| format!("`chain_seq` is malformed: {chain_seq}"))?,
+            // The specification's integers have 63 bits.
+            chain_seq: chain_seq
+                .parse()
+                .ok()
+                .filter(|seq| i64::try_from(*seq).is_ok())
+                .ok_or_else(|| format!("`chain_seq` is malformed: {chain_seq}"))?,
             log_id,
             prev_hash: required("prev_hash", string("prev_hash")?, Hash::parse)?,
             hash: required("hash", string("hash")?, Hash::parse)?,

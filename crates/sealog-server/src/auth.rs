@@ -10,7 +10,7 @@ use sealog_core::id::{ChainId, Hash, Mode, RequestId};
 use sealog_core::key::{self, KeyState};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
-use sealog_store::accounts::{Access, KeyId};
+use sealog_store::accounts::Access;
 
 use crate::App;
 use crate::limits::{Counted, share};
@@ -20,7 +20,6 @@ use crate::respond::Failure;
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub chain: ChainId,
-    pub key_id: KeyId,
     state: KeyState,
     billing: Billing,
     plan_frameworks: FrameworkSet,
@@ -47,7 +46,6 @@ impl Caller {
         };
         Caller {
             chain: ChainId { tenant_id: tenant.id, project_id: project.id, mode: key.mode },
-            key_id: key.id,
             state: key.state(),
             billing: tenant.billing,
             // A plan that the configuration no longer has includes nothing.

@@ -122,8 +122,14 @@ pub(super) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resul
 pub(super) struct OpenFiles {
     disk: Arc<dyn Disk>,
     files_max: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
     /// By path: the file, and when it was last used.
-    open: Mutex<(HashMap<PathBuf, (Arc<dyn DiskFile>, u64)>, u64)>,
+    files: HashMap<PathBuf, (Arc<dyn DiskFile>, u64)>,
+    tick: u64,
 }
 
 impl OpenFiles {
@@ -138,27 +144,27 @@ impl OpenFiles {
 
     /// The file at this path is another one from now on.
     pub(super) fn forget(&self, path: &Path) {
-        lock(&self.open).0.remove(path);
+        lock(&self.open).files.remove(path);
     }
 
     fn get(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         {
             let mut open = lock(&self.open);
-            open.1 += 1;
-            let now = open.1;
-            if let Some((file, used)) = open.0.get_mut(path) {
+            open.tick += 1;
+            let now = open.tick;
+            if let Some((file, used)) = open.files.get_mut(path) {
                 *used = now;
                 return Ok(Arc::clone(file));
             }
         }
         let file: Arc<dyn DiskFile> = self.disk.open(path)?.into();
         let mut open = lock(&self.open);
-        if open.0.len() >= self.files_max {
-            let oldest = open.0.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone());
-            oldest.and_then(|path| open.0.remove(&path));
+        if open.files.len() >= self.files_max {
+            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone());
+            oldest.and_then(|path| open.files.remove(&path));
         }
-        let now = open.1;
-        open.0.insert(path.to_owned(), (Arc::clone(&file), now));
+        let now = open.tick;
+        open.files.insert(path.to_owned(), (Arc::clone(&file), now));
         Ok(file)
     }
 }
