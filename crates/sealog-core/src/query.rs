@@ -160,7 +160,7 @@ fn invalid(name: &str, problem: &'static str) -> Reject {
 }
 
 /// An integer of any length; beyond 128 bits it stops at the end of the range, which every rule here treats alike.
-fn integer(name: &str, value: &str) -> Result<i128, Reject> {
+pub fn integer(name: &str, value: &str) -> Result<i128, Reject> {
     let (negative, digits) = match value.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, value),
@@ -172,7 +172,7 @@ fn integer(name: &str, value: &str) -> Result<i128, Reject> {
 }
 
 /// Form-encoded pairs. Stricter than browsers are: what is not well formed is refused, not guessed at, and no name may stand twice.
-fn parameters(query: &str) -> Result<Vec<(String, String)>, Reject> {
+pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Reject> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

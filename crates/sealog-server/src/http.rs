@@ -21,6 +21,7 @@ use crate::App;
 use crate::api;
 use crate::ingest::Endpoint;
 use crate::limits::{counted_address, share};
+use crate::operator;
 use crate::respond::{Body, Failure, full};
 
 /// How long a stop waits for requests under way.
@@ -170,6 +171,10 @@ async fn route(
         "/v1/events" => Err(Failure::method_not_allowed("GET, POST")),
         "/v1/events/batch" => Err(Failure::method_not_allowed("POST")),
         "/v1/events/verify" | "/v1/actions" => Err(Failure::method_not_allowed("GET")),
+        _ if path.starts_with("/operator/v1/") => {
+            let rest = path["/operator/v1/".len()..].to_owned();
+            operator::handle(app, &rest, request, request_id).await
+        }
         _ => match path.strip_prefix("/v1/events/") {
             Some(log_id) if !log_id.is_empty() && !log_id.contains('/') && is_get => {
                 api::read::get(app, log_id, request.headers(), request_id).await

@@ -10,6 +10,8 @@ pub mod config;
 mod http;
 mod ingest;
 mod limits;
+mod operator;
+pub mod password;
 mod respond;
 
 use std::sync::Arc;

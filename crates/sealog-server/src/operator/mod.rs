@@ -1,0 +1,355 @@
+//! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The operator's interface".
+
+mod fields;
+mod render;
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::{Method, Request, Response, StatusCode};
+use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
+use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
+use sealog_core::plan::Billing;
+use sealog_core::query::{self, PageLimit};
+use sealog_core::reject::{Code, Reject};
+use sealog_store::StoreError;
+use sealog_store::accounts::{
+    AccountError, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, ProjectChange, Role, TenantChange, UserId,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::respond::{Body, Failure};
+use crate::{App, password, respond};
+use fields::Fields;
+
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Answers a request under `/operator/v1/`; `path` is what comes after it.
+pub(crate) async fn handle(app: &Arc<App>, path: &str, request: Request<Incoming>, request_id: RequestId) -> Result<Response<Body>, Failure> {
+    authorize(app, &request)?;
+    let segments: Vec<&str> = path.split('/').collect();
+    let method = request.method().clone();
+    let call = Call { app, request_id };
+    let query = request.uri().query().unwrap_or("").to_owned();
+    match (segments[..].as_ref(), &method) {
+        (["tenants"], &Method::POST) => call.create_tenant(call.body(request).await?).await,
+        (["tenants"], &Method::GET) => call.tenants(&query).await,
+        (["tenants", id], &Method::PATCH) => call.update_tenant(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id], &Method::GET) => call.tenant(tenant_id(id)?).await,
+        (["tenants", id, "projects"], &Method::POST) => call.create_project(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id, "projects"], &Method::GET) => call.projects(tenant_id(id)?, &query).await,
+        (["tenants", id, "actions"], &Method::POST) => call.create_action(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id, "actions"], &Method::GET) => call.actions(tenant_id(id)?, &query).await,
+        (["tenants", id, "users"], &Method::POST) => call.create_user(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id, "users"], &Method::GET) => call.users(tenant_id(id)?, &query).await,
+        (["projects", id], &Method::PATCH) => call.update_project(project_id(id)?, call.body(request).await?).await,
+        (["projects", id], &Method::GET) => call.project(project_id(id)?).await,
+        (["projects", id, "keys"], &Method::POST) => call.create_key(project_id(id)?, call.body(request).await?).await,
+        (["projects", id, "keys"], &Method::GET) => call.keys(project_id(id)?, &query).await,
+        (["keys", id, "revoke"], &Method::POST) => call.revoke_key(KeyId(uuid(id)?)).await,
+        (["tenants"] | ["tenants", _, "projects" | "actions" | "users"] | ["projects", _, "keys"], _) => Err(Failure::method_not_allowed("GET, POST")),
+        (["tenants" | "projects", _], _) => Err(Failure::method_not_allowed("GET, PATCH")),
+        (["keys", _, "revoke"], _) => Err(Failure::method_not_allowed("POST")),
+        _ => Err(Reject::PathNotFound.into()),
+    }
+}
+
+/// Without a token in the configuration there is nothing here.
+fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), Failure> {
+    let token = app.config.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
+    let header = request.headers().get(AUTHORIZATION).ok_or(Reject::MissingHeader)?;
+    let presented = header.to_str().ok().and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
+    // Digests are compared, so that the time it takes says nothing about the token.
+    let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
+    if right { Ok(()) } else { Err(Reject::KeyNotFound.into()) }
+}
+
+fn uuid(text: &str) -> Result<Uuid, Failure> {
+    Uuid::parse(text).ok_or_else(|| Reject::PathNotFound.into())
+}
+
+fn tenant_id(text: &str) -> Result<TenantId, Failure> {
+    uuid(text).map(TenantId)
+}
+
+fn project_id(text: &str) -> Result<ProjectId, Failure> {
+    uuid(text).map(ProjectId)
+}
+
+/// One request.
+struct Call<'a> {
+    app: &'a Arc<App>,
+    request_id: RequestId,
+}
+
+type Answer = Result<Response<Body>, Failure>;
+
+impl Call<'_> {
+    async fn body(&self, request: Request<Incoming>) -> Result<Fields, Failure> {
+        let body = crate::body::read(self.app, request, BODY_BYTES_MAX).await?;
+        Fields::parse(&body)
+    }
+
+    fn failed(&self, error: &StoreError) -> Failure {
+        Failure::internal(error, self.request_id)
+    }
+
+    fn new_id(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.app.world.fill_random(&mut bytes);
+        Uuid::from_random(bytes)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.app.world.now_ms()
+    }
+
+    fn plan(&self, name: &str) -> Result<(), Failure> {
+        let known: Vec<&str> = self.app.config.plans.iter().map(|plan| plan.name.as_str()).collect();
+        if known.contains(&name) { Ok(()) } else { Err(invalid("plan", &format!("must be one of {}", known.join(", ")))) }
+    }
+
+    async fn create_tenant(&self, mut fields: Fields) -> Answer {
+        let new = NewTenant {
+            id: TenantId(self.new_id()),
+            name: fields.required_text("name")?,
+            plan: fields.text("plan")?.flatten().unwrap_or_else(|| "top".into()),
+            contact_email: fields.email("contact_email")?.flatten(),
+            billing: Billing {
+                trial_ends_at_ms: fields.time("trial_ends_at")?.flatten(),
+                billing_active: fields.boolean("billing_active")?.unwrap_or(true),
+            },
+            created_at_ms: self.now_ms(),
+        };
+        fields.nothing_else()?;
+        self.plan(&new.plan)?;
+        let tenant = self.app.accounts.create_tenant(new).await.map_err(|error| self.failed(&error))?;
+        Ok(created(&render::tenant(&tenant)))
+    }
+
+    async fn update_tenant(&self, id: TenantId, mut fields: Fields) -> Answer {
+        let change = TenantChange {
+            name: fields.text("name")?.map(|name| name.ok_or_else(|| invalid("name", "must not be null"))).transpose()?,
+            plan: fields.text("plan")?.map(|plan| plan.ok_or_else(|| invalid("plan", "must not be null"))).transpose()?,
+            contact_email: fields.email("contact_email")?,
+            trial_ends_at_ms: fields.time("trial_ends_at")?,
+            billing_active: fields.boolean("billing_active")?,
+            rate_limit_rps: fields.rate("rate_limit_rps")?,
+        };
+        fields.nothing_else()?;
+        if let Some(plan) = &change.plan {
+            self.plan(plan)?;
+        }
+        let tenant = self.app.accounts.update_tenant(id, change).await.map_err(|error| self.failed(&error))?;
+        found(tenant.as_ref().map(render::tenant))
+    }
+
+    async fn tenant(&self, id: TenantId) -> Answer {
+        let tenant = self.app.accounts.tenant(id).await.map_err(|error| self.failed(&error))?;
+        found(tenant.as_ref().map(render::tenant))
+    }
+
+    async fn tenants(&self, query: &str) -> Answer {
+        let page = Page::parse(query)?;
+        let tenants = self.app.accounts.tenants(page.one_more()).await.map_err(|error| self.failed(&error))?;
+        Ok(page.answer("tenants", tenants.iter().map(|tenant| (tenant.id.0, render::tenant(tenant)))))
+    }
+
+    async fn create_project(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
+        let new = NewProject {
+            id: ProjectId(self.new_id()),
+            tenant_id,
+            name: fields.required_text("name")?,
+            frameworks: fields.frameworks("frameworks")?.unwrap_or(FrameworkSet::NONE),
+            created_at_ms: self.now_ms(),
+        };
+        fields.nothing_else()?;
+        let project = self.app.accounts.create_project(new).await.map_err(|error| self.failed(&error))?;
+        found(project.as_ref().map(render::project)).map(as_created)
+    }
+
+    async fn update_project(&self, id: ProjectId, mut fields: Fields) -> Answer {
+        let change = ProjectChange {
+            name: fields.text("name")?.map(|name| name.ok_or_else(|| invalid("name", "must not be null"))).transpose()?,
+            frameworks: fields.frameworks("frameworks")?,
+            rate_limit_rps: fields.rate("rate_limit_rps")?,
+            now_ms: self.now_ms(),
+        };
+        fields.nothing_else()?;
+        let project = self.app.accounts.update_project(id, change).await.map_err(|error| self.failed(&error))?;
+        found(project.as_ref().map(render::project))
+    }
+
+    async fn project(&self, id: ProjectId) -> Answer {
+        let project = self.app.accounts.project(id).await.map_err(|error| self.failed(&error))?;
+        found(project.as_ref().map(render::project))
+    }
+
+    async fn projects(&self, tenant_id: TenantId, query: &str) -> Answer {
+        self.must_exist(tenant_id).await?;
+        let page = Page::parse(query)?;
+        let projects = self.app.accounts.projects(tenant_id, page.one_more()).await.map_err(|error| self.failed(&error))?;
+        Ok(page.answer("projects", projects.iter().map(|project| (project.id.0, render::project(project)))))
+    }
+
+    async fn create_key(&self, project_id: ProjectId, mut fields: Fields) -> Answer {
+        let name = fields.required_text("name")?;
+        let mode = match fields.required_text("mode")?.as_str() {
+            "live" => Mode::Live,
+            "test" => Mode::Test,
+            _ => return Err(invalid("mode", "must be \"live\" or \"test\"")),
+        };
+        let expires_at_ms = fields.time("expires_at")?.flatten();
+        fields.nothing_else()?;
+        let mut random = [0; 32];
+        self.app.world.fill_random(&mut random);
+        let raw = sealog_core::key::generate(mode, random);
+        let new = NewKey {
+            id: KeyId(self.new_id()),
+            project_id,
+            name,
+            mode,
+            digest: sealog_core::key::digest(&raw),
+            prefix: raw[..sealog_core::key::DISPLAY_LEN].to_owned(),
+            expires_at_ms,
+            created_at_ms: self.now_ms(),
+        };
+        let key = self.app.accounts.create_key(new).await.map_err(|error| self.failed(&error))?;
+        let answer = key.map(|key| {
+            let mut answer = render::key(&key);
+            // This once.
+            answer["key"] = raw.into();
+            answer
+        });
+        found(answer).map(as_created)
+    }
+
+    async fn keys(&self, project_id: ProjectId, query: &str) -> Answer {
+        let page = Page::parse(query)?;
+        let project = self.app.accounts.project(project_id).await.map_err(|error| self.failed(&error))?;
+        project.ok_or(Reject::PathNotFound)?;
+        let keys = self.app.accounts.keys(project_id, page.one_more()).await.map_err(|error| self.failed(&error))?;
+        Ok(page.answer("keys", keys.iter().map(|key| (key.id.0, render::key(key)))))
+    }
+
+    async fn revoke_key(&self, id: KeyId) -> Answer {
+        let key = self.app.accounts.revoke_key(id, self.now_ms()).await.map_err(|error| self.failed(&error))?;
+        found(key.as_ref().map(render::key))
+    }
+
+    async fn create_action(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
+        let action = CustomAction {
+            action: fields.required_text("action")?,
+            description: fields.text("description")?.flatten(),
+            category: fields.text("category")?.flatten(),
+            severity: fields.text("severity")?.flatten(),
+            required_fields: fields.texts("required_fields")?,
+            optional_fields: fields.texts("optional_fields")?,
+        };
+        fields.nothing_else()?;
+        Catalog::builtin().check_custom_name(&action.action).map_err(|problem| invalid("action", &problem))?;
+        match self.app.accounts.create_action(tenant_id, action).await {
+            Ok(action) => found(action.as_ref().map(render::action)).map(as_created),
+            Err(AccountError::AlreadyExists) => Err(invalid("action", "is registered already")),
+            Err(AccountError::Store(error)) => Err(self.failed(&error)),
+        }
+    }
+
+    async fn actions(&self, tenant_id: TenantId, query: &str) -> Answer {
+        self.must_exist(tenant_id).await?;
+        Page::parse(query)?;
+        let actions = self.app.accounts.actions(tenant_id).await.map_err(|error| self.failed(&error))?;
+        let actions: Vec<Value> = actions.iter().map(render::action).collect();
+        Ok(respond::json(StatusCode::OK, json!({ "actions": actions, "has_more": false }).to_string()))
+    }
+
+    async fn create_user(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
+        let email = fields.email("email")?.flatten().ok_or_else(|| invalid("email", "is required"))?;
+        let password = fields.required_text("password")?;
+        let role = fields.required_text("role")?;
+        let role = Role::ALL.into_iter().find(|known| known.as_str() == role).ok_or_else(|| invalid("role", "must be owner, admin or auditor"))?;
+        fields.nothing_else()?;
+        if password.chars().count() < password::LENGTH_MIN {
+            return Err(invalid("password", &format!("must have at least {} characters", password::LENGTH_MIN)));
+        }
+        self.must_exist(tenant_id).await?;
+        let password_hash = password::hash(self.app, password).await.map_err(|error| Failure::internal(&error, self.request_id))?;
+        let new = NewUser { id: UserId(self.new_id()), tenant_id, email, password_hash, role, created_at_ms: self.now_ms() };
+        match self.app.accounts.create_user(new).await {
+            Ok(user) => found(user.as_ref().map(render::user)).map(as_created),
+            Err(AccountError::AlreadyExists) => Err(invalid("email", "is another user's")),
+            Err(AccountError::Store(error)) => Err(self.failed(&error)),
+        }
+    }
+
+    async fn users(&self, tenant_id: TenantId, query: &str) -> Answer {
+        self.must_exist(tenant_id).await?;
+        let page = Page::parse(query)?;
+        let users = self.app.accounts.users(tenant_id, page.one_more()).await.map_err(|error| self.failed(&error))?;
+        Ok(page.answer("users", users.iter().map(|user| (user.id.0, render::user(user)))))
+    }
+
+    async fn must_exist(&self, id: TenantId) -> Result<(), Failure> {
+        let tenant = self.app.accounts.tenant(id).await.map_err(|error| self.failed(&error))?;
+        tenant.map(|_| ()).ok_or_else(|| Reject::PathNotFound.into())
+    }
+}
+
+fn invalid(field: &str, problem: &str) -> Failure {
+    Failure::new(Code::ValidationInvalidField, format!("{field} {problem}"))
+}
+
+fn created(body: &Value) -> Response<Body> {
+    respond::json(StatusCode::CREATED, body.to_string())
+}
+
+fn as_created(mut response: Response<Body>) -> Response<Body> {
+    *response.status_mut() = StatusCode::CREATED;
+    response
+}
+
+fn found(body: Option<Value>) -> Answer {
+    let body = body.ok_or(Reject::PathNotFound)?;
+    Ok(respond::json(StatusCode::OK, body.to_string()))
+}
+
+/// `limit` and `cursor`, as in the API; the cursor is the last id of the page before.
+struct Page {
+    limit: usize,
+    after: Option<Uuid>,
+}
+
+impl Page {
+    fn parse(text: &str) -> Result<Page, Failure> {
+        let mut page = Page { limit: PageLimit::default().get(), after: None };
+        let invalid = |name: &str, problem| Reject::InvalidParam { name: name.to_owned(), problem };
+        for (name, value) in query::parameters(text)? {
+            match name.as_str() {
+                "limit" => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
+                "cursor" => page.after = Some(Uuid::parse(&value).ok_or_else(|| invalid(&name, "is not a cursor of this list"))?),
+                _ => return Err(invalid(&name, "is not known here").into()),
+            }
+        }
+        Ok(page)
+    }
+
+    /// One more than the page has room for tells whether there is another page.
+    fn one_more(&self) -> ListPage {
+        ListPage { after: self.after, limit: self.limit + 1 }
+    }
+
+    fn answer(&self, name: &str, items: impl Iterator<Item = (Uuid, Value)>) -> Response<Body> {
+        let mut items: Vec<(Uuid, Value)> = items.collect();
+        let has_more = items.len() > self.limit;
+        items.truncate(self.limit);
+        let mut body = json!({ "has_more": has_more });
+        if let (true, Some((last, _))) = (has_more, items.last()) {
+            body["next_cursor"] = last.to_string().into();
+        }
+        body[name] = items.into_iter().map(|(_, item)| item).collect();
+        respond::json(StatusCode::OK, body.to_string())
+    }
+}

@@ -1,0 +1,75 @@
+//! What the operator's interface shows of each thing.
+
+use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
+use sealog_core::time::iso_ms;
+use sealog_store::accounts::{ApiKey, Project, Tenant, User};
+use serde_json::{Value, json};
+
+fn time(ms: Option<u64>) -> Value {
+    ms.map_or(Value::Null, |ms| iso_ms(ms).into())
+}
+
+fn framework_ids(set: FrameworkSet) -> Vec<&'static str> {
+    let frameworks = Catalog::builtin().frameworks.iter().enumerate();
+    frameworks.filter(|(index, _)| set.contains(*index)).map(|(_, framework)| framework.framework.as_str()).collect()
+}
+
+pub(super) fn tenant(tenant: &Tenant) -> Value {
+    json!({
+        "tenant_id": tenant.id.to_string(),
+        "name": tenant.name,
+        "plan": tenant.plan,
+        "contact_email": tenant.contact_email,
+        "trial_ends_at": time(tenant.billing.trial_ends_at_ms),
+        "billing_active": tenant.billing.billing_active,
+        "rate_limit_rps": tenant.rate_limit_rps,
+        "created_at": iso_ms(tenant.created_at_ms),
+    })
+}
+
+pub(super) fn project(project: &Project) -> Value {
+    json!({
+        "project_id": project.id.to_string(),
+        "tenant_id": project.tenant_id.to_string(),
+        "name": project.name,
+        "frameworks": framework_ids(project.frameworks),
+        "rate_limit_rps": project.rate_limit_rps,
+        "created_at": iso_ms(project.created_at_ms),
+    })
+}
+
+/// Never the key itself: only its first characters were kept.
+pub(super) fn key(key: &ApiKey) -> Value {
+    json!({
+        "key_id": key.id.0.to_string(),
+        "project_id": key.project_id.to_string(),
+        "name": key.name,
+        "mode": key.mode.as_str(),
+        "prefix": key.prefix,
+        "expires_at": time(key.expires_at_ms),
+        "revoked_at": time(key.revoked_at_ms),
+        "last_used_at": time(key.last_used_at_ms),
+        "created_at": iso_ms(key.created_at_ms),
+    })
+}
+
+pub(super) fn action(action: &CustomAction) -> Value {
+    json!({
+        "action": action.action,
+        "description": action.description,
+        "category": action.category,
+        "severity": action.severity,
+        "required_fields": action.required_fields,
+        "optional_fields": action.optional_fields,
+    })
+}
+
+pub(super) fn user(user: &User) -> Value {
+    json!({
+        "user_id": user.id.0.to_string(),
+        "tenant_id": user.tenant_id.to_string(),
+        "email": user.email,
+        "role": user.role.as_str(),
+        "created_at": iso_ms(user.created_at_ms),
+    })
+}

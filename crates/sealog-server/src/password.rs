@@ -1,0 +1,42 @@
+//! Passwords of dashboard users: argon2id, a few at a time, since each takes 19 MiB.
+
+use argon2::password_hash::PasswordHasher;
+use argon2::{Algorithm, Argon2, Params, Version};
+use tokio::sync::Semaphore;
+
+use crate::App;
+
+pub(crate) const LENGTH_MIN: usize = 10;
+/// OWASP's minimum for argon2id: 19 MiB, two passes, one lane.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+/// Hashes at a time; more wait, so that logging in is no way to use up the memory.
+static AT_A_TIME: Semaphore = Semaphore::const_new(2);
+
+/// The hash of a password as a PHC string.
+pub(crate) async fn hash(app: &App, password: String) -> Result<String, String> {
+    let _place = AT_A_TIME.acquire().await.map_err(|error| error.to_string())?;
+    let mut salt = [0; 16];
+    app.world.fill_random(&mut salt);
+    let hashing = tokio::task::spawn_blocking(move || hash_now(&password, &salt));
+    hashing.await.map_err(|error| error.to_string())?
+}
+
+pub fn hash_now(password: &str, salt: &[u8; 16]) -> Result<String, String> {
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).map_err(|error| error.to_string())?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let hash = argon2.hash_password_with_salt(password.as_bytes(), salt).map_err(|error| error.to_string())?;
+    Ok(hash.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_argon2id_with_at_least_19_mib_and_differs_by_salt() {
+        let hash = hash_now("correct horse battery", &[1; 16]).unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert_ne!(hash, hash_now("correct horse battery", &[2; 16]).unwrap());
+    }
+}

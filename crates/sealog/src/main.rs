@@ -1,0 +1,48 @@
+//! `sealog`: one binary.
+
+mod config;
+mod first_run;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Command;
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let result = match matches.subcommand() {
+        Some(("serve", matches)) => serve::run(matches),
+        _ => unreachable!("clap asks for a subcommand"),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sealog: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Command {
+    Command::new("sealog")
+        .about("Tamper-evident audit event log")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(config::with_flags(
+            Command::new("serve").about("Runs the server").long_about(
+                "Runs the server.\n\nOn an empty data directory it first creates a tenant, a project, a live and a test key and an owner for the dashboard, and shows them once: \
+                 on a terminal they are printed, otherwise they go to the file first-run.txt in the data directory, which only its owner can read.\n\n\
+                 Every setting can be given as a flag, in the environment, or in the file sealog.toml in the working directory; flags win over the environment, and that over the file. \
+                 An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced.",
+            ),
+        ))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::command().debug_assert();
+    }
+}
