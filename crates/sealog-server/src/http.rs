@@ -171,6 +171,7 @@ async fn route(
         "/v1/events" => Err(Failure::method_not_allowed("GET, POST")),
         "/v1/events/batch" => Err(Failure::method_not_allowed("POST")),
         "/v1/events/verify" | "/v1/actions" => Err(Failure::method_not_allowed("GET")),
+        _ if path == "/docs" || path.starts_with("/docs/") => only_get(&request, || crate::docs::page(&path["/docs".len()..])),
         _ if path.starts_with("/operator/v1/") => {
             let rest = path["/operator/v1/".len()..].to_owned();
             operator::handle(app, &rest, request, request_id).await

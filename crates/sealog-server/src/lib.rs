@@ -7,6 +7,7 @@ mod api;
 mod auth;
 mod body;
 pub mod config;
+mod docs;
 mod http;
 mod ingest;
 mod limits;

@@ -18,18 +18,78 @@ struct Setting {
 }
 
 const SETTINGS: [Setting; 12] = [
-    Setting { key: "listen", value: "ADDRESS", default: Some("127.0.0.1:8080"), help: "Address and port to listen on; port 0 takes a free one" },
-    Setting { key: "data_dir", value: "DIR", default: Some("data"), help: "Where events and accounts are kept; must be on a local disk" },
-    Setting { key: "store", value: "STORE", default: Some("embedded"), help: "Where events are kept: embedded" },
-    Setting { key: "operator_token", value: "TOKEN", default: None, help: "Opens /operator/v1 to whoever presents it; better given in the environment than as a flag" },
-    Setting { key: "base_url", value: "URL", default: None, help: "Where clients reach the server [default: the listen address]" },
-    Setting { key: "docs_url", value: "URL", default: None, help: "Where error codes are documented [default: /docs under the base URL]" },
-    Setting { key: "trusted_proxies", value: "RANGES", default: Some(""), help: "Proxies whose X-Forwarded-For is believed: addresses and CIDR ranges, separated by commas" },
-    Setting { key: "limits.per_ip_rps", value: "N", default: Some("100"), help: "Requests a second from one address; 0 for no limit" },
-    Setting { key: "limits.live_rps", value: "N", default: None, help: "Requests a second of a tenant, in place of its plan's; 0 for no limit" },
-    Setting { key: "limits.test_rps", value: "N", default: Some("60"), help: "Requests a second of a test key; 0 for no limit" },
-    Setting { key: "limits.nodes", value: "N", default: Some("1"), help: "Servers that share the limits: each counts against its part" },
-    Setting { key: "allow_unsafe_storage", value: "BOOL", default: Some("false"), help: "Accepts a data directory in memory or on a network file system, where acknowledged events can be lost" },
+    Setting {
+        key: "listen",
+        value: "ADDRESS",
+        default: Some("127.0.0.1:8080"),
+        help: "Address and port to listen on; port 0 takes a free one",
+    },
+    Setting {
+        key: "data_dir",
+        value: "DIR",
+        default: Some("data"),
+        help: "Where events and accounts are kept; must be on a local disk",
+    },
+    Setting {
+        key: "store",
+        value: "STORE",
+        default: Some("embedded"),
+        help: "Where events are kept: embedded",
+    },
+    Setting {
+        key: "operator_token",
+        value: "TOKEN",
+        default: None,
+        help: "Opens /operator/v1 to whoever presents it; better given in the environment than as a flag",
+    },
+    Setting {
+        key: "base_url",
+        value: "URL",
+        default: None,
+        help: "Where clients reach the server [default: the listen address]",
+    },
+    Setting {
+        key: "docs_url",
+        value: "URL",
+        default: None,
+        help: "Where error codes are documented [default: /docs under the base URL]",
+    },
+    Setting {
+        key: "trusted_proxies",
+        value: "RANGES",
+        default: Some(""),
+        help: "Proxies whose X-Forwarded-For is believed: addresses and CIDR ranges, separated by commas",
+    },
+    Setting {
+        key: "limits.per_ip_rps",
+        value: "N",
+        default: Some("100"),
+        help: "Requests a second from one address; 0 for no limit",
+    },
+    Setting {
+        key: "limits.live_rps",
+        value: "N",
+        default: None,
+        help: "Requests a second of a tenant, in place of its plan's; 0 for no limit",
+    },
+    Setting {
+        key: "limits.test_rps",
+        value: "N",
+        default: Some("60"),
+        help: "Requests a second of a test key; 0 for no limit",
+    },
+    Setting {
+        key: "limits.nodes",
+        value: "N",
+        default: Some("1"),
+        help: "Servers that share the limits: each counts against its part",
+    },
+    Setting {
+        key: "allow_unsafe_storage",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Accepts a data directory in memory or on a network file system, where acknowledged events can be lost",
+    },
 ];
 
 /// Variables of the client, and what Kubernetes injects for a service called sealog.
@@ -45,9 +105,17 @@ fn flag(key: &str) -> String {
 }
 
 pub(crate) fn with_flags(command: Command) -> Command {
-    let command = command.arg(Arg::new("config").long("config").value_name("PATH").help("Settings file [default: sealog.toml if it exists] [env: SEALOG_CONFIG]"));
+    let command = command.arg(
+        Arg::new("config")
+            .long("config")
+            .value_name("PATH")
+            .help("Settings file [default: sealog.toml if it exists] [env: SEALOG_CONFIG]"),
+    );
     SETTINGS.iter().fold(command, |command, setting| {
-        let default = setting.default.filter(|default| !default.is_empty()).map_or(String::new(), |default| format!(" [default: {default}]"));
+        let default = setting
+            .default
+            .filter(|default| !default.is_empty())
+            .map_or(String::new(), |default| format!(" [default: {default}]"));
         let help = format!("{}{default} [env: {}]", setting.help, variable(setting.key));
         command.arg(Arg::new(setting.key).long(flag(setting.key)).value_name(setting.value).help(help))
     })
@@ -87,23 +155,36 @@ impl Settings {
     }
 }
 
-pub(crate) fn load(matches: &ArgMatches, environment: impl Iterator<Item = (String, String)>) -> Result<Settings, ConfigError> {
-    let environment: BTreeMap<String, String> = environment.filter(|(name, _)| name.starts_with("SEALOG_")).collect();
+pub(crate) fn load(
+    matches: &ArgMatches,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Settings, ConfigError> {
+    let environment: BTreeMap<String, String> =
+        environment.filter(|(name, _)| name.starts_with("SEALOG_")).collect();
     let file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
         Some(path) => read_file(Path::new(path))?,
         None if Path::new("sealog.toml").exists() => read_file(Path::new("sealog.toml"))?,
         None => BTreeMap::new(),
     };
-    let flags = SETTINGS.iter().filter_map(|setting| Some((setting.key.to_owned(), matches.get_one::<String>(setting.key)?.clone())));
+    let flags = SETTINGS.iter().filter_map(|setting| {
+        Some((setting.key.to_owned(), matches.get_one::<String>(setting.key)?.clone()))
+    });
     resolve(flags.collect(), &environment, file)
 }
 
-fn resolve(flags: BTreeMap<String, String>, environment: &BTreeMap<String, String>, file: BTreeMap<String, (String, String)>) -> Result<Settings, ConfigError> {
+fn resolve(
+    flags: BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+    file: BTreeMap<String, (String, String)>,
+) -> Result<Settings, ConfigError> {
     for name in environment.keys() {
         let known = SETTINGS.iter().any(|setting| variable(setting.key) == *name);
-        let alone = LEFT_ALONE.contains(&name.as_str()) || LEFT_ALONE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let alone = LEFT_ALONE.contains(&name.as_str())
+            || LEFT_ALONE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         if !known && !alone {
-            return Err(ConfigError(format!("the environment variable {name} is not a setting; see sealog serve --help")));
+            return Err(ConfigError(format!(
+                "the environment variable {name} is not a setting; see sealog serve --help"
+            )));
         }
     }
     for (key, (_, place)) in &file {
@@ -113,10 +194,14 @@ fn resolve(flags: BTreeMap<String, String>, environment: &BTreeMap<String, Strin
     }
     let mut values = Values(BTreeMap::new());
     for setting in &SETTINGS {
-        let from_flag = flags.get(setting.key).map(|value| (value.clone(), format!("--{}", flag(setting.key))));
-        let from_environment = environment.get(&variable(setting.key)).map(|value| (value.clone(), variable(setting.key)));
+        let from_flag =
+            flags.get(setting.key).map(|value| (value.clone(), format!("--{}", flag(setting.key))));
+        let from_environment =
+            environment.get(&variable(setting.key)).map(|value| (value.clone(), variable(setting.key)));
         let from_default = setting.default.map(|value| (value.to_owned(), "default".to_owned()));
-        if let Some(value) = from_flag.or(from_environment).or(file.get(setting.key).cloned()).or(from_default) {
+        if let Some(value) =
+            from_flag.or(from_environment).or(file.get(setting.key).cloned()).or(from_default)
+        {
             values.0.insert(setting.key, value);
         }
     }
@@ -157,7 +242,12 @@ fn flatten(prefix: &str, table: toml::Table, path: &Path, values: &mut BTreeMap<
 struct Values(BTreeMap<&'static str, (String, String)>);
 
 impl Values {
-    fn get<T>(&self, key: &'static str, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
+    fn get<T>(
+        &self,
+        key: &'static str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, ConfigError> {
         let Some((text, place)) = self.0.get(key) else { return Ok(None) };
         match parse(text) {
             Some(value) => Ok(Some(value)),
@@ -165,33 +255,54 @@ impl Values {
         }
     }
 
-    fn required<T>(&self, key: &'static str, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, ConfigError> {
+    fn required<T>(
+        &self,
+        key: &'static str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ConfigError> {
         self.get(key, expected, parse)?.ok_or_else(|| ConfigError(format!("{key} is required")))
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
         let number = "a whole number from 0 to 4294967295";
         let rate = |text: &str| text.parse::<u32>().ok();
-        let url = |text: &str| (text.starts_with("http://") || text.starts_with("https://")).then(|| text.trim_end_matches('/').to_owned());
-        let listen: SocketAddr = self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())?;
-        self.required("store", "\"embedded\" (PostgreSQL is not supported yet)", |text| (text == "embedded").then_some(()))?;
-        let (base_url, docs_url) = (self.get("base_url", "an http or https URL", url)?, self.get("docs_url", "an http or https URL", url)?);
+        let url = |text: &str| {
+            (text.starts_with("http://") || text.starts_with("https://"))
+                .then(|| text.trim_end_matches('/').to_owned())
+        };
+        let listen: SocketAddr =
+            self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())?;
+        self.required("store", "\"embedded\" (PostgreSQL is not supported yet)", |text| {
+            (text == "embedded").then_some(())
+        })?;
+        let (base_url, docs_url) = (
+            self.get("base_url", "an http or https URL", url)?,
+            self.get("docs_url", "an http or https URL", url)?,
+        );
         let mut server = Config::at(base_url.as_deref().unwrap_or(""));
         if let Some(docs_url) = &docs_url {
             server.docs_url.clone_from(docs_url);
         }
-        server.operator_token = self.get("operator_token", "at least 16 characters", |text| (text.len() >= 16).then(|| Secret(text.to_owned())))?;
-        server.trusted_proxies = self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
+        server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
+            (text.len() >= 16).then(|| Secret(text.to_owned()))
+        })?;
+        server.trusted_proxies =
+            self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
         server.limits = LimitConfig {
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
             live_rps: self.get("limits.live_rps", number, rate)?,
             test_rps: self.required("limits.test_rps", number, rate)?,
-            nodes: self.required("limits.nodes", "a whole number from 1", |text| text.parse().ok().filter(|nodes| *nodes > 0))?,
+            nodes: self.required("limits.nodes", "a whole number from 1", |text| {
+                text.parse().ok().filter(|nodes| *nodes > 0)
+            })?,
         };
         Ok(Settings {
             listen,
-            data_dir: self.required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
-            allow_unsafe_storage: self.required("allow_unsafe_storage", "true or false", |text| text.parse().ok())?,
+            data_dir: self
+                .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
+            allow_unsafe_storage: self
+                .required("allow_unsafe_storage", "true or false", |text| text.parse().ok())?,
             server,
             base_url_given: base_url.is_some(),
             docs_url_given: docs_url.is_some(),
@@ -200,7 +311,9 @@ impl Values {
 }
 
 fn proxies(text: &str) -> Option<Vec<IpNet>> {
-    let range = |part: &str| part.parse::<IpNet>().ok().or_else(|| part.parse::<std::net::IpAddr>().ok().map(IpNet::from));
+    let range = |part: &str| {
+        part.parse::<IpNet>().ok().or_else(|| part.parse::<std::net::IpAddr>().ok().map(IpNet::from))
+    };
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(range).collect()
 }
 
@@ -226,7 +339,14 @@ mod tests {
     fn the_defaults_are_the_documented_ones() {
         let settings = resolve(map(&[]), &map(&[]), file("")).unwrap();
         assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
-        assert_eq!((settings.server.limits.per_ip_rps, settings.server.limits.test_rps, settings.server.limits.nodes), (100, 60, 1));
+        assert_eq!(
+            (
+                settings.server.limits.per_ip_rps,
+                settings.server.limits.test_rps,
+                settings.server.limits.nodes
+            ),
+            (100, 60, 1)
+        );
         assert_eq!(settings.server.operator_token, None);
     }
 
@@ -235,7 +355,10 @@ mod tests {
         let text = "listen = \"127.0.0.1:1\"\n[limits]\nper_ip_rps = 7\ntest_rps = 8\n";
         let environment = [("SEALOG_LISTEN", "127.0.0.1:2"), ("SEALOG_LIMITS_PER_IP_RPS", "9")];
         let settings = resolve(map(&[("listen", "127.0.0.1:3")]), &map(&environment), file(text)).unwrap();
-        assert_eq!((settings.listen.port(), settings.server.limits.per_ip_rps, settings.server.limits.test_rps), (3, 9, 8));
+        assert_eq!(
+            (settings.listen.port(), settings.server.limits.per_ip_rps, settings.server.limits.test_rps),
+            (3, 9, 8)
+        );
     }
 
     #[test]
@@ -243,23 +366,34 @@ mod tests {
         assert!(error(&[], &[("SEALOG_LISTNE", "x")], "").contains("SEALOG_LISTNE is not a setting"));
         assert!(error(&[], &[], "listne = 1").contains("sealog.toml: listne is not a setting"));
         assert!(error(&[], &[], "[limits]\nper_ip = 1").contains("limits.per_ip is not a setting"));
-        for name in ["SEALOG_URL", "SEALOG_API_KEY", "SEALOG_SERVICE_HOST", "SEALOG_PORT_8080_TCP", "SEALOG_PORT"] {
+        for name in
+            ["SEALOG_URL", "SEALOG_API_KEY", "SEALOG_SERVICE_HOST", "SEALOG_PORT_8080_TCP", "SEALOG_PORT"]
+        {
             assert!(resolve(map(&[]), &map(&[(name, "x")]), file("")).is_ok(), "{name}");
         }
     }
 
     #[test]
     fn a_bad_value_names_its_place_and_what_was_expected() {
-        assert!(error(&[], &[("SEALOG_LISTEN", "here")], "").starts_with("SEALOG_LISTEN: listen must be an address and port"));
+        assert!(
+            error(&[], &[("SEALOG_LISTEN", "here")], "")
+                .starts_with("SEALOG_LISTEN: listen must be an address and port")
+        );
         assert!(error(&[], &[], "[limits]\nnodes = 0").starts_with("sealog.toml: limits.nodes must be"));
-        assert!(error(&[("limits.test_rps", "-1")], &[], "").starts_with("--limits-test-rps: limits.test_rps must be"));
+        assert!(
+            error(&[("limits.test_rps", "-1")], &[], "")
+                .starts_with("--limits-test-rps: limits.test_rps must be")
+        );
         assert!(error(&[], &[("SEALOG_OPERATOR_TOKEN", "short")], "").contains("at least 16 characters"));
     }
 
     #[test]
     fn proxies_are_addresses_and_ranges_as_text_or_array() {
-        let settings = resolve(map(&[]), &map(&[]), file("trusted_proxies = [\"10.0.0.0/8\", \"::1\"]")).unwrap();
+        let settings =
+            resolve(map(&[]), &map(&[]), file("trusted_proxies = [\"10.0.0.0/8\", \"::1\"]")).unwrap();
         assert_eq!(settings.server.trusted_proxies.len(), 2);
-        assert!(error(&[("trusted_proxies", "10.0.0.0/8, proxy.example")], &[], "").contains("trusted_proxies"));
+        assert!(
+            error(&[("trusted_proxies", "10.0.0.0/8, proxy.example")], &[], "").contains("trusted_proxies")
+        );
     }
 }

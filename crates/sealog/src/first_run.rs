@@ -10,14 +10,22 @@ use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::key;
 use sealog_core::plan::Billing;
 use sealog_server::password;
-use sealog_store::accounts::{AccountError, Accounts, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, Role, UserId};
+use sealog_store::accounts::{
+    AccountError, Accounts, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, Role, UserId,
+};
 use sealog_store::world::World;
 
 const OWNER: &str = "owner@localhost";
 
 /// Creates a tenant, a project, two keys and an owner if there is no tenant yet, and shows them once.
-pub(crate) async fn prepare(accounts: &dyn Accounts, world: &dyn World, data_dir: &Path, base_url: &str) -> Result<(), String> {
-    let tenants = accounts.tenants(ListPage { after: None, limit: 1 }).await.map_err(|error| error.to_string())?;
+pub(crate) async fn prepare(
+    accounts: &dyn Accounts,
+    world: &dyn World,
+    data_dir: &Path,
+    base_url: &str,
+) -> Result<(), String> {
+    let tenants =
+        accounts.tenants(ListPage { after: None, limit: 1 }).await.map_err(|error| error.to_string())?;
     if !tenants.is_empty() {
         return Ok(());
     }
@@ -25,13 +33,19 @@ pub(crate) async fn prepare(accounts: &dyn Accounts, world: &dyn World, data_dir
     if io::stdout().is_terminal() {
         println!("{text}");
     } else {
-        let path = write_for_owner(data_dir, &text).map_err(|error| format!("cannot write the first keys: {error}"))?;
+        let path = write_for_owner(data_dir, &text)
+            .map_err(|error| format!("cannot write the first keys: {error}"))?;
         tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; they are in this file, which only its owner can read");
     }
     Ok(())
 }
 
-async fn create(accounts: &dyn Accounts, world: &dyn World, data_dir: &Path, base_url: &str) -> Result<String, String> {
+async fn create(
+    accounts: &dyn Accounts,
+    world: &dyn World,
+    data_dir: &Path,
+    base_url: &str,
+) -> Result<String, String> {
     let failed = |error: sealog_store::StoreError| error.to_string();
     let now_ms = world.now_ms();
     let random = || {
@@ -60,7 +74,13 @@ async fn create(accounts: &dyn Accounts, world: &dyn World, data_dir: &Path, bas
         })
         .await
         .map_err(failed)?;
-    let project = NewProject { id: project_id, tenant_id, name: "My project".into(), frameworks: FrameworkSet::NONE, created_at_ms: now_ms };
+    let project = NewProject {
+        id: project_id,
+        tenant_id,
+        name: "My project".into(),
+        frameworks: FrameworkSet::NONE,
+        created_at_ms: now_ms,
+    };
     accounts.create_project(project).await.map_err(failed)?;
     for (mode, key) in [(Mode::Live, &live), (Mode::Test, &test)] {
         let new = NewKey {
@@ -75,7 +95,14 @@ async fn create(accounts: &dyn Accounts, world: &dyn World, data_dir: &Path, bas
         };
         accounts.create_key(new).await.map_err(failed)?;
     }
-    let owner = NewUser { id: UserId(id()), tenant_id, email: OWNER.into(), password_hash, role: Role::Owner, created_at_ms: now_ms };
+    let owner = NewUser {
+        id: UserId(id()),
+        tenant_id,
+        email: OWNER.into(),
+        password_hash,
+        role: Role::Owner,
+        created_at_ms: now_ms,
+    };
     accounts.create_user(owner).await.map_err(|error| match error {
         AccountError::AlreadyExists => "the owner exists already".to_owned(),
         AccountError::Store(error) => error.to_string(),

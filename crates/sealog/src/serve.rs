@@ -21,7 +21,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     log_to_stderr();
     let options = Options { allow_unsafe_storage: settings.allow_unsafe_storage, ..Options::default() };
-    let store = EmbeddedStore::open(&settings.data_dir, &options).map_err(|error| format!("cannot open the store: {error}"))?;
+    let store = EmbeddedStore::open(&settings.data_dir, &options)
+        .map_err(|error| format!("cannot open the store: {error}"))?;
     let store = Arc::new(store);
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let main = runtime()?;
@@ -40,7 +41,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
 }
 
 /// One event loop for each core, all listening on the same port: the kernel spreads connections over them, and no request crosses threads before the store.
-fn serve_on_all_cores(main: &tokio::runtime::Runtime, app: &Arc<App>, listener: TcpListener, address: SocketAddr) -> Result<(), String> {
+fn serve_on_all_cores(
+    main: &tokio::runtime::Runtime,
+    app: &Arc<App>,
+    listener: TcpListener,
+    address: SocketAddr,
+) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut threads = Vec::new();
@@ -56,7 +62,8 @@ fn serve_on_all_cores(main: &tokio::runtime::Runtime, app: &Arc<App>, listener: 
     }
     main.block_on(async {
         let stop = async {
-            let signals = signal(SignalKind::terminate()).and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
+            let signals = signal(SignalKind::terminate())
+                .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
             let (mut terminate, mut interrupt) = signals.map_err(|error| error.to_string())?;
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -92,6 +99,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 
 /// For people on a terminal, as JSON for machines.
 fn log_to_stderr() {
-    let lines = tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(tracing::Level::INFO);
+    let lines =
+        tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(tracing::Level::INFO);
     if stderr().is_terminal() { lines.init() } else { lines.json().init() }
 }

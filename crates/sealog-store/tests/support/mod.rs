@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use sealog_core::event::{Draft, StoredEvent, parse_single};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
@@ -49,6 +50,11 @@ impl World for StillWorld {
 
 /// Runs a future to its end on this thread.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    wait_until(future, None).unwrap()
+}
+
+/// Runs a future on this thread, to its end or to a moment.
+pub fn wait_until<T>(future: impl Future<Output = T>, until: Option<Instant>) -> Option<T> {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -60,9 +66,23 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
+            Poll::Ready(value) => return Some(value),
+            Poll::Pending => match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(Duration::ZERO) => return None,
+                Some(left) => std::thread::park_timeout(left),
+            },
         }
+    }
+}
+
+/// Waits until something has happened that must happen soon.
+#[track_caller]
+pub fn eventually(what: &str, happened: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

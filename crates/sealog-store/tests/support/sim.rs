@@ -1,9 +1,10 @@
-//! A disk in memory that behaves like a bad one: what was not synced is lost in a power cut, in part or whole and in any order; calls fail when they are told to.
+//! A disk in memory that behaves like a bad one: what was not synced is lost in a power cut, in part or whole and in any order; calls fail or hang when they are told to, and
+//! files change behind the store's back.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use sealog_store::embedded::disk::{Disk, DiskFile};
 
@@ -26,6 +27,92 @@ struct Sim {
     calls: u64,
     plan: Plan,
     pub syncs: u64,
+    fail_sync_of: Option<PathBuf>,
+    watch: Option<Watch>,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Open,
+    Create,
+    List,
+    Rename,
+    Remove,
+    SyncDir,
+    Length,
+    Read,
+    Write,
+    SetLen,
+    Sync,
+}
+
+/// A call that is about to be made.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub op: Op,
+    /// The file's name at this moment, for a rename the new one; empty for a file that was removed.
+    pub path: &'a Path,
+    /// Which bytes are read or written.
+    pub bytes: std::ops::Range<u64>,
+}
+
+impl Call<'_> {
+    pub fn is(&self, op: Op, file: &str) -> bool {
+        self.op == op && self.path.ends_with(file)
+    }
+}
+
+/// Looks at each call before it is made: lets it pass, fails it, or holds it up.
+#[derive(Clone)]
+struct Watch(Arc<dyn Fn(&Call<'_>) -> io::Result<()> + Send + Sync>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+/// Holds up whoever passes while it is closed.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// Whether it is closed, and how many wait before it.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn close(&self) {
+        self.state.lock().unwrap().0 = true;
+    }
+
+    pub fn open(&self) {
+        self.state.lock().unwrap().0 = false;
+        self.changed.notify_all();
+    }
+
+    pub fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        while state.0 {
+            state = self.changed.wait(state).unwrap();
+        }
+        state.1 -= 1;
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.state.lock().unwrap().1
+    }
+}
+
+/// Opens a gate when a test ends, however it ends: a store behind a closed gate cannot be closed.
+#[derive(Debug)]
+pub struct Opener<'a>(pub &'a Gate);
+
+impl Drop for Opener<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -149,11 +236,76 @@ impl SimDisk {
         self.list(dir).unwrap()
     }
 
+    /// Shows every call to `watch` before it is made.
+    pub fn watch(&self, watch: impl Fn(&Call<'_>) -> io::Result<()> + Send + Sync + 'static) {
+        self.sim().watch = Some(Watch(Arc::new(watch)));
+    }
+
+    pub fn unwatch(&self) {
+        self.sim().watch = None;
+    }
+
+    /// The next sync of the file with this name fails, as [`Plan::fail_sync`] does.
+    pub fn fail_sync_of(&self, path: &Path) {
+        self.sim().fail_sync_of = Some(path.to_owned());
+    }
+
+    /// What a file holds, or nothing where there is none.
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let sim = self.sim();
+        sim.names.get(path).map(|id| sim.files[id].shown.clone())
+    }
+
+    /// Changes a file, or makes one, past the store: at once, for good, and for those who have it open too.
+    pub fn put(&self, path: &Path, content: &[u8]) {
+        let mut sim = self.sim();
+        let id = sim.names.get(path).copied().unwrap_or(sim.next_file);
+        sim.next_file = sim.next_file.max(id + 1);
+        sim.names.insert(path.to_owned(), id);
+        sim.durable_names.insert(path.to_owned(), id);
+        let (shown, durable) = (content.to_vec(), content.to_vec());
+        sim.files.insert(id, Content { shown, durable, ..Content::default() });
+    }
+
+    /// Removes a file past the store.
+    pub fn delete(&self, path: &Path) {
+        let mut sim = self.sim();
+        sim.names.remove(path);
+        sim.durable_names.remove(path);
+    }
+
     fn sim(&self) -> std::sync::MutexGuard<'_, Sim> {
         self.0.lock().unwrap()
     }
 
-    fn call(&self) -> io::Result<std::sync::MutexGuard<'_, Sim>> {
+    fn call(&self, op: Op, path: &Path) -> io::Result<std::sync::MutexGuard<'_, Sim>> {
+        let watch = self.sim().watch.clone();
+        if let Some(Watch(watch)) = watch {
+            watch(&Call { op, path, bytes: 0..0 })?;
+        }
+        self.count()
+    }
+
+    fn file_call(
+        &self,
+        op: Op,
+        id: u64,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<std::sync::MutexGuard<'_, Sim>> {
+        let sim = self.sim();
+        if let Some(Watch(watch)) = sim.watch.clone() {
+            let name = sim.names.iter().find(|(_, named)| **named == id).map(|(path, _)| path.clone());
+            drop(sim);
+            let path = name.unwrap_or_default();
+            watch(&Call { op, path: &path, bytes: offset..offset + length as u64 })?;
+        } else {
+            drop(sim);
+        }
+        self.count()
+    }
+
+    fn count(&self) -> io::Result<std::sync::MutexGuard<'_, Sim>> {
         let mut sim = self.sim();
         sim.calls += 1;
         if sim.plan.power_cut_at.is_some_and(|at| sim.calls >= at) {
@@ -208,14 +360,14 @@ impl Sim {
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let sim = self.call()?;
+        let sim = self.call(Op::Open, path)?;
         let id = sim.names.get(path).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         drop(sim);
         Ok(self.handle(id))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let mut sim = self.call()?;
+        let mut sim = self.call(Op::Create, path)?;
         let id = sim.next_file;
         sim.next_file += 1;
         sim.files.insert(id, Content::default());
@@ -229,7 +381,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let sim = self.call()?;
+        let sim = self.call(Op::List, dir)?;
         let names = sim.names.keys().filter(|path| path.parent() == Some(dir));
         Ok(names
             .filter_map(|path| path.file_name())
@@ -238,17 +390,17 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.call()?.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        self.call(Op::Rename, to)?.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.call()?.change_name(NameChange::Remove(path.to_owned()));
+        self.call(Op::Remove, path)?.change_name(NameChange::Remove(path.to_owned()));
         Ok(())
     }
 
-    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
-        let mut sim = self.call()?;
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut sim = self.call(Op::SyncDir, dir)?;
         sim.durable_names = sim.names.clone();
         sim.name_changes.clear();
         Ok(())
@@ -263,11 +415,11 @@ struct SimFile {
 
 impl DiskFile for SimFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.disk.call()?.files[&self.id].shown.len() as u64)
+        Ok(self.disk.file_call(Op::Length, self.id, 0, 0)?.files[&self.id].shown.len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let sim = self.disk.call()?;
+        let sim = self.disk.file_call(Op::Read, self.id, offset, buffer.len())?;
         let shown = &sim.files[&self.id].shown;
         let from = usize::try_from(offset).unwrap().min(shown.len());
         let count = buffer.len().min(shown.len() - from);
@@ -276,7 +428,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut sim = self.disk.call()?;
+        let mut sim = self.disk.file_call(Op::Write, self.id, offset, bytes.len())?;
         let at = usize::try_from(offset).unwrap();
         let grows = (at + bytes.len()).saturating_sub(sim.files[&self.id].shown.len());
         if sim.plan.capacity.is_some_and(|capacity| sim.used() + grows > capacity) {
@@ -293,7 +445,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        let mut sim = self.disk.call()?;
+        let mut sim = self.disk.file_call(Op::SetLen, self.id, 0, 0)?;
         let content = sim.files.get_mut(&self.id).unwrap();
         let change = Change::SetLen(usize::try_from(length).unwrap());
         apply(&mut content.shown, &change);
@@ -302,9 +454,10 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut sim = self.disk.call()?;
+        let mut sim = self.disk.file_call(Op::Sync, self.id, 0, 0)?;
         sim.syncs += 1;
-        let fails = sim.plan.fail_sync.is_some_and(|nth| nth == 0);
+        let named = sim.fail_sync_of.take_if(|path| sim.names.get(path) == Some(&self.id)).is_some();
+        let fails = named || sim.plan.fail_sync.is_some_and(|nth| nth == 0);
         sim.plan.fail_sync = sim.plan.fail_sync.and_then(|nth| nth.checked_sub(1));
         let content = sim.files.get_mut(&self.id).unwrap();
         assert!(!content.sync_failed, "a file whose sync has failed must not be synced again and believed");

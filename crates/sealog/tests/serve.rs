@@ -1,0 +1,192 @@
+//! The program as a person or a script meets it: first run, first event, stop, start again, and what it says when something is wrong.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Running {
+    child: Child,
+    address: String,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+fn sealog() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Starts the server and waits until it says where it listens.
+fn serve(data: &Path, environment: &[(&str, &str)]) -> Running {
+    let mut command = sealog();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(data)
+        .envs(environment.iter().copied());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it listened");
+        let entry: serde_json::Value =
+            serde_json::from_str(&line).expect("logs are JSON when nobody watches");
+        if entry["fields"]["message"] == "listening" {
+            let address = entry["fields"]["address"].as_str().unwrap().to_owned();
+            return Running { child, address, log };
+        }
+    }
+}
+
+impl Running {
+    fn request(&self, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer[9..12].parse().unwrap();
+        let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+        (status, body)
+    }
+
+    fn post(&self, key: &str, body: &str) -> (u16, String) {
+        let length = body.len();
+        self.request(&format!("POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n{body}"))
+    }
+
+    fn get(&self, key: &str, path: &str) -> (u16, String) {
+        self.request(&format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
+        ))
+    }
+
+    /// Asks it to stop as a supervisor would, and returns what else it logged.
+    fn stop(mut self) -> String {
+        let started = Instant::now();
+        assert!(
+            Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success()
+        );
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+        assert!(started.elapsed() < Duration::from_secs(10));
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        rest
+    }
+}
+
+fn first_key(data: &Path) -> String {
+    let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
+    text.split_whitespace().find(|word| word.starts_with("at_live_")).unwrap().to_owned()
+}
+
+fn fails(output: &Output, with: &str) {
+    assert!(!output.status.success());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains(with), "{error}");
+}
+
+#[test]
+fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = serve(&data, &[]);
+    let file = data.join("first-run.txt");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let key = first_key(&data);
+    let (status, body) = server.post(&key, r#"{"action":"user.login","actor_id":"me"}"#);
+    assert_eq!(status, 202, "{body}");
+    let log_id =
+        serde_json::from_str::<serde_json::Value>(&body).unwrap()["log_id"].as_str().unwrap().to_owned();
+    let (status, stored) = server.get(&key, &format!("/v1/events/{log_id}"));
+    assert_eq!(status, 200);
+    let log = server.stop();
+    assert!(log.contains("everything is synced"), "{log}");
+    assert!(!log.contains(&key), "a key is never logged");
+
+    std::fs::remove_file(&file).unwrap();
+    let server = serve(&data, &[]);
+    assert!(!file.exists(), "accounts are created once");
+    assert_eq!(server.get(&key, &format!("/v1/events/{log_id}")), (200, stored));
+    assert_eq!(
+        server.get(&key, "/v1/events/verify").1,
+        r#"{"valid":true,"checked":1,"first_seq":1,"last_seq":1}"#
+    );
+    server.stop();
+}
+
+#[test]
+fn the_pasted_curl_command_returns_202() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = serve(&data, &[]);
+    let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
+    let commands: Vec<&str> =
+        text.split("\n\n").filter(|part| part.trim_start().starts_with("curl")).collect();
+    let run = |command: &str| {
+        String::from_utf8(Command::new("bash").args(["-c", command]).output().unwrap().stdout).unwrap()
+    };
+    assert!(run(commands[0]).starts_with("HTTP/1.1 202"));
+    assert!(run(commands[1]).contains("\"actor_id\":\"me\""));
+    server.stop();
+}
+
+#[test]
+fn a_second_process_is_refused_and_told_who_has_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    let second =
+        sealog().args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.path()).output().unwrap();
+    fails(&second, &format!("process id {}", server.child.id()));
+    server.stop();
+}
+
+#[test]
+fn bad_settings_are_errors_at_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], variable: Option<(&str, &str)>| {
+        sealog().current_dir(dir.path()).arg("serve").args(arguments).envs(variable).output().unwrap()
+    };
+    fails(&run(&["--listne", "x"], None), "--listne");
+    fails(&run(&["--listen", "nowhere"], None), "--listen: listen must be an address and port");
+    fails(&run(&[], Some(("SEALOG_LISTNE", "x"))), "SEALOG_LISTNE is not a setting");
+    fails(&run(&["--store", "postgres://x"], None), "not supported yet");
+    std::fs::write(dir.path().join("sealog.toml"), "[limits]\nper_ip = 1\n").unwrap();
+    fails(&run(&[], None), "sealog.toml: limits.per_ip is not a setting");
+    fails(&run(&["--config", "missing.toml"], None), "missing.toml");
+    assert!(!dir.path().join("data").exists(), "nothing is created before the settings are right");
+}
+
+#[test]
+fn the_operator_interface_is_open_only_with_a_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    assert_eq!(server.get("0123456789abcdef", "/operator/v1/tenants").0, 404);
+    server.stop();
+    let server = serve(dir.path(), &[("SEALOG_OPERATOR_TOKEN", "0123456789abcdef")]);
+    assert_eq!(server.get("0123456789abcdef", "/operator/v1/tenants").0, 200);
+    assert_eq!(server.get("0123456789abcdeX", "/operator/v1/tenants").0, 401);
+    server.stop();
+}
+
+#[test]
+fn help_says_what_every_setting_is_called() {
+    let help = String::from_utf8(sealog().args(["serve", "--help"]).output().unwrap().stdout).unwrap();
+    for text in [
+        "--listen",
+        "SEALOG_LISTEN",
+        "--data-dir",
+        "--limits-per-ip-rps",
+        "SEALOG_LIMITS_PER_IP_RPS",
+        "127.0.0.1:8080",
+        "first-run.txt",
+        "sealog.toml",
+    ] {
+        assert!(help.contains(text), "{text} is not in\n{help}");
+    }
+}
