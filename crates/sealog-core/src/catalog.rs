@@ -322,6 +322,30 @@ mod tests {
     }
 
     #[test]
+    fn frameworks_keep_their_places() {
+        // Stores keep sets of frameworks by these places: new ones go to the end, and none is ever moved or removed.
+        let ids: Vec<&str> =
+            Catalog::builtin().frameworks.iter().map(|framework| framework.framework.as_str()).collect();
+        assert_eq!(
+            ids,
+            [
+                "soc2",
+                "iso27001",
+                "gdpr",
+                "hipaa",
+                "pci_dss",
+                "eu_ai_act",
+                "nis2",
+                "dora",
+                "sox",
+                "ccpa",
+                "fedramp",
+                "csrd"
+            ]
+        );
+    }
+
+    #[test]
     fn the_17_built_in_names_are_core_and_require_nothing() {
         for action in BUILT_IN {
             let entry = Catalog::builtin().entry(action).unwrap();

@@ -54,7 +54,7 @@ pub trait Accounts: Send + Sync {
         tenant_id: TenantId,
         action: CustomAction,
     ) -> BoxFuture<'_, Result<Option<CustomAction>, AccountError>>;
-    /// In the order of their names; `page.after` is the last name of the page before.
+    /// All of them, in the order of their names.
     fn actions(&self, tenant_id: TenantId) -> BoxFuture<'_, Result<Vec<CustomAction>, StoreError>>;
 
     /// `Err(AlreadyExists)` for an e-mail address that any user has. Nothing when there is no such tenant.
