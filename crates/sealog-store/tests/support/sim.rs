@@ -456,7 +456,10 @@ impl DiskFile for SimFile {
     fn sync(&self) -> io::Result<()> {
         let mut sim = self.disk.file_call(Op::Sync, self.id, 0, 0)?;
         sim.syncs += 1;
-        let named = sim.fail_sync_of.take_if(|path| sim.names.get(path) == Some(&self.id)).is_some();
+        let named = sim.fail_sync_of.as_ref().is_some_and(|path| sim.names.get(path) == Some(&self.id));
+        if named {
+            sim.fail_sync_of = None;
+        }
         let fails = named || sim.plan.fail_sync.is_some_and(|nth| nth == 0);
         sim.plan.fail_sync = sim.plan.fail_sync.and_then(|nth| nth.checked_sub(1));
         let content = sim.files.get_mut(&self.id).unwrap();

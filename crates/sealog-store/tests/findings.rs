@@ -1,0 +1,1322 @@
+//! Faults that are easy to put back: chains that could be forked after damage that no mark spoke for, starts that hid events or forgot damage, and ways to hang. Each is a rule
+//! here. Most run on a disk in memory, whose files can be damaged while nobody looks and whose calls can fail or hang.
+
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use sealog_core::chain::{Head, Sealed};
+use sealog_core::event::{Draft, StoredEvent};
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, Random80, Ulid, Uuid};
+use sealog_core::query::Filter;
+use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
+use sealog_core::verify::{Reason, Verdict};
+use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
+use sealog_store::world::World;
+use sealog_store::{Append, Receipt, Reserved, Store, StoreError};
+use support::sim::{Gate, Op, Opener, SimDisk};
+use support::*;
+
+/// Not a path of any real file system.
+const DIR: &str = "/sealog-simulated-disk";
+
+const SEGMENT_HEADER: usize = 128;
+const FRAME_HEADER: usize = 88;
+/// Inside a frame's header: behind its lengths, before its checksum.
+const IN_HEADER: usize = 30;
+/// Inside the text of a frame's first record.
+const IN_TEXT: usize = FRAME_HEADER + 100;
+
+/// A disk, and a clock that stands still. No mark is written but at a start, for a full segment and at a stop, unless a test asks for ticks.
+struct Stage {
+    disk: SimDisk,
+    world: Arc<StillWorld>,
+}
+
+/// A frame in a segment.
+#[derive(Clone, Copy, Debug)]
+struct FrameAt {
+    at: usize,
+    length: usize,
+    commit: u64,
+    chain: [u8; 32],
+    last_seq: u64,
+}
+
+/// A record of the mark.
+#[derive(Debug)]
+struct MarkRecord {
+    commit: u64,
+    segment: u64,
+    offset: usize,
+    heads: Vec<([u8; 32], u64)>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        Stage { disk: SimDisk::new(), world: StillWorld::new() }
+    }
+
+    fn options(&self) -> Options {
+        Options { disk: Arc::new(self.disk.clone()), tick: Duration::from_secs(3600), ..small(&self.world) }
+    }
+
+    fn open(&self) -> EmbeddedStore {
+        self.try_open(&self.options()).unwrap()
+    }
+
+    fn open_ticking(&self, ms: u64) -> EmbeddedStore {
+        self.try_open(&Options { tick: Duration::from_millis(ms), ..self.options() }).unwrap()
+    }
+
+    fn try_open(&self, options: &Options) -> Result<EmbeddedStore, OpenError> {
+        EmbeddedStore::open(Path::new(DIR), options)
+    }
+
+    /// What a killed process leaves, durable or not.
+    fn killed(&self) -> Stage {
+        Stage { disk: self.disk.after_kill(), world: Arc::clone(&self.world) }
+    }
+
+    fn segments(&self) -> Vec<u64> {
+        let names = self.disk.file_names(&Path::new(DIR).join("live"));
+        names.iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect()
+    }
+
+    fn read(&self, path: &Path) -> Vec<u8> {
+        self.disk.content(path).unwrap()
+    }
+
+    fn flip(&self, path: &Path, at: usize) {
+        let mut bytes = self.read(path);
+        bytes[at] ^= 0x40;
+        self.disk.put(path, &bytes);
+    }
+
+    fn frames(&self, segment: u64) -> Vec<FrameAt> {
+        let bytes = self.read(&log(segment));
+        let mut frames = Vec::new();
+        let mut at = SEGMENT_HEADER;
+        while bytes.get(at..at + 4) == Some(b"SLFR") {
+            let length = u32_at(&bytes, at + 4) as usize;
+            let count = u64::from(u32_at(&bytes, at + 8) >> 16);
+            frames.push(FrameAt {
+                at,
+                length,
+                commit: u64_at(&bytes, at + 16),
+                chain: bytes[at + 32..at + 64].try_into().unwrap(),
+                last_seq: u64_at(&bytes, at + 64) + count - 1,
+            });
+            at += length;
+        }
+        frames
+    }
+
+    fn marks(&self) -> Vec<MarkRecord> {
+        const HEADER: usize = 16;
+        const RECORD: usize = 64;
+        const HEAD: usize = 88;
+        let bytes = self.read(&live_file("mark"));
+        let mut marks = Vec::new();
+        let mut at = HEADER;
+        while at < bytes.len() {
+            let head_at = |head: usize| at + RECORD + head * HEAD;
+            let heads = (0..u32_at(&bytes, at + 44) as usize).map(head_at);
+            marks.push(MarkRecord {
+                commit: u64_at(&bytes, at + 8),
+                segment: u64_at(&bytes, at + 16),
+                offset: usize::try_from(u64_at(&bytes, at + 24)).unwrap(),
+                heads: heads
+                    .map(|at| (bytes[at..at + 32].try_into().unwrap(), u64_at(&bytes, at + 32)))
+                    .collect(),
+            });
+            at += u32_at(&bytes, at) as usize;
+        }
+        marks
+    }
+
+    /// Waits until the mark speaks for a commit.
+    fn await_mark(&self, commit: u64) {
+        eventually("the mark is written", || self.marks().last().is_some_and(|mark| mark.commit >= commit));
+    }
+}
+
+fn live_file(name: &str) -> PathBuf {
+    Path::new(DIR).join("live").join(name)
+}
+
+fn log(segment: u64) -> PathBuf {
+    live_file(&format!("{segment:08}.log"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+/// Chains of other tenants than that of [`live`].
+fn other(number: u8) -> ChainId {
+    chain(number, number, Mode::Live)
+}
+
+/// An event with this many bytes of payload.
+fn big(bytes: usize) -> Draft {
+    draft(&format!(r#"{{"action":"user.login","metadata":{{"x":"{}"}}}}"#, "x".repeat(bytes)))
+}
+
+fn everything(store: &dyn Store, chain: ChainId) -> Vec<StoredEvent> {
+    list(store, chain, &Filter::default(), None, 10_000)
+}
+
+/// Newest first.
+fn seqs(store: &dyn Store, chain: ChainId) -> Vec<u64> {
+    everything(store, chain).iter().map(|event| event.sealed.chain_seq).collect()
+}
+
+fn findings(store: &EmbeddedStore) -> Vec<Finding> {
+    store.findings().into_iter().map(|(_, finding)| finding).collect()
+}
+
+fn broken(verdict: Verdict) -> (u64, Hash, Reason) {
+    let broken = verdict.broken.unwrap();
+    (broken.at, broken.hash, broken.reason)
+}
+
+#[track_caller]
+fn assert_refused(store: &EmbeddedStore, chain: ChainId) {
+    let refused = try_append(store, chain, vec![login("fork")]);
+    assert_eq!(refused, Err(StoreError::HeadUnproven { chain }), "{:?}", store.findings());
+}
+
+fn full() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
+fn unreadable() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+// Marks and heads: nothing is sealed on an end that is not proven.
+
+/// Fills most of a segment, then has a group begin the next one and refuse its only request. The mark speaks for all of it when this returns.
+fn refuse_a_group_that_begins_a_segment(stage: &Stage, store: &EmbeddedStore) {
+    // Marks fail at first, so that the one that succeeds is written after the refused group.
+    let begun = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&begun);
+    stage.disk.watch(move |call| {
+        if call.is(Op::Sync, "live/00000002.log") {
+            seen.store(true, SeqCst);
+        }
+        let mark = call.is(Op::Write, "live/mark") || call.is(Op::Write, "live/mark.tmp");
+        if mark { Err(unreadable()) } else { Ok(()) }
+    });
+    append(store, live(), vec![big(40_000)]);
+    let stray = Head { chain_seq: 7, log_id: Ulid(5), hash: Hash([1; 32]) };
+    let large = big(30_000);
+    let sealed = stray.seal(other(2).tenant_id, &large.text, MORNING_MS, Random80([1; 10]));
+    let refused = wait(store.import(other(2), vec![StoredEvent::new(other(2), sealed, large)]));
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    eventually("the next segment has begun", || begun.load(SeqCst));
+    // The writer is one step from where it takes the group for durable, and no call of the disk shows that step.
+    std::thread::sleep(Duration::from_millis(30));
+    stage.disk.unwatch();
+    stage.await_mark(1);
+}
+
+#[test]
+fn a_group_whose_requests_were_all_refused_and_that_begins_a_segment_leaves_no_commit_behind() {
+    let stage = Stage::new();
+    let store = stage.open_ticking(5);
+    refuse_a_group_that_begins_a_segment(&stage, &store);
+    let killed = stage.killed();
+    drop(store);
+    for stage in [killed, stage] {
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        append(&store, live(), vec![login("two")]);
+        append(&store, other(9), vec![login("new")]);
+        assert_valid(&store, live(), 2);
+    }
+}
+
+#[test]
+fn a_group_that_was_not_synced_is_never_taken_for_durable_because_a_refused_one_stood_before_it() {
+    for dice in 0..20 {
+        let stage = Stage::new();
+        let store = stage.open_ticking(5);
+        refuse_a_group_that_begins_a_segment(&stage, &store);
+        stage.disk.fail_sync_of(&log(2));
+        let failed = try_append(&store, live(), vec![login("two")]);
+        assert!(matches!(failed, Err(StoreError::Poisoned(_))), "{failed:?}");
+        // The next process sees the group in the page cache and builds on it, which is fine if it makes it durable first.
+        let restarted = stage.killed();
+        let store = restarted.open();
+        assert_eq!(findings(&store), []);
+        let acknowledged = append(&store, live(), vec![login("three")]);
+        let cut = Stage {
+            disk: restarted.disk.after_power_cut(&mut Dice::new(dice)),
+            world: Arc::clone(&restarted.world),
+        };
+        let store = cut.open();
+        assert_eq!(findings(&store), []);
+        assert_valid(&store, live(), acknowledged.first_seq);
+        assert!(get(&store, live(), acknowledged.log_ids[0]).is_some());
+    }
+}
+
+#[test]
+fn a_chain_whose_unmarked_last_event_is_damaged_is_refused_although_it_has_earlier_ones_in_the_segment() {
+    for place in [IN_HEADER, IN_TEXT] {
+        let stage = Stage::new();
+        let store = stage.open();
+        append(&store, live(), vec![login("x1")]);
+        append(&store, live(), vec![login("x2")]);
+        append(&store, other(2), vec![login("y1")]);
+        let stage = stage.killed();
+        let lost = stage.frames(1)[1];
+        stage.flip(&log(1), lost.at + place);
+        let store = stage.open();
+        let (from, to) = (lost.at as u64, (lost.at + lost.length) as u64);
+        let found = findings(&store);
+        assert!(found.contains(&Finding::Damaged { segment: 1, from, to }), "{found:?}");
+        assert_refused(&store, live());
+        // It may have been anyone's: a chain that nobody has heard of may have begun there.
+        assert_refused(&store, other(9));
+        // What stands behind the damage proves its own end.
+        append(&store, other(2), vec![login("y2")]);
+        assert_valid(&store, other(2), 2);
+    }
+}
+
+#[test]
+fn what_is_unproven_stays_refused_at_every_later_start() {
+    for killed in [false, true] {
+        let stage = Stage::new();
+        append(&stage.open(), live(), vec![login("x1")]);
+        let store = stage.open();
+        append(&store, live(), vec![login("x2")]);
+        append(&store, other(2), vec![login("y1")]);
+        let mut stage = stage.killed();
+        stage.flip(&log(2), stage.frames(2)[0].at + IN_HEADER);
+        for start in 1..=4 {
+            let store = stage.open();
+            let found = findings(&store);
+            assert!(found.contains(&Finding::HeadUnproven { chain: live() }), "start {start}: {found:?}");
+            assert_refused(&store, live());
+            assert_refused(&store, other(9));
+            append(&store, other(2), vec![login("y")]);
+            assert_valid(&store, other(2), start + 1);
+            if killed {
+                stage = stage.killed();
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_of_a_log_that_was_shorter_than_its_mark_stay_refused_at_every_later_start() {
+    for killed in [false, true] {
+        let stage = Stage::new();
+        let store = stage.open_ticking(5);
+        append(&store, other(2), vec![login("y1")]);
+        for n in 1..=5 {
+            append(&store, live(), vec![login(&format!("x{n}"))]);
+        }
+        stage.await_mark(6);
+        let mut stage = stage.killed();
+        let cut = stage.frames(1)[3].at;
+        stage.disk.put(&log(1), &stage.read(&log(1))[..cut]);
+        for start in 1..=4 {
+            let store = stage.open();
+            let found = findings(&store);
+            let short = Finding::ShorterThanMark { commit: 3, marked: 6 };
+            assert_eq!(found.contains(&short), start == 1, "start {start}: {found:?}");
+            let lost = Finding::HeadLost { chain: live(), durable: 2, recorded: 5 };
+            assert!(found.contains(&lost), "start {start}: {found:?}");
+            // Nothing of it is missing that the mark knew of. But behind the mark there may have been more.
+            let unproven = Finding::HeadUnproven { chain: other(2) };
+            assert!(found.contains(&unproven), "start {start}: {found:?}");
+            for chain in [live(), other(2), other(9)] {
+                assert_refused(&store, chain);
+            }
+            let (at, _, reason) = broken(verify(&store, live()));
+            assert_eq!((at, reason), (3, Reason::Tail), "start {start}");
+            if killed {
+                stage = stage.killed();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_last_record_is_never_sealed_on() {
+    for marked in [false, true] {
+        let stage = Stage::new();
+        let store = if marked { stage.open_ticking(5) } else { stage.open() };
+        let one = append(&store, live(), vec![login("x1")]);
+        let two = append(&store, live(), vec![login("x2")]);
+        append(&store, other(2), vec![login("y1")]);
+        if marked {
+            stage.await_mark(3);
+        }
+        let stage = stage.killed();
+        stage.flip(&log(1), stage.frames(1)[1].at + IN_TEXT);
+        for start in 1..=3 {
+            let store = stage.open();
+            let found = findings(&store);
+            let lost = Finding::HeadLost { chain: live(), durable: 1, recorded: 2 };
+            assert!(found.contains(&lost), "start {start}: {found:?}");
+            let head = wait(store.head(live())).unwrap();
+            let intact = Head { chain_seq: 1, log_id: one.log_ids[0], hash: one.hash };
+            assert_eq!((head.durable, head.recorded.chain_seq), (intact, 2));
+            assert_eq!(wait(store.heads()).unwrap()[0], (live(), intact));
+            assert_eq!(broken(verify(&store, live())), (2, two.hash, Reason::Damaged));
+            let damaged = wait(store.get(live(), two.log_ids[0]));
+            assert_eq!(damaged, Err(StoreError::Damaged { chain_seq: 2 }));
+            assert_refused(&store, live());
+        }
+    }
+}
+
+/// Damages an acknowledged event, and has the group behind it torn; what is acknowledged of the chain must not be replaced.
+#[track_caller]
+fn assert_damage_before_a_torn_group_is_damage(place: usize) {
+    let stage = Stage::new();
+    let store = stage.open();
+    append(&store, live(), vec![login("x1")]);
+    append(&store, live(), vec![login("x2")]);
+    append(&store, other(2), vec![login("y1")]);
+    let stage = stage.killed();
+    let frames = stage.frames(1);
+    // The third group was being written, or its header would not be there; so the second one had been synced, and was acknowledged.
+    stage.flip(&log(1), frames[1].at + place);
+    stage.flip(&log(1), frames[2].at + IN_TEXT);
+    let (from, torn) = (frames[1].at as u64, frames[2].at as u64);
+    for start in 1..=3 {
+        let store = stage.open();
+        let found = findings(&store);
+        let tail = Finding::TornTail { segment: 1, offset: torn };
+        assert_eq!(found.contains(&tail), start == 1, "start {start}: {found:?}");
+        assert!(found.contains(&Finding::Damaged { segment: 1, from, to: torn }), "start {start}: {found:?}");
+        assert_refused(&store, live());
+    }
+}
+
+#[test]
+fn damage_before_the_header_of_a_torn_group_is_damage() {
+    assert_damage_before_a_torn_group_is_damage(IN_TEXT);
+}
+
+#[test]
+fn a_damaged_header_of_a_segment_that_the_mark_only_begins_to_cover_refuses_its_chains() {
+    let stage = Stage::new();
+    append(&stage.open(), live(), vec![login("x1")]);
+    let store = stage.open();
+    append(&store, live(), vec![login("x2")]);
+    let stage = stage.killed();
+    stage.flip(&log(2), 50);
+    for _ in 0..3 {
+        let store = stage.open();
+        let found = findings(&store);
+        assert!(found.contains(&Finding::DamagedHeader { segment: 2 }), "{found:?}");
+        assert!(found.contains(&Finding::HeadUnproven { chain: live() }), "{found:?}");
+        assert_refused(&store, live());
+        assert_refused(&store, other(9));
+    }
+}
+
+#[test]
+fn a_mark_never_claims_more_of_the_log_than_it_has_heads_for() {
+    let stage = Stage::new();
+    let options = Options {
+        tick: Duration::from_micros(200),
+        segment_bytes_first: 1 << 20,
+        segment_bytes_max: 1 << 20,
+        group_bytes_max: 1 << 20,
+        ..stage.options()
+    };
+    let store = stage.try_open(&options).unwrap();
+    let begun = Instant::now();
+    let mut events = 0u32;
+    while begun.elapsed() < Duration::from_millis(1200) {
+        // Many chains in a group, so that publishing it takes a while.
+        let waiting: Vec<_> = (0..1000u16)
+            .map(|number| {
+                let mut project = [0; 16];
+                project[..2].copy_from_slice(&(number % 400).to_be_bytes());
+                let chain = ChainId { project_id: ProjectId(Uuid(project)), ..live() };
+                store.append(Append { chain, drafts: vec![login("a")], idempotency: None })
+            })
+            .collect();
+        for answer in waiting {
+            wait(answer).unwrap();
+            events += 1;
+        }
+    }
+    let frames: BTreeMap<(u64, usize), FrameAt> = stage
+        .segments()
+        .into_iter()
+        .flat_map(|segment| stage.frames(segment).into_iter().map(move |frame| ((segment, frame.at), frame)))
+        .collect();
+    let mut frames = frames.into_iter().peekable();
+    let (mut in_log, mut in_mark) = (HashMap::new(), HashMap::new());
+    let marks = stage.marks();
+    for mark in &marks {
+        in_mark.extend(mark.heads.iter().copied());
+        while let Some((_, frame)) = frames.next_if(|(place, _)| *place < (mark.segment, mark.offset)) {
+            assert!(frame.commit <= mark.commit, "{frame:?} lies before the end that {mark:?} claims");
+            in_log.insert(frame.chain, frame.last_seq);
+        }
+        let behind = in_log.iter().filter(|(chain, seq)| in_mark.get(*chain).is_none_or(|head| head < *seq));
+        assert_eq!(behind.count(), 0, "of {} chains, after {events} events", in_log.len());
+    }
+    assert!(marks.len() > 20, "{} marks for {events} events", marks.len());
+}
+
+// Starts: every event is shown once, damage is found each time.
+
+/// What a store showed before it was stopped.
+struct Shown {
+    events: Vec<StoredEvent>,
+    heads: Vec<(ChainId, Head)>,
+    /// Under the keys k0, k1, ...
+    receipts: Vec<Receipt>,
+}
+
+/// Appends events of one chain, each under a key.
+fn append_with_keys(stage: &Stage, store: &EmbeddedStore, events: u32) -> Shown {
+    let mut receipts = Vec::new();
+    for n in 0..events {
+        stage.world.advance(1);
+        let outcome =
+            append_once(store, live(), vec![login(&format!("u{n}"))], key(&format!("k{n}"), "b"), Ulid(9));
+        let Outcome::Sealed(receipt) = outcome else { panic!("{outcome:?}") };
+        receipts.push(receipt);
+    }
+    Shown { events: everything(store, live()), heads: wait(store.heads()).unwrap(), receipts }
+}
+
+/// The store can only be read, and shows everything.
+#[track_caller]
+fn assert_read_only(store: &EmbeddedStore, shown: &Shown) {
+    let refused = try_append(store, live(), vec![login("x")]);
+    assert!(matches!(refused, Err(StoreError::Poisoned(_))), "{refused:?}");
+    assert_eq!(store.ready(), Err(refused.unwrap_err()));
+    assert_eq!(everything(store, live()), shown.events);
+    assert_eq!(wait(store.heads()).unwrap(), shown.heads);
+    let count = shown.events.len() as u64;
+    assert_valid(store, live(), count);
+    assert_eq!(wait(store.usage(live().tenant_id, Month::of(MORNING_MS))).unwrap(), count);
+    for event in &shown.events {
+        assert_eq!(get(store, live(), event.sealed.log_id).as_ref(), Some(event));
+    }
+    for (n, receipt) in shown.receipts.iter().enumerate() {
+        match wait(store.reserve(live(), key(&format!("k{n}"), "b"))).unwrap() {
+            Reserved::Replay(replayed) => assert_eq!(replayed, *receipt),
+            other => panic!("key {n}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_start_without_room_for_a_segment_still_shows_every_event() {
+    for (events, killed) in [(50, false), (50, true), (400, true)] {
+        let stage = Stage::new();
+        let store = stage.open();
+        let shown = append_with_keys(&stage, &store, events);
+        let stage = if killed { stage.killed() } else { stage };
+        drop(store);
+        stage.disk.watch(|call| if call.is(Op::Create, "live/next.seg") { Err(full()) } else { Ok(()) });
+        for _ in 0..2 {
+            let store = stage.open();
+            let found = findings(&store);
+            assert!(matches!(found[..], [Finding::ReadOnly { .. }]), "{found:?}");
+            assert_read_only(&store, &shown);
+        }
+        stage.disk.unwatch();
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        append(&store, live(), vec![login("next")]);
+        assert_valid(&store, live(), u64::from(events) + 1);
+    }
+}
+
+#[test]
+fn an_index_file_that_cannot_be_written_hides_no_event() {
+    let stage = Stage::new();
+    let failed = Arc::new(AtomicUsize::new(0));
+    let failures = Arc::clone(&failed);
+    stage.disk.watch(move |call| {
+        let fails = call.is(Op::Create, "live/00000002.idx.tmp") && failures.fetch_add(1, SeqCst) < 3;
+        if fails { Err(full()) } else { Ok(()) }
+    });
+    let store = stage.open_ticking(5);
+    let mut sealed = Vec::new();
+    let check = |sealed: &[Ulid]| {
+        assert_valid(&store, live(), sealed.len() as u64);
+        assert_eq!(everything(&store, live()).len(), sealed.len());
+        for log_id in sealed {
+            assert!(get(&store, live(), *log_id).is_some());
+        }
+    };
+    for n in 0..1000 {
+        stage.world.advance(1);
+        sealed.extend(append(&store, live(), vec![login(&format!("u{n}"))]).log_ids);
+        if n % 250 == 0 {
+            check(&sealed);
+        }
+    }
+    eventually("the index is written in the end", || {
+        stage.disk.content(&live_file("00000002.idx")).is_some()
+    });
+    assert!(failed.load(SeqCst) > 3);
+    check(&sealed);
+}
+
+/// Damages the fifth of ten events, looks at it at three starts, and puts the segment back as it was. The store after that, and what it showed at first.
+fn damage_and_restore(place: usize) -> (Stage, Vec<StoredEvent>) {
+    let stage = Stage::new();
+    let store = stage.open();
+    let receipts: Vec<_> = (0..10).map(|n| append(&store, live(), vec![login(&format!("u{n}"))])).collect();
+    let shown = everything(&store, live());
+    drop(store);
+    let whole = stage.read(&log(1));
+    let frame = stage.frames(1)[4];
+    stage.flip(&log(1), frame.at + place);
+    let (from, to) = (frame.at as u64, (frame.at + frame.length) as u64);
+    for start in 1..=3 {
+        let store = stage.open();
+        assert_eq!(findings(&store), [Finding::Damaged { segment: 1, from, to }], "start {start}");
+        let damaged = wait(store.get(live(), receipts[4].log_ids[0]));
+        assert_eq!(damaged, Err(StoreError::Damaged { chain_seq: 5 }), "start {start}");
+        assert_eq!(broken(verify(&store, live())), (5, receipts[4].hash, Reason::Damaged));
+        assert_eq!(seqs(&store, live()), [10, 9, 8, 7, 6, 4, 3, 2, 1]);
+    }
+    stage.disk.put(&log(1), &whole);
+    (stage, shown)
+}
+
+#[test]
+fn damage_is_found_again_at_every_start_until_the_segment_is_restored() {
+    for place in [IN_HEADER, IN_TEXT] {
+        let (stage, shown) = damage_and_restore(place);
+        for events in 10..12 {
+            let store = stage.open();
+            assert_valid(&store, live(), events);
+            for event in &shown {
+                assert_eq!(get(&store, live(), event.sealed.log_id).as_ref(), Some(event));
+            }
+            append(&store, live(), vec![login("next")]);
+            assert_valid(&store, live(), events + 1);
+        }
+    }
+}
+
+/// A quoted text with a CRC32C of zero. A CRC is affine in the bits of its input, so 32 equations for 48 choices between two letters do it.
+fn text_with_crc_zero() -> String {
+    let text = |choices: u64| {
+        let letters: String = (0..48).map(|bit| if choices >> bit & 1 == 1 { 'b' } else { 'a' }).collect();
+        format!("\"{letters}\"")
+    };
+    let crc = |choices: u64| crc32c::crc32c(text(choices).as_bytes());
+    let mut basis: Vec<(u32, u64)> = Vec::new();
+    let reduce =
+        |basis: &[(u32, u64)], start: (u32, u64)| {
+            basis.iter().fold(start, |(sum, choices), (bits, with)| {
+                if sum ^ bits < sum { (sum ^ bits, choices ^ with) } else { (sum, choices) }
+            })
+        };
+    for bit in 0..48 {
+        let reduced = reduce(&basis, (crc(1 << bit) ^ crc(0), 1 << bit));
+        if reduced.0 != 0 {
+            basis.push(reduced);
+            basis.sort_unstable_by_key(|(bits, _)| std::cmp::Reverse(*bits));
+        }
+    }
+    let (sum, choices) = reduce(&basis, (crc(0), 0));
+    assert_eq!((sum, crc(choices)), (0, 0));
+    text(choices)
+}
+
+#[test]
+fn a_value_whose_crc_is_zero_is_found_by_filters_in_sealed_segments() {
+    let quoted = text_with_crc_zero();
+    let value = quoted.trim_matches('"');
+    let stage = Stage::new();
+    let store = stage.open();
+    append(&store, live(), vec![login("other")]);
+    append(&store, live(), vec![draft(&format!(r#"{{"action":"a.b","actor_id":"{value}"}}"#))]);
+    append(&store, live(), vec![draft(&format!(r#"{{"action":"a.b","resource":"{value}"}}"#))]);
+    append(&store, live(), vec![draft(r#"{"action":"a.b"}"#)]);
+    let found = |store: &EmbeddedStore| {
+        let by_actor = Filter { actor_id: Some(quoted.clone()), ..Filter::default() };
+        let by_resource = Filter { resource: Some(quoted.clone()), ..Filter::default() };
+        [by_actor, by_resource].map(|filter| {
+            let events = list(store, live(), &filter, None, 10);
+            events.iter().map(|event| event.sealed.chain_seq).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(found(&store), [[2], [3]]);
+    drop(store);
+    assert_eq!(found(&stage.open()), [[2], [3]]);
+}
+
+#[test]
+fn an_index_that_is_built_again_shows_each_event_once() {
+    let stage = Stage::new();
+    let store = stage.open();
+    let (mut of_live, mut of_other) = (Vec::new(), Vec::new());
+    for n in 0..40 {
+        of_live.push(append(&store, live(), vec![login(&format!("a{n}"))]));
+        stage.world.advance(1);
+        of_other.push(append(&store, other(2), vec![login(&format!("b{n}"))]));
+        stage.world.advance(1);
+    }
+    drop(store);
+    let store = stage.open();
+    // Pieces of the old index are in the cache from here on.
+    assert_valid(&store, live(), 40);
+    assert_eq!(everything(&store, live()).len(), 40);
+    stage.flip(&log(1), stage.frames(1)[20].at + IN_HEADER);
+    let index = live_file("00000001.idx");
+    let id = of_other[20].log_ids[0].to_bytes();
+    let at = stage.read(&index).windows(16).position(|window| window == id).unwrap();
+    stage.flip(&index, at);
+    // This read finds the index damaged.
+    assert_eq!(everything(&store, other(2)).len(), 40);
+    assert_valid(&store, other(2), 40);
+    assert_eq!(seqs(&store, live()), (1..=40).rev().filter(|seq| *seq != 11).collect::<Vec<_>>());
+    assert_eq!(broken(verify(&store, live())), (11, of_live[10].hash, Reason::Damaged));
+    for (seq, receipt) in (1..).zip(&of_live) {
+        match wait(store.get(live(), receipt.log_ids[0])) {
+            Ok(Some(event)) => assert_eq!(event.sealed.chain_seq, seq),
+            other => assert_eq!((seq, other), (11, Err(StoreError::Damaged { chain_seq: 11 }))),
+        }
+    }
+}
+
+/// A chain of `before` + 2 events, the last but one of which was moved twice, without the segment that it was moved to first.
+fn move_a_group_twice(before: u64) -> (Stage, Vec<StoredEvent>) {
+    // t0: a group is written. t1: a start moves it, and ends before its mark. t2: the next start moves it again. t3: the segment of t1 is deleted, and with it the word that the
+    // first copy does not count.
+    let stage = Stage::new();
+    let store = stage.open();
+    for n in 0..=before {
+        append(&store, live(), vec![login(&format!("x{n}"))]);
+    }
+    let stage = stage.killed();
+    stage.disk.watch(|call| if call.is(Op::Create, "live/mark.tmp") { Err(unreadable()) } else { Ok(()) });
+    drop(stage.open());
+    stage.disk.unwatch();
+    let store = stage.open();
+    append(&store, live(), vec![login("y")]);
+    assert_valid(&store, live(), before + 2);
+    let shown = everything(&store, live());
+    drop(store);
+    assert_eq!(stage.segments(), [1, 2, 3]);
+    stage.disk.delete(&log(2));
+    (stage, shown)
+}
+
+#[test]
+fn a_moved_group_is_shown_once_even_when_the_segment_that_moved_it_is_gone() {
+    for before in [0, 3] {
+        let (stage, shown) = move_a_group_twice(before);
+        for _ in 0..2 {
+            let store = stage.open();
+            assert_eq!(findings(&store), [Finding::MissingSegments { first: 2, last: 2 }]);
+            assert_valid(&store, live(), before + 2);
+            assert_eq!(everything(&store, live()), shown);
+            for event in &shown {
+                assert_eq!(get(&store, live(), event.sealed.log_id).as_ref(), Some(event));
+            }
+        }
+        append(&stage.open(), live(), vec![login("next")]);
+        assert_valid(&stage.open(), live(), before + 3);
+    }
+}
+
+#[test]
+fn a_damaged_record_in_the_middle_of_the_mark_is_a_finding_and_the_records_behind_it_count() {
+    let stage = Stage::new();
+    let store = stage.open_ticking(1);
+    for n in 1..=10 {
+        append(&store, live(), vec![login(&format!("a{n}"))]);
+        stage.await_mark(n);
+    }
+    drop(store);
+    let mark = live_file("mark");
+    let second = 16 + u32_at(&stage.read(&mark), 16) as usize;
+    stage.flip(&mark, second + 12);
+    let cut = stage.frames(1)[4].at;
+    stage.disk.put(&log(1), &stage.read(&log(1))[..cut]);
+    let store = stage.open();
+    let found = findings(&store);
+    assert!(found.contains(&Finding::MarkDamaged), "{found:?}");
+    assert!(found.contains(&Finding::HeadLost { chain: live(), durable: 4, recorded: 10 }), "{found:?}");
+    assert_refused(&store, live());
+}
+
+/// Damages the frame of one chain, whose head the mark knows, and has all others go on.
+#[track_caller]
+fn assert_a_damaged_marked_frame_stops_its_own_chain_only(place: usize, is_last: bool) {
+    let stage = Stage::new();
+    let store = stage.open_ticking(5);
+    let one = append(&store, live(), vec![login("x")]);
+    append(&store, other(2), vec![login("y")]);
+    if !is_last {
+        append(&store, other(3), vec![login("z")]);
+    }
+    stage.await_mark(if is_last { 2 } else { 3 });
+    let stage = stage.killed();
+    stage.flip(&log(1), stage.frames(1)[1].at + place);
+    for start in 1..=3 {
+        let store = stage.open();
+        let found = findings(&store);
+        let lost = Finding::HeadLost { chain: other(2), durable: 0, recorded: 1 };
+        assert!(found.contains(&lost), "start {start}: {found:?}");
+        assert_refused(&store, other(2));
+        let heads = wait(store.heads()).unwrap();
+        assert!(heads.iter().all(|(chain, _)| *chain != other(2)), "start {start}: {heads:?}");
+        assert!(start > 1 || heads[0].1.hash == one.hash, "{heads:?}");
+        for chain in [live(), other(3), other(4)] {
+            let appended = try_append(&store, chain, vec![login("goes on")]);
+            assert!(appended.is_ok(), "start {start}: {appended:?} {found:?}");
+            assert!(verify(&store, chain).valid(), "start {start}");
+        }
+    }
+}
+
+#[test]
+fn one_damaged_marked_frame_stops_its_own_chain_only() {
+    for (place, is_last) in [(IN_TEXT, true), (IN_TEXT, false), (IN_HEADER, false)] {
+        assert_a_damaged_marked_frame_stops_its_own_chain_only(place, is_last);
+    }
+}
+
+// Hangs, full disks, unreadable ones.
+
+/// Runs once, when a writer says that there is no room: after it has looked, before it says so to others.
+static AT_NO_ROOM: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+struct Listener;
+
+impl tracing::Subscriber for Listener {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct NoRoom(bool);
+        impl tracing::field::Visit for NoRoom {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 |= field.name() == "message" && format!("{value:?}").starts_with("no room");
+            }
+        }
+        let mut no_room = NoRoom(false);
+        event.record(&mut no_room);
+        if no_room.0
+            && let Some(act) = AT_NO_ROOM.lock().unwrap().take()
+        {
+            act();
+        }
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn room_that_comes_between_the_look_and_the_verdict_is_seen() {
+    tracing::subscriber::set_global_default(Listener).unwrap();
+    let stage = Stage::new();
+    let (is_full, made, failed, synced) =
+        (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default(), Arc::default());
+    let counts: [Arc<AtomicUsize>; 3] = [Arc::clone(&made), Arc::clone(&failed), Arc::clone(&synced)];
+    let filling = Arc::clone(&is_full);
+    stage.disk.watch(move |call| {
+        let [made, failed, synced] = &counts;
+        if call.is(Op::Create, "live/next.seg") {
+            if filling.load(SeqCst) {
+                failed.fetch_add(1, SeqCst);
+                return Err(full());
+            }
+            made.fetch_add(1, SeqCst);
+        }
+        if call.is(Op::SyncDir, "live") {
+            synced.fetch_add(1, SeqCst);
+        }
+        Ok(())
+    });
+    let store = stage.open_ticking(20);
+    append(&store, live(), vec![big(40_000)]);
+    eventually("the second segment is prepared", || made.load(SeqCst) == 2);
+    is_full.store(true, SeqCst);
+    append(&store, live(), vec![big(40_000)]);
+    eventually("the third one cannot be", || failed.load(SeqCst) > 0);
+    *AT_NO_ROOM.lock().unwrap() = Some(Box::new(move || {
+        let before = synced.load(SeqCst);
+        is_full.store(false, SeqCst);
+        eventually("there is room again", || synced.load(SeqCst) > before);
+        // And the preparer has told everyone, which no call of the disk shows.
+        std::thread::sleep(Duration::from_millis(50));
+    }));
+    assert_eq!(try_append(&store, live(), vec![big(40_000)]), Err(StoreError::NoRoom));
+    assert!(AT_NO_ROOM.lock().unwrap().is_none());
+    let begun = Instant::now();
+    while store.ready().is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(2), "a hundred ticks, and {:?}", store.ready());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    append(&store, live(), vec![big(40_000)]);
+    assert_valid(&store, live(), 3);
+}
+
+/// The first event of a chain, at a time of its own.
+fn first_event(chain: ChainId, log_id: Ulid) -> StoredEvent {
+    let draft = login("imported");
+    let hash = sealog_core::canonical::hash(
+        Hash::ZERO,
+        log_id,
+        chain.tenant_id,
+        draft.text.as_str(),
+        log_id.timestamp_ms(),
+    );
+    StoredEvent::new(chain, Sealed { chain_seq: 1, log_id, prev_hash: Hash::ZERO, hash }, draft)
+}
+
+#[test]
+fn an_import_past_the_end_of_time_is_refused() {
+    let stage = Stage::new();
+    let store = stage.open();
+    let random = Random80([1; 10]);
+    for log_id in [Ulid(u128::MAX), Ulid::new(TIMESTAMP_MS_MAX + 1, random)] {
+        let refused = wait(store.import(live(), vec![first_event(live(), log_id)]));
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    }
+    append(&store, live(), vec![login("a")]);
+    assert_valid(&store, live(), 1);
+    let last = first_event(other(2), Ulid::new(TIMESTAMP_MS_MAX, random));
+    wait(store.import(other(2), vec![last])).unwrap();
+    append(&store, other(2), vec![login("after it")]);
+    assert_valid(&store, other(2), 2);
+}
+
+/// A world whose clock panics for threads with certain names.
+#[derive(Debug)]
+struct PanickyWorld {
+    still: Arc<StillWorld>,
+    victims: Mutex<Option<&'static str>>,
+}
+
+impl World for PanickyWorld {
+    fn now_ms(&self) -> u64 {
+        let victims = *self.victims.lock().unwrap();
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        assert!(!victims.is_some_and(|victims| name.starts_with(victims)), "the clock panics, as planned");
+        self.still.now_ms()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.still.fill_random(bytes);
+    }
+}
+
+#[test]
+fn a_panic_in_a_writer_stops_the_log_and_leaves_nobody_waiting() {
+    for place in ["sealing", "writing"] {
+        let stage = Stage::new();
+        let world = Arc::new(PanickyWorld { still: Arc::clone(&stage.world), victims: Mutex::default() });
+        let options = Options { world: Arc::clone(&world) as Arc<dyn World>, ..stage.options() };
+        let store = Arc::new(stage.try_open(&options).unwrap());
+        let kept = append(&*store, live(), vec![login("kept")]);
+        if place == "sealing" {
+            *world.victims.lock().unwrap() = Some("sealog-live-write");
+        } else {
+            stage.disk.watch(|call| {
+                assert!(!call.is(Op::Write, "live/00000001.log"), "the disk panics, as planned");
+                Ok(())
+            });
+        }
+        let soon = || Some(Instant::now() + Duration::from_secs(5));
+        for chain in [live(), other(2)] {
+            let request = Append { chain, drafts: vec![login("lost")], idempotency: None };
+            let answer = wait_until(store.append(request), soon()).expect("an answer");
+            assert!(answer.is_err(), "{place}: {answer:?}");
+        }
+        eventually("the log says that it has stopped", || store.ready().is_err());
+        assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))), "{place}: {:?}", store.ready());
+        let refused = try_append(&*store, other(3), vec![login("refused")]);
+        assert!(matches!(refused, Err(StoreError::Poisoned(_))), "{place}: {refused:?}");
+        assert!(get(&*store, live(), kept.log_ids[0]).is_some(), "{place}: reads go on");
+        let (done, closed) = mpsc::channel();
+        let closing = Arc::clone(&store);
+        std::thread::spawn(move || {
+            closing.close();
+            done.send(()).unwrap();
+        });
+        assert_eq!(closed.recv_timeout(Duration::from_secs(5)), Ok(()), "{place}: close() hangs");
+        let restarted = stage.killed();
+        let store = restarted.open();
+        assert_valid(&store, live(), 1);
+        append(&store, live(), vec![login("next")]);
+    }
+}
+
+#[test]
+fn a_read_that_panics_fails_for_its_caller_only() {
+    let stage = Stage::new();
+    let world = Arc::new(PanickyWorld { still: Arc::clone(&stage.world), victims: Mutex::default() });
+    let options = Options { world: Arc::clone(&world) as Arc<dyn World>, ..stage.options() };
+    let store = stage.try_open(&options).unwrap();
+    let sealed = append_once(&store, live(), vec![login("k")], key("k", "b"), Ulid(5));
+    let Outcome::Sealed(receipt) = sealed else { panic!("{sealed:?}") };
+    // More reads than there are threads to make them.
+    *world.victims.lock().unwrap() = Some("sealog-read");
+    for _ in 0..12 {
+        let reserved = wait(store.reserve(live(), key("k", "b")));
+        assert!(reserved.is_err(), "{reserved:?}");
+    }
+    *world.victims.lock().unwrap() = None;
+    let soon = Instant::now() + Duration::from_secs(5);
+    let read = wait_until(store.get(live(), receipt.log_ids[0]), Some(soon)).expect("a thread for reads");
+    assert!(read.unwrap().is_some());
+    match wait(store.reserve(live(), key("k", "b"))).unwrap() {
+        Reserved::Replay(replayed) => assert_eq!(replayed, receipt),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn requests_fail_by_their_deadline_while_the_disk_hangs() {
+    let stage = Stage::new();
+    let (segments, marks) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let gates = (Arc::clone(&segments), Arc::clone(&marks));
+    stage.disk.watch(move |call| {
+        if call.is(Op::Sync, "live/00000001.log") {
+            gates.0.pass();
+        } else if call.is(Op::Sync, "live/mark") {
+            gates.1.pass();
+        }
+        Ok(())
+    });
+    let deadline = Duration::from_millis(200);
+    let options = Options { tick: Duration::from_millis(20), queue_deadline: deadline, ..stage.options() };
+    let store = stage.try_open(&options).unwrap();
+    let openers = (Opener(&segments), Opener(&marks));
+    let request = || store.append(Append { chain: live(), drafts: vec![big(10_000)], idempotency: None });
+    marks.close();
+    wait(request()).unwrap();
+    eventually("the thread that writes marks hangs", || marks.waiting() == 1);
+    segments.close();
+    let written = request();
+    eventually("a writer hangs", || segments.waiting() == 1);
+    // A group of 16 KiB has room for the first of these, which is sealed and has to wait for what it was sealed on. The others wait for their turn.
+    let begun = Instant::now();
+    let sealed = request();
+    let waiting: Vec<_> = (0..5).map(|_| request()).collect();
+    for answer in waiting {
+        let answer = wait_until(answer, Some(begun + Duration::from_secs(3))).expect("an answer in time");
+        assert_eq!(answer, Err(StoreError::Deadline));
+        assert!(begun.elapsed() >= deadline);
+    }
+    drop(openers);
+    wait(written).unwrap();
+    wait(sealed).unwrap();
+    assert_valid(&store, live(), 3);
+}
+
+/// Every read that touches these bytes of the first segment fails.
+fn make_unreadable(stage: &Stage, sector: std::ops::Range<usize>) {
+    let sector = sector.start as u64..sector.end as u64;
+    stage.disk.watch(move |call| {
+        let hit = call.bytes.start < sector.end && call.bytes.end > sector.start;
+        if hit && call.is(Op::Read, "live/00000001.log") { Err(unreadable()) } else { Ok(()) }
+    });
+}
+
+/// Event `lost` cannot be read, and all the others of the chain can.
+#[track_caller]
+fn assert_only_one_is_lost(store: &EmbeddedStore, receipts: &[Receipt], lost: u64) {
+    let events = receipts.len() as u64;
+    let readable: Vec<u64> = (1..=events).rev().filter(|seq| *seq != lost).collect();
+    assert_eq!(seqs(store, live()), readable);
+    assert!(verify_window(store, live(), 1, lost - 1).valid());
+    assert!(verify_window(store, live(), lost + 1, events).valid());
+    let at = usize::try_from(lost).unwrap() - 1;
+    assert_eq!(broken(verify(store, live())), (lost, receipts[at].hash, Reason::Damaged));
+    for (seq, receipt) in (1..).zip(receipts) {
+        match wait(store.get(live(), receipt.log_ids[0])) {
+            Ok(Some(event)) => assert_eq!(event.sealed.chain_seq, seq),
+            other => assert_eq!((seq, other), (lost, Err(StoreError::Damaged { chain_seq: lost }))),
+        }
+    }
+}
+
+#[test]
+fn one_unreadable_sector_is_one_damaged_event() {
+    // Once under the header of a frame and the first bytes of its record, once under the text.
+    for begin in [0, IN_TEXT] {
+        let stage = Stage::new();
+        let store = stage.open();
+        let receipts: Vec<_> =
+            (0..50).map(|n| append(&store, live(), vec![login(&format!("u{n}"))])).collect();
+        drop(store);
+        drop(stage.open());
+        let bad = stage.frames(1)[40].at + begin;
+        make_unreadable(&stage, bad..bad + 100);
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        assert_only_one_is_lost(&store, &receipts, 41);
+        append(&store, live(), vec![login("goes on")]);
+    }
+}
+
+#[test]
+fn a_start_that_has_to_read_an_unreadable_sector_finds_one_damaged_event() {
+    const PAGE: usize = 4096;
+    let stage = Stage::new();
+    let size = 1 << 20;
+    let options = Options { segment_bytes_first: size, segment_bytes_max: size, ..stage.options() };
+    let store = stage.try_open(&options).unwrap();
+    let receipts: Vec<_> = (0..20).map(|_| append(&store, live(), vec![big(3 * PAGE)])).collect();
+    drop(store);
+    let frame = stage.frames(1)[12];
+    let bad = (frame.at + FRAME_HEADER).next_multiple_of(PAGE);
+    make_unreadable(&stage, bad..bad + PAGE);
+    let finding =
+        Finding::Damaged { segment: 1, from: frame.at as u64, to: (frame.at + frame.length) as u64 };
+    for _ in 0..3 {
+        let store = stage.try_open(&options).unwrap();
+        assert_eq!(findings(&store), [finding.clone()]);
+        assert_only_one_is_lost(&store, &receipts, 13);
+    }
+    let store = stage.try_open(&options).unwrap();
+    append(&store, live(), vec![login("goes on")]);
+    append(&store, other(2), vec![login("goes on")]);
+}
+
+#[test]
+fn starting_again_and_again_leaves_few_segments() {
+    for killed in [false, true] {
+        let mut stage = Stage::new();
+        append(&stage.open(), live(), vec![login("a")]);
+        for _ in 0..150 {
+            let store = stage.open();
+            if killed {
+                stage = stage.killed();
+            }
+            drop(store);
+        }
+        assert!(stage.segments().len() <= 3, "{:?}", stage.segments());
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        append(&store, live(), vec![login("b")]);
+        assert_valid(&store, live(), 2);
+    }
+}
+
+#[test]
+fn a_store_of_a_thousand_segments_has_few_files_open() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = Options {
+        segment_bytes_first: 4 << 10,
+        segment_bytes_max: 4 << 10,
+        allow_unsafe_storage: true,
+        ..small(&StillWorld::new())
+    };
+    let open_files = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        links
+            .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+            .filter(|target| target.starts_with(dir.path()))
+            .count()
+    };
+    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+    for _ in 0..1000 {
+        append(&store, live(), vec![big(2_000)]);
+    }
+    let segments = || {
+        let names = std::fs::read_dir(dir.path().join("live")).unwrap();
+        names.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|x| x == "log")).count()
+    };
+    assert!(segments() >= 1000, "{}", segments());
+    // For each log at most 200 that are only read, and those that are written.
+    assert!(open_files() < 250, "while writing: {}", open_files());
+    drop(store);
+    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+    assert_eq!(findings(&store), []);
+    assert_valid(&store, live(), 1000);
+    assert_eq!(everything(&store, live()).len(), 1000);
+    assert!(open_files() < 250, "after a start: {}", open_files());
+}
+
+#[test]
+fn a_mark_that_cannot_be_written_makes_a_store_that_can_be_read() {
+    let stage = Stage::new();
+    let receipt = append(&stage.open(), live(), vec![login("a")]);
+    stage.disk.watch(|call| if call.is(Op::Create, "live/mark.tmp") { Err(full()) } else { Ok(()) });
+    for _ in 0..3 {
+        let store = stage.open();
+        let found = findings(&store);
+        assert!(matches!(found[..], [Finding::ReadOnly { .. }]), "{found:?}");
+        assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))));
+        let refused = try_append(&store, live(), vec![login("x")]);
+        assert!(matches!(refused, Err(StoreError::Poisoned(_))), "{refused:?}");
+        assert!(get(&store, live(), receipt.log_ids[0]).is_some());
+        assert_valid(&store, live(), 1);
+    }
+    assert!(stage.segments().len() <= 2, "{:?}", stage.segments());
+    stage.disk.unwatch();
+    let store = stage.open();
+    assert_eq!(findings(&store), []);
+    append(&store, live(), vec![login("b")]);
+    assert_valid(&store, live(), 2);
+}
+
+#[test]
+fn a_failed_open_leaves_no_thread_behind_that_writes() {
+    let stage = Stage::new();
+    let made = Arc::new(AtomicUsize::new(0));
+    stage.disk.watch(move |call| {
+        if call.is(Op::List, "test") {
+            eventually("a segment is being prepared", || made.load(SeqCst) == 2);
+            return Err(unreadable());
+        }
+        if call.is(Op::Create, "live/next.seg") {
+            made.fetch_add(1, SeqCst);
+        }
+        // The thread that prepares segments is slow, so that it is at it when the open fails.
+        if call.path.ends_with("live/next.seg") && made.load(SeqCst) == 2 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    });
+    let failed = stage.try_open(&stage.options());
+    assert!(matches!(failed, Err(OpenError::Io { .. })), "{failed:?}");
+    let calls = stage.disk.calls();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(stage.disk.calls(), calls, "someone is still at work");
+    stage.disk.unwatch();
+    let store = stage.open();
+    append(&store, live(), vec![login("a")]);
+    assert_valid(&store, live(), 1);
+}
+
+/// Makes the annotations of a record what a later version may write, and its checksum right.
+fn annotate_as_a_later_version(stage: &Stage, segment: u64, frame: FrameAt) {
+    let mut bytes = stage.read(&log(segment));
+    let record = frame.at + FRAME_HEADER;
+    let end = record + u32_at(&bytes, record) as usize - 4;
+    assert!(u32_at(&bytes, record + 4) > 0, "it has annotations");
+    bytes[record + 88] = 2;
+    let mut seed = bytes[24..40].to_vec();
+    seed.extend_from_slice(&frame.chain);
+    seed.extend_from_slice(&frame.last_seq.to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&seed), &bytes[record..end]);
+    bytes[end..end + 4].copy_from_slice(&checksum.to_le_bytes());
+    stage.disk.put(&log(segment), &bytes);
+}
+
+/// Leaves an event that a later version may have written at the end of a log, behind an event in the same segment, in the one before, or none.
+fn end_with_unknown_annotations(before: &str) -> Stage {
+    let stage = Stage::new();
+    let mut store = stage.open();
+    if before != "nothing" {
+        append(&store, live(), vec![login("known")]);
+    }
+    if before == "an event in the segment before" {
+        drop(store);
+        store = stage.open();
+    }
+    append(&store, live(), vec![login("unknown")]);
+    let stage = stage.killed();
+    let segment = *stage.segments().last().unwrap();
+    annotate_as_a_later_version(&stage, segment, *stage.frames(segment).last().unwrap());
+    stage
+}
+
+#[test]
+fn unknown_annotations_in_an_unmarked_last_group_do_not_stop_a_start() {
+    for before in ["nothing", "an event in the segment", "an event in the segment before"] {
+        let stage = end_with_unknown_annotations(before);
+        for _ in 0..2 {
+            let store = stage.open();
+            assert_eq!(store.ready(), Ok(()), "{before}");
+            assert_eq!(everything(&store, live()).len(), usize::from(before != "nothing"), "{before}");
+        }
+    }
+}
+
+#[test]
+fn a_stray_file_with_a_large_number_is_left_alone() {
+    let stage = Stage::new();
+    drop(stage.open());
+    let stray = live_file("20261115.log");
+    stage.disk.put(&stray, b"hello\n");
+    for start in 1..=3 {
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        append(&store, live(), vec![login("a")]);
+        assert_valid(&store, live(), start);
+    }
+    assert_eq!(stage.read(&stray), b"hello\n");
+    assert_eq!(stage.segments(), [1, 2, 3, 20_261_115]);
+}
+
+// Sizes, and what a verdict names.
+
+#[test]
+fn a_request_larger_than_a_frame_can_be_is_refused() {
+    const FRAME_MAX: usize = 16 << 20;
+    /// What a request takes besides the text of its only event.
+    const OVERHEAD: usize = 88 + 84 + 92;
+    let stage = Stage::new();
+    let options = Options { segment_bytes_first: 17 << 20, segment_bytes_max: 17 << 20, ..stage.options() };
+    let store = stage.try_open(&options).unwrap();
+    let around = big(0).text.as_str().len();
+    let largest = FRAME_MAX - OVERHEAD - around;
+    let refused = try_append(&store, live(), vec![big(largest + 1)]);
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    append(&store, live(), vec![big(largest)]);
+    append(&store, live(), vec![login("a")]);
+    assert_valid(&store, live(), 2);
+    let stage = stage.killed();
+    let store = stage.try_open(&Options { disk: Arc::new(stage.disk.clone()), ..options }).unwrap();
+    assert_eq!(findings(&store), []);
+    assert_valid(&store, live(), 2);
+}
+
+#[test]
+fn of_two_damaged_events_in_a_row_the_hash_that_is_named_is_the_recorded_heads() {
+    let stage = Stage::new();
+    let store = stage.open();
+    let receipts: Vec<_> = (0..10).map(|n| append(&store, live(), vec![login(&format!("u{n}"))])).collect();
+    drop(store);
+    drop(stage.open());
+    let frames = stage.frames(1);
+    stage.flip(&log(1), frames[4].at + IN_TEXT);
+    stage.flip(&log(1), frames[5].at + IN_TEXT);
+    let store = stage.open();
+    let verdict = verify(&store, live());
+    assert_eq!(broken(verdict), (5, receipts[9].hash, Reason::Damaged));
+    // Where the next event is whole, it names the hash.
+    assert_eq!(broken(verify_window(&store, live(), 6, 10)), (6, receipts[5].hash, Reason::Damaged));
+}
