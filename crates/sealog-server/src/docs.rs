@@ -24,16 +24,29 @@ pub(crate) fn page(path: &str) -> Result<Response<Body>, Failure> {
 fn index() -> String {
     let rows: String = CODES
         .iter()
-        .map(|row| format!("<tr><td><a href=\"/docs/errors/{0}\"><code>{0}</code></a></td><td>{1}</td><td>{2}</td></tr>", row.text, row.status, text(row.meaning)))
+        .map(|row| {
+            format!(
+                "<tr><td><a href=\"/docs/errors/{0}\"><code>{0}</code></a></td><td>{1}</td><td>{2}</td></tr>",
+                row.text,
+                row.status,
+                text(row.meaning)
+            )
+        })
         .collect();
     document(
         "Error codes",
-        &format!("<table><caption>Every error has one of these codes; use the code for logic, not the message.</caption><thead><tr><th scope=\"col\">Code</th><th scope=\"col\">Status</th><th scope=\"col\">Meaning</th></tr></thead><tbody>{rows}</tbody></table>"),
+        &format!(
+            "<table><caption>Every error has one of these codes; use the code for logic, not the message.</caption><thead><tr><th scope=\"col\">Code</th><th scope=\"col\">Status</th><th scope=\"col\">Meaning</th></tr></thead><tbody>{rows}</tbody></table>"
+        ),
     )
 }
 
 fn error_page(row: &CodeRow) -> String {
-    let retry = if row.retry { "Yes: the same request may succeed later." } else { "No: the same request will fail again." };
+    let retry = if row.retry {
+        "Yes: the same request may succeed later."
+    } else {
+        "No: the same request will fail again."
+    };
     let CodeRow { text: code, status, meaning, advice, .. } = row;
     document(
         code,
@@ -42,7 +55,9 @@ fn error_page(row: &CodeRow) -> String {
              <h2>Example</h2><pre>{}</pre><p><a href=\"/docs/errors\">All error codes</a></p>",
             text(meaning),
             text(advice),
-            text(&format!("HTTP/1.1 {status}\n\n{{\"error\":{{\"code\":\"{code}\",\"message\":\"...\",\"request_id\":\"req_...\",\"doc_url\":\"...\"}}}}"))
+            text(&format!(
+                "HTTP/1.1 {status}\n\n{{\"error\":{{\"code\":\"{code}\",\"message\":\"...\",\"request_id\":\"req_...\",\"doc_url\":\"...\"}}}}"
+            ))
         ),
     )
 }
@@ -60,7 +75,9 @@ fn document(title: &str, content: &str) -> String {
 fn text(plain: &str) -> String {
     let escaped = plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let pieces = escaped.split('`').enumerate();
-    pieces.map(|(at, piece)| if at % 2 == 1 { format!("<code>{piece}</code>") } else { piece.to_owned() }).collect()
+    pieces
+        .map(|(at, piece)| if at % 2 == 1 { format!("<code>{piece}</code>") } else { piece.to_owned() })
+        .collect()
 }
 
 #[cfg(test)]

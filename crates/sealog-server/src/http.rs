@@ -87,8 +87,12 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, server: &Server) {
 async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     // A connection that says nothing holds a place; hyper's own deadline begins with the first byte.
+    let mut first = [0];
     let spoke = tokio::select! {
-        spoke = tokio::time::timeout(app.config.deadlines.first_byte, stream.readable()) => spoke.is_ok(),
+        // Peeked at, since a socket may be called readable before it is.
+        first = tokio::time::timeout(app.config.deadlines.first_byte, stream.peek(&mut first)) => {
+            matches!(first, Ok(Ok(1)))
+        }
         _ = stop.wait_for(|stopped| *stopped) => false,
     };
     if !spoke {
@@ -171,7 +175,9 @@ async fn route(
         "/v1/events" => Err(Failure::method_not_allowed("GET, POST")),
         "/v1/events/batch" => Err(Failure::method_not_allowed("POST")),
         "/v1/events/verify" | "/v1/actions" => Err(Failure::method_not_allowed("GET")),
-        _ if path == "/docs" || path.starts_with("/docs/") => only_get(&request, || crate::docs::page(&path["/docs".len()..])),
+        _ if path == "/docs" || path.starts_with("/docs/") => {
+            only_get(&request, || crate::docs::page(&path["/docs".len()..]))
+        }
         _ if path.starts_with("/operator/v1/") => {
             let rest = path["/operator/v1/".len()..].to_owned();
             operator::handle(app, &rest, request, request_id).await

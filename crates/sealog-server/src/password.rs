@@ -25,7 +25,8 @@ pub(crate) async fn hash(app: &App, password: String) -> Result<String, String> 
 pub fn hash_now(password: &str, salt: &[u8; 16]) -> Result<String, String> {
     let params = Params::new(MEMORY_KIB, PASSES, 1, None).map_err(|error| error.to_string())?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-    let hash = argon2.hash_password_with_salt(password.as_bytes(), salt).map_err(|error| error.to_string())?;
+    let hash =
+        argon2.hash_password_with_salt(password.as_bytes(), salt).map_err(|error| error.to_string())?;
     Ok(hash.to_string())
 }
 

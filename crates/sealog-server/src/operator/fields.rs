@@ -21,6 +21,10 @@ impl Fields {
         }
     }
 
+    pub(super) fn given(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     pub(super) fn required_text(&mut self, name: &str) -> Result<String, Failure> {
         let text = self.text(name)?.flatten().ok_or_else(|| invalid(name, "is required"))?;
         if text.is_empty() { Err(invalid(name, "must not be empty")) } else { Ok(text) }
@@ -54,7 +58,9 @@ impl Fields {
     pub(super) fn email(&mut self, name: &str) -> Result<Option<Option<String>>, Failure> {
         let email = self.text(name)?;
         if let Some(Some(email)) = &email {
-            let plausible = email.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty()) && !email.contains(char::is_whitespace);
+            let plausible =
+                email.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
+                    && !email.contains(char::is_whitespace);
             if !plausible {
                 return Err(invalid(name, "must be an e-mail address"));
             }
@@ -63,7 +69,10 @@ impl Fields {
     }
 
     pub(super) fn time(&mut self, name: &str) -> Result<Option<Option<u64>>, Failure> {
-        let parse = |text: String| time::parse_rfc3339_ms(&text).ok_or_else(|| invalid(name, "must be an ISO 8601 time, such as 2026-01-31T12:00:00Z"));
+        let parse = |text: String| {
+            time::parse_rfc3339_ms(&text)
+                .ok_or_else(|| invalid(name, "must be an ISO 8601 time, such as 2026-01-31T12:00:00Z"))
+        };
         let text = self.text(name)?;
         text.map(|text| text.map(parse).transpose()).transpose()
     }
@@ -82,7 +91,9 @@ impl Fields {
             Some(Value::Null) => Ok(Some(None)),
             Some(value) => {
                 let rate = value.as_u64().and_then(|rate| u32::try_from(rate).ok());
-                rate.map(|rate| Some(Some(rate))).ok_or_else(|| invalid(name, "must be a whole number of requests a second, 0 for no limit, or null"))
+                rate.map(|rate| Some(Some(rate))).ok_or_else(|| {
+                    invalid(name, "must be a whole number of requests a second, 0 for no limit, or null")
+                })
             }
         }
     }

@@ -15,7 +15,8 @@ use sealog_core::query::{self, PageLimit};
 use sealog_core::reject::{Code, Reject};
 use sealog_store::StoreError;
 use sealog_store::accounts::{
-    AccountError, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, ProjectChange, Role, TenantChange, UserId,
+    AccountError, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, ProjectChange, Role, TenantChange,
+    UserId,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -27,7 +28,12 @@ use fields::Fields;
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Answers a request under `/operator/v1/`; `path` is what comes after it.
-pub(crate) async fn handle(app: &Arc<App>, path: &str, request: Request<Incoming>, request_id: RequestId) -> Result<Response<Body>, Failure> {
+pub(crate) async fn handle(
+    app: &Arc<App>,
+    path: &str,
+    request: Request<Incoming>,
+    request_id: RequestId,
+) -> Result<Response<Body>, Failure> {
     authorize(app, &request)?;
     let segments: Vec<&str> = path.split('/').collect();
     let method = request.method().clone();
@@ -36,20 +42,34 @@ pub(crate) async fn handle(app: &Arc<App>, path: &str, request: Request<Incoming
     match (segments[..].as_ref(), &method) {
         (["tenants"], &Method::POST) => call.create_tenant(call.body(request).await?).await,
         (["tenants"], &Method::GET) => call.tenants(&query).await,
-        (["tenants", id], &Method::PATCH) => call.update_tenant(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id], &Method::PATCH) => {
+            call.update_tenant(tenant_id(id)?, call.body(request).await?).await
+        }
         (["tenants", id], &Method::GET) => call.tenant(tenant_id(id)?).await,
-        (["tenants", id, "projects"], &Method::POST) => call.create_project(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id, "projects"], &Method::POST) => {
+            call.create_project(tenant_id(id)?, call.body(request).await?).await
+        }
         (["tenants", id, "projects"], &Method::GET) => call.projects(tenant_id(id)?, &query).await,
-        (["tenants", id, "actions"], &Method::POST) => call.create_action(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id, "actions"], &Method::POST) => {
+            call.create_action(tenant_id(id)?, call.body(request).await?).await
+        }
         (["tenants", id, "actions"], &Method::GET) => call.actions(tenant_id(id)?, &query).await,
-        (["tenants", id, "users"], &Method::POST) => call.create_user(tenant_id(id)?, call.body(request).await?).await,
+        (["tenants", id, "users"], &Method::POST) => {
+            call.create_user(tenant_id(id)?, call.body(request).await?).await
+        }
         (["tenants", id, "users"], &Method::GET) => call.users(tenant_id(id)?, &query).await,
-        (["projects", id], &Method::PATCH) => call.update_project(project_id(id)?, call.body(request).await?).await,
+        (["projects", id], &Method::PATCH) => {
+            call.update_project(project_id(id)?, call.body(request).await?).await
+        }
         (["projects", id], &Method::GET) => call.project(project_id(id)?).await,
-        (["projects", id, "keys"], &Method::POST) => call.create_key(project_id(id)?, call.body(request).await?).await,
+        (["projects", id, "keys"], &Method::POST) => {
+            call.create_key(project_id(id)?, call.body(request).await?).await
+        }
         (["projects", id, "keys"], &Method::GET) => call.keys(project_id(id)?, &query).await,
         (["keys", id, "revoke"], &Method::POST) => call.revoke_key(KeyId(uuid(id)?)).await,
-        (["tenants"] | ["tenants", _, "projects" | "actions" | "users"] | ["projects", _, "keys"], _) => Err(Failure::method_not_allowed("GET, POST")),
+        (["tenants"] | ["tenants", _, "projects" | "actions" | "users"] | ["projects", _, "keys"], _) => {
+            Err(Failure::method_not_allowed("GET, POST"))
+        }
         (["tenants" | "projects", _], _) => Err(Failure::method_not_allowed("GET, PATCH")),
         (["keys", _, "revoke"], _) => Err(Failure::method_not_allowed("POST")),
         _ => Err(Reject::PathNotFound.into()),
@@ -60,7 +80,11 @@ pub(crate) async fn handle(app: &Arc<App>, path: &str, request: Request<Incoming
 fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), Failure> {
     let token = app.config.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
     let header = request.headers().get(AUTHORIZATION).ok_or(Reject::MissingHeader)?;
-    let presented = header.to_str().ok().and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let presented = header
+        .to_str()
+        .ok()
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
     // Digests are compared, so that the time it takes says nothing about the token.
     let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
@@ -109,7 +133,11 @@ impl Call<'_> {
 
     fn plan(&self, name: &str) -> Result<(), Failure> {
         let known: Vec<&str> = self.app.config.plans.iter().map(|plan| plan.name.as_str()).collect();
-        if known.contains(&name) { Ok(()) } else { Err(invalid("plan", &format!("must be one of {}", known.join(", ")))) }
+        if known.contains(&name) {
+            Ok(())
+        } else {
+            Err(invalid("plan", &format!("must be one of {}", known.join(", "))))
+        }
     }
 
     async fn create_tenant(&self, mut fields: Fields) -> Answer {
@@ -132,8 +160,11 @@ impl Call<'_> {
 
     async fn update_tenant(&self, id: TenantId, mut fields: Fields) -> Answer {
         let change = TenantChange {
-            name: fields.text("name")?.map(|name| name.ok_or_else(|| invalid("name", "must not be null"))).transpose()?,
-            plan: fields.text("plan")?.map(|plan| plan.ok_or_else(|| invalid("plan", "must not be null"))).transpose()?,
+            name: fields.given("name").then(|| fields.required_text("name")).transpose()?,
+            plan: fields
+                .text("plan")?
+                .map(|plan| plan.ok_or_else(|| invalid("plan", "must not be null")))
+                .transpose()?,
             contact_email: fields.email("contact_email")?,
             trial_ends_at_ms: fields.time("trial_ends_at")?,
             billing_active: fields.boolean("billing_active")?,
@@ -143,7 +174,8 @@ impl Call<'_> {
         if let Some(plan) = &change.plan {
             self.plan(plan)?;
         }
-        let tenant = self.app.accounts.update_tenant(id, change).await.map_err(|error| self.failed(&error))?;
+        let tenant =
+            self.app.accounts.update_tenant(id, change).await.map_err(|error| self.failed(&error))?;
         found(tenant.as_ref().map(render::tenant))
     }
 
@@ -154,8 +186,12 @@ impl Call<'_> {
 
     async fn tenants(&self, query: &str) -> Answer {
         let page = Page::parse(query)?;
-        let tenants = self.app.accounts.tenants(page.one_more()).await.map_err(|error| self.failed(&error))?;
-        Ok(page.answer("tenants", tenants.iter().map(|tenant| (tenant.id.0, render::tenant(tenant)))))
+        let tenants =
+            self.app.accounts.tenants(page.one_more()?).await.map_err(|error| self.failed(&error))?;
+        Ok(page.answer(
+            "tenants",
+            tenants.iter().map(|tenant| (tenant.id.0.to_string(), render::tenant(tenant))),
+        ))
     }
 
     async fn create_project(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
@@ -173,13 +209,14 @@ impl Call<'_> {
 
     async fn update_project(&self, id: ProjectId, mut fields: Fields) -> Answer {
         let change = ProjectChange {
-            name: fields.text("name")?.map(|name| name.ok_or_else(|| invalid("name", "must not be null"))).transpose()?,
+            name: fields.given("name").then(|| fields.required_text("name")).transpose()?,
             frameworks: fields.frameworks("frameworks")?,
             rate_limit_rps: fields.rate("rate_limit_rps")?,
             now_ms: self.now_ms(),
         };
         fields.nothing_else()?;
-        let project = self.app.accounts.update_project(id, change).await.map_err(|error| self.failed(&error))?;
+        let project =
+            self.app.accounts.update_project(id, change).await.map_err(|error| self.failed(&error))?;
         found(project.as_ref().map(render::project))
     }
 
@@ -191,8 +228,16 @@ impl Call<'_> {
     async fn projects(&self, tenant_id: TenantId, query: &str) -> Answer {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
-        let projects = self.app.accounts.projects(tenant_id, page.one_more()).await.map_err(|error| self.failed(&error))?;
-        Ok(page.answer("projects", projects.iter().map(|project| (project.id.0, render::project(project)))))
+        let projects = self
+            .app
+            .accounts
+            .projects(tenant_id, page.one_more()?)
+            .await
+            .map_err(|error| self.failed(&error))?;
+        Ok(page.answer(
+            "projects",
+            projects.iter().map(|project| (project.id.0.to_string(), render::project(project))),
+        ))
     }
 
     async fn create_key(&self, project_id: ProjectId, mut fields: Fields) -> Answer {
@@ -231,12 +276,18 @@ impl Call<'_> {
         let page = Page::parse(query)?;
         let project = self.app.accounts.project(project_id).await.map_err(|error| self.failed(&error))?;
         project.ok_or(Reject::PathNotFound)?;
-        let keys = self.app.accounts.keys(project_id, page.one_more()).await.map_err(|error| self.failed(&error))?;
-        Ok(page.answer("keys", keys.iter().map(|key| (key.id.0, render::key(key)))))
+        let keys = self
+            .app
+            .accounts
+            .keys(project_id, page.one_more()?)
+            .await
+            .map_err(|error| self.failed(&error))?;
+        Ok(page.answer("keys", keys.iter().map(|key| (key.id.0.to_string(), render::key(key)))))
     }
 
     async fn revoke_key(&self, id: KeyId) -> Answer {
-        let key = self.app.accounts.revoke_key(id, self.now_ms()).await.map_err(|error| self.failed(&error))?;
+        let key =
+            self.app.accounts.revoke_key(id, self.now_ms()).await.map_err(|error| self.failed(&error))?;
         found(key.as_ref().map(render::key))
     }
 
@@ -250,7 +301,9 @@ impl Call<'_> {
             optional_fields: fields.texts("optional_fields")?,
         };
         fields.nothing_else()?;
-        Catalog::builtin().check_custom_name(&action.action).map_err(|problem| invalid("action", &problem))?;
+        Catalog::builtin()
+            .check_custom_name(&action.action)
+            .map_err(|problem| invalid("action", &problem))?;
         match self.app.accounts.create_action(tenant_id, action).await {
             Ok(action) => found(action.as_ref().map(render::action)).map(as_created),
             Err(AccountError::AlreadyExists) => Err(invalid("action", "is registered already")),
@@ -260,24 +313,42 @@ impl Call<'_> {
 
     async fn actions(&self, tenant_id: TenantId, query: &str) -> Answer {
         self.must_exist(tenant_id).await?;
-        Page::parse(query)?;
+        let page = Page::parse(query)?;
+        let after = page.after(name_of_cursor)?;
         let actions = self.app.accounts.actions(tenant_id).await.map_err(|error| self.failed(&error))?;
-        let actions: Vec<Value> = actions.iter().map(render::action).collect();
-        Ok(respond::json(StatusCode::OK, json!({ "actions": actions, "has_more": false }).to_string()))
+        let rest = actions.iter().filter(|action| after.as_ref().is_none_or(|after| action.action > *after));
+        let rest = rest.take(page.limit + 1);
+        Ok(page
+            .answer("actions", rest.map(|action| (cursor_of_name(&action.action), render::action(action)))))
     }
 
     async fn create_user(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
         let email = fields.email("email")?.flatten().ok_or_else(|| invalid("email", "is required"))?;
         let password = fields.required_text("password")?;
         let role = fields.required_text("role")?;
-        let role = Role::ALL.into_iter().find(|known| known.as_str() == role).ok_or_else(|| invalid("role", "must be owner, admin or auditor"))?;
+        let role = Role::ALL
+            .into_iter()
+            .find(|known| known.as_str() == role)
+            .ok_or_else(|| invalid("role", "must be owner, admin or auditor"))?;
         fields.nothing_else()?;
         if password.chars().count() < password::LENGTH_MIN {
-            return Err(invalid("password", &format!("must have at least {} characters", password::LENGTH_MIN)));
+            return Err(invalid(
+                "password",
+                &format!("must have at least {} characters", password::LENGTH_MIN),
+            ));
         }
         self.must_exist(tenant_id).await?;
-        let password_hash = password::hash(self.app, password).await.map_err(|error| Failure::internal(&error, self.request_id))?;
-        let new = NewUser { id: UserId(self.new_id()), tenant_id, email, password_hash, role, created_at_ms: self.now_ms() };
+        let password_hash = password::hash(self.app, password)
+            .await
+            .map_err(|error| Failure::internal(&error, self.request_id))?;
+        let new = NewUser {
+            id: UserId(self.new_id()),
+            tenant_id,
+            email,
+            password_hash,
+            role,
+            created_at_ms: self.now_ms(),
+        };
         match self.app.accounts.create_user(new).await {
             Ok(user) => found(user.as_ref().map(render::user)).map(as_created),
             Err(AccountError::AlreadyExists) => Err(invalid("email", "is another user's")),
@@ -288,8 +359,13 @@ impl Call<'_> {
     async fn users(&self, tenant_id: TenantId, query: &str) -> Answer {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
-        let users = self.app.accounts.users(tenant_id, page.one_more()).await.map_err(|error| self.failed(&error))?;
-        Ok(page.answer("users", users.iter().map(|user| (user.id.0, render::user(user)))))
+        let users = self
+            .app
+            .accounts
+            .users(tenant_id, page.one_more()?)
+            .await
+            .map_err(|error| self.failed(&error))?;
+        Ok(page.answer("users", users.iter().map(|user| (user.id.0.to_string(), render::user(user)))))
     }
 
     async fn must_exist(&self, id: TenantId) -> Result<(), Failure> {
@@ -316,40 +392,64 @@ fn found(body: Option<Value>) -> Answer {
     Ok(respond::json(StatusCode::OK, body.to_string()))
 }
 
-/// `limit` and `cursor`, as in the API; the cursor is the last id of the page before.
+/// `limit` and `cursor`, as in the API; the cursor is what the page before ended with: an id, or a name in hex digits.
 struct Page {
     limit: usize,
-    after: Option<Uuid>,
+    cursor: Option<String>,
 }
 
 impl Page {
     fn parse(text: &str) -> Result<Page, Failure> {
-        let mut page = Page { limit: PageLimit::default().get(), after: None };
-        let invalid = |name: &str, problem| Reject::InvalidParam { name: name.to_owned(), problem };
+        let mut page = Page { limit: PageLimit::default().get(), cursor: None };
         for (name, value) in query::parameters(text)? {
             match name.as_str() {
                 "limit" => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
-                "cursor" => page.after = Some(Uuid::parse(&value).ok_or_else(|| invalid(&name, "is not a cursor of this list"))?),
-                _ => return Err(invalid(&name, "is not known here").into()),
+                "cursor" => page.cursor = Some(value),
+                _ => return Err(Reject::InvalidParam { name, problem: "is not known here" }.into()),
             }
         }
         Ok(page)
     }
 
-    /// One more than the page has room for tells whether there is another page.
-    fn one_more(&self) -> ListPage {
-        ListPage { after: self.after, limit: self.limit + 1 }
+    /// What the page before ended with.
+    fn after<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Failure> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let problem =
+            || Reject::InvalidParam { name: "cursor".into(), problem: "is not a cursor of this list" };
+        read(cursor).map(Some).ok_or_else(|| problem().into())
     }
 
-    fn answer(&self, name: &str, items: impl Iterator<Item = (Uuid, Value)>) -> Response<Body> {
-        let mut items: Vec<(Uuid, Value)> = items.collect();
+    /// One more than the page has room for tells whether there is another page.
+    fn one_more(&self) -> Result<ListPage, Failure> {
+        Ok(ListPage { after: self.after(Uuid::parse)?, limit: self.limit + 1 })
+    }
+
+    /// Each item with the cursor behind it.
+    fn answer(&self, name: &str, items: impl Iterator<Item = (String, Value)>) -> Response<Body> {
+        let mut items: Vec<(String, Value)> = items.collect();
         let has_more = items.len() > self.limit;
         items.truncate(self.limit);
         let mut body = json!({ "has_more": has_more });
         if let (true, Some((last, _))) = (has_more, items.last()) {
-            body["next_cursor"] = last.to_string().into();
+            body["next_cursor"] = last.as_str().into();
         }
         body[name] = items.into_iter().map(|(_, item)| item).collect();
         respond::json(StatusCode::OK, body.to_string())
     }
+}
+
+fn cursor_of_name(name: &str) -> String {
+    name.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn name_of_cursor(cursor: &str) -> Option<String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = cursor.as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> = pairs
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect();
+    String::from_utf8(bytes?).ok().filter(|name| !name.is_empty())
 }

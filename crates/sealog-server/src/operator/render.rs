@@ -11,7 +11,10 @@ fn time(ms: Option<u64>) -> Value {
 
 fn framework_ids(set: FrameworkSet) -> Vec<&'static str> {
     let frameworks = Catalog::builtin().frameworks.iter().enumerate();
-    frameworks.filter(|(index, _)| set.contains(*index)).map(|(_, framework)| framework.framework.as_str()).collect()
+    frameworks
+        .filter(|(index, _)| set.contains(*index))
+        .map(|(_, framework)| framework.framework.as_str())
+        .collect()
 }
 
 pub(super) fn tenant(tenant: &Tenant) -> Value {

@@ -1,0 +1,260 @@
+//! What no client should send. The server answers or ends the connection, and goes on.
+
+use std::time::Duration;
+
+use crate::harness::*;
+
+#[track_caller]
+fn goes_on(service: &Service) {
+    service.log(&service.live, LOGIN);
+}
+
+#[test]
+fn metadata_nested_as_deep_as_the_body_allows_is_accepted_and_returned() {
+    let service = Service::start();
+    let depth = 131_000;
+    let metadata = format!(r#"{{"d":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+    let log_id = service.log(&service.live, &format!(r#"{{"action":"user.login","metadata":{metadata}}}"#));
+    let body = service.get(&format!("/v1/events/{log_id}"), &service.live).body;
+    assert!(body.contains(&format!(r#""metadata":{metadata},"#)));
+    assert_eq!(service.count(&service.live), 1);
+}
+
+#[test]
+fn nesting_in_an_ignored_field_or_without_an_end_is_no_danger() {
+    let service = Service::start();
+    let deep = "[".repeat(131_000);
+    service.event(&service.live, format!(r#"{{"x":{deep}"#)).rejected(400, "validation/invalid_json");
+    service.event(&service.live, deep).rejected(400, "validation/invalid_json");
+    service.event(&service.live, r#"{"x":"#.repeat(50_000)).rejected(400, "validation/invalid_json");
+    goes_on(&service);
+}
+
+#[test]
+fn many_keys_in_metadata_are_accepted() {
+    let service = Service::start();
+    let keys: Vec<String> = (0..20_000).map(|n| format!(r#""{n}":{n}"#)).collect();
+    let metadata = format!("{{{}}}", keys.join(","));
+    let log_id = service.log(&service.live, &format!(r#"{{"action":"user.login","metadata":{metadata}}}"#));
+    assert!(service.get(&format!("/v1/events/{log_id}"), &service.live).body.contains(&metadata));
+}
+
+#[test]
+fn a_batch_of_600001_tiny_items_is_too_large_and_no_danger() {
+    let service = Service::start();
+    let body = format!(r#"{{"events":[{}{{}}]}}"#, "{},".repeat(600_000));
+    service.batch(&service.live, body).rejected(400, "validation/batch_too_large");
+    goes_on(&service);
+}
+
+#[test]
+fn what_is_not_http_is_refused() {
+    let service = Service::start();
+    for bytes in [
+        b"nonsense\r\n\r\n".as_slice(),
+        b"GET\r\n\r\n",
+        b"GET /v1/actions HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET /v1/actions HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET /v1/ac tions HTTP/1.1\r\nHost: x\r\n\r\n",
+    ] {
+        assert_eq!(service.raw(bytes).status, 400);
+    }
+    goes_on(&service);
+}
+
+#[test]
+fn two_lengths_that_differ_are_refused() {
+    let service = Service::start();
+    let request = format!(
+        "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 23\r\nContent-Length: 5\r\n\r\n{LOGIN}",
+        service.live
+    );
+    assert_eq!(service.raw(request.as_bytes()).status, 400);
+    assert_eq!(service.count(&service.live), 0);
+}
+
+#[test]
+fn a_length_that_is_no_number_is_refused() {
+    let service = Service::start();
+    for length in ["-1", "x", "1 2", "99999999999999999999999"] {
+        let request = format!(
+            "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {length}\r\n\r\n{LOGIN}",
+            service.live
+        );
+        assert_eq!(service.raw(request.as_bytes()).status, 400, "{length}");
+    }
+    assert_eq!(service.count(&service.live), 0);
+}
+
+#[test]
+fn a_length_together_with_chunks_cannot_smuggle_a_second_request() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    connection.send(
+        format!(
+            "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+            service.live
+        )
+        .as_bytes(),
+    );
+    let answer = connection.receive();
+    assert_eq!(answer.status, 400, "{}", answer.body);
+}
+
+#[test]
+fn a_body_that_ends_early_stores_nothing() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    connection.send(
+        format!(
+            "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 500\r\n\r\n{LOGIN}",
+            service.live
+        )
+        .as_bytes(),
+    );
+    connection.finish_sending();
+    assert!(connection.ended() || connection.receive().status == 400);
+    assert_eq!(service.count(&service.live), 0);
+}
+
+#[test]
+fn a_body_that_does_not_arrive_in_time_is_invalid_json_and_ends_the_connection() {
+    let service = Service::with(|setup| setup.config.deadlines.body = Duration::from_millis(50));
+    let mut connection = service.connect();
+    connection.send(
+        format!(
+            "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 500\r\n\r\n{{",
+            service.live
+        )
+        .as_bytes(),
+    );
+    connection.receive().rejected(400, "validation/invalid_json");
+    assert!(connection.ended());
+}
+
+#[test]
+fn headers_that_do_not_arrive_in_time_end_the_connection() {
+    let service = Service::with(|setup| setup.config.deadlines.headers = Duration::from_millis(50));
+    let mut connection = service.connect();
+    connection.send(b"GET /v1/events HTTP/1.1\r\nHost: ");
+    assert!(connection.ended());
+    goes_on(&service);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_ended() {
+    let service = Service::with(|setup| {
+        setup.config.deadlines.first_byte = Duration::from_millis(50);
+        setup.config.deadlines.headers = Duration::from_secs(3600);
+    });
+    assert!(service.connect().ended());
+}
+
+#[test]
+fn headers_without_measure_are_refused() {
+    let service = Service::start();
+    let large = format!("GET /v1/actions HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+    assert!((400..500).contains(&service.raw(large.as_bytes()).status));
+    let many = format!("GET /v1/actions HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: x\r\n".repeat(1000));
+    assert!((400..500).contains(&service.raw(many.as_bytes()).status));
+    goes_on(&service);
+}
+
+#[test]
+fn bytes_beyond_ascii_in_headers_are_refused_by_the_rule_of_the_header() {
+    let service = Service::start();
+    let mut request =
+        b"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer at_live_\xff\xfe\r\n\r\n".to_vec();
+    service.raw(&request).rejected(401, "auth/invalid_format");
+    request = format!("POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n", service.live)
+        .into_bytes();
+    request.extend_from_slice(b"Idempotency-Key: \xff\r\nContent-Length: 23\r\n\r\n");
+    request.extend_from_slice(LOGIN.as_bytes());
+    service.raw(&request).rejected(422, "validation/invalid_field");
+}
+
+#[test]
+fn a_rejected_request_leaves_the_connection_in_step() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    let authorization = bearer(&service.live);
+    let headers = [("Authorization", authorization.as_str())];
+    for _ in 0..3 {
+        connection.send(&request("POST", "/v1/events", &headers, b"nonsense"));
+        connection.receive().rejected(400, "validation/invalid_json");
+        connection.send(&request("POST", "/v1/events", &headers, LOGIN.as_bytes()));
+        connection.receive().accepted();
+        connection.get("/nowhere", &service.live).rejected(404, "request/not_found");
+    }
+}
+
+#[test]
+fn requests_sent_without_waiting_are_answered_in_order() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    let authorization = bearer(&service.live);
+    let headers = [("Authorization", authorization.as_str())];
+    let one = request("POST", "/v1/events", &headers, LOGIN.as_bytes());
+    connection.send(&one.repeat(5));
+    let seqs: Vec<String> =
+        (0..5).map(|_| connection.receive().header("sealog-chain-seq").unwrap().to_owned()).collect();
+    assert_eq!(seqs, ["1", "2", "3", "4", "5"]);
+}
+
+#[test]
+fn a_body_that_is_refused_by_its_length_ends_the_connection() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    connection.send(
+        format!(
+            "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 4000000000\r\n\r\n",
+            service.live
+        )
+        .as_bytes(),
+    );
+    connection.receive().rejected(413, "validation/body_too_large");
+    assert!(connection.ended());
+}
+
+#[test]
+fn a_head_request_has_no_body() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    connection.send(b"HEAD /v1/actions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = connection.receive_head();
+    assert!(answer.starts_with("HTTP/1.1 405") && answer.ends_with("\r\n\r\n"), "{answer}");
+    assert!(connection.ended());
+}
+
+#[test]
+fn hostile_paths_find_nothing() {
+    let service = Service::start();
+    for path in [
+        "/v1/events/../../etc/passwd",
+        "/v1/events/%2e%2e",
+        "/v1/events/%00",
+        "/v1/events/'%20OR%201=1--",
+        "/operator/v1/../v1/events",
+        "/%76%31/events",
+    ] {
+        assert_eq!(service.get(path, &service.live).status / 100, 4, "{path}");
+    }
+    goes_on(&service);
+}
+
+#[test]
+fn values_that_look_like_code_are_stored_as_they_are() {
+    let service = Service::start();
+    for value in [
+        "'; DROP TABLE events; --",
+        "<script>alert(1)</script>",
+        "${jndi:ldap://x}",
+        "../../x",
+        "%s%n",
+        "\u{202e}",
+    ] {
+        let body = serde_json::json!({"action": "user.login", "actor_id": value}).to_string();
+        assert_eq!(service.stored(&service.live, &body)["actor_id"], value);
+    }
+}

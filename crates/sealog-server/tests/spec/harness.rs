@@ -1,0 +1,731 @@
+//! A real server in this process, and a client that can also send what no client should.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sealog_core::chain::Head;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, TenantId, Ulid, Uuid};
+use sealog_core::time::Month;
+use sealog_core::verify::Item;
+use sealog_server::config::{Config, Secret};
+use sealog_server::{App, Server, serve};
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::world::{SystemWorld, World};
+use sealog_store::{
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, List, Range, Reserved, Store, StoreError,
+};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+/// 2026-11-15T12:00:00.000Z, when every test begins.
+pub const NOON_MS: u64 = 1_794_744_000_000;
+pub const HOUR_MS: u64 = 3_600_000;
+pub const BASE_URL: &str = "https://log.example";
+pub const TOKEN: &str = "the-operators-token";
+pub const LOGIN: &str = r#"{"action":"user.login"}"#;
+pub const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// A clock that moves when it is told to; the randomness is real.
+#[derive(Debug)]
+pub struct Clock(AtomicU64);
+
+impl Clock {
+    pub fn set(&self, now_ms: u64) {
+        self.0.store(now_ms, Ordering::SeqCst);
+    }
+
+    pub fn advance(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl World for Clock {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemWorld.fill_random(bytes);
+    }
+}
+
+/// A running service with one tenant on the top plan, one project without frameworks, and a live and a test key.
+pub struct Service {
+    pub clock: Arc<Clock>,
+    pub tenant_id: String,
+    pub project_id: String,
+    pub live: String,
+    pub test: String,
+    running: Option<Running>,
+    setup: Setup,
+    dir: tempfile::TempDir,
+}
+
+pub struct Setup {
+    pub config: Config,
+    /// Must have room for the largest request of the test.
+    pub segment_bytes: u64,
+}
+
+struct Running {
+    store: Arc<Hinge>,
+    address: SocketAddr,
+    server: Arc<Server>,
+    thread: JoinHandle<()>,
+}
+
+impl Service {
+    pub fn start() -> Service {
+        Service::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Setup)) -> Service {
+        let mut config = Config::at(BASE_URL);
+        config.operator_token = Some(Secret(TOKEN.into()));
+        config.limits.per_ip_rps = 0;
+        let mut setup = Setup { config, segment_bytes: 1 << 20 };
+        change(&mut setup);
+        let mut service = Service {
+            clock: Arc::new(Clock(AtomicU64::new(NOON_MS))),
+            tenant_id: String::new(),
+            project_id: String::new(),
+            live: String::new(),
+            test: String::new(),
+            running: None,
+            setup,
+            dir: tempfile::tempdir().unwrap(),
+        };
+        service.resume();
+        if service.setup.config.operator_token.is_some() {
+            service.tenant_id = service.new_tenant(&json!({"name": "Acme"}));
+            service.project_id = service.new_project(&service.tenant_id, &[]);
+            service.live = service.new_key(&service.project_id, "live");
+            service.test = service.new_key(&service.project_id, "test");
+        }
+        service
+    }
+
+    /// Stops the server and closes the store.
+    pub fn stop(&mut self) {
+        let Some(Running { store, server, thread, .. }) = self.running.take() else { return };
+        server.stop();
+        thread.join().unwrap();
+        assert_eq!(Arc::strong_count(&store), 1, "someone still holds the store");
+    }
+
+    /// Opens the store and starts the server again, with the same settings.
+    pub fn resume(&mut self) {
+        let world: Arc<dyn World> = Arc::clone(&self.clock) as Arc<dyn World>;
+        let options = Options {
+            segment_bytes_first: self.setup.segment_bytes,
+            segment_bytes_max: self.setup.segment_bytes,
+            cache_bytes: 256 << 10,
+            allow_unsafe_storage: true,
+            world: Arc::clone(&world),
+            ..Options::default()
+        };
+        let embedded = Arc::new(EmbeddedStore::open(self.dir.path(), &options).unwrap());
+        let store = Arc::new(Hinge::new(Arc::clone(&embedded)));
+        let app = App::new(Arc::clone(&store) as Arc<dyn Store>, embedded, world, self.setup.config.clone());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Arc::new(Server::new());
+        let serving = Arc::clone(&server);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                serve(app, listener, &serving).await;
+            });
+        });
+        self.running = Some(Running { store, address, server, thread });
+    }
+
+    pub fn restart(&mut self) {
+        self.stop();
+        self.resume();
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.running().address
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the service is stopped")
+    }
+
+    /// The store between the server and the disk, which can be made to stall, fail or lie.
+    pub fn hinge(&self) -> &Hinge {
+        &self.running().store
+    }
+
+    /// Segments of the live log that have events or will have them, oldest first.
+    pub fn segments(&self) -> Vec<PathBuf> {
+        let files =
+            std::fs::read_dir(self.dir.path().join("live")).unwrap().map(|entry| entry.unwrap().path());
+        let mut segments: Vec<PathBuf> =
+            files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect();
+        segments.sort();
+        segments
+    }
+
+    /// Every file of the data directory.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.dir.path().to_owned()];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        files
+    }
+
+    /// What the tenant's live events of the current month are counted as.
+    pub fn usage(&self) -> u64 {
+        let tenant_id = TenantId(Uuid::parse(&self.tenant_id).unwrap());
+        wait(self.hinge().usage(tenant_id, Month::of(self.clock.now_ms()))).unwrap()
+    }
+
+    // The operator's interface.
+
+    pub fn operator(&self, method: &str, path: &str, body: &Value) -> Response {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.request(
+            method,
+            &format!("/operator/v1{path}"),
+            &[("Authorization", &bearer(TOKEN))],
+            body.as_bytes(),
+        )
+    }
+
+    pub fn new_tenant(&self, body: &Value) -> String {
+        self.operator("POST", "/tenants", body).created("tenant_id")
+    }
+
+    pub fn new_project(&self, tenant_id: &str, frameworks: &[&str]) -> String {
+        let body = json!({"name": "project", "frameworks": frameworks});
+        self.operator("POST", &format!("/tenants/{tenant_id}/projects"), &body).created("project_id")
+    }
+
+    pub fn new_key(&self, project_id: &str, mode: &str) -> String {
+        let body = json!({"name": "key", "mode": mode});
+        self.operator("POST", &format!("/projects/{project_id}/keys"), &body).created("key")
+    }
+
+    /// A live key of a new tenant on this plan whose project has these frameworks.
+    pub fn newcomer(&self, plan: &str, frameworks: &[&str]) -> String {
+        let tenant_id = self.new_tenant(&json!({"name": "newcomer", "plan": plan}));
+        self.new_key(&self.new_project(&tenant_id, frameworks), "live")
+    }
+
+    pub fn new_action(&self, body: &Value) {
+        self.operator("POST", &format!("/tenants/{}/actions", self.tenant_id), body).created("action");
+    }
+
+    #[track_caller]
+    pub fn change_tenant(&self, body: &Value) {
+        self.operator("PATCH", &format!("/tenants/{}", self.tenant_id), body).ok();
+    }
+
+    #[track_caller]
+    pub fn change_project(&self, body: &Value) {
+        self.operator("PATCH", &format!("/projects/{}", self.project_id), body).ok();
+    }
+
+    // Requests.
+
+    pub fn get(&self, path: &str, key: &str) -> Response {
+        self.request("GET", path, &[("Authorization", &bearer(key))], b"")
+    }
+
+    pub fn post(&self, path: &str, key: &str, body: impl AsRef<[u8]>) -> Response {
+        self.request("POST", path, &[("Authorization", &bearer(key))], body.as_ref())
+    }
+
+    pub fn event(&self, key: &str, body: impl AsRef<[u8]>) -> Response {
+        self.post("/v1/events", key, body)
+    }
+
+    pub fn batch(&self, key: &str, body: impl AsRef<[u8]>) -> Response {
+        self.post("/v1/events/batch", key, body)
+    }
+
+    /// An event with an `Idempotency-Key`.
+    pub fn once(&self, key: &str, idempotency_key: &str, body: &str) -> Response {
+        let headers = [("Authorization", bearer(key)), ("Idempotency-Key", idempotency_key.to_owned())];
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.request("POST", "/v1/events", &headers, body.as_bytes())
+    }
+
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        let mut connection = self.connect();
+        connection.send(&request(method, path, headers, body));
+        connection.receive()
+    }
+
+    /// Bytes as they are, and whatever answer they get.
+    pub fn raw(&self, bytes: &[u8]) -> Response {
+        let mut connection = self.connect();
+        connection.send(bytes);
+        connection.receive()
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::new(TcpStream::connect(self.address()).unwrap())
+    }
+
+    /// A connection that comes from another address of this machine.
+    pub fn connect_from(&self, source: &str) -> Connection {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+            socket.connect(self.address()).await.unwrap()
+        });
+        let stream = stream.into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        Connection::new(stream)
+    }
+
+    // What tests often need in passing.
+
+    /// Stores an event and returns its id.
+    #[track_caller]
+    pub fn log(&self, key: &str, body: &str) -> String {
+        self.event(key, body).accepted()
+    }
+
+    /// Stores an event and reads it back.
+    #[track_caller]
+    pub fn stored(&self, key: &str, body: &str) -> Value {
+        let log_id = self.log(key, body);
+        self.read(key, &log_id)
+    }
+
+    #[track_caller]
+    pub fn read(&self, key: &str, log_id: &str) -> Value {
+        self.get(&format!("/v1/events/{log_id}"), key).ok()
+    }
+
+    /// Stores this many events, the first of which has the actor `u1`, in batches of 100.
+    #[track_caller]
+    pub fn fill(&self, key: &str, count: usize) -> Vec<String> {
+        let actors: Vec<usize> = (1..=count).collect();
+        let mut log_ids = Vec::new();
+        for actors in actors.chunks(100) {
+            let events: Vec<Value> =
+                actors.iter().map(|n| json!({"action": "user.login", "actor_id": format!("u{n}")})).collect();
+            let answer = self.batch(key, json!({ "events": events }).to_string());
+            assert_eq!(answer.status, 202, "{}", answer.body);
+            log_ids.extend(answer.json["log_ids"].as_array().unwrap().iter().map(text));
+        }
+        log_ids
+    }
+
+    /// Values of a field of all events on a page.
+    #[track_caller]
+    pub fn listed(&self, key: &str, query: &str, field: &str) -> Vec<Value> {
+        let page = self.get(&format!("/v1/events{query}"), key).ok();
+        page["events"].as_array().unwrap().iter().map(|event| event[field].clone()).collect()
+    }
+
+    /// How many events the key's chain has.
+    #[track_caller]
+    pub fn count(&self, key: &str) -> u64 {
+        let verdict = self.get("/v1/events/verify", key).ok();
+        assert_eq!(verdict["valid"], true, "{verdict}");
+        verdict["checked"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+pub fn bearer(key: &str) -> String {
+    format!("Bearer {key}")
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// A body of exactly this many bytes around one event.
+pub fn single_of(bytes: usize) -> String {
+    padded(r#"{"action":"user.login","metadata":{"pad":""#, bytes, r#""}}"#)
+}
+
+/// A batch body of exactly this many bytes with one event.
+pub fn batch_of(bytes: usize) -> String {
+    padded(r#"{"events":[{"action":"user.login","metadata":{"pad":""#, bytes, r#""}}]}"#)
+}
+
+fn padded(before: &str, bytes: usize, after: &str) -> String {
+    format!("{before}{}{after}", "x".repeat(bytes - before.len() - after.len()))
+}
+
+/// A batch body with this many logins.
+pub fn logins(count: usize) -> String {
+    format!(r#"{{"events":[{}]}}"#, vec![LOGIN; count].join(","))
+}
+
+/// The bytes of a request.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: log.example\r\n");
+    for (name, value) in headers {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    if !body.is_empty() || method == "POST" || method == "PATCH" {
+        write!(head, "Content-Length: {}\r\n", body.len()).unwrap();
+    }
+    head.push_str("\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Flips a bit of the first byte of this text in a file.
+pub fn flip(path: &Path, text: &str) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
+    bytes[at] ^= 0x40;
+    std::fs::write(path, bytes).unwrap();
+}
+
+pub fn contains(path: &Path, text: &str) -> bool {
+    std::fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Runs a future that another thread completes.
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+pub struct Connection {
+    stream: TcpStream,
+    /// Received and not yet taken.
+    received: Vec<u8>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Connection {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Connection { stream, received: Vec::new() }
+    }
+
+    /// Sends; a server that has already answered and closed is no failure.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    pub fn get(&mut self, path: &str, key: &str) -> Response {
+        self.send(&request("GET", path, &[("Authorization", &bearer(key))], b""));
+        self.receive()
+    }
+
+    /// The next response.
+    pub fn receive(&mut self) -> Response {
+        let end = loop {
+            if let Some(end) = find(&self.received, b"\r\n\r\n") {
+                break end;
+            }
+            assert!(self.more(), "the connection ended without an answer: {:?}", self.received);
+        };
+        let head: Vec<u8> = self.received.drain(..end + 4).collect();
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .map(|line| line.split_once(':').unwrap())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let mut response = Response { status, headers, body: String::new(), json: Value::Null };
+        let body = if response.header("transfer-encoding") == Some("chunked") {
+            self.chunks()
+        } else if let Some(length) = response.header("content-length") {
+            let length = length.parse().unwrap();
+            self.exactly(length)
+        } else {
+            Vec::new()
+        };
+        response.body = String::from_utf8(body).unwrap();
+        response.json = serde_json::from_str(&response.body).unwrap_or(Value::Null);
+        response
+    }
+
+    /// The answer to a `HEAD`, which says a length and has no body.
+    pub fn receive_head(&mut self) -> String {
+        while find(&self.received, b"\r\n\r\n").is_none() {
+            assert!(self.more(), "the connection ended without an answer");
+        }
+        String::from_utf8(std::mem::take(&mut self.received)).unwrap()
+    }
+
+    /// Whether the server has ended the connection without another byte.
+    pub fn ended(&mut self) -> bool {
+        self.received.is_empty() && !self.more()
+    }
+
+    /// No more will be sent.
+    pub fn finish_sending(&mut self) {
+        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
+    fn exactly(&mut self, length: usize) -> Vec<u8> {
+        while self.received.len() < length {
+            assert!(self.more(), "the connection ended in the middle of a body");
+        }
+        self.received.drain(..length).collect()
+    }
+
+    fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                if let Some(end) = find(&self.received, b"\r\n") {
+                    break end;
+                }
+                assert!(self.more(), "the connection ended in the middle of a body");
+            };
+            let line: Vec<u8> = self.received.drain(..end + 2).collect();
+            let length = usize::from_str_radix(std::str::from_utf8(&line).unwrap().trim(), 16).unwrap();
+            body.extend(self.exactly(length));
+            self.exactly(2);
+            if length == 0 {
+                return body;
+            }
+        }
+    }
+
+    fn more(&mut self) -> bool {
+        let mut buffer = [0; 64 << 10];
+        let count = match self.stream.read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                panic!("the server neither answers nor ends")
+            }
+            // A reset is an end too.
+            Err(_) => 0,
+        };
+        self.received.extend_from_slice(&buffer[..count]);
+        count > 0
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+    /// Null when the body is no JSON.
+    pub json: Value,
+}
+
+impl Response {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn request_id(&self) -> &str {
+        self.header("x-request-id").expect("every response has an X-Request-Id")
+    }
+
+    #[track_caller]
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.body);
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        self.json.clone()
+    }
+
+    /// The `log_id` of an accepted event.
+    #[track_caller]
+    pub fn accepted(&self) -> String {
+        assert_eq!(self.status, 202, "{}", self.body);
+        text(&self.json["log_id"])
+    }
+
+    /// A field of what the operator created.
+    #[track_caller]
+    pub fn created(&self, field: &str) -> String {
+        assert_eq!(self.status, 201, "{}", self.body);
+        text(&self.json[field])
+    }
+
+    /// Checks the whole error object and returns its message, the one part that may change.
+    #[track_caller]
+    pub fn rejected(&self, status: u16, code: &str) -> String {
+        let error = &self.json["error"];
+        assert_eq!((self.status, error["code"].as_str()), (status, Some(code)), "{}", self.body);
+        let message = text(&error["message"]);
+        let mut expected = json!({ "error": {
+            "code": code,
+            "message": message,
+            "request_id": self.request_id(),
+            "doc_url": format!("{BASE_URL}/docs/errors/{code}"),
+        }});
+        if code == "action/invalid" {
+            expected["error"]["valid_actions_url"] = format!("{BASE_URL}/v1/actions").into();
+            if let Some(suggestion) = error.get("suggestion") {
+                expected["error"]["suggestion"] = suggestion.clone();
+            }
+        }
+        assert_eq!(self.json, expected);
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        assert_eq!(self.header("retry-after"), (status == 429).then_some("1"));
+        assert!(!message.is_empty());
+        message
+    }
+}
+
+/// A store that passes everything on, until it is told otherwise.
+pub struct Hinge {
+    inner: Arc<EmbeddedStore>,
+    mood: Mutex<Mood>,
+    /// One word for each append that is held.
+    held: (Mutex<mpsc::Sender<()>>, Mutex<mpsc::Receiver<()>>),
+    gate: Semaphore,
+}
+
+#[derive(Clone, Copy)]
+pub enum Mood {
+    Willing,
+    /// Appends wait until they are released.
+    Holding,
+    WritesFail,
+    ReadsFail,
+    Panicking,
+    /// What a verification reads of the event with this `chain_seq` was changed behind the server's back.
+    Tampered(u64, fn(&mut StoredEvent)),
+}
+
+impl Hinge {
+    fn new(inner: Arc<EmbeddedStore>) -> Hinge {
+        let (sender, receiver) = mpsc::channel();
+        Hinge {
+            inner,
+            mood: Mutex::new(Mood::Willing),
+            held: (Mutex::new(sender), Mutex::new(receiver)),
+            gate: Semaphore::new(0),
+        }
+    }
+
+    pub fn set(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    fn mood(&self) -> Mood {
+        *self.mood.lock().unwrap()
+    }
+
+    /// Returns when an append is being held.
+    pub fn wait_until_held(&self) {
+        self.held.1.lock().unwrap().recv_timeout(Duration::from_secs(60)).expect("no append came");
+    }
+
+    /// Lets one held append go on.
+    pub fn release(&self) {
+        self.gate.add_permits(1);
+    }
+
+    fn readable(&self) -> Result<(), StoreError> {
+        match self.mood() {
+            Mood::ReadsFail => Err(StoreError::Read("asked for by a test".into())),
+            Mood::Panicking => panic!("asked for by a test"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Store for Hinge {
+    fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
+        self.inner.reserve(chain, key)
+    }
+
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            match self.mood() {
+                Mood::Holding => {
+                    self.held.0.lock().unwrap().send(()).unwrap();
+                    self.gate.acquire().await.unwrap().forget();
+                }
+                Mood::WritesFail => return Err(StoreError::Poisoned("asked for by a test".into())),
+                Mood::Panicking => panic!("asked for by a test"),
+                _ => {}
+            }
+            self.inner.append(append).await
+        })
+    }
+
+    fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
+        Box::pin(async move {
+            self.readable()?;
+            self.inner.get(chain, log_id).await
+        })
+    }
+
+    fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
+        Box::pin(async move {
+            self.readable()?;
+            self.inner.list(chain, list).await
+        })
+    }
+
+    fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
+        Box::pin(async move {
+            self.readable()?;
+            let mut chunk = self.inner.range(chain, range).await?;
+            if let Mood::Tampered(chain_seq, change) = self.mood() {
+                for item in &mut chunk.items {
+                    if let Item::Event(event) = item
+                        && event.sealed.chain_seq == chain_seq
+                    {
+                        change(event);
+                    }
+                }
+            }
+            Ok(chunk)
+        })
+    }
+
+    fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
+        self.inner.head(chain)
+    }
+
+    fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
+        self.inner.heads()
+    }
+
+    fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.inner.usage(tenant_id, month)
+    }
+
+    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
+        self.inner.import(chain, events)
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        match self.mood() {
+            Mood::WritesFail => Err(StoreError::Poisoned("asked for by a test".into())),
+            _ => self.inner.ready(),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! 11 The operator's interface.
+
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+
+fn null() -> Value {
+    Value::Null
+}
+
+fn tenant_path(service: &Service, rest: &str) -> String {
+    format!("/tenants/{}{rest}", service.tenant_id)
+}
+
+#[test]
+fn without_a_token_in_the_configuration_the_routes_do_not_exist() {
+    let service = Service::with(|setup| setup.config.operator_token = None);
+    service.operator("GET", "/tenants", &null()).rejected(404, "request/not_found");
+    service.operator("POST", "/tenants", &json!({"name": "x"})).rejected(404, "request/not_found");
+}
+
+#[test]
+fn a_wrong_token_is_key_not_found() {
+    let service = Service::start();
+    for token in ["wrong", &format!("{TOKEN}x"), &TOKEN[1..], &service.live] {
+        let headers = [("Authorization", bearer(token))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        service.request("GET", "/operator/v1/tenants", &headers, b"").rejected(401, "auth/key_not_found");
+    }
+    service.request("GET", "/operator/v1/tenants", &[], b"").rejected(401, "auth/missing_header");
+    service
+        .request("GET", "/operator/v1/tenants", &[("Authorization", TOKEN)], b"")
+        .rejected(401, "auth/invalid_format");
+}
+
+#[test]
+fn a_tenant_is_created_on_the_top_plan_with_active_billing_unless_said_otherwise() {
+    let service = Service::start();
+    let answer = service.operator("POST", "/tenants", &json!({"name": "Acme"}));
+    let tenant_id = answer.created("tenant_id");
+    assert_eq!(
+        answer.json,
+        json!({
+            "tenant_id": tenant_id, "name": "Acme", "plan": "top", "contact_email": null, "trial_ends_at": null,
+            "billing_active": true, "rate_limit_rps": null, "created_at": "2026-11-15T12:00:00.000Z",
+        })
+    );
+    let answer = service.operator(
+        "POST",
+        "/tenants",
+        &json!({
+            "name": "Other", "plan": "entry", "contact_email": "a@example.org",
+            "trial_ends_at": "2026-12-01T01:00:00+01:00", "billing_active": false,
+        }),
+    );
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.json["plan"], "entry");
+    assert_eq!(answer.json["contact_email"], "a@example.org");
+    assert_eq!(answer.json["trial_ends_at"], "2026-12-01T00:00:00.000Z");
+    assert_eq!(answer.json["billing_active"], false);
+}
+
+#[test]
+fn ids_are_uuids_in_lower_case() {
+    let service = Service::start();
+    for id in [&service.tenant_id, &service.project_id] {
+        assert_eq!(sealog_core::id::Uuid::parse(id).unwrap().to_string(), *id);
+    }
+}
+
+#[test]
+fn a_tenant_is_changed_field_by_field() {
+    let service = Service::start();
+    let path = tenant_path(&service, "");
+    let before = service.operator("GET", &path, &null()).ok();
+    let mut expected = before;
+    for (field, value) in [
+        ("name", json!("New name")),
+        ("plan", json!("middle")),
+        ("contact_email", json!("b@example.org")),
+        ("trial_ends_at", json!("2027-01-01T00:00:00.000Z")),
+        ("billing_active", json!(false)),
+        ("rate_limit_rps", json!(7)),
+        ("rate_limit_rps", json!(null)),
+        ("trial_ends_at", json!(null)),
+    ] {
+        expected[field] = value.clone();
+        assert_eq!(service.operator("PATCH", &path, &json!({ field: value })).ok(), expected);
+        assert_eq!(service.operator("GET", &path, &null()).ok(), expected);
+    }
+}
+
+#[test]
+fn a_rate_of_null_goes_back_to_the_plans() {
+    let service = Service::start();
+    service.change_tenant(&json!({"rate_limit_rps": 1}));
+    service.get("/v1/events", &service.live).ok();
+    service.get("/v1/events", &service.live).rejected(429, "rate/limit_exceeded");
+    service.change_tenant(&json!({"rate_limit_rps": null}));
+    service.get("/v1/events", &service.live).ok();
+}
+
+#[test]
+fn a_project_is_created_with_its_frameworks_and_changed() {
+    let service = Service::start();
+    let path = tenant_path(&service, "/projects");
+    let answer = service.operator("POST", &path, &json!({"name": "p", "frameworks": ["hipaa", "soc2"]}));
+    let project_id = answer.created("project_id");
+    let mut expected = json!({
+        "project_id": project_id, "tenant_id": service.tenant_id, "name": "p", "frameworks": ["soc2", "hipaa"],
+        "rate_limit_rps": null, "created_at": "2026-11-15T12:00:00.000Z",
+    });
+    assert_eq!(answer.json, expected);
+    let path = format!("/projects/{project_id}");
+    for (field, value) in [
+        ("name", json!("q")),
+        ("frameworks", json!(["gdpr"])),
+        ("rate_limit_rps", json!(9)),
+        ("rate_limit_rps", null()),
+    ] {
+        expected[field] = value.clone();
+        assert_eq!(service.operator("PATCH", &path, &json!({ field: value })).ok(), expected);
+    }
+    assert_eq!(service.operator("GET", &path, &null()).ok(), expected);
+}
+
+#[test]
+fn a_key_is_shown_whole_this_once() {
+    let service = Service::start();
+    let project_id = service.new_project(&service.tenant_id, &[]);
+    let path = format!("/projects/{project_id}/keys");
+    let body = json!({"name": "ci", "mode": "test", "expires_at": "2027-01-01T00:00:00Z"});
+    let answer = service.operator("POST", &path, &body);
+    let key = answer.created("key");
+    let mut expected = json!({
+        "key_id": answer.json["key_id"], "project_id": project_id, "name": "ci", "mode": "test", "key": key,
+        "prefix": &key[..12], "expires_at": "2027-01-01T00:00:00.000Z", "revoked_at": null, "last_used_at": null,
+        "created_at": "2026-11-15T12:00:00.000Z",
+    });
+    assert_eq!(answer.json, expected);
+    expected.as_object_mut().unwrap().remove("key");
+    let listed = service.operator("GET", &path, &null()).ok();
+    assert_eq!(listed, json!({"keys": [expected], "has_more": false}));
+}
+
+#[test]
+fn revoking_says_when_and_twice_is_as_once() {
+    let service = Service::start();
+    let path = format!("/projects/{}/keys", service.project_id);
+    let key_id = service.operator("POST", &path, &json!({"name": "k", "mode": "live"})).created("key_id");
+    for _ in 0..2 {
+        let answer = service.operator("POST", &format!("/keys/{key_id}/revoke"), &null()).ok();
+        assert_eq!(answer["revoked_at"], "2026-11-15T12:00:00.000Z");
+        service.clock.advance(1000);
+    }
+}
+
+#[test]
+fn a_custom_action_is_created_with_what_it_may_have() {
+    let service = Service::start();
+    let body = json!({
+        "action": "invoice.approved", "description": "d", "category": "billing", "severity": "warning",
+        "required_fields": ["amount"], "optional_fields": ["currency"],
+    });
+    let path = tenant_path(&service, "/actions");
+    let answer = service.operator("POST", &path, &body);
+    assert_eq!((answer.status, &answer.json), (201, &body));
+    let listed = service.operator("GET", &path, &null()).ok();
+    assert_eq!(listed, json!({"actions": [body], "has_more": false}));
+}
+
+#[test]
+fn a_custom_action_may_not_take_a_catalog_name_or_a_reserved_beginning_or_stand_twice() {
+    let service = Service::start();
+    let path = tenant_path(&service, "/actions");
+    let create = |action: &str| service.operator("POST", &path, &json!({ "action": action }));
+    let too_long = "x".repeat(256);
+    for action in
+        ["user.login", "hipaa.mine", "ai_act.x", "soc2.x", "sealog.x", "", "a\nb", "a\u{0}b", &too_long]
+    {
+        let message = create(action).rejected(422, "validation/invalid_field");
+        assert!(message.starts_with("action "), "{message}");
+    }
+    for action in ["invoice.approved", "hipaa", &"x".repeat(255)] {
+        create(action).created("action");
+        create(action).rejected(422, "validation/invalid_field");
+    }
+}
+
+#[test]
+fn a_user_is_created_and_the_password_is_never_shown() {
+    let service = Service::start();
+    let path = tenant_path(&service, "/users");
+    let body = json!({"email": "ann@example.org", "password": "correct horse battery", "role": "auditor"});
+    let answer = service.operator("POST", &path, &body);
+    let expected = json!({
+        "user_id": answer.created("user_id"), "tenant_id": service.tenant_id, "email": "ann@example.org",
+        "role": "auditor", "created_at": "2026-11-15T12:00:00.000Z",
+    });
+    assert_eq!(answer.json, expected);
+    let listed = service.operator("GET", &path, &null()).ok();
+    assert_eq!(listed, json!({"users": [expected], "has_more": false}));
+}
+
+#[test]
+fn a_user_needs_an_address_of_its_own_a_role_and_a_password_of_some_length() {
+    let service = Service::start();
+    let path = tenant_path(&service, "/users");
+    let create = |email: &str, password: &str, role: &str| {
+        service.operator("POST", &path, &json!({"email": email, "password": password, "role": role}))
+    };
+    create("ann@example.org", "0123456789", "owner").created("user_id");
+    for (email, password, role) in [
+        ("Ann@Example.org", "0123456789", "owner"),
+        ("nobody", "0123456789", "owner"),
+        ("bob@example.org", "012345678", "owner"),
+        ("bob@example.org", "0123456789", "king"),
+    ] {
+        create(email, password, role).rejected(422, "validation/invalid_field");
+    }
+}
+
+#[test]
+fn lists_go_on_with_limit_and_cursor() {
+    let service = Service::start();
+    let project_id = service.new_project(&service.tenant_id, &[]);
+    for n in 0..4 {
+        service.new_tenant(&json!({"name": "t"}));
+        service.new_project(&service.tenant_id, &[]);
+        service.new_key(&project_id, "live");
+        service.new_action(&json!({ "action": format!("mine.{n}+ü") }));
+        service.clock.advance(1);
+    }
+    for (path, name, id) in [
+        ("/tenants".to_owned(), "tenants", "tenant_id"),
+        (tenant_path(&service, "/projects"), "projects", "project_id"),
+        (format!("/projects/{project_id}/keys"), "keys", "key_id"),
+        (tenant_path(&service, "/actions"), "actions", "action"),
+    ] {
+        let ids = |page: &Value| {
+            page[name].as_array().unwrap().iter().map(|item| text(&item[id])).collect::<Vec<_>>()
+        };
+        let all = service.operator("GET", &path, &null()).ok();
+        assert_eq!((&all["has_more"], all.get("next_cursor")), (&json!(false), None), "{name}");
+        let (mut seen, mut query) = (Vec::new(), "?limit=2".to_owned());
+        loop {
+            let page = service.operator("GET", &format!("{path}{query}"), &null()).ok();
+            assert!(ids(&page).len() <= 2, "{name}: {page}");
+            seen.extend(ids(&page));
+            let Some(cursor) = page.get("next_cursor") else { break };
+            query = format!("?limit=2&cursor={}", text(cursor));
+        }
+        assert_eq!(seen, ids(&all), "{name}");
+        assert!(seen.len() >= 4, "{name}");
+    }
+}
+
+#[test]
+fn a_bad_parameter_of_a_list_is_invalid() {
+    let service = Service::start();
+    for path in ["/tenants".to_owned(), tenant_path(&service, "/projects"), tenant_path(&service, "/actions")]
+    {
+        for query in ["x=1", "limit=x", "limit=1&limit=1", "cursor=x", "cursor="] {
+            let path = format!("{path}?{query}");
+            service.operator("GET", &path, &null()).rejected(400, "read/invalid_params");
+        }
+        service.operator("GET", &format!("{path}?limit=0"), &null()).ok();
+    }
+}
+
+#[test]
+fn an_unknown_id_is_not_found() {
+    let service = Service::start();
+    for id in [NOBODY, "x"] {
+        for (method, path, body) in [
+            ("GET", format!("/tenants/{id}"), null()),
+            ("PATCH", format!("/tenants/{id}"), json!({"name": "x"})),
+            ("GET", format!("/tenants/{id}/projects"), null()),
+            ("POST", format!("/tenants/{id}/projects"), json!({"name": "x"})),
+            ("GET", format!("/tenants/{id}/actions"), null()),
+            ("POST", format!("/tenants/{id}/actions"), json!({"action": "x.y"})),
+            ("GET", format!("/tenants/{id}/users"), null()),
+            (
+                "POST",
+                format!("/tenants/{id}/users"),
+                json!({"email": "a@b.c", "password": "0123456789", "role": "owner"}),
+            ),
+            ("GET", format!("/projects/{id}"), null()),
+            ("PATCH", format!("/projects/{id}"), json!({"name": "x"})),
+            ("GET", format!("/projects/{id}/keys"), null()),
+            ("POST", format!("/projects/{id}/keys"), json!({"name": "x", "mode": "live"})),
+            ("POST", format!("/keys/{id}/revoke"), null()),
+        ] {
+            service.operator(method, &path, &body).rejected(404, "request/not_found");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_not_a_json_object_is_invalid_json() {
+    let service = Service::start();
+    for body in ["", "nonsense", "[]", "null", "\"x\""] {
+        let headers = [("Authorization", bearer(TOKEN))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        service
+            .request("POST", "/operator/v1/tenants", &headers, body.as_bytes())
+            .rejected(400, "validation/invalid_json");
+    }
+}
+
+#[test]
+fn a_bad_field_is_an_invalid_field_that_the_message_names() {
+    let service = Service::start();
+    let (tenants, tenant) = ("/tenants".to_owned(), tenant_path(&service, ""));
+    let (projects, project) =
+        (tenant_path(&service, "/projects"), format!("/projects/{}", service.project_id));
+    let keys = format!("{project}/keys");
+    for (method, path, field, body) in [
+        ("POST", &tenants, "name", json!({})),
+        ("POST", &tenants, "name", json!({"name": ""})),
+        ("POST", &tenants, "name", json!({"name": 1})),
+        ("POST", &tenants, "plan", json!({"name": "x", "plan": "gold"})),
+        ("POST", &tenants, "contact_email", json!({"name": "x", "contact_email": "nobody"})),
+        ("POST", &tenants, "trial_ends_at", json!({"name": "x", "trial_ends_at": "tomorrow"})),
+        ("POST", &tenants, "billing_active", json!({"name": "x", "billing_active": "yes"})),
+        ("POST", &tenants, "colour", json!({"name": "x", "colour": "red"})),
+        ("PATCH", &tenant, "name", json!({"name": null})),
+        ("PATCH", &tenant, "name", json!({"name": ""})),
+        ("PATCH", &tenant, "plan", json!({"plan": "gold"})),
+        ("PATCH", &tenant, "rate_limit_rps", json!({"rate_limit_rps": -1})),
+        ("PATCH", &tenant, "rate_limit_rps", json!({"rate_limit_rps": 1.5})),
+        ("POST", &projects, "name", json!({})),
+        ("POST", &projects, "frameworks", json!({"name": "x", "frameworks": ["nonsense"]})),
+        ("POST", &projects, "frameworks", json!({"name": "x", "frameworks": "soc2"})),
+        ("PATCH", &project, "name", json!({"name": ""})),
+        ("PATCH", &project, "rate_limit_rps", json!({"rate_limit_rps": "fast"})),
+        ("POST", &keys, "name", json!({"mode": "live"})),
+        ("POST", &keys, "mode", json!({"name": "x"})),
+        ("POST", &keys, "mode", json!({"name": "x", "mode": "prod"})),
+        ("POST", &keys, "expires_at", json!({"name": "x", "mode": "live", "expires_at": 1})),
+    ] {
+        let message = service.operator(method, path, &body).rejected(422, "validation/invalid_field");
+        assert!(message.starts_with(&format!("{field} ")), "{message}");
+    }
+}
+
+#[test]
+fn a_wrong_method_is_not_allowed_and_an_unknown_path_not_found() {
+    let service = Service::start();
+    for (path, allow) in [
+        ("/tenants".to_owned(), "GET, POST"),
+        (tenant_path(&service, ""), "GET, PATCH"),
+        (tenant_path(&service, "/projects"), "GET, POST"),
+        (format!("/projects/{}", service.project_id), "GET, PATCH"),
+        (format!("/keys/{NOBODY}/revoke"), "POST"),
+    ] {
+        let answer = service.operator("DELETE", &path, &null());
+        answer.rejected(405, "request/method_not_allowed");
+        assert_eq!(answer.header("allow"), Some(allow), "{path}");
+    }
+    for path in ["/", "/nowhere", "/tenants/", "/keys"] {
+        service.operator("GET", path, &null()).rejected(404, "request/not_found");
+    }
+}
+
+#[test]
+fn what_was_created_survives_a_restart() {
+    let mut service = Service::start();
+    let before = service.operator("GET", "/tenants", &null()).ok();
+    service.new_action(&json!({"action": "invoice.approved"}));
+    service.restart();
+    assert_eq!(service.operator("GET", "/tenants", &null()).ok(), before);
+    service.log(&service.live, r#"{"action":"invoice.approved"}"#);
+}

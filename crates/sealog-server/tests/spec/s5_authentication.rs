@@ -1,0 +1,143 @@
+//! 5 Authentication, 2.5.
+
+use serde_json::json;
+
+use crate::harness::*;
+
+fn with_header(service: &Service, authorization: &str) -> Response {
+    service.request("GET", "/v1/events", &[("Authorization", authorization)], b"")
+}
+
+#[test]
+fn without_a_header_it_is_missing() {
+    let service = Service::start();
+    for (method, path) in [
+        ("GET", "/v1/events"),
+        ("GET", "/v1/events/verify"),
+        ("GET", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        ("POST", "/v1/events"),
+        ("POST", "/v1/events/batch"),
+    ] {
+        service.request(method, path, &[], LOGIN.as_bytes()).rejected(401, "auth/missing_header");
+    }
+}
+
+#[test]
+fn a_header_that_is_not_bearer_and_a_token_with_a_known_prefix_has_the_wrong_format() {
+    let service = Service::start();
+    let live = &service.live;
+    for header in [
+        "",
+        "Bearer",
+        "Bearer ",
+        live,
+        &format!("Basic {live}"),
+        &format!("Bearer{live}"),
+        &format!("Bearer \"{live}\""),
+        "Bearer sk_live_0123456789",
+        "Bearer AT_LIVE_0123456789",
+        "Bearer at_live_",
+        "Bearer at_prod_0123456789",
+        &format!("Bearer {live} {live}"),
+    ] {
+        with_header(&service, header).rejected(401, "auth/invalid_format");
+    }
+}
+
+#[test]
+fn two_headers_have_the_wrong_format() {
+    let service = Service::start();
+    let authorization = bearer(&service.live);
+    let headers = [("Authorization", authorization.as_str()), ("Authorization", authorization.as_str())];
+    service.request("GET", "/v1/events", &headers, b"").rejected(401, "auth/invalid_format");
+}
+
+#[test]
+fn the_scheme_is_case_insensitive() {
+    let service = Service::start();
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        with_header(&service, &format!("{scheme} {}", service.live)).ok();
+    }
+}
+
+#[test]
+fn a_key_that_does_not_exist_is_not_found() {
+    let service = Service::start();
+    let unknown = sealog_core::key::generate(sealog_core::id::Mode::Live, [7; 32]);
+    let cut = &service.live[..service.live.len() - 1];
+    let other_mode = service.live.replace("at_live_", "at_test_");
+    for key in [unknown.as_str(), cut, &format!("{}x", service.live), "at_live_x", &other_mode] {
+        with_header(&service, &bearer(key)).rejected(401, "auth/key_not_found");
+    }
+}
+
+#[test]
+fn a_revoked_key_is_revoked_at_once() {
+    let service = Service::start();
+    let path = format!("/projects/{}/keys", service.project_id);
+    let created = service.operator("POST", &path, &json!({"name": "k", "mode": "live"}));
+    let (key, key_id) = (created.created("key"), created.created("key_id"));
+    service.get("/v1/events", &key).ok();
+    service.operator("POST", &format!("/keys/{key_id}/revoke"), &json!(null)).ok();
+    service.get("/v1/events", &key).rejected(401, "auth/key_revoked");
+    service.event(&key, LOGIN).rejected(401, "auth/key_revoked");
+    service.get("/v1/events", &service.live).ok();
+}
+
+#[test]
+fn a_key_expires_at_its_expiry_date() {
+    let service = Service::start();
+    let path = format!("/projects/{}/keys", service.project_id);
+    let body = json!({"name": "k", "mode": "live", "expires_at": "2026-11-15T12:00:01Z"});
+    let key = service.operator("POST", &path, &body).created("key");
+    service.clock.set(NOON_MS + 999);
+    service.get("/v1/events", &key).ok();
+    service.clock.set(NOON_MS + 1000);
+    service.get("/v1/events", &key).rejected(401, "auth/key_expired");
+}
+
+#[test]
+fn revoked_wins_over_expired() {
+    let service = Service::start();
+    let path = format!("/projects/{}/keys", service.project_id);
+    let body = json!({"name": "k", "mode": "live", "expires_at": "2026-11-15T11:00:00Z"});
+    let created = service.operator("POST", &path, &body);
+    service.operator("POST", &format!("/keys/{}/revoke", created.created("key_id")), &json!(null)).ok();
+    service.get("/v1/events", &created.created("key")).rejected(401, "auth/key_revoked");
+}
+
+#[test]
+fn a_key_is_its_prefix_and_at_least_32_characters_of_base62() {
+    let service = Service::start();
+    for (key, prefix) in [(&service.live, "at_live_"), (&service.test, "at_test_")] {
+        let secret = key.strip_prefix(prefix).unwrap();
+        assert!(secret.len() >= 32 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{key}");
+    }
+    assert_ne!(service.new_key(&service.project_id, "live"), service.live);
+}
+
+#[test]
+fn of_a_key_only_its_hash_and_first_12_characters_are_kept() {
+    let mut service = Service::start();
+    service.get("/v1/events", &service.live).ok();
+    let keys = service.operator("GET", &format!("/projects/{}/keys", service.project_id), &json!(null));
+    assert!(keys.body.contains(&format!("\"{}\"", &service.live[..12])));
+    assert!(!keys.body.contains(&service.live[..13]));
+    service.stop();
+    for path in service.files() {
+        assert!(!contains(&path, &service.live[8..]), "{} has the key", path.display());
+    }
+}
+
+#[test]
+fn keys_survive_a_restart() {
+    let mut service = Service::start();
+    service.restart();
+    service.get("/v1/events", &service.live).ok();
+}
+
+#[test]
+fn an_operators_token_is_no_api_key() {
+    let service = Service::start();
+    service.get("/v1/events", TOKEN).rejected(401, "auth/invalid_format");
+}

@@ -1,0 +1,165 @@
+//! 7 Errors, 2.7, and the routes of 10 that are not about events.
+
+use std::collections::BTreeMap;
+
+use sealog_core::reject::CODES;
+use serde_json::json;
+
+use crate::harness::*;
+
+/// Codes and statuses of the table in section 7 of `docs/spec.md`.
+fn documented() -> BTreeMap<String, u16> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/spec.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let section = page.split("\n## 7. ").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut codes = BTreeMap::new();
+    for line in section.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let status = cells[2].parse().unwrap();
+        for code in cells[1].split('`').skip(1).step_by(2) {
+            assert_eq!(codes.insert(code.to_owned(), status), None, "{code} stands twice");
+        }
+    }
+    codes
+}
+
+#[test]
+fn the_codes_of_the_server_are_those_of_the_specification() {
+    let ours: BTreeMap<String, u16> = CODES.iter().map(|row| (row.text.to_owned(), row.status)).collect();
+    assert_eq!(ours, documented());
+    assert_eq!(ours.len(), 28);
+}
+
+#[test]
+fn an_error_has_code_message_request_id_and_doc_url_and_nothing_else() {
+    let service = Service::start();
+    let answer = service.request("GET", "/v1/events", &[], b"");
+    let error = answer.json["error"].as_object().unwrap();
+    assert_eq!(error.keys().collect::<Vec<_>>(), ["code", "doc_url", "message", "request_id"]);
+    assert_eq!(answer.json.as_object().unwrap().len(), 1);
+    assert_eq!(error["doc_url"], format!("{BASE_URL}/docs/errors/auth/missing_header"));
+}
+
+#[test]
+fn request_id_is_the_x_request_id_header() {
+    let service = Service::start();
+    let answer = service.event(&service.live, "{}");
+    assert_eq!(answer.json["error"]["request_id"], answer.request_id());
+}
+
+#[test]
+fn every_response_of_every_route_has_an_x_request_id_of_req_and_a_ulid() {
+    let service = Service::start();
+    let log_id = service.log(&service.live, LOGIN);
+    let mut ids = Vec::new();
+    for (method, path) in [
+        ("POST", "/v1/events"),
+        ("POST", "/v1/events/batch"),
+        ("GET", "/v1/events"),
+        ("GET", "/v1/events/verify"),
+        ("GET", &format!("/v1/events/{log_id}")),
+        ("GET", "/v1/actions"),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        ("GET", "/operator/v1/tenants"),
+        ("GET", "/"),
+        ("GET", "/nowhere"),
+        ("DELETE", "/v1/events"),
+        ("OPTIONS", "/v1/actions"),
+    ] {
+        let answer = service.request(method, path, &[("Authorization", &bearer(&service.live))], b"{}");
+        let id = answer.request_id().to_owned();
+        let ulid = id.strip_prefix("req_").unwrap();
+        let parsed = sealog_core::id::Ulid::parse(ulid).unwrap();
+        assert_eq!((parsed.to_string().as_str(), parsed.timestamp_ms()), (ulid, NOON_MS), "{method} {path}");
+        assert_eq!(answer.headers.iter().filter(|(name, _)| name == "x-request-id").count(), 1);
+        ids.push(id);
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 13);
+}
+
+#[test]
+fn a_request_id_of_the_client_is_not_taken_over() {
+    let service = Service::start();
+    let headers = [("X-Request-Id", "req_01ARZ3NDEKTSV4RRFFQ69G5FAV")];
+    let answer = service.request("GET", "/v1/actions", &headers, b"");
+    assert_ne!(answer.request_id(), "req_01ARZ3NDEKTSV4RRFFQ69G5FAV");
+}
+
+#[test]
+fn an_unknown_path_is_not_found() {
+    let service = Service::start();
+    for path in
+        ["/", "/v1", "/v1/", "/v2/events", "/v1/events/", "/v1/Events", "/v1/events/a/b", "//v1/events"]
+    {
+        service.get(path, &service.live).rejected(404, "request/not_found");
+    }
+}
+
+#[test]
+fn a_wrong_method_is_not_allowed_and_the_right_ones_are_listed() {
+    let service = Service::start();
+    for (method, path, allow) in [
+        ("DELETE", "/v1/events", "GET, POST"),
+        ("PUT", "/v1/events", "GET, POST"),
+        ("PATCH", "/v1/events", "GET, POST"),
+        ("GET", "/v1/events/batch", "POST"),
+        ("POST", "/v1/events/verify", "GET"),
+        ("DELETE", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "GET"),
+        ("PUT", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "GET"),
+        ("POST", "/v1/actions", "GET"),
+        ("POST", "/healthz", "GET"),
+        ("POST", "/readyz", "GET"),
+    ] {
+        let answer = service.request(method, path, &[("Authorization", &bearer(&service.live))], b"");
+        answer.rejected(405, "request/method_not_allowed");
+        assert_eq!(answer.header("allow"), Some(allow), "{method} {path}");
+    }
+}
+
+#[test]
+fn only_action_errors_have_a_suggestion_and_the_address_of_the_catalog() {
+    let service = Service::start();
+    let answer = service.event(&service.live, r#"{"action":"nonsense"}"#);
+    assert!(answer.json["error"].get("suggestion").is_some());
+    let answer = service.event(&service.live, r#"{"action":"user.login","actor_id":1}"#);
+    assert!(answer.json["error"].get("suggestion").is_none());
+    assert!(answer.json["error"].get("valid_actions_url").is_none());
+}
+
+#[test]
+fn bodies_are_application_json() {
+    let service = Service::start();
+    for (path, key) in
+        [("/v1/events", service.live.as_str()), ("/v1/actions", &service.live), ("/nowhere", "x")]
+    {
+        assert_eq!(service.get(path, key).header("content-type"), Some("application/json"));
+    }
+}
+
+#[test]
+fn healthz_says_that_the_process_is_up_even_if_the_store_is_not() {
+    let service = Service::start();
+    service.hinge().set(Mood::WritesFail);
+    assert_eq!(service.request("GET", "/healthz", &[], b"").status, 200);
+}
+
+#[test]
+fn readyz_says_whether_the_store_answers() {
+    let service = Service::start();
+    assert_eq!(service.request("GET", "/readyz", &[], b"").ok(), json!({"ready": true}));
+    service.hinge().set(Mood::WritesFail);
+    let answer = service.request("GET", "/readyz", &[], b"");
+    assert_eq!((answer.status, &answer.json["ready"]), (503, &json!(false)));
+}
+
+#[test]
+fn an_answer_never_repeats_a_key() {
+    let service = Service::start();
+    let unknown = sealog_core::key::generate(sealog_core::id::Mode::Live, [7; 32]);
+    let answer = service.get("/v1/events", &unknown);
+    answer.rejected(401, "auth/key_not_found");
+    assert!(!answer.body.contains(&unknown[8..]));
+}
