@@ -6,7 +6,7 @@ mod reads;
 pub mod reopen;
 mod verify;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub struct StoreArgs {
     /// Writes everything that was measured to this file too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// How long to wait, before each measurement, for other processes to leave the machine alone [default: 60; with --quick 0]
+    /// How long to wait, over the whole run, for other processes to leave the machine alone [default: 300; with --quick 0]
     #[arg(long, value_name = "SECONDS")]
     wait_idle: Option<u64>,
     /// A short run, to see that it works: its numbers mean little. Allows a directory in memory
@@ -56,7 +56,8 @@ pub struct Setting {
     pub dir: PathBuf,
     pub quick: bool,
     pub progress: Progress,
-    wait_idle: Duration,
+    /// What is left of the time to wait for others. One budget for all: on a machine that is never idle a run must still end.
+    wait_left: Cell<Duration>,
     /// Measurements that others disturbed and that were made again; kept for the report.
     disturbed: RefCell<Vec<(String, f64)>>,
 }
@@ -89,7 +90,7 @@ impl Setting {
         // A name of its own, so that nothing that was there before is touched.
         let dir = args.dir.join(format!("store-{}", std::process::id()));
         std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let wait_idle = Duration::from_secs(args.wait_idle.unwrap_or(if args.quick { 0 } else { 60 }));
+        let wait_idle = Duration::from_secs(args.wait_idle.unwrap_or(if args.quick { 0 } else { 300 }));
         Ok(Setting {
             events,
             slice,
@@ -97,7 +98,7 @@ impl Setting {
             dir,
             quick: args.quick,
             progress: Progress::new(),
-            wait_idle,
+            wait_left: Cell::new(wait_idle),
             disturbed: RefCell::default(),
         })
     }
@@ -116,7 +117,7 @@ impl Setting {
                 _ => 0.0,
             };
             tries += 1;
-            if others <= OTHERS_MAX || tries == TRIES || self.wait_idle.is_zero() {
+            if others <= OTHERS_MAX || tries == TRIES || self.wait_left.get().is_zero() {
                 return Ok(Slice { value, others });
             }
             self.disturbed.borrow_mut().push((what.to_owned(), others));
@@ -124,14 +125,16 @@ impl Setting {
     }
 
     fn wait_until_idle(&self, what: &str) {
-        let start = Instant::now();
-        while start.elapsed() < self.wait_idle {
+        const LOOK: Duration = Duration::from_millis(500);
+        while !self.wait_left.get().is_zero() {
             let before = Usage::now();
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(LOOK);
             let (Some(before), Some(after)) = (before, Usage::now()) else { return };
             if after.others_since(&before, Duration::ZERO) <= OTHERS_MAX {
                 return;
             }
+            // Only a look that found others counts: an idle machine uses nothing up.
+            self.wait_left.set(self.wait_left.get().saturating_sub(LOOK));
             self.progress.say(&format!("{what}: waiting for other processes to leave the machine alone"));
         }
     }
