@@ -197,12 +197,13 @@ impl DiskFile for ReadOnDemand {
     }
 }
 
-/// The whole content of a file, as far as the disk gives it. What cannot be read becomes bytes that are no frame and no zeros, so that it is found to be damaged and nothing else is.
-pub(super) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+/// The whole content of a file, as far as the disk gives it, and the first error if it did not give all. What cannot be read becomes bytes that are no frame and no zeros.
+pub(super) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     const PIECE: usize = 4096;
-    if let Ok(content) = read_all(file) {
-        return Ok(content);
-    }
+    let error = match read_all(file) {
+        Ok(content) => return Ok((content, None)),
+        Err(error) => error,
+    };
     let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
     let mut content = vec![0xEE; length];
     for (number, piece) in content.chunks_mut(PIECE).enumerate() {
@@ -210,7 +211,7 @@ pub(super) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
             piece.fill(0xEE);
         }
     }
-    Ok(content)
+    Ok((content, Some(error)))
 }
 
 /// The whole content of a file.

@@ -368,7 +368,10 @@ impl Log {
         let gone = || io::Error::other("the segment is not there");
         let end = lock(&self.ends).get(&number).copied().ok_or_else(gone)?;
         let segment = self.segment(number).ok_or_else(gone)?;
-        let content = disk::read_all_there_is(&*segment.file)?;
+        let (content, error) = disk::read_all_there_is(&*segment.file)?;
+        if let Some(error) = error {
+            tracing::error!(%error, segment = number, "a segment cannot be read whole");
+        }
         let pieces = segment::walk(&content, end.final_len, &segment.salt, self.mode);
         let indexed = recovery::index_pieces(number, &pieces);
         if indexed.damage.is_empty() {

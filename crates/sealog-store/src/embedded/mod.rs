@@ -139,6 +139,9 @@ impl EmbeddedStore {
             move |error| OpenError::Io { path, error }
         };
         options.disk.create_dir(dir).map_err(at(dir))?;
+        // The name of the directory itself must survive a power cut, too.
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        options.disk.sync_dir(parent).map_err(at(parent))?;
         // Locking and the check of the file system are about the real machine; a disk in a test has neither.
         let real = fs::metadata(dir).is_ok();
         if real && !options.allow_unsafe_storage {

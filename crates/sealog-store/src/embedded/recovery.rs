@@ -50,7 +50,7 @@ pub enum Finding {
     NoMark,
     /// A record in the middle of the mark is damaged.
     MarkDamaged,
-    /// The last group could not be written again; the store can only be read until it is started again.
+    /// Something could not be read or written at start; the store can only be read until it is started again.
     ReadOnly { cause: String },
 }
 
@@ -94,10 +94,9 @@ impl fmt::Display for Finding {
                 "there is no readable mark, so events that were cut off the end would not be noticed",
             ),
             Finding::MarkDamaged => f.write_str("the mark is damaged; what it said of some chains is lost"),
-            Finding::ReadOnly { cause } => write!(
-                f,
-                "the last commit could not be written again ({cause}); the store is read-only until it is started again"
-            ),
+            Finding::ReadOnly { cause } => {
+                write!(f, "the store is read-only until it is started again: {cause}")
+            }
         }
     }
 }
@@ -158,6 +157,7 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
         ends: BTreeMap::new(),
         runs: HashMap::new(),
         damaged_segments: Vec::new(),
+        read_error: found.read_error,
     };
     recovery.missing_segments(&found.numbers);
     let mut segments = BTreeMap::new();
@@ -208,6 +208,7 @@ struct FoundAll {
     numbers: Vec<u64>,
     segments: BTreeMap<u64, Found>,
     findings: Vec<Finding>,
+    read_error: Option<io::Error>,
 }
 
 fn find_segments(
@@ -219,12 +220,18 @@ fn find_segments(
 ) -> Result<FoundAll, RecoveryError> {
     let mut numbers: Vec<u64> = disk.list(dir)?.iter().filter_map(|name| segment::parse_name(name)).collect();
     numbers.sort_unstable();
-    let mut found = FoundAll { numbers: Vec::new(), segments: BTreeMap::new(), findings: Vec::new() };
+    let mut found =
+        FoundAll { numbers: Vec::new(), segments: BTreeMap::new(), findings: Vec::new(), read_error: None };
     for number in numbers {
         let file = files.file(segment_path(dir, number));
         let mut bytes = vec![0; SEGMENT_HEADER_LEN];
-        // A header that cannot be read is a damaged one.
-        let filled = file.read_at(&mut bytes, 0).unwrap_or(0);
+        let filled = match file.read_at(&mut bytes, 0) {
+            Ok(filled) => filled,
+            Err(error) => {
+                found.read_error.get_or_insert(error);
+                0
+            }
+        };
         match SegmentHeader::decode(&bytes[..filled]) {
             Ok(header) if header.number == number && header.mode == mode => {
                 let segment = Arc::new(Segment { number, salt: header.salt, file });
@@ -259,6 +266,8 @@ struct Recovery<'a> {
     unproven_to: Option<Place>,
     /// Segments with damage in them.
     damaged_segments: Vec<u64>,
+    /// The disk did not give everything. That says nothing about what is on it, so nothing may be concluded from it, and nothing is written.
+    read_error: Option<io::Error>,
 }
 
 /// Where the writer goes on.
@@ -413,7 +422,7 @@ impl Recovery<'_> {
                 Err(error) => tracing::warn!(%error, segment = number, "building an index again"),
             }
         }
-        let content = disk::read_all_there_is(&*found.segment.file)?;
+        let content = self.read(&found.segment)?;
         let limit = end.map_or(content.len() as u64, |end| end.final_len);
         let pieces = segment::walk(&content, limit, &found.header.salt, self.mode);
         let indexed = index_pieces(number, &pieces);
@@ -476,16 +485,39 @@ impl Recovery<'_> {
         }
     }
 
+    fn read(&mut self, segment: &Segment) -> io::Result<Vec<u8>> {
+        let (content, error) = disk::read_all_there_is(&*segment.file)?;
+        if let Some(error) = error {
+            tracing::error!(%error, segment = segment.number, "a segment cannot be read whole");
+            self.read_error.get_or_insert(error);
+        }
+        Ok(content)
+    }
+
     /// The last segment: cuts what was never acknowledged, and moves a last group that is not known to be on disk into a new segment.
     fn last_segment(&mut self, last: Option<(u64, &Found)>, last_name: u64) -> Result<Active, RecoveryError> {
         let next_number = last_name.max(self.covered().segment) + 1;
         let Some((number, found)) = last else {
+            if self.read_error.is_some() {
+                let unreadable = Segment {
+                    number: last_name,
+                    salt: [0; 16],
+                    file: self.files.file(segment_path(self.dir, last_name)),
+                };
+                return Ok(self.read_only(Arc::new(unreadable), 0));
+            }
             self.check_length(0, next_number - 1);
             return self.new_segment(next_number, None, &[], 0);
         };
-        let content = disk::read_all_there_is(&*found.segment.file)?;
+        let content = self.read(&found.segment)?;
         let salt = &found.header.salt;
         let mut pieces = segment::walk(&content, u64::MAX, salt, self.mode);
+        if self.read_error.is_some() {
+            let indexed = index_pieces(number, &pieces);
+            let end = SegmentEnd { number, final_len: content.len() as u64, checksum: indexed.running };
+            self.take_indexed(number, indexed, &end, false);
+            return Ok(self.read_only(Arc::clone(&found.segment), end.final_len));
+        }
         if let Some(at) = self.torn_tail(number, &pieces) {
             self.findings.push(Finding::TornTail { segment: number, offset: pieces[at].start() });
             pieces.truncate(at);
@@ -521,6 +553,14 @@ impl Recovery<'_> {
             }
             result => result,
         }
+    }
+
+    /// What can be read is shown, and nothing is written: not a segment, not a mark. If the disk gives everything at the next start, this one has left no trace.
+    fn read_only(&mut self, segment: Arc<Segment>, end: u64) -> Active {
+        let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
+        self.findings.push(Finding::ReadOnly { cause: format!("the log cannot be read whole: {cause}") });
+        let plan = Plan { segment: segment.number, salt: segment.salt, end, capacity: 0, running: 0 };
+        Active { segment, plan, commit: self.covered().commit, grows: false }
     }
 
     /// The first piece of a torn tail: what belongs to the last group and was not known to be durable. Everything else that is wrong is damage.

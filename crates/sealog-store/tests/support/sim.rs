@@ -64,8 +64,10 @@ impl Call<'_> {
 }
 
 /// Looks at each call before it is made: lets it pass, fails it, or holds it up.
+type Look = dyn Fn(&Call<'_>) -> io::Result<()> + Send + Sync;
+
 #[derive(Clone)]
-struct Watch(Arc<dyn Fn(&Call<'_>) -> io::Result<()> + Send + Sync>);
+struct Watch(Arc<Look>);
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
