@@ -32,3 +32,16 @@ test:
 tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
+
+# The store beside the bare machine: about six minutes. The quick one says that it works, not how fast it is.
+bench-store *ARGS:
+    cargo run --release --locked -p sealog-bench -- store {{ARGS}}
+
+bench-store-quick:
+    cargo run --release --locked -p sealog-bench -- store --quick
+
+# Power cuts on a real file system and faults in system calls; needs root.
+torture:
+    scripts/torture power-cut --cuts 50
+    scripts/torture power-cut --mutant --cuts 10
+    scripts/torture faults --keep-going

@@ -63,7 +63,7 @@ impl BareLog {
     }
 }
 
-/// MB by the clock, and by CPU time, which others on the machine hardly change.
+/// MB by the clock, and by CPU time, which others on the machine change less.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub per_s: f64,

@@ -169,13 +169,13 @@ pub(crate) fn load(
     let flags = SETTINGS.iter().filter_map(|setting| {
         Some((setting.key.to_owned(), matches.get_one::<String>(setting.key)?.clone()))
     });
-    resolve(flags.collect(), &environment, file)
+    resolve(&flags.collect(), &environment, &file)
 }
 
 fn resolve(
-    flags: BTreeMap<String, String>,
+    flags: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,
-    file: BTreeMap<String, (String, String)>,
+    file: &BTreeMap<String, (String, String)>,
 ) -> Result<Settings, ConfigError> {
     for name in environment.keys() {
         let known = SETTINGS.iter().any(|setting| variable(setting.key) == *name);
@@ -187,7 +187,7 @@ fn resolve(
             )));
         }
     }
-    for (key, (_, place)) in &file {
+    for (key, (_, place)) in file {
         if !SETTINGS.iter().any(|setting| setting.key == key) {
             return Err(ConfigError(format!("{place}: {key} is not a setting; see sealog serve --help")));
         }
@@ -332,12 +332,12 @@ mod tests {
     }
 
     fn error(flags: &[(&str, &str)], environment: &[(&str, &str)], text: &str) -> String {
-        resolve(map(flags), &map(environment), file(text)).unwrap_err().0
+        resolve(&map(flags), &map(environment), &file(text)).unwrap_err().0
     }
 
     #[test]
     fn the_defaults_are_the_documented_ones() {
-        let settings = resolve(map(&[]), &map(&[]), file("")).unwrap();
+        let settings = resolve(&map(&[]), &map(&[]), &file("")).unwrap();
         assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(
             (
@@ -354,7 +354,7 @@ mod tests {
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let text = "listen = \"127.0.0.1:1\"\n[limits]\nper_ip_rps = 7\ntest_rps = 8\n";
         let environment = [("SEALOG_LISTEN", "127.0.0.1:2"), ("SEALOG_LIMITS_PER_IP_RPS", "9")];
-        let settings = resolve(map(&[("listen", "127.0.0.1:3")]), &map(&environment), file(text)).unwrap();
+        let settings = resolve(&map(&[("listen", "127.0.0.1:3")]), &map(&environment), &file(text)).unwrap();
         assert_eq!(
             (settings.listen.port(), settings.server.limits.per_ip_rps, settings.server.limits.test_rps),
             (3, 9, 8)
@@ -369,7 +369,7 @@ mod tests {
         for name in
             ["SEALOG_URL", "SEALOG_API_KEY", "SEALOG_SERVICE_HOST", "SEALOG_PORT_8080_TCP", "SEALOG_PORT"]
         {
-            assert!(resolve(map(&[]), &map(&[(name, "x")]), file("")).is_ok(), "{name}");
+            assert!(resolve(&map(&[]), &map(&[(name, "x")]), &file("")).is_ok(), "{name}");
         }
     }
 
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn proxies_are_addresses_and_ranges_as_text_or_array() {
         let settings =
-            resolve(map(&[]), &map(&[]), file("trusted_proxies = [\"10.0.0.0/8\", \"::1\"]")).unwrap();
+            resolve(&map(&[]), &map(&[]), &file("trusted_proxies = [\"10.0.0.0/8\", \"::1\"]")).unwrap();
         assert_eq!(settings.server.trusted_proxies.len(), 2);
         assert!(
             error(&[("trusted_proxies", "10.0.0.0/8, proxy.example")], &[], "").contains("trusted_proxies")

@@ -21,7 +21,11 @@ fn sealog() -> Command {
     command
 }
 
-/// Starts the server and waits until it says where it listens.
+/// Starts the server and waits until it says where it listens. `Running::stop` waits for its end.
+#[expect(
+    clippy::zombie_processes,
+    reason = "every test stops what it has started; one that panics before ends the whole run"
+)]
 fn serve(data: &Path, environment: &[(&str, &str)]) -> Running {
     let mut command = sealog();
     command
