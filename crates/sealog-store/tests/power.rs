@@ -321,7 +321,9 @@ fn an_idempotency_key_and_its_events_survive_together_or_not_at_all() {
 #[test]
 #[cfg(not(feature = "mutant-ack-before-sync"))]
 fn the_mutant_that_acknowledges_before_the_sync_is_caught() {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mutant");
+    // Beside this test, so that only the store itself is built again.
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(3).unwrap();
     let output = std::process::Command::new(env!("CARGO"))
         .args([
             "test",
