@@ -1395,3 +1395,109 @@ fn of_two_damaged_events_in_a_row_the_hash_that_is_named_is_the_recorded_heads()
     // Where the next event is whole, it names the hash.
     assert_eq!(broken(verify_window(&store, live(), 6, 10)), (6, receipts[5].hash, Reason::Damaged));
 }
+
+// What follows fails without the fixes that come with it.
+
+#[test]
+fn a_start_on_a_full_disk_shows_every_event_although_the_last_segment_is_empty() {
+    for started_once_more in [false, true] {
+        let stage = Stage::new();
+        let store = stage.open();
+        // The other log never had an event, and after one more start the last segment of this one has none either.
+        let shown = append_with_keys(&stage, &store, 50);
+        drop(store);
+        if started_once_more {
+            drop(stage.open());
+        }
+        stage.disk.watch(|call| if call.is(Op::Create, "next.seg") { Err(full()) } else { Ok(()) });
+        for _ in 0..2 {
+            let store = stage.try_open(&stage.options()).expect("a store that can be read");
+            let found = store.findings();
+            let modes: Vec<Mode> = found.iter().map(|(mode, _)| *mode).collect();
+            assert_eq!(modes, [Mode::Live, Mode::Test], "{found:?}");
+            let read_only = |(_, finding): &(Mode, Finding)| matches!(finding, Finding::ReadOnly { .. });
+            assert!(found.iter().all(read_only), "{found:?}");
+            assert_read_only(&store, &shown);
+        }
+        stage.disk.unwatch();
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        append(&store, live(), vec![login("next")]);
+        assert_valid(&store, live(), 51);
+    }
+}
+
+#[test]
+fn an_index_that_is_built_again_in_a_store_that_can_only_be_read_hides_no_event() {
+    let stage = Stage::new();
+    let store = stage.open();
+    let shown = append_with_keys(&stage, &store, 10);
+    let stage = stage.killed();
+    stage.disk.watch(|call| if call.is(Op::Create, "live/next.seg") { Err(full()) } else { Ok(()) });
+    let store = stage.open();
+    // The columns of its first block.
+    stage.flip(&live_file("00000001.idx"), 200);
+    assert_read_only(&store, &shown);
+}
+
+#[test]
+fn damage_without_a_readable_header_before_a_torn_group_is_damage() {
+    assert_damage_before_a_torn_group_is_damage(IN_HEADER);
+}
+
+#[test]
+fn the_last_marked_frame_stops_its_own_chain_only_even_if_its_header_is_damaged() {
+    assert_a_damaged_marked_frame_stops_its_own_chain_only(IN_HEADER, true);
+}
+
+#[test]
+fn an_event_with_unknown_annotations_is_never_replaced() {
+    for before in ["nothing", "an event in the segment", "an event in the segment before"] {
+        let stage = end_with_unknown_annotations(before);
+        for start in 1..=3 {
+            let store = stage.open();
+            let found = findings(&store);
+            let damaged = |finding: &Finding| matches!(finding, Finding::Damaged { .. });
+            assert!(found.iter().any(damaged), "{before}, start {start}: {found:?}");
+            assert_refused(&store, live());
+        }
+    }
+}
+
+#[test]
+fn a_restored_segment_is_no_finding() {
+    for place in [IN_HEADER, IN_TEXT] {
+        let (stage, _) = damage_and_restore(place);
+        for _ in 0..2 {
+            assert_eq!(findings(&stage.open()), []);
+        }
+    }
+}
+
+#[test]
+fn a_moved_group_counts_once_for_usage_even_when_the_segment_that_moved_it_is_gone() {
+    for before in [0, 3] {
+        let (stage, _) = move_a_group_twice(before);
+        let usage = wait(stage.open().usage(live().tenant_id, Month::of(MORNING_MS))).unwrap();
+        assert_eq!(usage, before + 2);
+    }
+}
+
+#[test]
+fn the_mark_catches_up_with_the_log_when_nothing_more_is_written() {
+    let stage = Stage::new();
+    let options = Options { tick: Duration::from_micros(50), ..stage.options() };
+    let store = stage.try_open(&options).unwrap();
+    let begun = Instant::now();
+    let mut commit = 0;
+    while begun.elapsed() < Duration::from_millis(1500) {
+        // Many chains, so that a mark has time to come between the heads of a group and its end.
+        let waiting: Vec<_> = (0..100)
+            .map(|n| store.append(Append { chain: other(n), drafts: vec![login("a")], idempotency: None }))
+            .collect();
+        waiting.into_iter().for_each(|answer| drop(wait(answer).unwrap()));
+        let segment = *stage.segments().last().unwrap();
+        commit = stage.frames(segment).last().map_or(commit, |frame| frame.commit);
+        eventually("the mark speaks for it", || stage.marks().last().unwrap().commit >= commit);
+    }
+}

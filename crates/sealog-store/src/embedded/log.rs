@@ -292,10 +292,11 @@ impl Log {
         // The extent first: heads that come in between are then above it, which is the safe side.
         let (plan, commit) = lock(&self.shared).durable();
         let heads = std::mem::take(&mut lock(&self.upkeep).heads);
-        if heads.is_empty() && !clean {
+        let extent = Extent { commit, segment: plan.segment, offset: plan.end };
+        // A mark that came between a group's heads and its end has taken the heads already.
+        if heads.is_empty() && !clean && mark.marked().extent == extent {
             return;
         }
-        let extent = Extent { commit, segment: plan.segment, offset: plan.end };
         if let Err(error) = mark.write(extent, clean, &heads, self.world.now_ms()) {
             tracing::warn!(%error, log = self.mode.as_str(), "cannot write the mark; until it can be written, lost events at the end may go unnoticed");
             let mut upkeep = lock(&self.upkeep);

@@ -132,6 +132,9 @@ pub(super) struct Recovered {
     pub unknown_unproven: bool,
 }
 
+/// In place of the running checksum of a segment that was damaged when the next one began. One that is zero by chance is not compared either, but its length is.
+const UNKNOWN_CHECKSUM: u32 = 0;
+
 /// Files that stay open for reading, for each log.
 const OPEN_FILES_MAX: usize = 200;
 
@@ -299,9 +302,13 @@ pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a
     for piece in pieces {
         match piece {
             Piece::Intact(frame) => {
-                indexed.add_frame(number, frame, &mut open);
+                let readable = indexed.add_frame(number, frame, &mut open);
                 indexed.running = frame.running_checksum(indexed.running);
                 indexed.end = frame.header.end();
+                if !readable {
+                    // Whole, but not what this version writes. It must not be taken for absent.
+                    indexed.damage.push((frame.header.position, frame.header.end()));
+                }
             }
             Piece::Broken(frame) => {
                 // Its header is right, so the records that are still whole can be found and read.
@@ -316,12 +323,15 @@ pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a
 }
 
 impl Indexed {
-    fn add_frame(&mut self, number: u64, frame: &Frame<'_>, open: &mut HashMap<ChainId, usize>) {
+    /// Whether every record could be read.
+    fn add_frame(&mut self, number: u64, frame: &Frame<'_>, open: &mut HashMap<ChainId, usize>) -> bool {
         let header = &frame.header;
         let chain = header.chain;
         let runs = &mut self.index.runs;
+        let mut readable = true;
         for record in frame.records() {
             let event = record.event(chain);
+            readable &= event.is_some();
             let known =
                 open.get(&chain).map(|at| &runs[*at].1).filter(|run| run.end_seq() == record.chain_seq);
             let (log_id, hashes) = match (&event, known) {
@@ -347,6 +357,7 @@ impl Indexed {
             let slot = slot(chain, stored.key.key_hash);
             self.index.keys.push(KeyEntry { slot, received_ms: header.received_ms, position });
         }
+        readable
     }
 }
 
@@ -428,7 +439,8 @@ impl Recovery<'_> {
         let indexed = index_pieces(number, &pieces);
         if let Some(end) = end
             && indexed.damage.is_empty()
-            && (indexed.end != end.final_len || indexed.running != end.checksum)
+            && (indexed.end != end.final_len
+                || end.checksum != UNKNOWN_CHECKSUM && indexed.running != end.checksum)
         {
             self.findings.push(Finding::WrongEnd { segment: number });
             self.lost(number, limit);
@@ -466,12 +478,16 @@ impl Recovery<'_> {
         }
     }
 
-    /// Takes a segment that was read. Its index is written, so that the next start need not read it; but never that of a damaged one, which must be found damaged again.
-    fn take_indexed(&mut self, number: u64, indexed: Indexed, end: &SegmentEnd, trusted: bool) {
+    fn note_damage(&mut self, number: u64, indexed: &Indexed) {
         for (from, to) in &indexed.damage {
             self.findings.push(Finding::Damaged { segment: number, from: *from, to: *to });
             self.lost(number, *to);
         }
+    }
+
+    /// Takes a segment that was read. Its index is written, so that the next start need not read it; but never that of a damaged one, which must be found damaged again.
+    fn take_indexed(&mut self, number: u64, indexed: Indexed, end: &SegmentEnd, trusted: bool) {
+        self.note_damage(number, &indexed);
         self.ends.insert(number, *end);
         if !trusted || !indexed.damage.is_empty() {
             return self.take_in_memory(number, indexed.index);
@@ -504,7 +520,7 @@ impl Recovery<'_> {
                     salt: [0; 16],
                     file: self.files.file(segment_path(self.dir, last_name)),
                 };
-                return Ok(self.read_only(Arc::new(unreadable), 0));
+                return Ok(self.cannot_read(Arc::new(unreadable), 0));
             }
             self.check_length(0, next_number - 1);
             return self.new_segment(next_number, None, &[], 0);
@@ -516,7 +532,11 @@ impl Recovery<'_> {
             let indexed = index_pieces(number, &pieces);
             let end = SegmentEnd { number, final_len: content.len() as u64, checksum: indexed.running };
             self.take_indexed(number, indexed, &end, false);
-            return Ok(self.read_only(Arc::clone(&found.segment), end.final_len));
+            return Ok(self.cannot_read(Arc::clone(&found.segment), end.final_len));
+        }
+        let covered = self.covered();
+        if covered.segment == number {
+            split_unreadable(&mut pieces, covered.offset, &content);
         }
         if let Some(at) = self.torn_tail(number, &pieces) {
             self.findings.push(Finding::TornTail { segment: number, offset: pieces[at].start() });
@@ -524,19 +544,34 @@ impl Recovery<'_> {
         }
         let last_frame = pieces.iter().filter_map(header_of).next_back();
         let commit = last_frame.map_or(found.header.first_commit.saturating_sub(1), |frame| frame.commit);
+        // The last group that the mark knows may be there and damaged, so that its number cannot be read.
+        let reaches_mark = covered.segment == number && end_of(&pieces) >= covered.offset;
+        let commit = if reaches_mark { commit.max(covered.commit) } else { commit };
         self.check_length(commit, number);
         if pieces.is_empty() && number + 1 == next_number {
             // Nothing was ever written to it: its place is taken, so that starting again and again leaves no trail.
-            return self.new_segment(number, found.header.before, &[], commit);
+            return match self.new_segment(number, found.header.before, &[], commit) {
+                Err(RecoveryError::Io(error)) => {
+                    Ok(self.read_only(error.to_string(), Arc::clone(&found.segment), end_of(&[])))
+                }
+                result => result,
+            };
         }
         // What the mark covers is known to be on disk. A group past it is only known to have been written.
-        let unsure = commit > self.covered().commit;
+        let unsure = commit > covered.commit;
         let of_group =
             |piece: &Piece<'_>| matches!(piece, Piece::Intact(frame) if frame.header.commit == commit);
-        let moves = pieces.iter().position(|piece| unsure && of_group(piece)).unwrap_or(pieces.len());
+        // Damage behind a group proves that the group was on disk: the mark speaks for the damage, or a later group does. So a group moves only from the very end.
+        let moves = pieces
+            .iter()
+            .position(|piece| unsure && of_group(piece))
+            .filter(|first| pieces[*first..].iter().all(of_group))
+            .unwrap_or(pieces.len());
         let (stay, group) = pieces.split_at(moves);
         let indexed = index_pieces(number, stay);
-        let end = SegmentEnd { number, final_len: end_of(stay), checksum: indexed.running };
+        // The checksums of damaged frames are not known, and a restored file must not be held against those of the others.
+        let checksum = if indexed.damage.is_empty() { indexed.running } else { UNKNOWN_CHECKSUM };
+        let end = SegmentEnd { number, final_len: end_of(stay), checksum };
         self.take_indexed(number, indexed, &end, true);
         let frames: Vec<&Frame<'_>> = group
             .iter()
@@ -546,19 +581,26 @@ impl Recovery<'_> {
         match self.new_segment(next_number, Some(before), &frames, commit) {
             Err(RecoveryError::Io(error)) => {
                 // Reading must go on. The group is shown from where it stands, and nothing is added to it.
-                self.findings.push(Finding::ReadOnly { cause: error.to_string() });
-                self.take_in_memory(number, index_pieces(number, group).index);
-                let plan = Plan { segment: number, salt: *salt, end: end.final_len, capacity: 0, running: 0 };
-                Ok(Active { segment: Arc::clone(&found.segment), plan, commit, grows: false })
+                let indexed = index_pieces(number, group);
+                self.note_damage(number, &indexed);
+                self.take_in_memory(number, indexed.index);
+                // An index that has to be built again is built of everything that is shown.
+                let (final_len, checksum) = (end_of(&pieces), index_pieces(number, &pieces).running);
+                self.ends.insert(number, SegmentEnd { number, final_len, checksum });
+                Ok(self.read_only(error.to_string(), Arc::clone(&found.segment), final_len))
             }
             result => result,
         }
     }
 
     /// What can be read is shown, and nothing is written: not a segment, not a mark. If the disk gives everything at the next start, this one has left no trace.
-    fn read_only(&mut self, segment: Arc<Segment>, end: u64) -> Active {
+    fn cannot_read(&mut self, segment: Arc<Segment>, end: u64) -> Active {
         let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
-        self.findings.push(Finding::ReadOnly { cause: format!("the log cannot be read whole: {cause}") });
+        self.read_only(format!("the log cannot be read whole: {cause}"), segment, end)
+    }
+
+    fn read_only(&mut self, cause: String, segment: Arc<Segment>, end: u64) -> Active {
+        self.findings.push(Finding::ReadOnly { cause });
         let plan = Plan { segment: segment.number, salt: segment.salt, end, capacity: 0, running: 0 };
         Active { segment, plan, commit: self.covered().commit, grows: false }
     }
@@ -635,7 +677,9 @@ impl Recovery<'_> {
         disk.sync_dir(self.dir)?;
         self.files.forget(&path);
         let pieces = segment::walk(&content, u64::MAX, &salt, self.mode);
-        self.take_in_memory(number, index_pieces(number, &pieces).index);
+        let indexed = index_pieces(number, &pieces);
+        self.note_damage(number, &indexed);
+        self.take_in_memory(number, indexed.index);
         let commit = if group.is_empty() { commit } else { commit + 1 };
         let plan = Plan { segment: number, salt, end: content.len() as u64, capacity, running };
         Ok(Active { segment: Arc::new(Segment { number, salt, file }), plan, commit, grows: true })
@@ -658,7 +702,11 @@ impl Recovery<'_> {
         ids.sort_unstable();
         let caches = Caches { tables: Cache::new(0), columns: Cache::new(0) };
         for id in ids {
-            let mut of_chain = in_order(runs.remove(&id).unwrap_or_default());
+            let (mut of_chain, doubled) = in_order(runs.remove(&id).unwrap_or_default());
+            for log_id in doubled {
+                let usage = self.usage.get_mut(&(id.tenant_id, Month::of(log_id.timestamp_ms())));
+                *usage.expect("it was counted with its run") -= 1;
+            }
             let state = ends_of(&of_chain, marked.heads.get(&id).copied().unwrap_or(Head::EMPTY));
             let unproven = match (self.unproven_to, of_chain.last()) {
                 (None, _) => false,
@@ -707,19 +755,26 @@ impl Recovery<'_> {
     }
 }
 
-/// Runs in the order of the log, each event once: where a group was moved and the segment that says so is gone, the later copy counts.
-fn in_order(mut runs: Vec<SealedRun>) -> Vec<SealedRun> {
+/// Runs in the order of the log, each event once: where a group was moved and the segment that says so is gone, the later copy counts. The ids of the earlier ones come second.
+fn in_order(mut runs: Vec<SealedRun>) -> (Vec<SealedRun>, Vec<Ulid>) {
     runs.sort_by_key(|run| (run.run().segment(), run.run().first_seq()));
     let mut ordered: Vec<SealedRun> = Vec::with_capacity(runs.len());
+    let mut doubled = Vec::new();
     for run in runs {
         let first_seq = run.run().first_seq();
-        while ordered.pop_if(|earlier| earlier.run().first_seq() >= first_seq).is_some() {}
+        while let Some(earlier) = ordered.pop_if(|earlier| earlier.run().first_seq() >= first_seq) {
+            if let SealedRun::Memory(earlier) = earlier {
+                doubled.extend(earlier.log_ids());
+            }
+        }
         if let Some(SealedRun::Memory(earlier)) = ordered.last_mut() {
+            let kept = usize::try_from(first_seq - earlier.first_seq).unwrap_or(usize::MAX);
+            doubled.extend(earlier.log_ids().skip(kept));
             earlier.truncate(first_seq);
         }
         ordered.push(run);
     }
-    ordered
+    (ordered, doubled)
 }
 
 /// How a chain ends.
@@ -772,6 +827,20 @@ fn end_of(pieces: &[Piece<'_>]) -> u64 {
         Piece::Intact(frame) | Piece::Broken(frame) => frame.header.end(),
         Piece::Unreadable(_, to) => *to,
     })
+}
+
+/// A group is known to end at `boundary`: what cannot be read before it and what cannot be read behind it are two things.
+fn split_unreadable(pieces: &mut Vec<Piece<'_>>, boundary: u64, content: &[u8]) {
+    let across = |piece: &Piece<'_>| matches!(piece, Piece::Unreadable(from, to) if *from < boundary && boundary < *to);
+    let Some(at) = pieces.iter().position(across) else { return };
+    let Piece::Unreadable(from, to) = pieces[at] else { return };
+    pieces[at] = Piece::Unreadable(from, boundary);
+    let behind = usize::try_from(boundary).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
+    let zeros = content.get(behind).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+    // Zeros at the end are no piece.
+    if !zeros || at + 1 < pieces.len() {
+        pieces.insert(at + 1, Piece::Unreadable(boundary, to));
+    }
 }
 
 /// Writes a frame again, at the end of `content`, as part of another commit.
