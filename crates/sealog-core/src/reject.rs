@@ -9,7 +9,7 @@ use crate::json::JsonError;
 
 macro_rules! codes {
     ($($variant:ident $code:literal $status:literal $retry:literal $meaning:literal $advice:literal)*) => {
-        /// A stable error code. Spec 7; three are additions of ours.
+        /// A stable error code. Spec 7; some are additions of ours.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code { $($variant),* }
 
@@ -114,6 +114,12 @@ codes! {
     RequestMethodNotAllowed "request/method_not_allowed" 405 false
         "The path exists, but not for this method."
         "Use a method that the Allow header lists."
+    RequestMalformed "request/malformed" 400 false
+        "The request is not HTTP/1.1 that the server can make sense of."
+        "Check the request line, the header lines and the framing of the body; an HTTP library gets all three right."
+    RequestHeadersTooLarge "request/headers_too_large" 431 false
+        "The request line and headers are over 65,536 bytes, or there are more than 100 headers."
+        "Send fewer and shorter headers."
     ServerInternal "server/internal" 500 true
         "An unexpected error in the server."
         "Try again; if it persists, tell the operator the request id."
@@ -160,6 +166,8 @@ pub enum Reject {
     EventNotFound,
     PathNotFound,
     MethodNotAllowed,
+    Malformed,
+    HeadersTooLarge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +208,8 @@ impl Reject {
             Reject::EventNotFound => Code::ReadNotFound,
             Reject::PathNotFound => Code::RequestNotFound,
             Reject::MethodNotAllowed => Code::RequestMethodNotAllowed,
+            Reject::Malformed => Code::RequestMalformed,
+            Reject::HeadersTooLarge => Code::RequestHeadersTooLarge,
         }
     }
 
@@ -227,7 +237,9 @@ impl fmt::Display for Reject {
             | Reject::IdempotencyInFlight
             | Reject::EventNotFound
             | Reject::PathNotFound
-            | Reject::MethodNotAllowed => f.write_str(self.code().row().meaning),
+            | Reject::MethodNotAllowed
+            | Reject::Malformed
+            | Reject::HeadersTooLarge => f.write_str(self.code().row().meaning),
             // The specification gives this wording for batches.
             Reject::MissingAction => f.write_str("action field required"),
             Reject::InvalidJson { detail } => write!(f, "the body is not valid JSON: {detail}"),

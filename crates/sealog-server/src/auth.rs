@@ -1,7 +1,8 @@
 //! Who is calling: the key, and everything that follows from it. Spec 5.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
@@ -10,7 +11,8 @@ use sealog_core::id::{ChainId, Hash, Mode, RequestId};
 use sealog_core::key::{self, KeyState};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
-use sealog_store::accounts::Access;
+use sealog_store::accounts::{Access, KeyId};
+use sha2::{Digest, Sha256};
 
 use crate::App;
 use crate::limits::{Counted, share};
@@ -28,6 +30,10 @@ pub(crate) struct Caller {
     pub tenant_enabled: FrameworkSet,
     pub custom: HashMap<String, CustomAction>,
     rate: (Counted, u32),
+    key_id: KeyId,
+    /// When the key was last used, and whether that is written yet.
+    used_ms: AtomicU64,
+    used_written_ms: AtomicU64,
 }
 
 impl Caller {
@@ -55,6 +61,9 @@ impl Caller {
             tenant_enabled: tenant_frameworks,
             custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
             rate: (rate.0, share(rate.1, limits.nodes)),
+            key_id: key.id,
+            used_ms: AtomicU64::new(0),
+            used_written_ms: AtomicU64::new(0),
         }
     }
 
@@ -68,6 +77,13 @@ impl Caller {
         }
     }
 
+    /// The key and its last use, if that has not been taken yet.
+    fn take_use(&self) -> Option<(KeyId, u64)> {
+        let used_ms = self.used_ms.load(Ordering::Relaxed);
+        let written_ms = self.used_written_ms.swap(used_ms, Ordering::Relaxed);
+        (used_ms > written_ms).then_some((self.key_id, used_ms))
+    }
+
     /// Whether events may be sent: a trial that has ended stops them.
     pub(crate) fn may_ingest(&self, now_ms: u64) -> Result<(), Reject> {
         if self.billing.allows_ingest(now_ms) { Ok(()) } else { Err(Reject::TrialExpired) }
@@ -78,6 +94,8 @@ impl Caller {
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     known: RwLock<Known>,
+    /// Uses of keys whose callers were forgotten.
+    uses: Mutex<HashMap<KeyId, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +106,21 @@ struct Known {
 
 /// Most callers that are remembered; past it all are forgotten and asked for again.
 const CALLERS_MAX: usize = 100_000;
+
+/// Lets the operator through. Without a token in the configuration there is nothing to be let into.
+pub(crate) fn operator(app: &App, headers: &HeaderMap) -> Result<(), Reject> {
+    let token = app.config.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
+    let header = headers.get(AUTHORIZATION).ok_or(Reject::MissingHeader)?;
+    let presented = header
+        .to_str()
+        .ok()
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
+    // Digests are compared, so that the time it takes says nothing about the token.
+    let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
+    if right { Ok(()) } else { Err(Reject::KeyNotFound) }
+}
 
 /// Authenticates a request and counts it against its rate.
 pub(crate) async fn authenticate(
@@ -108,6 +141,7 @@ pub(crate) async fn authenticate(
     assert_eq!(caller.chain.mode, presented.mode, "a key's prefix says its mode");
     let now_ms = app.world.now_ms();
     caller.state.check(now_ms)?;
+    caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
     let (counted, limit) = caller.rate;
     if !app.limits.admit(counted, limit, now_ms) {
         return Err(
@@ -133,9 +167,28 @@ async fn find(app: &App, digest: Hash, request_id: RequestId) -> Result<Option<A
     let caller = Arc::new(Caller::new(access, app));
     let mut known = app.callers.known.write().expect("callers lock");
     if known.version != version || known.by_digest.len() >= CALLERS_MAX {
+        let uses = known.by_digest.values().filter_map(|caller| caller.take_use());
+        app.callers.uses.lock().expect("uses lock").extend(uses);
         known.by_digest.clear();
         known.version = version;
     }
     known.by_digest.insert(digest, Arc::clone(&caller));
     Ok(Some(caller))
+}
+
+/// Writes when keys were last used. Kept in memory until then, so that a request need not write anything but its events.
+pub(crate) async fn write_key_uses(app: &App) {
+    let mut uses = std::mem::take(&mut *app.callers.uses.lock().expect("uses lock"));
+    for caller in app.callers.known.read().expect("callers lock").by_digest.values() {
+        if let Some((key_id, used_ms)) = caller.take_use() {
+            let known = uses.entry(key_id).or_default();
+            *known = used_ms.max(*known);
+        }
+    }
+    if uses.is_empty() {
+        return;
+    }
+    if let Err(error) = app.accounts.keys_used(uses.into_iter().collect()).await {
+        tracing::warn!(%error, "the last use of some keys could not be written");
+    }
 }

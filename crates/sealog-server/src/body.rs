@@ -5,13 +5,26 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::CONTENT_ENCODING;
 use hyper::{HeaderMap, Request};
+use sealog_core::id::{RequestId, TenantId};
 use sealog_core::reject::Reject;
 
 use crate::App;
+use crate::budget::Share;
 use crate::respond::Failure;
 
+/// As much as every connection may hold without asking.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
 /// The whole body, if it has at most this many bytes. Reading stops at the first byte too many.
-pub(crate) async fn read(app: &App, request: Request<Incoming>, bytes_max: usize) -> Result<Bytes, Failure> {
+///
+/// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
+pub(crate) async fn read(
+    app: &App,
+    request: Request<Incoming>,
+    bytes_max: usize,
+    whose: Option<TenantId>,
+    request_id: RequestId,
+) -> Result<(Bytes, Option<Share>), Failure> {
     let too_large = || Failure::from(Reject::BodyTooLarge { bytes_max }).closing();
     let encoded = is_encoded(request.headers());
     let mut body = request.into_body();
@@ -19,6 +32,11 @@ pub(crate) async fn read(app: &App, request: Request<Incoming>, bytes_max: usize
         return Err(too_large());
     }
     let mut content = BytesMut::new();
+    let mut share = None;
+    if body.size_hint().lower() > SMALL_BYTES_MAX as u64 {
+        let length = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
+        share = large(app, whose, length, request_id).await?;
+    }
     let collect = async {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Reject::InvalidJson {
@@ -27,6 +45,9 @@ pub(crate) async fn read(app: &App, request: Request<Incoming>, bytes_max: usize
             if let Ok(data) = frame.into_data() {
                 if content.len() + data.len() > bytes_max {
                     return Err(too_large());
+                }
+                if share.is_none() && content.len() + data.len() > SMALL_BYTES_MAX {
+                    share = large(app, whose, bytes_max, request_id).await?;
                 }
                 content.extend_from_slice(&data);
             }
@@ -49,7 +70,18 @@ pub(crate) async fn read(app: &App, request: Request<Incoming>, bytes_max: usize
         }
         .into());
     }
-    Ok(content.freeze())
+    Ok((content.freeze(), share))
+}
+
+async fn large(
+    app: &App,
+    whose: Option<TenantId>,
+    bytes: usize,
+    request_id: RequestId,
+) -> Result<Option<Share>, Failure> {
+    let Some(tenant_id) = whose else { return Ok(None) };
+    let share = app.bodies.take(tenant_id, bytes).await;
+    share.map(Some).map_err(|exhausted| Failure::write(&exhausted, request_id).closing())
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {

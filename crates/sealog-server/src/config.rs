@@ -16,6 +16,7 @@ pub struct Config {
     pub limits: LimitConfig,
     pub plans: Vec<Plan>,
     pub deadlines: Deadlines,
+    pub memory: Memory,
     /// Connections at a time; more wait to be accepted.
     pub connections_max: usize,
 }
@@ -36,6 +37,15 @@ pub struct Deadlines {
     pub first_byte: Duration,
     pub headers: Duration,
     pub body: Duration,
+    /// How long a client may take nothing of its answer.
+    pub write: Duration,
+}
+
+/// What requests may hold together; beyond it they wait. One tenant gets at most half.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub answers_bytes: usize,
+    pub bodies_bytes: usize,
 }
 
 /// Text that must not be printed.
@@ -62,7 +72,9 @@ impl Config {
                 first_byte: Duration::from_secs(10),
                 headers: Duration::from_secs(10),
                 body: Duration::from_secs(30),
+                write: Duration::from_secs(30),
             },
+            memory: Memory { answers_bytes: 256 << 20, bodies_bytes: 256 << 20 },
             connections_max: 10_000,
         }
     }

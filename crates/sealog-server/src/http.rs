@@ -1,13 +1,17 @@
 //! Connections, and the order in which every request is dealt with: request id, per-address window, route.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::HeaderValue;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -21,11 +25,16 @@ use crate::App;
 use crate::api;
 use crate::ingest::Endpoint;
 use crate::limits::{counted_address, share};
+use crate::metrics::{self, Place};
 use crate::operator;
 use crate::respond::{Body, Failure, full};
+use crate::wire::Wire;
 
 /// How long a stop waits for requests under way.
 const STOP_WAIT: Duration = Duration::from_secs(9);
+
+/// Most that a request line and headers may have.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// A server that can be told to stop.
 #[derive(Debug)]
@@ -41,6 +50,11 @@ impl Server {
     /// No more connections are accepted; those that are idle are closed, and requests under way are finished.
     pub fn stop(&self) {
         let _ = self.stop.send(true);
+    }
+
+    /// Waits until it is told to.
+    pub(crate) async fn stopped(&self) {
+        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
     }
 }
 
@@ -98,44 +112,77 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
     if !spoke {
         return;
     }
-    let headers_deadline = app.config.deadlines.headers;
+    let deadlines = app.config.deadlines;
+    let unparsable = Arc::clone(&app);
+    let wire = Wire::new(stream, deadlines.write, move |status| answer_unparsable(&unparsable, status));
+    // Set when an answer was given without reading the whole request.
+    let unread = Arc::new(AtomicBool::new(false));
+    let closing = Arc::clone(&unread);
     let service = service_fn(move |request| {
-        let app = Arc::clone(&app);
-        async move { Ok::<_, Infallible>(handle(&app, request, peer.ip()).await) }
+        let (app, closing) = (Arc::clone(&app), Arc::clone(&closing));
+        Box::pin(async move {
+            let response = handle(&app, request, peer.ip()).await;
+            closing.fetch_or(response.headers().contains_key(CONNECTION), Ordering::Relaxed);
+            Ok::<_, Infallible>(response)
+        })
     });
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(headers_deadline)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        ended = connection.as_mut() => return trace_end(ended),
-        _ = stop.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
-    }
-    trace_end(connection.await);
-}
-
-fn trace_end(ended: Result<(), hyper::Error>) {
+        .header_read_timeout(deadlines.headers)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(wire), service);
+    let ended = tokio::select! {
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
+        _ = stop.wait_for(|stopped| *stopped) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|context| connection.poll_without_shutdown(context)).await
+        }
+    };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
     }
+    let wire = connection.into_parts().io.into_inner();
+    // The client may be gone, and then there is nobody to close for.
+    let _ = wire.close(unread.load(Ordering::Relaxed)).await;
+}
+
+/// A request that hyper cannot parse never reaches a handler, but is answered like any other.
+fn answer_unparsable(app: &App, status: StatusCode) -> Vec<u8> {
+    let request_id = new_request_id(app);
+    let reject = if status == StatusCode::BAD_REQUEST { Reject::Malformed } else { Reject::HeadersTooLarge };
+    tracing::debug!(%request_id, status = status.as_u16(), "answered a request that cannot be parsed");
+    let failure = Failure::from(reject);
+    app.metrics.rejected(failure.code());
+    failure.to_bytes(request_id, &app.config)
+}
+
+fn new_request_id(app: &App) -> RequestId {
+    RequestId(Ulid::new(app.world.now_ms(), app.world.random80()))
 }
 
 /// Answers a request. Every answer has its id, whatever happens on the way.
 async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
-    let request_id = RequestId(Ulid::new(app.world.now_ms(), app.world.random80()));
+    let request_id = new_request_id(app);
+    let begun = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let answer = AssertUnwindSafe(route(app, request, peer, request_id));
-    let mut response = match CatchPanic(Box::pin(answer.0)).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(failure)) => failure.into_response(request_id, &app.config),
-        Err(cause) => Failure::internal(&cause, request_id).closing().into_response(request_id, &app.config),
-    };
+    let place = Place::of(&method, &path);
+    let answer = std::pin::pin!(route(app, request, peer, request_id));
+    let answer =
+        CatchPanic(answer).await.unwrap_or_else(|cause| Err(Failure::internal(&cause, request_id).closing()));
+    let mut response = answer.unwrap_or_else(|failure| {
+        app.metrics.rejected(failure.code());
+        failure.into_response(request_id, &app.config)
+    });
     if method == Method::HEAD {
         *response.body_mut() = full("");
     }
     let id = HeaderValue::try_from(request_id.to_string()).expect("letters, digits and an underscore");
     response.headers_mut().insert("x-request-id", id);
+    app.metrics.answered(place, response.status(), begun.elapsed());
     tracing::debug!(%request_id, %method, path, status = response.status().as_u16(), "answered");
     response
 }
@@ -150,6 +197,10 @@ async fn route(
     match path {
         "/healthz" => return only_get(&request, || Ok(text(StatusCode::OK, "ok\n"))),
         "/readyz" => return only_get(&request, || ready(app)),
+        "/metrics" if request.method() == Method::GET => {
+            return metrics::get(app, request.headers(), peer, request_id).await;
+        }
+        "/metrics" => return Err(Failure::method_not_allowed("GET")),
         _ => {}
     }
     let client = client_address(app, request.headers(), peer);
@@ -241,16 +292,12 @@ fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
 }
 
 /// Turns a panic while a request is answered into an error for that request alone.
-struct CatchPanic<F>(std::pin::Pin<Box<F>>);
+struct CatchPanic<'a, F>(Pin<&'a mut F>);
 
-impl<F: Future> Future for CatchPanic<F> {
+impl<F: Future> Future for CatchPanic<'_, F> {
     type Output = Result<F::Output, String>;
 
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        use std::task::Poll;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match std::panic::catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),

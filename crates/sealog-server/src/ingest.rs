@@ -100,7 +100,10 @@ pub(crate) async fn ingest(
     let idempotency = reservation.map(|reservation| (reservation, request_id.0));
     let appended = app.store.append(Append { chain: caller.chain, drafts, idempotency }).await;
     match appended.map_err(|error| Failure::write(&error, request_id))? {
-        Appended::Sealed(receipt) => Ok(Ingested { receipt, request_id, replayed: false }),
+        Appended::Sealed(receipt) => {
+            app.metrics.sealed(caller.chain.mode, receipt.log_ids.len());
+            Ok(Ingested { receipt, request_id, replayed: false })
+        }
         Appended::Replayed(receipt) => Ok(replay(receipt, request_id)),
         Appended::Conflict => Err(Reject::IdempotencyConflict.into()),
     }

@@ -5,15 +5,19 @@
 
 mod api;
 mod auth;
+pub mod background;
 mod body;
+mod budget;
 pub mod config;
 mod docs;
 mod http;
 mod ingest;
 mod limits;
+mod metrics;
 mod operator;
 pub mod password;
 mod respond;
+mod wire;
 
 use std::sync::Arc;
 
@@ -33,6 +37,11 @@ pub struct App {
     pub config: Config,
     callers: auth::Callers,
     limits: limits::Limits,
+    metrics: metrics::Metrics,
+    /// Memory for answers, from the first byte that is read until the last one is sent.
+    reads: budget::Budget,
+    /// Memory for large request bodies.
+    bodies: budget::Budget,
 }
 
 impl App {
@@ -46,9 +55,12 @@ impl App {
             store,
             accounts,
             world,
-            config,
             callers: auth::Callers::default(),
             limits: limits::Limits::default(),
+            metrics: metrics::Metrics::default(),
+            reads: budget::Budget::new(config.memory.answers_bytes),
+            bodies: budget::Budget::new(config.memory.bodies_bytes),
+            config,
         })
     }
 }

@@ -11,6 +11,8 @@ mod bad_input;
 mod idempotency;
 #[path = "spec/isolation.rs"]
 mod isolation;
+#[path = "spec/operations.rs"]
+mod operations;
 #[path = "spec/operator.rs"]
 mod operator;
 #[path = "spec/s2_fields.rs"]

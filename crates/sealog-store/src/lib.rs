@@ -6,6 +6,7 @@ pub mod accounts;
 pub mod embedded;
 pub mod reference;
 mod reference_accounts;
+pub mod stats;
 pub mod verify;
 pub mod world;
 
@@ -19,6 +20,8 @@ use sealog_core::id::{ChainId, Hash, TenantId, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
+
+use crate::stats::StoreStats;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -69,6 +72,11 @@ pub trait Store: Send + Sync {
     /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,
     /// and on the first fault nothing is written. For copies and restores; nothing else bypasses sealing.
     fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>>;
+
+    /// What the store counts of itself. A store that counts nothing says nothing.
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        Box::pin(async { Ok(StoreStats::default()) })
+    }
 
     /// Whether events can be appended, or why not.
     fn ready(&self) -> Result<(), StoreError>;

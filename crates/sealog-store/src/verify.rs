@@ -7,7 +7,7 @@ use sealog_core::verify::{Before, Check, Item, Verdict};
 use crate::{Range, Store, StoreError};
 
 /// Bytes of events that are held at a time.
-const BYTES_MAX: usize = 1 << 20;
+pub const BYTES_MAX: usize = 1 << 20;
 
 /// Verifies a window of a chain. Spec 4.5.
 pub async fn window(store: &dyn Store, chain: ChainId, range: SeqRange) -> Result<Verdict, StoreError> {

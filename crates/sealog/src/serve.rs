@@ -73,7 +73,11 @@ fn serve_on_all_cores(
             server.stop();
             Ok::<(), String>(())
         };
-        let (stopped, ()) = tokio::join!(stop, sealog_server::serve(Arc::clone(app), listener, &server));
+        let (stopped, (), ()) = tokio::join!(
+            stop,
+            sealog_server::serve(Arc::clone(app), listener, &server),
+            sealog_server::background::run(Arc::clone(app), &server),
+        );
         stopped
     })?;
     for thread in threads {

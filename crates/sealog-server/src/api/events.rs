@@ -23,8 +23,13 @@ pub(crate) async fn post(
     let caller = auth::authenticate(app, request.headers(), request_id).await.map_err(Failure::closing)?;
     caller.may_ingest(app.world.now_ms()).map_err(|reject| Failure::from(reject).closing())?;
     let key_hash = idempotency_key(request.headers()).map_err(|reject| Failure::from(reject).closing())?;
-    let body = crate::body::read(app, request, endpoint.body_bytes_max()).await?;
+    let whose = Some(caller.chain.tenant_id);
+    let (body, _share) =
+        crate::body::read(app, request, endpoint.body_bytes_max(), whose, request_id).await?;
     let ingested = ingest::ingest(app, &caller, endpoint, key_hash, &body, client, request_id).await?;
+    if ingested.replayed {
+        app.metrics.replayed();
+    }
     Ok(accepted(endpoint, &ingested))
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
@@ -17,7 +16,8 @@ use tokio::sync::mpsc;
 
 use crate::App;
 use crate::auth;
-use crate::respond::{Body, Failure, json};
+use crate::budget::Share;
+use crate::respond::{Body, Failure, held, large_json};
 
 /// A page up to this size is put together before it is sent, so that a failure can still become an error; a larger one is sent as it is read.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
@@ -30,6 +30,9 @@ pub(crate) async fn get(
 ) -> Result<Response<Body>, Failure> {
     let caller = auth::authenticate(app, headers, request_id).await?;
     let query = ListQuery::parse(query, caller.chain)?;
+    // While it is sent as it is read, one piece is with the client and the next is being put together.
+    let share = app.reads.take(caller.chain.tenant_id, 2 * WHOLE_BYTES_MAX).await;
+    let share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
     let mut page = Page::new(caller.chain, query);
     let mut content = b"{\"events\":[".to_vec();
     let whole = page
@@ -37,9 +40,9 @@ pub(crate) async fn get(
         .await
         .map_err(|error| Failure::read(&error, request_id))?;
     if whole {
-        return Ok(json(StatusCode::OK, content));
+        return Ok(large_json(StatusCode::OK, content, share));
     }
-    Ok(stream(Arc::clone(app), page, content, request_id))
+    Ok(stream(Arc::clone(app), page, content, share, request_id))
 }
 
 /// A page under way.
@@ -99,7 +102,13 @@ impl Page {
 }
 
 /// Sends the rest of a large page piece by piece, as fast as the client takes it. If reading fails now, the connection ends in the middle of the JSON, which no client can take for a page.
-fn stream(app: Arc<App>, mut page: Page, first: Vec<u8>, request_id: RequestId) -> Response<Body> {
+fn stream(
+    app: Arc<App>,
+    mut page: Page,
+    first: Vec<u8>,
+    share: Share,
+    request_id: RequestId,
+) -> Response<Body> {
     let (pieces, taken) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut content = first;
@@ -120,7 +129,7 @@ fn stream(app: Arc<App>, mut page: Page, first: Vec<u8>, request_id: RequestId) 
             }
         }
     });
-    let mut response = Response::new(BodyExt::boxed_unsync(Pieces(taken)));
+    let mut response = Response::new(held(share, Pieces(taken)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

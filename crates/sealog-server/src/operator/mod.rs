@@ -6,7 +6,6 @@ mod render;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, Response, StatusCode};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
@@ -19,10 +18,9 @@ use sealog_store::accounts::{
     UserId,
 };
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::respond::{Body, Failure};
-use crate::{App, password, respond};
+use crate::{App, auth, password, respond};
 use fields::Fields;
 
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -34,7 +32,7 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    authorize(app, &request)?;
+    auth::operator(app, request.headers())?;
     let segments: Vec<&str> = path.split('/').collect();
     let method = request.method().clone();
     let call = Call { app, request_id };
@@ -76,21 +74,6 @@ pub(crate) async fn handle(
     }
 }
 
-/// Without a token in the configuration there is nothing here.
-fn authorize(app: &App, request: &Request<Incoming>) -> Result<(), Failure> {
-    let token = app.config.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
-    let header = request.headers().get(AUTHORIZATION).ok_or(Reject::MissingHeader)?;
-    let presented = header
-        .to_str()
-        .ok()
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
-    // Digests are compared, so that the time it takes says nothing about the token.
-    let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
-    if right { Ok(()) } else { Err(Reject::KeyNotFound.into()) }
-}
-
 fn uuid(text: &str) -> Result<Uuid, Failure> {
     Uuid::parse(text).ok_or_else(|| Reject::PathNotFound.into())
 }
@@ -113,7 +96,7 @@ type Answer = Result<Response<Body>, Failure>;
 
 impl Call<'_> {
     async fn body(&self, request: Request<Incoming>) -> Result<Fields, Failure> {
-        let body = crate::body::read(self.app, request, BODY_BYTES_MAX).await?;
+        let (body, _) = crate::body::read(self.app, request, BODY_BYTES_MAX, None, self.request_id).await?;
         Fields::parse(&body)
     }
 

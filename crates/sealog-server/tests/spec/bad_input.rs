@@ -58,7 +58,7 @@ fn what_is_not_http_is_refused() {
         b"GET /v1/actions HTTP/1.1\r\nbad header\r\n\r\n",
         b"GET /v1/ac tions HTTP/1.1\r\nHost: x\r\n\r\n",
     ] {
-        assert_eq!(service.raw(bytes).status, 400);
+        service.raw(bytes).rejected(400, "request/malformed");
     }
     goes_on(&service);
 }
@@ -70,7 +70,7 @@ fn two_lengths_that_differ_are_refused() {
         "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 23\r\nContent-Length: 5\r\n\r\n{LOGIN}",
         service.live
     );
-    assert_eq!(service.raw(request.as_bytes()).status, 400);
+    service.raw(request.as_bytes()).rejected(400, "request/malformed");
     assert_eq!(service.count(&service.live), 0);
 }
 
@@ -82,7 +82,7 @@ fn a_length_that_is_no_number_is_refused() {
             "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {length}\r\n\r\n{LOGIN}",
             service.live
         );
-        assert_eq!(service.raw(request.as_bytes()).status, 400, "{length}");
+        service.raw(request.as_bytes()).rejected(400, "request/malformed");
     }
     assert_eq!(service.count(&service.live), 0);
 }
@@ -155,10 +155,96 @@ fn a_connection_that_says_nothing_is_ended() {
 fn headers_without_measure_are_refused() {
     let service = Service::start();
     let large = format!("GET /v1/actions HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
-    assert!((400..500).contains(&service.raw(large.as_bytes()).status));
+    service.raw(large.as_bytes()).rejected(431, "request/headers_too_large");
     let many = format!("GET /v1/actions HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: x\r\n".repeat(1000));
-    assert!((400..500).contains(&service.raw(many.as_bytes()).status));
+    service.raw(many.as_bytes()).rejected(431, "request/headers_too_large");
+    let address = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
+    service.raw(address.as_bytes()).rejected(431, "request/headers_too_large");
     goes_on(&service);
+}
+
+#[test]
+fn headers_of_8_kilobytes_are_accepted() {
+    let service = Service::start();
+    let padding = "x".repeat(8 << 10);
+    let headers = [("Authorization", bearer(&service.live)), ("X-Trace", padding)];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    service.request("POST", "/v1/events", &headers, LOGIN.as_bytes()).accepted();
+}
+
+#[test]
+fn a_request_before_one_that_cannot_be_parsed_has_its_own_answer() {
+    let service = Service::start();
+    let mut connection = service.connect();
+    let good = request("GET", "/v1/events", &[("Authorization", &bearer(&service.live))], b"");
+    connection.send(&[good.as_slice(), b"nonsense\r\n\r\n"].concat());
+    connection.receive().ok();
+    connection.receive().rejected(400, "request/malformed");
+    assert!(connection.ended());
+}
+
+#[test]
+fn a_client_that_is_still_sending_learns_why_it_was_refused() {
+    let service = Service::start();
+    // Larger than what the sockets hold, so that the client is in the middle of its body when the answer comes.
+    let body = vec![b'x'; 3 << 20];
+    for _ in 0..20 {
+        let length = body.len().to_string();
+        let head = ["POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: ", &length, "\r\n\r\n"].concat();
+        let mut connection = service.connect();
+        connection.send(&[head.as_bytes(), &body].concat());
+        connection.receive().rejected(401, "auth/missing_header");
+    }
+}
+
+#[test]
+fn clients_that_do_not_read_their_pages_are_cut_off_and_cannot_exhaust_memory() {
+    let service = Service::with(|setup| {
+        setup.segment_bytes = 8 << 20;
+        setup.config.memory.answers_bytes = 8 << 20;
+        setup.config.deadlines.write = Duration::from_millis(500);
+    });
+    for _ in 0..40 {
+        service.event(&service.live, single_of(250_000)).accepted();
+    }
+    let newcomer = service.newcomer("top", &[]);
+    let list = request("GET", "/v1/events?limit=100", &[("Authorization", &bearer(&service.live))], b"");
+    // Two pages are half of the memory, which is all that a tenant gets.
+    let mut lazy: Vec<_> = (0..6).map(|_| service.connect()).collect();
+    for connection in &mut lazy {
+        connection.send(&list);
+    }
+    // Another tenant is served at once, and the same one when its own clients have been cut off.
+    service.get("/v1/events", &newcomer).ok();
+    assert_eq!(
+        service.get("/v1/events?limit=100", &service.live).ok()["events"].as_array().unwrap().len(),
+        40
+    );
+}
+
+#[test]
+fn large_bodies_beyond_the_memory_for_them_wait_their_turn() {
+    let service = Service::with(|setup| {
+        setup.segment_bytes = 8 << 20;
+        setup.config.memory.bodies_bytes = 4 << 20;
+    });
+    let body = batch_of(2 << 20);
+    let head = format!(
+        "POST /v1/events/batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        service.live,
+        body.len()
+    );
+    let mut slow = service.connect();
+    slow.send(&[head.as_bytes(), &body.as_bytes()[..1 << 20]].concat());
+    let newcomer = service.newcomer("top", &[]);
+    assert_eq!(service.batch(&newcomer, &body).status, 202);
+    // Small ones do not wait for anyone.
+    service.event(&service.live, LOGIN).accepted();
+    let mut second = service.connect();
+    second.send(&[head.as_bytes(), body.as_bytes()].concat());
+    slow.send(&body.as_bytes()[1 << 20..]);
+    assert_eq!(slow.receive().status, 202);
+    assert_eq!(second.receive().status, 202);
 }
 
 #[test]

@@ -15,8 +15,9 @@ use sealog_core::id::{ChainId, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
-use sealog_server::{App, Server, serve};
+use sealog_server::{App, Server, background, serve};
 use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::stats::StoreStats;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, List, Range, Reserved, Store, StoreError,
@@ -143,7 +144,7 @@ impl Service {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                serve(app, listener, &serving).await;
+                tokio::join!(serve(Arc::clone(&app), listener, &serving), background::run(app, &serving));
             });
         });
         self.running = Some(Running { store, address, server, thread });
@@ -720,6 +721,10 @@ impl Store for Hinge {
 
     fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
         self.inner.import(chain, events)
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        self.inner.stats()
     }
 
     fn ready(&self) -> Result<(), StoreError> {

@@ -22,6 +22,7 @@ use super::segment::{self, Preparer, Segment};
 use super::sidecar::{Caches, Opened, SegmentEnd, SegmentIndex, slot};
 use super::sync::{lock, wait_for, write};
 use super::writer::{Sealer, Shared};
+use crate::stats::{Histogram, LogStats};
 use crate::world::World;
 use crate::{Appended, IdempotencyKey, Receipt, Reservation, Reserved, StoreError};
 
@@ -52,6 +53,8 @@ pub(super) struct Log {
     /// Held while an index file is built again.
     rebuilding: Mutex<()>,
     unknown_unproven: bool,
+    pub append_time: Histogram,
+    pub sync_time: Histogram,
 }
 
 /// What the upkeep thread has to do.
@@ -107,6 +110,8 @@ impl Log {
             mark: Mutex::new(recovered.mark),
             rebuilding: Mutex::default(),
             unknown_unproven: recovered.unknown_unproven,
+            append_time: Histogram::durations(),
+            sync_time: Histogram::durations(),
         });
         if lock(&log.shared).ready().is_ok()
             && let Err(error) = log.mark_all()
@@ -136,6 +141,23 @@ impl Log {
 
     pub(super) fn ready(&self) -> Result<(), StoreError> {
         lock(&self.shared).ready()
+    }
+
+    pub(super) fn stats(&self) -> LogStats {
+        let (queue_requests, queue_bytes) = lock(&self.shared).waiting();
+        LogStats {
+            mode: self.mode,
+            append: self.append_time.view(),
+            sync: self.sync_time.view(),
+            queue_requests,
+            queue_bytes,
+        }
+    }
+
+    /// What its files take, as far as the disk tells.
+    pub(super) fn storage_bytes(&self) -> u64 {
+        let Ok(entries) = std::fs::read_dir(&self.dir) else { return 0 };
+        entries.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
     /// The durable head of a chain, and whether it cannot be proven to be the last.

@@ -31,6 +31,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 
 pub use self::recovery::Finding;
+use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, List, Range, Reserved, Store, StoreError,
@@ -250,6 +251,19 @@ impl Store for EmbeddedStore {
     fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
         let answer = self.log(chain.mode).import(chain, events);
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        let logs = [Arc::clone(&self.live.log), Arc::clone(&self.test.log)];
+        let findings = (self.live.findings.len() + self.test.findings.len()) as u64;
+        let reads_waiting = self.reads.waiting();
+        let stats = self.reads.run(move || StoreStats {
+            storage_bytes: logs.iter().map(|log| log.storage_bytes()).sum(),
+            logs: logs.iter().map(|log| log.stats()).collect(),
+            reads_waiting,
+            findings,
+        });
+        Box::pin(async move { stats.await.map_err(|_| StoreError::Closing) })
     }
 
     fn ready(&self) -> Result<(), StoreError> {

@@ -388,6 +388,10 @@ impl Pool {
         answer
     }
 
+    pub(super) fn waiting(&self) -> u64 {
+        lock(&self.queue).0.len() as u64
+    }
+
     fn work(&self) {
         let mut queue = lock(&self.queue);
         loop {

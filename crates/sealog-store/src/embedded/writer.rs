@@ -114,6 +114,12 @@ impl Shared {
         }
     }
 
+    /// Requests and bytes in the queue.
+    pub(super) fn waiting(&self) -> (u64, u64) {
+        let requests: usize = self.queue.by_chain.values().map(VecDeque::len).sum();
+        (requests as u64, self.queue.bytes as u64)
+    }
+
     /// No more events are accepted, for this reason or an earlier one.
     pub(super) fn poison(&mut self, error: StoreError) {
         self.poisoned.get_or_insert(error);
@@ -221,6 +227,7 @@ struct SealedFrame {
     entries: Vec<Entry>,
     head: Head,
     key: Option<KeyEntry>,
+    queued: Instant,
     outcome: Outcome,
 }
 
@@ -376,7 +383,7 @@ impl Log {
 
     /// The critical section: decides everything about a request and encodes its frame.
     fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request) {
-        let Request { chain, work, .. } = request;
+        let Request { chain, work, queued, .. } = request;
         let (head, unproven) = match sealer.heads.get(&chain) {
             Some(head) => (*head, false),
             None => self.durable_head(chain),
@@ -424,6 +431,7 @@ impl Log {
                     entries,
                     head: next,
                     key,
+                    queued,
                     outcome: Outcome::Append { receipt, reservation, answer },
                 });
             }
@@ -448,6 +456,7 @@ impl Log {
                     entries,
                     head: last,
                     key,
+                    queued,
                     outcome: Outcome::Import { answer },
                 });
             }
@@ -474,7 +483,9 @@ impl Log {
             shared.durable = after;
             shared.durable_commit = commit.unwrap_or(shared.durable_commit);
         }
-        for (head, outcome) in answers {
+        let now = Instant::now();
+        for (head, queued, outcome) in answers {
+            self.append_time.observe_duration(now.duration_since(queued));
             outcome.succeed(head);
         }
     }
@@ -493,6 +504,7 @@ impl Log {
         if let Some(header) = &group.begins {
             *active = self.roll(header)?;
         }
+        let begun = Instant::now();
         let written = active.file.write_all_at(&group.bytes, group.start);
         // The deliberate bug of a build for tests: the answer does not wait for the disk.
         let synced = if cfg!(feature = "mutant-ack-before-sync") {
@@ -500,6 +512,7 @@ impl Log {
         } else {
             written.and_then(|()| active.file.sync())
         };
+        self.sync_time.observe_duration(begun.elapsed());
         synced.map_err(|error| self.poison(&error))
     }
 
@@ -568,7 +581,7 @@ impl Log {
     }
 
     /// Makes a durable group visible. The answers are left to the caller.
-    fn publish(&self, group: Group) -> Vec<(Head, Outcome)> {
+    fn publish(&self, group: Group) -> Vec<(Head, Instant, Outcome)> {
         let segment = group.after.segment;
         let mut answers = Vec::with_capacity(group.frames.len());
         for frame in group.frames {
@@ -578,7 +591,7 @@ impl Log {
                 self.keys.insert(segment, key);
             }
             self.changed(frame.chain, frame.head);
-            answers.push((frame.head, frame.outcome));
+            answers.push((frame.head, frame.queued, frame.outcome));
         }
         answers
     }

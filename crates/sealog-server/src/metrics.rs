@@ -1,0 +1,373 @@
+//! `GET /metrics`: what an operator watches, as Prometheus text. No tenant, project, actor or action is ever a label.
+//!
+//! Written by hand: the store counts with the same few atomics and knows of no metrics library, and what is left for one to do is printing.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Mode, RequestId};
+use sealog_core::reject::{CODES, Code};
+use sealog_core::verify::Verdict;
+use sealog_store::stats::{Histogram, HistogramView};
+
+use crate::App;
+use crate::auth;
+use crate::respond::{Body, Failure, with_type};
+
+/// A head further ahead of the clock than this means that the clock was wrong, or is.
+pub(crate) const AHEAD_MS: u64 = 5 * 60 * 1000;
+
+/// What requests are told apart by; the last one is for everything else.
+const ROUTES: [&str; 12] = [
+    "/v1/events",
+    "/v1/events/batch",
+    "/v1/events/verify",
+    "/v1/events/{log_id}",
+    "/v1/actions",
+    "/operator/v1",
+    "/docs",
+    "/openapi.json",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "other",
+];
+const METHODS: [&str; 4] = ["GET", "POST", "PATCH", "other"];
+const STATUSES: [u16; 18] =
+    [200, 201, 202, 304, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 431, 500, 503, 0];
+const BATCH_BOUNDS: &[u64] = &[1, 2, 5, 10, 25, 50, 100];
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    /// By route, method and status.
+    requests: Vec<AtomicU64>,
+    /// By route and method.
+    durations: Vec<Histogram>,
+    /// In the order of the table of codes.
+    rejections: Vec<AtomicU64>,
+    /// Live and test.
+    events: [AtomicU64; 2],
+    batch_size: Histogram,
+    replays: AtomicU64,
+    /// Events that were verified, and windows that were found broken.
+    verified: AtomicU64,
+    broken: AtomicU64,
+}
+
+/// One request, as far as metrics tell requests apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place(usize);
+
+impl Place {
+    pub(crate) fn of(method: &Method, path: &str) -> Place {
+        let route = match path {
+            _ if path.starts_with("/operator/v1/") => "/operator/v1",
+            _ if path.starts_with("/docs/") => "/docs",
+            _ if ROUTES.contains(&path) => path,
+            _ if path.strip_prefix("/v1/events/").is_some_and(|rest| !rest.contains('/')) => {
+                "/v1/events/{log_id}"
+            }
+            _ => "other",
+        };
+        let at = |of: &[&str], what: &str| of.iter().position(|known| *known == what).unwrap_or(of.len() - 1);
+        Place(at(&ROUTES, route) * METHODS.len() + at(&METHODS, method.as_str()))
+    }
+
+    fn labels(self) -> String {
+        let (route, method) = (ROUTES[self.0 / METHODS.len()], METHODS[self.0 % METHODS.len()]);
+        format!("route=\"{route}\",method=\"{method}\"")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let places = ROUTES.len() * METHODS.len();
+        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        Metrics {
+            requests: zeros(places * STATUSES.len()),
+            durations: (0..places).map(|_| Histogram::durations()).collect(),
+            rejections: zeros(CODES.len()),
+            events: Default::default(),
+            batch_size: Histogram::new(BATCH_BOUNDS),
+            replays: AtomicU64::new(0),
+            verified: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn answered(&self, place: Place, status: StatusCode, took: Duration) {
+        let status =
+            STATUSES.iter().position(|known| *known == status.as_u16()).unwrap_or(STATUSES.len() - 1);
+        self.requests[place.0 * STATUSES.len() + status].fetch_add(1, Ordering::Relaxed);
+        self.durations[place.0].observe_duration(took);
+    }
+
+    pub(crate) fn rejected(&self, code: Code) {
+        self.rejections[code as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sealed(&self, mode: Mode, events: usize) {
+        self.events[usize::from(mode == Mode::Test)].fetch_add(events as u64, Ordering::Relaxed);
+        self.batch_size.observe(events as u64);
+    }
+
+    pub(crate) fn replayed(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn verified(&self, verdict: &Verdict) {
+        self.verified.fetch_add(verdict.checked, Ordering::Relaxed);
+        self.broken.fetch_add(u64::from(!verdict.valid()), Ordering::Relaxed);
+    }
+}
+
+/// Answers whoever sits on this machine, or has the operator's token.
+pub(crate) async fn get(
+    app: &App,
+    headers: &HeaderMap,
+    peer: IpAddr,
+    request_id: RequestId,
+) -> Result<Response<Body>, Failure> {
+    // Behind a proxy on the same machine everyone comes from loopback: what was passed on by someone does not.
+    let forwarded = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
+    let local =
+        peer.to_canonical().is_loopback() && !forwarded.iter().any(|name| headers.contains_key(*name));
+    if !local {
+        auth::operator(app, headers)?;
+    }
+    let text = render(app).await.map_err(|error| Failure::internal(&error, request_id))?;
+    Ok(with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+}
+
+/// Chains whose last event lies too far in the future.
+pub(crate) fn ahead(heads: &[(ChainId, Head)], now_ms: u64) -> impl Iterator<Item = &(ChainId, Head)> {
+    heads.iter().filter(move |(_, head)| head.log_id.timestamp_ms() > now_ms + AHEAD_MS)
+}
+
+async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
+    let store = app.store.stats().await?;
+    let heads = app.store.heads().await?;
+    let outbox = app.accounts.pending_mails().await?;
+    let metrics = &app.metrics;
+    let mut text = Text::default();
+    text.family("sealog_build_info", "gauge", "The version that is running.");
+    text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
+    text.family("sealog_ready", "gauge", "1 while events are accepted.");
+    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok()));
+
+    text.family("sealog_http_requests_total", "counter", "Requests that were answered.");
+    for (at, count) in metrics.requests.iter().enumerate() {
+        let (count, status) = (count.load(Ordering::Relaxed), STATUSES[at % STATUSES.len()]);
+        if count > 0 {
+            let status = if status == 0 { "other".to_owned() } else { status.to_string() };
+            let labels = format!("{},status=\"{status}\"", Place(at / STATUSES.len()).labels());
+            text.sample("sealog_http_requests_total", &labels, count);
+        }
+    }
+    text.family(
+        "sealog_http_request_duration_seconds",
+        "histogram",
+        "From the headers of a request to those of its answer.",
+    );
+    for (at, histogram) in metrics.durations.iter().enumerate() {
+        let view = histogram.view();
+        if view.counts.iter().any(|count| *count > 0) {
+            text.histogram("sealog_http_request_duration_seconds", &Place(at).labels(), &view, MICROS);
+        }
+    }
+    text.family("sealog_rejections_total", "counter", "Answers with an error, by its code.");
+    let rejected = |code: Code| metrics.rejections[code as usize].load(Ordering::Relaxed);
+    for row in CODES {
+        text.sample("sealog_rejections_total", &format!("code=\"{}\"", row.text), rejected(row.code));
+    }
+    text.family("sealog_rate_limited_total", "counter", "Requests over a limit, by its tier.");
+    for (tier, code) in [
+        ("ip", Code::RateIpLimitExceeded),
+        ("plan", Code::RateLimitExceeded),
+        ("test", Code::RateTestLimitExceeded),
+    ] {
+        text.sample("sealog_rate_limited_total", &format!("tier=\"{tier}\""), rejected(code));
+    }
+    text.family("sealog_idempotency_hits_total", "counter", "Requests whose Idempotency-Key was known.");
+    for (kind, count) in [
+        ("replay", metrics.replays.load(Ordering::Relaxed)),
+        ("conflict", rejected(Code::EventIdempotencyKeyConflict)),
+        ("in_flight", rejected(Code::EventIdempotencyKeyInFlight)),
+    ] {
+        text.sample("sealog_idempotency_hits_total", &format!("kind=\"{kind}\""), count);
+    }
+    text.family(
+        "sealog_events_ingested_total",
+        "counter",
+        "Events that were sealed and acknowledged since the start.",
+    );
+    for (mode, count) in [Mode::Live, Mode::Test].into_iter().zip(&metrics.events) {
+        text.sample("sealog_events_ingested_total", &by_mode(mode), count.load(Ordering::Relaxed));
+    }
+    text.family("sealog_ingest_batch_size", "histogram", "Events in one request.");
+    text.histogram("sealog_ingest_batch_size", "", &metrics.batch_size.view(), 1);
+    text.family("sealog_verify_events_total", "counter", "Events that were verified by request.");
+    text.sample("sealog_verify_events_total", "", metrics.verified.load(Ordering::Relaxed));
+    text.family(
+        "sealog_verify_broken_total",
+        "counter",
+        "Verifications that found a broken chain. Never anything but 0.",
+    );
+    text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
+
+    text.family(
+        "sealog_append_duration_seconds",
+        "histogram",
+        "From handing an event to the store to its acknowledgement.",
+    );
+    for log in &store.logs {
+        text.histogram("sealog_append_duration_seconds", &by_mode(log.mode), &log.append, MICROS);
+    }
+    text.family(
+        "sealog_fsync_duration_seconds",
+        "histogram",
+        "One write and sync of the log, which many events share.",
+    );
+    for log in &store.logs {
+        text.histogram("sealog_fsync_duration_seconds", &by_mode(log.mode), &log.sync, MICROS);
+    }
+    text.family("sealog_append_queue_requests", "gauge", "Requests that wait to be written.");
+    for log in &store.logs {
+        text.sample("sealog_append_queue_requests", &by_mode(log.mode), log.queue_requests);
+    }
+    text.family("sealog_append_queue_bytes", "gauge", "Bytes that wait to be written.");
+    for log in &store.logs {
+        text.sample("sealog_append_queue_bytes", &by_mode(log.mode), log.queue_bytes);
+    }
+    text.family("sealog_reads_waiting", "gauge", "Reads that wait for their turn.");
+    text.sample("sealog_reads_waiting", "", store.reads_waiting);
+    text.family("sealog_storage_bytes", "gauge", "What the log and its indexes take on disk.");
+    text.sample("sealog_storage_bytes", "", store.storage_bytes);
+    text.family("sealog_store_findings", "gauge", "What was wrong with the files when the store was opened.");
+    text.sample("sealog_store_findings", "", store.findings);
+
+    let of = |mode: Mode| heads.iter().filter(move |(chain, _)| chain.mode == mode);
+    text.family("sealog_chains", "gauge", "Chains that have events.");
+    for mode in [Mode::Live, Mode::Test] {
+        text.sample("sealog_chains", &by_mode(mode), of(mode).count() as u64);
+    }
+    text.family(
+        "sealog_chain_head_seq_sum",
+        "gauge",
+        "The chain_seq of all heads added up: how many events there are.",
+    );
+    for mode in [Mode::Live, Mode::Test] {
+        text.sample(
+            "sealog_chain_head_seq_sum",
+            &by_mode(mode),
+            of(mode).map(|(_, head)| head.chain_seq).sum(),
+        );
+    }
+    text.family(
+        "sealog_chain_heads_ahead",
+        "gauge",
+        "Chains whose last event is more than five minutes ahead of the clock.",
+    );
+    text.sample("sealog_chain_heads_ahead", "", ahead(&heads, app.world.now_ms()).count() as u64);
+    text.family("sealog_mail_outbox_pending", "gauge", "Mails that are not delivered yet.");
+    text.sample("sealog_mail_outbox_pending", "", outbox);
+    process(&mut text);
+    Ok(text.0)
+}
+
+fn by_mode(mode: Mode) -> String {
+    format!("mode=\"{}\"", mode.as_str())
+}
+
+/// The customary figures of a process, where the system tells them.
+fn process(text: &mut Text) {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    if let Some(pages) = pages.and_then(|statm| statm.split(' ').nth(1)?.parse::<u64>().ok()) {
+        text.family("process_resident_memory_bytes", "gauge", "Memory of the process.");
+        text.sample("process_resident_memory_bytes", "", pages * 4096);
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        text.family("process_open_fds", "gauge", "Open files and sockets.");
+        text.sample("process_open_fds", "", open.count() as u64);
+    }
+}
+
+/// Units of a histogram in one second.
+const MICROS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = if labels.is_empty() {
+            writeln!(self.0, "{name} {value}")
+        } else {
+            writeln!(self.0, "{name}{{{labels}}} {value}")
+        };
+    }
+
+    fn histogram(&mut self, name: &str, labels: &str, view: &HistogramView, unit: u64) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let scaled = |value: u64| if unit == 1 { value.to_string() } else { decimal(value, unit) };
+        let mut below = 0;
+        for (at, count) in view.counts.iter().enumerate() {
+            below += count;
+            let bound = view.bounds.get(at).map_or("+Inf".to_owned(), |bound| scaled(*bound));
+            self.sample(&format!("{name}_bucket"), &format!("{labels}{comma}le=\"{bound}\""), below);
+        }
+        let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+        let _ = writeln!(self.0, "{name}_sum{open}{labels}{close} {}", scaled(view.sum));
+        self.sample(&format!("{name}_count"), labels, below);
+    }
+}
+
+/// Exact, where a float would print `0.00025000000000000001`.
+fn decimal(value: u64, unit: u64) -> String {
+    let digits = unit.ilog10() as usize;
+    let text = format!("{}.{:0digits$}", value / unit, value % unit);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_written_exactly() {
+        assert_eq!(
+            [50, 250, 1_000_000, 2_500_000, 0].map(|value| decimal(value, MICROS)),
+            ["0.00005", "0.00025", "1", "2.5", "0"]
+        );
+    }
+
+    #[test]
+    fn the_codes_are_counted_in_the_order_of_their_table() {
+        assert!(CODES.iter().enumerate().all(|(at, row)| row.code as usize == at));
+    }
+
+    #[test]
+    fn a_path_never_becomes_a_label() {
+        for path in ["/", "/v1/events/01J/x", "/v1/actions/", "/nothing", "/v1"] {
+            assert_eq!(Place::of(&Method::DELETE, path).labels(), "route=\"other\",method=\"other\"");
+        }
+        assert_eq!(
+            Place::of(&Method::GET, "/v1/events/01J").labels(),
+            "route=\"/v1/events/{log_id}\",method=\"GET\""
+        );
+        assert_eq!(
+            Place::of(&Method::PATCH, "/operator/v1/tenants/1").labels(),
+            "route=\"/operator/v1\",method=\"PATCH\""
+        );
+    }
+}
