@@ -3,9 +3,9 @@
 //! It is told what came before and what to expect, because a chain that is only checked against itself can be cut short without a trace.
 
 use crate::canonical;
-use crate::chain::Head;
+use crate::chain::{Head, Sealed};
 use crate::event::StoredEvent;
-use crate::id::{Hash, Ulid};
+use crate::id::{Hash, TenantId, Ulid};
 use crate::time::TIMESTAMP_MS_MAX;
 
 /// What is known of the event before the first one that is checked.
@@ -124,6 +124,77 @@ impl Item {
     }
 }
 
+/// What is checked of an event, borrowed from wherever it is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    pub tenant_id: TenantId,
+    pub sealed: Sealed,
+    pub timestamp_ms: u64,
+    /// The canonical text, from `"action"` on.
+    pub text: &'a str,
+}
+
+impl Record<'_> {
+    /// Whether its fields give its hash.
+    fn is_genuine(&self) -> bool {
+        let sealed = &self.sealed;
+        canonical::hash(sealed.prev_hash, sealed.log_id, self.tenant_id, self.text, self.timestamp_ms)
+            == sealed.hash
+    }
+
+    /// Whether its id carries its time.
+    fn is_timely(&self) -> bool {
+        self.sealed.log_id.timestamp_ms() == self.timestamp_ms
+    }
+}
+
+impl<'a> From<&'a StoredEvent> for Record<'a> {
+    fn from(event: &'a StoredEvent) -> Record<'a> {
+        Record {
+            tenant_id: event.tenant_id,
+            sealed: event.sealed,
+            timestamp_ms: event.timestamp_ms,
+            text: event.text.as_str(),
+        }
+    }
+}
+
+/// Consecutive events of a chain with nothing wrong among them. Stretches are checked side by side, on as many cores as there are; [`Check::stretch`] then looks at
+/// where they meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    first: Sealed,
+    last: Sealed,
+}
+
+impl Stretch {
+    /// A stretch of one event; nothing if there is something wrong with it.
+    pub fn begin(record: &Record<'_>) -> Option<Stretch> {
+        let sound = record.is_genuine() && record.is_timely();
+        sound.then_some(Stretch { first: record.sealed, last: record.sealed })
+    }
+
+    /// Adds the next event, if it follows and nothing is wrong with it.
+    pub fn extend(&mut self, record: &Record<'_>) -> bool {
+        let (last, next) = (&self.last, &record.sealed);
+        let follows =
+            next.chain_seq == last.chain_seq + 1 && next.prev_hash == last.hash && next.log_id > last.log_id;
+        if !follows || !record.is_genuine() || !record.is_timely() {
+            return false;
+        }
+        self.last = record.sealed;
+        true
+    }
+
+    pub fn first_seq(&self) -> u64 {
+        self.first.chain_seq
+    }
+
+    pub fn last_seq(&self) -> u64 {
+        self.last.chain_seq
+    }
+}
+
 /// A verification under way. Feed it the items of a range in ascending `chain_seq`, then [`Check::finish`].
 ///
 /// A missing event shows at the next one that exists, which may lie past the range; and the hash of a damaged record is only known from its successor.
@@ -174,22 +245,52 @@ impl Check {
     }
 
     pub fn event(&mut self, event: &StoredEvent) {
-        if !self.wants_more() {
+        self.record(&Record::from(event));
+    }
+
+    pub fn record(&mut self, record: &Record<'_>) {
+        if !self.may_go_on(&record.sealed) {
             return;
         }
-        let sealed = &event.sealed;
-        if let Some(at) = self.damaged {
-            if sealed.chain_seq == at + 1 {
-                self.broken = Some(Broken { at, hash: sealed.prev_hash, reason: Reason::Damaged });
+        let fault = self.does_not_follow(&record.sealed).or_else(|| {
+            if !record.is_genuine() {
+                return Some(Reason::Hash);
             }
-            self.decided = true;
+            (self.goes_back(&record.sealed) || !record.is_timely()).then_some(Reason::Order)
+        });
+        self.take(&record.sealed, &record.sealed, fault);
+    }
+
+    /// Takes in events that were found sound among themselves. The same as taking them in one by one.
+    pub fn stretch(&mut self, stretch: &Stretch) {
+        let Stretch { first, last } = stretch;
+        assert!(last.chain_seq <= self.last_seq, "a stretch lies within what is checked");
+        if !self.may_go_on(first) {
             return;
         }
-        self.checked += 1;
-        self.broken =
-            self.fault(event).map(|reason| Broken { at: sealed.chain_seq, hash: sealed.hash, reason });
-        self.before = Before::Event { hash: sealed.hash, log_id: sealed.log_id };
-        self.next_seq = sealed.chain_seq.saturating_add(1);
+        let order = |check: &Check| check.goes_back(first).then_some(Reason::Order);
+        let fault = self.does_not_follow(first).or_else(|| order(self));
+        self.take(first, if fault.is_some() { first } else { last }, fault);
+    }
+
+    /// Whether the next event is to be looked at for itself, and not only for what it says of a damaged one before it.
+    fn may_go_on(&mut self, next: &Sealed) -> bool {
+        if !self.wants_more() {
+            return false;
+        }
+        let Some(at) = self.damaged else { return true };
+        if next.chain_seq == at + 1 {
+            self.broken = Some(Broken { at, hash: next.prev_hash, reason: Reason::Damaged });
+        }
+        self.decided = true;
+        false
+    }
+
+    fn take(&mut self, first: &Sealed, last: &Sealed, fault: Option<Reason>) {
+        self.checked += last.chain_seq - first.chain_seq + 1;
+        self.broken = fault.map(|reason| Broken { at: first.chain_seq, hash: first.hash, reason });
+        self.before = Before::Event { hash: last.hash, log_id: last.log_id };
+        self.next_seq = last.chain_seq.saturating_add(1);
     }
 
     fn damaged(&mut self, chain_seq: u64) {
@@ -205,31 +306,17 @@ impl Check {
         self.damaged = Some(chain_seq);
     }
 
-    fn fault(&self, event: &StoredEvent) -> Option<Reason> {
-        let sealed = &event.sealed;
-        if sealed.chain_seq != self.next_seq {
-            return Some(Reason::Gap);
-        }
+    fn does_not_follow(&self, next: &Sealed) -> Option<Reason> {
         match self.before {
-            Before::Missing => return Some(Reason::Gap),
-            Before::Event { hash, .. } if hash != sealed.prev_hash => return Some(Reason::Link),
-            _ => {}
+            _ if next.chain_seq != self.next_seq => Some(Reason::Gap),
+            Before::Missing => Some(Reason::Gap),
+            Before::Event { hash, .. } if hash != next.prev_hash => Some(Reason::Link),
+            _ => None,
         }
-        let hash = canonical::hash(
-            sealed.prev_hash,
-            sealed.log_id,
-            event.tenant_id,
-            event.text.as_str(),
-            event.timestamp_ms,
-        );
-        if hash != sealed.hash {
-            return Some(Reason::Hash);
-        }
-        let increases = match self.before {
-            Before::Event { log_id, .. } => sealed.log_id > log_id,
-            _ => true,
-        };
-        (!increases || sealed.log_id.timestamp_ms() != event.timestamp_ms).then_some(Reason::Order)
+    }
+
+    fn goes_back(&self, next: &Sealed) -> bool {
+        matches!(self.before, Before::Event { log_id, .. } if next.log_id <= log_id)
     }
 
     /// Ends a check of everything there was, when no head is known. `last_seq` is then the last event's.

@@ -10,7 +10,7 @@ use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{self, Annotations, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, Random80, TenantId, Ulid, Uuid};
 use sealog_core::json::{self, Members, Scanner, Sink};
-use sealog_core::verify::{self, Before, Broken, Check, Item, Reason, Verdict};
+use sealog_core::verify::{self, Before, Broken, Check, Item, Reason, Record, Stretch, Verdict};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -362,6 +362,55 @@ proptest! {
         prop_assert_ne!(&events[at], &original);
         let reason = if matches!(field, Field::PrevHash) { Reason::Link } else { Reason::Hash };
         prop_assert_eq!(check_all(&events, &head), broken(seq(at), 1, seq(at), events[at].sealed.hash, reason));
+    }
+
+    #[test]
+    fn stretches_that_are_checked_side_by_side_give_the_same_verdict(
+        mut events in chain(1..12), changes in vec((any::<Index>(), select(&FIELDS[..]), any::<u8>()), 0..2),
+        removed in proptest::option::weighted(0.3, any::<Index>()), damaged in proptest::option::weighted(0.3, any::<Index>()),
+        cuts in any::<u16>(), cut_short in any::<bool>(),
+    ) {
+        let head = head_of(&events);
+        for (at, field, bit) in changes {
+            let at = at.index(events.len());
+            change(&mut events[at], field, bit);
+        }
+        let damaged = damaged.map(|at| events[at.index(events.len())].sealed.chain_seq);
+        if let Some(at) = removed {
+            events.remove(at.index(events.len()));
+        }
+        let head = if cut_short { head_of(&events) } else { head };
+        let last_seq = head.chain_seq.max(events.last().map_or(0, |event| event.sealed.chain_seq));
+        let items = events.iter().map(|event| match damaged {
+            Some(chain_seq) if event.sealed.chain_seq == chain_seq => Item::Damaged { chain_seq },
+            _ => Item::Event(Box::new(event.clone())),
+        });
+        let mut one_by_one = Check::new(1, last_seq, Before::NOTHING);
+        let mut side_by_side = Check::new(1, last_seq, Before::NOTHING);
+        let mut open: Option<Stretch> = None;
+        for (at, item) in items.enumerate() {
+            one_by_one.item(&item);
+            let record = match &item {
+                Item::Event(event) => Some(Record::from(&**event)),
+                Item::Damaged { .. } => None,
+            };
+            let cut = cuts & 1 << at != 0;
+            if !cut && let (Some(stretch), Some(record)) = (&mut open, &record) && stretch.extend(record) {
+                continue;
+            }
+            if let Some(stretch) = open.take() {
+                side_by_side.stretch(&stretch);
+            }
+            open = record.as_ref().and_then(Stretch::begin);
+            if open.is_none() {
+                side_by_side.item(&item);
+            }
+        }
+        if let Some(stretch) = open {
+            side_by_side.stretch(&stretch);
+        }
+        prop_assert_eq!(side_by_side.wants_more(), one_by_one.wants_more());
+        prop_assert_eq!(side_by_side.finish(&head), one_by_one.finish(&head));
     }
 
     #[test]

@@ -13,13 +13,15 @@ pub mod world;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealog_core::chain::Head;
 use sealog_core::event::{Draft, StoredEvent};
 use sealog_core::id::{ChainId, Hash, TenantId, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
-use sealog_core::verify::Item;
+use sealog_core::verify::{Item, Verdict};
 
 use crate::stats::StoreStats;
 
@@ -72,6 +74,24 @@ pub trait Store: Send + Sync {
     /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,
     /// and on the first fault nothing is written. For copies and restores; nothing else bypasses sealing.
     fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>>;
+
+    /// Verifies whole chains, each from its first event to its recorded head; the verdicts are in the order of the chains. Counts events as it checks them.
+    /// A store that can use all cores for it does.
+    fn audit(
+        &self,
+        chains: Vec<ChainId>,
+        progress: Arc<AtomicU64>,
+    ) -> BoxFuture<'_, Result<Vec<Verdict>, StoreError>> {
+        Box::pin(async move {
+            let mut verdicts = Vec::with_capacity(chains.len());
+            for chain in chains {
+                let verdict = verify::whole(self, chain).await?;
+                progress.fetch_add(verdict.checked, Ordering::Relaxed);
+                verdicts.push(verdict);
+            }
+            Ok(verdicts)
+        })
+    }
 
     /// What the store counts of itself. A store that counts nothing says nothing.
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

@@ -10,7 +10,11 @@ use crate::{Range, Store, StoreError};
 pub const BYTES_MAX: usize = 1 << 20;
 
 /// Verifies a window of a chain. Spec 4.5.
-pub async fn window(store: &dyn Store, chain: ChainId, range: SeqRange) -> Result<Verdict, StoreError> {
+pub async fn window(
+    store: &(impl Store + ?Sized),
+    chain: ChainId,
+    range: SeqRange,
+) -> Result<Verdict, StoreError> {
     let recorded = store.head(chain).await?.recorded;
     let to = range.to.min(recorded.chain_seq);
     if range.from > to {
@@ -36,11 +40,11 @@ pub async fn window(store: &dyn Store, chain: ChainId, range: SeqRange) -> Resul
 }
 
 /// Verifies a chain from its first event to its recorded head.
-pub async fn whole(store: &dyn Store, chain: ChainId) -> Result<Verdict, StoreError> {
+pub async fn whole(store: &(impl Store + ?Sized), chain: ChainId) -> Result<Verdict, StoreError> {
     window(store, chain, SeqRange { from: 1, to: u64::MAX }).await
 }
 
-async fn before(store: &dyn Store, chain: ChainId, from: u64) -> Result<Before, StoreError> {
+async fn before(store: &(impl Store + ?Sized), chain: ChainId, from: u64) -> Result<Before, StoreError> {
     if from == 1 {
         return Ok(Before::NOTHING);
     }

@@ -1,10 +1,11 @@
 //! Bytes of segments: `docs/format.md`, section 3. Encoding and decoding stand side by side here and nowhere else.
 
 use crc32c::crc32c_append;
-use sealog_core::canonical::EventText;
+use sealog_core::canonical::{self, EventText};
 use sealog_core::chain::Sealed;
 use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+use sealog_core::verify::Record;
 
 use crate::IdempotencyKey;
 
@@ -460,6 +461,27 @@ pub(super) fn decode_record(
     decode_event(record, chain, chain_seq)
 }
 
+/// As [`decode_record`], for a look at what is verified without taking it out of the buffer.
+pub(super) fn borrow_record<'a>(
+    record: &'a [u8],
+    salt: &Salt,
+    chain: ChainId,
+    chain_seq: u64,
+) -> Option<Record<'a>> {
+    if record.len() < RECORD_FIXED_LEN || !record_intact(record, salt, chain, chain_seq) {
+        return None;
+    }
+    let mut take = Take(&record[..record.len() - 4]);
+    take.u32()?;
+    let annotations_len = take.u32()? as usize;
+    let (log_id, prev_hash, hash) = (take.ulid()?, take.hash()?, take.hash()?);
+    each_annotation(take.bytes(annotations_len)?, |tag, _| (1..=9).contains(&tag).then_some(()))?;
+    let text = std::str::from_utf8(take.0).ok()?;
+    canonical::split(text)?;
+    let sealed = Sealed { chain_seq, log_id, prev_hash, hash };
+    Some(Record { tenant_id: chain.tenant_id, sealed, timestamp_ms: sealed.timestamp_ms(), text })
+}
+
 fn decode_event(record: &[u8], chain: ChainId, chain_seq: u64) -> Option<StoredEvent> {
     let mut take = Take(&record[..record.len() - 4]);
     take.u32()?;
@@ -513,18 +535,7 @@ fn put_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
 
 fn decode_annotations(bytes: &[u8]) -> Option<Annotations> {
     let mut annotations = Annotations::default();
-    if bytes.is_empty() {
-        return Some(annotations);
-    }
-    let mut take = Take(bytes);
-    // Another version or an encrypted block is not something that this program has ever written.
-    if take.u8()? != ANNOTATIONS_VERSION || take.u32()? != 0 {
-        return None;
-    }
-    while !take.0.is_empty() {
-        let tag = take.u8()?;
-        let length = usize::from(take.u16()?);
-        let value: Box<str> = std::str::from_utf8(take.bytes(length)?).ok()?.into();
+    each_annotation(bytes, |tag, value| {
         let a = &mut annotations;
         let field = match tag {
             1 => &mut a.category,
@@ -538,9 +549,28 @@ fn decode_annotations(bytes: &[u8]) -> Option<Annotations> {
             9 => &mut a.city,
             _ => return None,
         };
-        *field = Some(value);
-    }
+        *field = Some(value.into());
+        Some(())
+    })?;
     Some(annotations)
+}
+
+/// Passes on each tag and value; nothing when the block is not one that this program writes.
+fn each_annotation(bytes: &[u8], mut act: impl FnMut(u8, &str) -> Option<()>) -> Option<()> {
+    if bytes.is_empty() {
+        return Some(());
+    }
+    let mut take = Take(bytes);
+    // Another version or an encrypted block is not something that this program has ever written.
+    if take.u8()? != ANNOTATIONS_VERSION || take.u32()? != 0 {
+        return None;
+    }
+    while !take.0.is_empty() {
+        let tag = take.u8()?;
+        let length = usize::from(take.u16()?);
+        act(tag, std::str::from_utf8(take.bytes(length)?).ok()?)?;
+    }
+    Some(())
 }
 
 /// What an encoded record takes, for planning.

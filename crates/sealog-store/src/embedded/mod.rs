@@ -3,6 +3,7 @@
 //! `docs/format.md` has every byte, `docs/architecture.md` the path of a write. From the outside in: this file owns the directory and is the [`Store`];
 //! [`log`] is one log and its writer; [`recovery`] is the one path by which a log is opened; [`reader`] answers reads.
 
+mod audit;
 mod chain_index;
 mod control;
 pub mod disk;
@@ -18,17 +19,19 @@ mod sidecar;
 mod sync;
 mod writer;
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
-use sealog_core::verify::Item;
+use sealog_core::verify::{Item, Verdict};
 
 pub use self::recovery::Finding;
 use crate::stats::StoreStats;
@@ -251,6 +254,24 @@ impl Store for EmbeddedStore {
     fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
         let answer = self.log(chain.mode).import(chain, events);
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn audit(
+        &self,
+        chains: Vec<ChainId>,
+        progress: Arc<AtomicU64>,
+    ) -> BoxFuture<'_, Result<Vec<Verdict>, StoreError>> {
+        let logs = [Arc::clone(&self.live.log), Arc::clone(&self.test.log)];
+        let verdicts = self.reads.run(move || {
+            let mut verdicts = HashMap::new();
+            for log in logs {
+                let of_log: Vec<_> = chains.iter().copied().filter(|chain| chain.mode == log.mode).collect();
+                let of_log_verdicts = log.audit(&of_log, &progress)?;
+                verdicts.extend(of_log.into_iter().zip(of_log_verdicts));
+            }
+            Ok(chains.iter().map(|chain| verdicts[chain]).collect())
+        });
+        Box::pin(async move { verdicts.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

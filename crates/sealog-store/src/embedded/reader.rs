@@ -21,10 +21,10 @@ use super::sync::{lock, read, wait};
 use crate::{ChainHead, Chunk, List, Range, StoreError};
 
 /// A record that fails its checksum, or that the disk does not give.
-struct Damaged;
+pub(super) struct Damaged;
 
 /// Read at once for a single record; most are smaller.
-const RECORD_GUESS: usize = 1024;
+pub(super) const RECORD_GUESS: usize = 1024;
 /// Read at once when one record after the other is wanted.
 const WINDOW: usize = 256 << 10;
 /// The first bytes of a record say how long it is.
@@ -200,7 +200,7 @@ impl Log {
         Ok(None)
     }
 
-    fn read_record(
+    pub(super) fn read_record(
         &self,
         chain: ChainId,
         chain_seq: u64,
@@ -218,7 +218,7 @@ impl Log {
     }
 
     /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
-    fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
+    pub(super) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
         match read() {
             Ok(value) => Ok(value),
             Err(error) => {
@@ -283,15 +283,16 @@ impl Items {
 }
 
 /// Bytes of a segment that were read last, so that neighbours need no read of their own.
-struct Window {
-    size: usize,
+pub(super) struct Window {
+    /// How much is read at once.
+    pub size: usize,
     segment: u64,
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Window {
-    fn single() -> Window {
+    pub(super) fn single() -> Window {
         Window { size: RECORD_GUESS, segment: 0, start: 0, bytes: Vec::new() }
     }
 
@@ -299,11 +300,16 @@ impl Window {
         Window { size: WINDOW, ..Window::single() }
     }
 
-    fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], Damaged> {
+    /// Whether the record at this position is there whole.
+    pub(super) fn holds(&self, segment: u64, position: u32) -> bool {
         let position = u64::from(position);
-        let cached =
-            self.segment == segment.number && position >= self.start && self.within(position).is_some();
-        if !cached {
+        self.segment == segment && position >= self.start && self.within(position).is_some()
+    }
+
+    pub(super) fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], Damaged> {
+        let held = self.holds(segment.number, position);
+        let position = u64::from(position);
+        if !held {
             // A bad sector further on must not take this record with it.
             self.fill(segment, position, self.size)
                 .or_else(|_| self.fill(segment, position, RECORD_LEN_LEN))?;

@@ -108,6 +108,10 @@ struct Preparing {
     ready: Option<u64>,
     /// Why the last attempt failed.
     failed: Option<String>,
+    /// Attempts that have failed.
+    failures: u64,
+    /// Someone needs a segment now and does not wait for the next look.
+    urgent: bool,
     stop: bool,
 }
 
@@ -123,18 +127,25 @@ impl Preparer {
         self.changed.notify_all();
     }
 
-    /// Waits until the segment that was asked for is there or cannot be made.
+    /// Waits until the segment that was asked for is there or cannot be made. A failure of some time ago does not count: there may be room by now, and refusing an event is
+    /// worth another look.
     pub(super) fn take(&self) -> Result<u64, String> {
         let mut state = lock(&self.state);
+        let before = state.failures;
         loop {
             if let Some(capacity) = state.ready.take() {
                 return Ok(capacity);
             }
-            if let Some(why) = &state.failed {
-                return Err(why.clone());
-            }
             if state.stop {
                 return Err("the store is closing".into());
+            }
+            match &state.failed {
+                Some(why) if state.failures > before => return Err(why.clone()),
+                Some(_) => {
+                    state.urgent = true;
+                    self.changed.notify_all();
+                }
+                None => {}
             }
             state = wait(&self.changed, state);
         }
@@ -163,6 +174,7 @@ impl Preparer {
                 state = wait(&self.changed, state);
                 continue;
             };
+            state.urgent = false;
             drop(state);
             let made = prepare(&*self.disk, &self.dir, capacity);
             state = lock(&self.state);
@@ -181,8 +193,11 @@ impl Preparer {
                         tracing::error!(%error, capacity, "cannot prepare the next segment; looking again every second");
                     }
                     state.failed = Some(error.to_string());
+                    state.failures += 1;
                     self.changed.notify_all();
-                    state = wait_for(&self.changed, state, retry);
+                    if !state.urgent && !state.stop {
+                        state = wait_for(&self.changed, state, retry);
+                    }
                 }
             }
         }
@@ -213,4 +228,29 @@ pub(super) fn prepare(disk: &dyn Disk, dir: &Path, capacity: u64) -> io::Result<
     fill().inspect_err(|_| {
         let _ = disk.remove(&path);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::disk::RealDisk;
+    use super::*;
+
+    #[test]
+    fn a_failure_of_some_time_ago_refuses_nothing_once_there_is_room() {
+        // A directory that is not there yet is as good as a full disk.
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("log");
+        let preparer = Preparer::new(Arc::new(RealDisk), dir.clone());
+        preparer.want(4096);
+        std::thread::scope(|scope| {
+            // It would not look again by itself for an hour.
+            scope.spawn(|| preparer.run(Duration::from_secs(3600), || {}));
+            assert!(preparer.take().is_err());
+            std::fs::create_dir_all(&dir).unwrap();
+            assert_eq!(preparer.take(), Ok(4096));
+            preparer.stop();
+        });
+    }
 }
