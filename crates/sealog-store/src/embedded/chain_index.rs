@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 
+use super::filter::Key;
 use super::index::{BLOCK_EVENTS, Block, Entry, MemoryRun, Summary};
 use super::sidecar::{Caches, FileRun};
 use super::sync::{lock, read, write};
@@ -243,6 +244,14 @@ impl<'a> Run<'a> {
         Ok(place.map(|place| (run.first_seq + (number * BLOCK_EVENTS + place) as u64, block.position(place))))
     }
 
+    /// The blocks that may have events with these keys, oldest first. What is in memory is not filtered: it is looked through faster than a filter is kept up to date.
+    pub(super) fn candidates(&self, keys: &[Key]) -> std::io::Result<Vec<usize>> {
+        match self {
+            Run::Memory(run) => Ok((0..run.block_count()).collect()),
+            Run::File(run) => run.candidates(keys),
+        }
+    }
+
     pub(super) fn blocks(&self, caches: &'a Caches) -> std::io::Result<Blocks<'a>> {
         Ok(match *self {
             Run::Memory(run) => Blocks::Memory(run),
@@ -254,7 +263,7 @@ impl<'a> Run<'a> {
 impl<'a> Blocks<'a> {
     pub(super) fn count(&self) -> usize {
         match self {
-            Blocks::Memory(run) => run.full_blocks().len() + usize::from(run.tail_block().len() > 0),
+            Blocks::Memory(run) => run.block_count(),
             Blocks::File(_, table, _) => table.len(),
         }
     }

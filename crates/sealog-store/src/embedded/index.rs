@@ -73,6 +73,15 @@ impl Probe {
         }
     }
 
+    /// The values that are wanted; 0 for any.
+    pub(super) fn wanted(&self) -> FieldHashes {
+        FieldHashes {
+            action: self.action.unwrap_or(0),
+            actor_id: self.actor_id.unwrap_or(0),
+            resource: self.resource.unwrap_or(0),
+        }
+    }
+
     pub(super) fn may_match_times(&self, first: Ulid, last: Ulid) -> bool {
         first < self.until && last >= self.from
     }
@@ -105,6 +114,10 @@ impl Block {
         self.position[at]
     }
 
+    pub(super) fn hashes(&self, at: usize) -> FieldHashes {
+        FieldHashes { action: self.action[at], actor_id: self.actor_id[at], resource: self.resource[at] }
+    }
+
     pub(super) fn first_log_id(&self) -> Ulid {
         self.log_id[0]
     }
@@ -127,9 +140,20 @@ impl Block {
         let mut upper = until;
         while upper > from {
             let lower = upper.saturating_sub(64).max(from);
-            let mut bits = bits_equal(&self.action[lower..upper], probe.action)
-                & bits_equal(&self.actor_id[lower..upper], probe.actor_id)
-                & bits_equal(&self.resource[lower..upper], probe.resource);
+            // The rarest values first: mostly that is enough.
+            let columns = [
+                (&self.resource, probe.resource),
+                (&self.actor_id, probe.actor_id),
+                (&self.action, probe.action),
+            ];
+            let mut bits = u64::MAX >> (64 - (upper - lower));
+            for (column, wanted) in columns {
+                if bits != 0
+                    && let Some(wanted) = wanted
+                {
+                    bits &= bits_equal(&column[lower..upper], wanted);
+                }
+            }
             while bits != 0 {
                 let highest = 63 - bits.leading_zeros() as usize;
                 places.push(lower + highest);
@@ -167,15 +191,13 @@ impl Block {
     }
 }
 
-/// A bit for each of up to 64 values: whether it is the wanted one. All ones when nothing is wanted.
-fn bits_equal(values: &[u32], wanted: Option<u32>) -> u64 {
-    let all = u64::MAX >> (64 - values.len());
-    match wanted {
-        None => all,
-        Some(wanted) => {
-            values.iter().enumerate().fold(0, |bits, (at, value)| bits | u64::from(*value == wanted) << at)
-        }
+/// A bit for each of up to 64 values: whether it is the wanted one.
+fn bits_equal(values: &[u32], wanted: u32) -> u64 {
+    // Mostly there is none, and that is found out for many values at a time.
+    if !values.iter().fold(false, |any, value| any | (*value == wanted)) {
+        return 0;
     }
+    values.iter().enumerate().fold(0, |bits, (at, value)| bits | u64::from(*value == wanted) << at)
 }
 
 /// A Bloom filter over field hashes, sized to how many there are.
@@ -223,8 +245,6 @@ impl Bloom {
 pub(super) struct Summary {
     pub first_log_id: Ulid,
     pub actions: [u8; 32],
-    pub actors: Bloom,
-    pub resources: Bloom,
 }
 
 impl Summary {
@@ -234,21 +254,12 @@ impl Summary {
             let bit = action % 256;
             actions[bit as usize / 8] |= 1 << (bit % 8);
         }
-        let present = |column: &[u32]| Bloom::of(column.iter().copied().filter(|hash| *hash != 0));
-        Summary {
-            first_log_id: block.first_log_id(),
-            actions,
-            actors: present(&block.actor_id),
-            resources: present(&block.resource),
-        }
+        Summary { first_log_id: block.first_log_id(), actions }
     }
 
     pub(super) fn may_match(&self, probe: &Probe) -> bool {
         let action = |hash: u32| self.actions[(hash % 256) as usize / 8] & 1 << (hash % 8) != 0;
-        self.first_log_id < probe.until
-            && probe.action.is_none_or(action)
-            && probe.actor_id.is_none_or(|hash| self.actors.may_contain(hash))
-            && probe.resource.is_none_or(|hash| self.resources.may_contain(hash))
+        self.first_log_id < probe.until && probe.action.is_none_or(action)
     }
 }
 
@@ -326,6 +337,10 @@ impl MemoryRun {
             blocks.push(Arc::new((Summary::of(&self.tail), self.tail.clone())));
         }
         blocks
+    }
+
+    pub(super) fn block_count(&self) -> usize {
+        self.full.len() + usize::from(self.tail.len() > 0)
     }
 
     pub(super) fn full_blocks(&self) -> &[Arc<(Summary, Block)>] {

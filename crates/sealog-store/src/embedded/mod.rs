@@ -7,6 +7,7 @@ mod audit;
 mod chain_index;
 mod control;
 pub mod disk;
+mod filter;
 mod format;
 mod index;
 mod keys;

@@ -12,6 +12,7 @@ use sealog_core::verify::Item;
 use tokio::sync::oneshot;
 
 use super::chain_index::{Chain, Run};
+use super::filter::Key;
 use super::format;
 use super::index::{BLOCK_EVENTS, Probe};
 use super::log::Log;
@@ -86,6 +87,7 @@ impl Log {
     fn list_once(&self, chain: &Chain, list: &List) -> io::Result<Chunk<StoredEvent>> {
         let snapshot = chain.snapshot();
         let probe = Probe::of(&list.filter);
+        let keys = Key::of_probe(probe.wanted());
         let before = list.before_seq.unwrap_or(u64::MAX);
         let mut page = Page::new(list.limit, list.bytes_max);
         for run in snapshot.runs().rev() {
@@ -93,8 +95,12 @@ impl Log {
             if run.first_seq() >= before || !probe.may_match_times(first_id, last_id) {
                 continue;
             }
+            let candidates = run.candidates(&keys)?;
+            if candidates.is_empty() {
+                continue;
+            }
             let blocks = run.blocks(&self.caches)?;
-            for number in (0..blocks.count()).rev() {
+            for number in candidates.into_iter().rev() {
                 let block_seq = run.first_seq() + (number * BLOCK_EVENTS) as u64;
                 if block_seq >= before
                     || blocks.summary(number).is_some_and(|summary| !summary.may_match(&probe))

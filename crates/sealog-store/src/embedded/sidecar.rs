@@ -11,13 +11,14 @@ use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
 
 use super::disk::{DiskFile, read_exact};
+use super::filter::{self, Key, Shape};
 use super::format::{Take, put_chain, u32_len};
 use super::index::{BLOCK_EVENTS, Block, Bloom, Cache, MemoryRun, Summary};
 
 const MAGIC: &[u8; 8] = b"SEALOGIX";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_LEN: usize = 160;
-const RUN_LEN: usize = 128;
+const RUN_LEN: usize = 144;
 const KEY_LEN: usize = 28;
 const USAGE_LEN: usize = 28;
 
@@ -91,6 +92,9 @@ impl SegmentIndex {
             let table = encode_blocks(&blocks, &mut out);
             let table_at = out.len() as u64;
             out.extend_from_slice(&table);
+            let (shape, filter) = filter::build(blocks.iter().map(|block| &block.1));
+            let filter_at = out.len() as u64;
+            out.extend_from_slice(&filter);
             put_chain(*chain, &mut runs);
             runs.extend_from_slice(&run.first_seq.to_le_bytes());
             runs.extend_from_slice(&u32_len(run.count()).to_le_bytes());
@@ -101,6 +105,9 @@ impl SegmentIndex {
             runs.extend_from_slice(&table_at.to_le_bytes());
             runs.extend_from_slice(&u32_len(table.len()).to_le_bytes());
             runs.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
+            runs.extend_from_slice(&filter_at.to_le_bytes());
+            runs.extend_from_slice(&shape.pages.to_le_bytes());
+            runs.extend_from_slice(&shape.page_rows.to_le_bytes());
         }
         let mut keys = self.keys.clone();
         keys.sort_unstable();
@@ -154,13 +161,7 @@ fn encode_blocks(blocks: &[Arc<(Summary, Block)>], out: &mut Vec<u8>) -> Vec<u8>
         table.extend_from_slice(&summary.first_log_id.to_bytes());
         table.extend_from_slice(&(start as u64).to_le_bytes());
         table.extend_from_slice(&crc32c::crc32c(&out[start..]).to_le_bytes());
-        for bloom in [&summary.actors, &summary.resources] {
-            let length = u16::try_from(bloom.bytes().len()).expect("1,024 values need 1,280 bytes");
-            table.extend_from_slice(&length.to_le_bytes());
-        }
         table.extend_from_slice(&summary.actions);
-        table.extend_from_slice(summary.actors.bytes());
-        table.extend_from_slice(summary.resources.bytes());
     }
     table
 }
@@ -187,6 +188,8 @@ pub(super) struct FileRun {
     pub last_hash: Hash,
     table: (u64, u32, u32),
     blocks: u32,
+    filter_at: u64,
+    filter: Shape,
 }
 
 /// What start-up takes from an index file.
@@ -355,6 +358,7 @@ fn decode_run(bytes: &[u8], sidecar: &Arc<Sidecar>, mode: Mode) -> Option<(Chain
     let (first_seq, count, blocks) = (take.u64()?, take.u32()?, take.u32()?);
     let (first_log_id, last_log_id, last_hash) = (take.ulid()?, take.ulid()?, take.hash()?);
     let table = (take.u64()?, take.u32()?, take.u32()?);
+    let (filter_at, pages, page_rows) = (take.u64()?, take.u32()?, take.u32()?);
     let run = FileRun {
         sidecar: Arc::clone(sidecar),
         first_seq,
@@ -364,6 +368,8 @@ fn decode_run(bytes: &[u8], sidecar: &Arc<Sidecar>, mode: Mode) -> Option<(Chain
         last_hash,
         table,
         blocks,
+        filter_at,
+        filter: Shape { blocks, pages, page_rows },
     };
     (count > 0 && (count as usize).div_ceil(BLOCK_EVENTS) == blocks as usize).then_some((chain, run))
 }
@@ -410,6 +416,16 @@ impl FileRun {
         })
     }
 
+    /// The blocks that may have events with these keys.
+    pub(super) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
+        filter::candidates(
+            &self.filter,
+            keys,
+            |offset, length| self.sidecar.read(self.filter_at + offset, length),
+            || damaged(self.segment(), "a filter is damaged"),
+        )
+    }
+
     pub(super) fn block(&self, caches: &Caches, table: &[BlockRef], number: usize) -> io::Result<Arc<Block>> {
         let block = &table[number];
         let count = (self.count as usize - number * BLOCK_EVENTS).min(BLOCK_EVENTS);
@@ -427,9 +443,6 @@ impl FileRun {
 fn decode_block_ref(take: &mut Take<'_>) -> Option<BlockRef> {
     let first_log_id = take.ulid()?;
     let (offset, checksum) = (take.u64()?, take.u32()?);
-    let (actors_len, resources_len) = (usize::from(take.u16()?), usize::from(take.u16()?));
     let actions = take.array()?;
-    let actors = Bloom::from_bytes(take.bytes(actors_len)?)?;
-    let resources = Bloom::from_bytes(take.bytes(resources_len)?)?;
-    Some(BlockRef { summary: Summary { first_log_id, actions, actors, resources }, offset, checksum })
+    Some(BlockRef { summary: Summary { first_log_id, actions }, offset, checksum })
 }
