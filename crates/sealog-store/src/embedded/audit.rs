@@ -23,6 +23,9 @@ const WINDOW_BYTES_MAX: u64 = 1 << 20;
 /// Records further apart than this are not worth reading what lies between them.
 const GAP_BYTES_MAX: u32 = 64 << 10;
 
+/// Events between two reports: cores that count together slow each other down.
+const PROGRESS_EVENTS: usize = 1024;
+
 /// What was found of a run, in ascending order.
 enum Piece {
     Sound(Stretch),
@@ -119,7 +122,9 @@ impl Log {
                 }
                 None => None,
             };
-            progress.fetch_add(1, Ordering::Relaxed);
+            if (at + 1) % PROGRESS_EVENTS == 0 {
+                progress.fetch_add(PROGRESS_EVENTS as u64, Ordering::Relaxed);
+            }
             if let (Some(stretch), Some(record)) = (&mut open[run], &record)
                 && stretch.extend(record)
             {
@@ -131,6 +136,7 @@ impl Log {
                 pieces[run].push(Piece::Look(place.chain_seq));
             }
         }
+        progress.fetch_add((places.len() % PROGRESS_EVENTS) as u64, Ordering::Relaxed);
         for (pieces, open) in pieces.iter_mut().zip(open) {
             pieces.extend(open.map(Piece::Sound));
         }
