@@ -17,6 +17,7 @@ mod metrics;
 mod operator;
 pub mod password;
 mod respond;
+mod routes;
 mod wire;
 
 use std::sync::Arc;
