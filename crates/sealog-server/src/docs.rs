@@ -42,11 +42,7 @@ fn index() -> String {
 }
 
 fn error_page(row: &CodeRow) -> String {
-    let retry = if row.retry {
-        "Yes: the same request may succeed later."
-    } else {
-        "No: the same request will fail again."
-    };
+    let retry = retry(row);
     let CodeRow { text: code, status, meaning, advice, .. } = row;
     document(
         code,
@@ -60,6 +56,15 @@ fn error_page(row: &CodeRow) -> String {
             ))
         ),
     )
+}
+
+/// Whether to send the same request again.
+pub(crate) fn retry(row: &CodeRow) -> &'static str {
+    if row.retry {
+        "Yes: the same request may succeed later."
+    } else {
+        "No: the same request will fail again."
+    }
 }
 
 fn document(title: &str, content: &str) -> String {

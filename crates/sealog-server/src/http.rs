@@ -26,6 +26,7 @@ use crate::api;
 use crate::ingest::Endpoint;
 use crate::limits::{counted_address, share};
 use crate::metrics::{self, Place};
+use crate::openapi;
 use crate::operator;
 use crate::respond::{Body, Failure, full};
 use crate::routes::{self, Found, Operation};
@@ -220,6 +221,7 @@ async fn route(
         Operation::Health => Ok(text(StatusCode::OK, "ok\n")),
         Operation::Ready => ready(app),
         Operation::Metrics => metrics::get(app, request.headers(), peer, request_id).await,
+        Operation::OpenApi => Ok(openapi::get(app, request.headers())),
         Operation::Docs => crate::docs::page(parameter),
     }
 }

@@ -24,11 +24,12 @@ pub(crate) enum Operation {
     Health,
     Ready,
     Metrics,
+    OpenApi,
     Docs,
 }
 
 /// The first pattern that fits decides, so that `verify` is no `log_id`. Events come first, since most requests bring one.
-pub(crate) static PATHS: [Path<Operation>; 10] = [
+pub(crate) static PATHS: [Path<Operation>; 11] = [
     Path {
         pattern: "/v1/events",
         operations: &[(Method::GET, Operation::ListEvents), (Method::POST, Operation::LogEvent)],
@@ -40,6 +41,7 @@ pub(crate) static PATHS: [Path<Operation>; 10] = [
     Path { pattern: "/healthz", operations: &[(Method::GET, Operation::Health)] },
     Path { pattern: "/readyz", operations: &[(Method::GET, Operation::Ready)] },
     Path { pattern: "/metrics", operations: &[(Method::GET, Operation::Metrics)] },
+    Path { pattern: "/openapi.json", operations: &[(Method::GET, Operation::OpenApi)] },
     Path { pattern: "/docs", operations: &[(Method::GET, Operation::Docs)] },
     Path { pattern: "/docs/{*page}", operations: &[(Method::GET, Operation::Docs)] },
 ];

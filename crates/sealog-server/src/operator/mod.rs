@@ -1,6 +1,6 @@
 //! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The operator's interface".
 
-mod fields;
+pub(crate) mod fields;
 mod render;
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::plan::Billing;
-use sealog_core::query::{self, PageLimit};
+use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
 use sealog_store::StoreError;
 use sealog_store::accounts::{
@@ -24,7 +24,7 @@ use crate::routes::{self, Found, Path};
 use crate::{App, auth, password, respond};
 use fields::Fields;
 
-const BODY_BYTES_MAX: usize = 64 << 10;
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What every path of the interface begins with; the table has what comes after it.
 pub(crate) const BEGINNING: &str = "/operator/v1/";
@@ -422,10 +422,9 @@ impl Page {
     fn parse(text: &str) -> Result<Page, Failure> {
         let mut page = Page { limit: PageLimit::default().get(), cursor: None };
         for (name, value) in query::parameters(text)? {
-            match name.as_str() {
-                "limit" => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
-                "cursor" => page.cursor = Some(value),
-                _ => return Err(Reject::InvalidParam { name, problem: "is not known here" }.into()),
+            match PageParameter::named(&name)? {
+                PageParameter::Limit => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
+                PageParameter::Cursor => page.cursor = Some(value),
             }
         }
         Ok(page)
