@@ -111,7 +111,7 @@ fn utf8(body: &[u8]) -> Result<&str, Reject> {
 }
 
 /// The fields that a client may send, in the order of `Inputs`.
-const INPUTS: [&str; 9] = [
+pub const INPUTS: [&str; 9] = [
     "action",
     "actor_id",
     "resource",
@@ -269,6 +269,31 @@ pub struct StoredEvent {
     pub text: EventText,
     pub annotations: Annotations,
 }
+
+/// What reads return of an event, in this order. The second half of each says whether it is always there.
+pub const STORED_FIELDS: [(&str, bool); 21] = [
+    ("log_id", true),
+    ("tenant_id", true),
+    ("project_id", true),
+    ("schema_version", true),
+    ("action", true),
+    ("category", false),
+    ("severity", false),
+    ("actor_id", false),
+    ("actor_type", false),
+    ("resource", false),
+    ("resource_type", false),
+    ("session_id", false),
+    ("ts_client", false),
+    ("ip_address", false),
+    ("country", false),
+    ("city", false),
+    ("metadata", false),
+    ("timestamp", true),
+    ("chain_seq", true),
+    ("prev_hash", true),
+    ("hash", true),
+];
 
 impl StoredEvent {
     pub fn new(chain: ChainId, sealed: Sealed, draft: Draft) -> StoredEvent {
@@ -607,6 +632,23 @@ mod tests {
     }
 
     #[test]
+    fn an_event_with_an_action_alone_has_the_fields_that_are_always_there() {
+        let chain = ChainId {
+            tenant_id: TenantId(Uuid([1; 16])),
+            project_id: ProjectId(Uuid([2; 16])),
+            mode: Mode::Live,
+        };
+        let draft = single(r#"{"action":"a.b"}"#).unwrap();
+        let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_700_000_000_123, Random80([0; 10]));
+        let mut json = Vec::new();
+        StoredEvent::new(chain, sealed, draft).put_json(&mut json);
+        let json = String::from_utf8(json).unwrap();
+        let names: Vec<_> = Members::of(&json).map(|(key, _)| key.trim_matches('"')).collect();
+        let always = STORED_FIELDS.iter().filter(|(_, always)| *always).map(|(name, _)| *name);
+        assert_eq!(names, always.collect::<Vec<_>>());
+    }
+
+    #[test]
     fn stored_events_are_written_in_the_documented_order_and_read_back() {
         let chain = ChainId {
             tenant_id: TenantId(Uuid([1; 16])),
@@ -637,6 +679,7 @@ mod tests {
             "log_id, tenant_id, project_id, schema_version, action, category, severity, actor_id, actor_type, resource, resource_type, \
              session_id, ts_client, ip_address, country, city, metadata, timestamp, chain_seq, prev_hash, hash"
         );
+        assert_eq!(names, STORED_FIELDS.map(|(name, _)| name));
         assert!(json.contains(r#""timestamp":"2023-11-14T22:13:20.123Z""#));
         assert_eq!(StoredEvent::parse_json(&json), Ok(event.clone()));
         let spaced = json.replace("\":", "\" : ");

@@ -7,6 +7,57 @@ use crate::json;
 use crate::reject::Reject;
 use crate::time::Date;
 
+/// A closed set of parameters: a parser knows no others, and the published description of the interface lists them all.
+macro_rules! parameters {
+    ($(#[$about:meta])* $name:ident { $($variant:ident $text:literal)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($variant),* }
+
+        impl $name {
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),* }
+            }
+
+            pub fn named(name: &str) -> Result<$name, Reject> {
+                let known = $name::ALL.iter().find(|known| known.as_str() == name);
+                known.copied().ok_or_else(|| invalid(name, "is not known here"))
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Of `GET /v1/events`.
+    ListParameter {
+        Action "action"
+        ActorId "actor_id"
+        Resource "resource"
+        DateFrom "date_from"
+        DateTo "date_to"
+        Cursor "cursor"
+        Limit "limit"
+    }
+}
+
+parameters! {
+    /// Of `GET /v1/events/verify`.
+    SeqParameter {
+        FromSeq "from_seq"
+        ToSeq "to_seq"
+    }
+}
+
+parameters! {
+    /// Of lists that have no filters.
+    PageParameter {
+        Cursor "cursor"
+        Limit "limit"
+    }
+}
+
 /// Spec 4.3.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ListQuery {
@@ -34,6 +85,8 @@ pub struct Filter {
 pub struct PageLimit(u8);
 
 impl PageLimit {
+    pub const MAX: u8 = 100;
+
     pub fn get(self) -> usize {
         usize::from(self.0)
     }
@@ -42,7 +95,7 @@ impl PageLimit {
     pub fn new(limit: i128) -> PageLimit {
         u8::try_from(limit)
             .ok()
-            .filter(|limit| (1..=100).contains(limit))
+            .filter(|limit| (1..=PageLimit::MAX).contains(limit))
             .map_or(PageLimit::default(), PageLimit)
     }
 }
@@ -60,7 +113,8 @@ pub struct SeqRange {
     pub to: u64,
 }
 
-const SEQ_MAX: i128 = i64::MAX as i128;
+/// Largest `from_seq`.
+pub const SEQ_MAX: i128 = i64::MAX as i128;
 
 /// Most events in one verification. Spec 8.
 pub const VERIFY_EVENTS_MAX: u64 = 1000;
@@ -86,19 +140,18 @@ impl ListQuery {
             if value.is_empty() {
                 return Err(invalid(&name, "must not be empty"));
             }
-            match name.as_str() {
-                "action" => parsed.filter.action = Some(canonical_string(&value)),
-                "actor_id" => parsed.filter.actor_id = Some(canonical_string(&value)),
-                "resource" => parsed.filter.resource = Some(canonical_string(&value)),
-                "date_from" => parsed.filter.from_ms = Some(date(&name, &value)?.start_ms()),
-                "date_to" => parsed.filter.until_ms = Some(date(&name, &value)?.end_ms()),
-                "cursor" => {
+            match ListParameter::named(&name)? {
+                ListParameter::Action => parsed.filter.action = Some(canonical_string(&value)),
+                ListParameter::ActorId => parsed.filter.actor_id = Some(canonical_string(&value)),
+                ListParameter::Resource => parsed.filter.resource = Some(canonical_string(&value)),
+                ListParameter::DateFrom => parsed.filter.from_ms = Some(date(&name, &value)?.start_ms()),
+                ListParameter::DateTo => parsed.filter.until_ms = Some(date(&name, &value)?.end_ms()),
+                ListParameter::Cursor => {
                     let seq = decode_cursor(&value, chain)
                         .ok_or_else(|| invalid(&name, "is not a cursor of this list"))?;
                     parsed.before_seq = Some(seq);
                 }
-                "limit" => parsed.limit = PageLimit::new(integer(&name, &value)?),
-                _ => return Err(invalid(&name, "is not known here")),
+                ListParameter::Limit => parsed.limit = PageLimit::new(integer(&name, &value)?),
             }
         }
         Ok(parsed)
@@ -109,15 +162,15 @@ impl SeqRange {
     pub fn parse(query: &str) -> Result<SeqRange, Reject> {
         let (mut from, mut to) = (1, u64::MAX);
         for (name, value) in parameters(query)? {
+            let parameter = SeqParameter::named(&name)?;
             // Beyond 64 bits a number is larger than every chain_seq, and is cut or refused as such.
             let seq = integer(&name, &value)?;
-            match name.as_str() {
-                "from_seq" if !(1..=SEQ_MAX).contains(&seq) => {
+            match parameter {
+                SeqParameter::FromSeq if !(1..=SEQ_MAX).contains(&seq) => {
                     return Err(invalid(&name, "must be from 1 to 9223372036854775807"));
                 }
-                "from_seq" => from = u64::try_from(seq).unwrap_or(u64::MAX),
-                "to_seq" => to = u64::try_from(seq.max(0)).unwrap_or(u64::MAX),
-                _ => return Err(invalid(&name, "is not known here")),
+                SeqParameter::FromSeq => from = u64::try_from(seq).unwrap_or(u64::MAX),
+                SeqParameter::ToSeq => to = u64::try_from(seq.max(0)).unwrap_or(u64::MAX),
             }
         }
         if to < from {

@@ -5,12 +5,12 @@ use sealog_core::reject::{CODES, CodeRow, Reject};
 
 use crate::respond::{Body, Failure, with_type};
 
-/// Answers a request under `/docs`; `path` is what comes after it.
+/// Answers a request under `/docs/`; `path` is what comes after it.
 pub(crate) fn page(path: &str) -> Result<Response<Body>, Failure> {
     let html = match path.trim_end_matches('/') {
-        "" | "/errors" => index(),
+        "" | "errors" => index(),
         path => {
-            let code = path.strip_prefix("/errors/").ok_or(Reject::PathNotFound)?;
+            let code = path.strip_prefix("errors/").ok_or(Reject::PathNotFound)?;
             CODES.iter().find(|row| row.text == code).map(error_page).ok_or(Reject::PathNotFound)?
         }
     };
@@ -42,11 +42,7 @@ fn index() -> String {
 }
 
 fn error_page(row: &CodeRow) -> String {
-    let retry = if row.retry {
-        "Yes: the same request may succeed later."
-    } else {
-        "No: the same request will fail again."
-    };
+    let retry = retry(row);
     let CodeRow { text: code, status, meaning, advice, .. } = row;
     document(
         code,
@@ -60,6 +56,15 @@ fn error_page(row: &CodeRow) -> String {
             ))
         ),
     )
+}
+
+/// Whether to send the same request again.
+pub(crate) fn retry(row: &CodeRow) -> &'static str {
+    if row.retry {
+        "Yes: the same request may succeed later."
+    } else {
+        "No: the same request will fail again."
+    }
 }
 
 fn document(title: &str, content: &str) -> String {
@@ -87,10 +92,10 @@ mod tests {
     #[test]
     fn every_code_has_a_page() {
         for row in CODES {
-            assert!(page(&format!("/errors/{}", row.text)).is_ok(), "{}", row.text);
+            assert!(page(&format!("errors/{}", row.text)).is_ok(), "{}", row.text);
         }
-        assert!(page("").is_ok() && page("/").is_ok() && page("/errors").is_ok());
-        for path in ["/errors/auth", "/errors/auth/nope", "/x", "/errors/auth/missing_header/x"] {
+        assert!(page("").is_ok() && page("errors").is_ok() && page("errors/").is_ok());
+        for path in ["errors/auth", "errors/auth/nope", "x", "errors/auth/missing_header/x"] {
             assert!(page(path).is_err(), "{path}");
         }
     }

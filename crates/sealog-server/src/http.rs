@@ -26,8 +26,10 @@ use crate::api;
 use crate::ingest::Endpoint;
 use crate::limits::{counted_address, share};
 use crate::metrics::{self, Place};
+use crate::openapi;
 use crate::operator;
 use crate::respond::{Body, Failure, full};
+use crate::routes::{self, Found, Operation};
 use crate::wire::Wire;
 
 /// How long a stop waits for requests under way.
@@ -194,62 +196,34 @@ async fn route(
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     let path = request.uri().path();
-    match path {
-        "/healthz" => return only_get(&request, || Ok(text(StatusCode::OK, "ok\n"))),
-        "/readyz" => return only_get(&request, || ready(app)),
-        "/metrics" if request.method() == Method::GET => {
-            return metrics::get(app, request.headers(), peer, request_id).await;
-        }
-        "/metrics" => return Err(Failure::method_not_allowed("GET")),
-        _ => {}
-    }
+    let found = routes::find(&routes::PATHS, path, request.method());
     let client = client_address(app, request.headers(), peer);
-    let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
-    if !app.limits.admit(counted_address(client), per_ip, app.world.now_ms()) {
-        return Err(Failure::from(Reject::IpRateLimit).closing());
+    if !routes::NOT_COUNTED.contains(&path) {
+        let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
+        if !app.limits.admit(counted_address(client), per_ip, app.world.now_ms()) {
+            return Err(Failure::from(Reject::IpRateLimit).closing());
+        }
     }
-    let (is_get, is_post) = (request.method() == Method::GET, request.method() == Method::POST);
-    match path {
-        "/v1/events" if is_post => {
-            api::events::post(app, request, Endpoint::Single, client, request_id).await
-        }
-        "/v1/events/batch" if is_post => {
-            api::events::post(app, request, Endpoint::Batch, client, request_id).await
-        }
-        "/v1/events" if is_get => {
-            api::list::get(app, request.uri().query().unwrap_or(""), request.headers(), request_id).await
-        }
-        "/v1/events/verify" if is_get => {
-            api::verify::get(app, request.uri().query().unwrap_or(""), request.headers(), request_id).await
-        }
-        "/v1/actions" if is_get => api::actions::get(app, request.headers(), request_id).await,
-        "/v1/events" => Err(Failure::method_not_allowed("GET, POST")),
-        "/v1/events/batch" => Err(Failure::method_not_allowed("POST")),
-        "/v1/events/verify" | "/v1/actions" => Err(Failure::method_not_allowed("GET")),
-        _ if path == "/docs" || path.starts_with("/docs/") => {
-            only_get(&request, || crate::docs::page(&path["/docs".len()..]))
-        }
-        _ if path.starts_with("/operator/v1/") => {
-            let rest = path["/operator/v1/".len()..].to_owned();
-            operator::handle(app, &rest, request, request_id).await
-        }
-        _ => match path.strip_prefix("/v1/events/") {
-            Some(log_id) if !log_id.is_empty() && !log_id.contains('/') && is_get => {
-                api::read::get(app, log_id, request.headers(), request_id).await
-            }
-            Some(log_id) if !log_id.is_empty() && !log_id.contains('/') => {
-                Err(Failure::method_not_allowed("GET"))
-            }
-            _ => Err(Reject::PathNotFound.into()),
-        },
+    // Who has no token does not learn which of the operator's paths exist.
+    if let Some(rest) = path.strip_prefix(operator::BEGINNING) {
+        let rest = rest.to_owned();
+        return operator::handle(app, &rest, request, request_id).await;
     }
-}
-
-fn only_get(
-    request: &Request<Incoming>,
-    answer: impl FnOnce() -> Result<Response<Body>, Failure>,
-) -> Result<Response<Body>, Failure> {
-    if request.method() == Method::GET { answer() } else { Err(Failure::method_not_allowed("GET")) }
+    let Found { operation, parameter } = found?;
+    let query = request.uri().query().unwrap_or("");
+    match operation {
+        Operation::LogEvent => api::events::post(app, request, Endpoint::Single, client, request_id).await,
+        Operation::LogBatch => api::events::post(app, request, Endpoint::Batch, client, request_id).await,
+        Operation::ListEvents => api::list::get(app, query, request.headers(), request_id).await,
+        Operation::VerifyChain => api::verify::get(app, query, request.headers(), request_id).await,
+        Operation::ReadEvent => api::read::get(app, parameter, request.headers(), request_id).await,
+        Operation::ListActions => api::actions::get(app, request.headers(), request_id).await,
+        Operation::Health => Ok(text(StatusCode::OK, "ok\n")),
+        Operation::Ready => ready(app),
+        Operation::Metrics => metrics::get(app, request.headers(), peer, request_id).await,
+        Operation::OpenApi => Ok(openapi::get(app, request.headers())),
+        Operation::Docs => crate::docs::page(parameter),
+    }
 }
 
 fn text(status: StatusCode, body: &'static str) -> Response<Body> {

@@ -40,9 +40,12 @@ pub(crate) struct Ingested {
     pub replayed: bool,
 }
 
+/// Longest `Idempotency-Key`.
+pub(crate) const KEY_BYTES_MAX: usize = 255;
+
 /// Checks the form of an `Idempotency-Key`: 1 to 255 characters from `!` to `~`.
 pub(crate) fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
-    let valid = (1..=255).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    let valid = (1..=KEY_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     if !valid {
         return Err(Reject::InvalidField { field: "Idempotency-Key", problem: FieldProblem::NotAKey });
     }

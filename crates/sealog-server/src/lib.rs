@@ -14,9 +14,11 @@ mod http;
 mod ingest;
 mod limits;
 mod metrics;
+pub mod openapi;
 mod operator;
 pub mod password;
 mod respond;
+mod routes;
 mod wire;
 
 use std::sync::Arc;
@@ -42,6 +44,7 @@ pub struct App {
     reads: budget::Budget,
     /// Memory for large request bodies.
     bodies: budget::Budget,
+    openapi: openapi::Served,
 }
 
 impl App {
@@ -60,6 +63,7 @@ impl App {
             metrics: metrics::Metrics::default(),
             reads: budget::Budget::new(config.memory.answers_bytes),
             bodies: budget::Budget::new(config.memory.bodies_bytes),
+            openapi: openapi::Served::new(&config),
             config,
         })
     }

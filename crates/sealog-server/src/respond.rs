@@ -84,7 +84,7 @@ pub(crate) struct Failure {
     message: String,
     /// For `action/invalid`: the closest known name.
     suggestion: Option<String>,
-    allow: Option<&'static str>,
+    allow: Option<String>,
     /// The rest of the body was not read, so the connection cannot be used again.
     close: bool,
 }
@@ -98,8 +98,8 @@ impl Failure {
         Failure { message: reject.message_in_batch(index), ..Failure::from(reject) }
     }
 
-    pub(crate) fn method_not_allowed(allow: &'static str) -> Failure {
-        Failure { allow: Some(allow), ..Failure::from(Reject::MethodNotAllowed) }
+    pub(crate) fn method_not_allowed(allow: &str) -> Failure {
+        Failure { allow: Some(allow.to_owned()), ..Failure::from(Reject::MethodNotAllowed) }
     }
 
     pub(crate) fn closing(self) -> Failure {
@@ -168,7 +168,7 @@ impl Failure {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+            headers.insert(ALLOW, HeaderValue::try_from(allow).expect("names of methods"));
         }
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -2,6 +2,8 @@
 //!
 //! Every test talks to a real server over a socket, with a store on disk and a clock that only moves when it is told to.
 
+#[path = "spec/document.rs"]
+mod document;
 #[path = "spec/harness.rs"]
 mod harness;
 
@@ -15,6 +17,8 @@ mod isolation;
 mod operations;
 #[path = "spec/operator.rs"]
 mod operator;
+#[path = "spec/s10_openapi.rs"]
+mod s10_openapi;
 #[path = "spec/s2_fields.rs"]
 mod s2_fields;
 #[path = "spec/s4_1_events.rs"]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::invalid;
 use crate::respond::Failure;
 
-const TEXT_CHARACTERS_MAX: usize = 255;
+pub(crate) const TEXT_CHARACTERS_MAX: usize = 255;
 
 pub(super) struct Fields(Map<String, Value>);
 

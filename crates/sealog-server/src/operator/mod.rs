@@ -1,6 +1,6 @@
 //! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The operator's interface".
 
-mod fields;
+pub(crate) mod fields;
 mod render;
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::plan::Billing;
-use sealog_core::query::{self, PageLimit};
+use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
 use sealog_store::StoreError;
 use sealog_store::accounts::{
@@ -20,10 +20,66 @@ use sealog_store::accounts::{
 use serde_json::{Value, json};
 
 use crate::respond::{Body, Failure};
+use crate::routes::{self, Found, Path};
 use crate::{App, auth, password, respond};
 use fields::Fields;
 
-const BODY_BYTES_MAX: usize = 64 << 10;
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// What every path of the interface begins with; the table has what comes after it.
+pub(crate) const BEGINNING: &str = "/operator/v1/";
+
+/// What an operator can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    CreateTenant,
+    ListTenants,
+    UpdateTenant,
+    ReadTenant,
+    CreateProject,
+    ListProjects,
+    UpdateProject,
+    ReadProject,
+    CreateKey,
+    ListKeys,
+    RevokeKey,
+    CreateAction,
+    ListActions,
+    CreateUser,
+    ListUsers,
+}
+
+pub(crate) static PATHS: [Path<Operation>; 8] = [
+    Path {
+        pattern: "tenants",
+        operations: &[(Method::GET, Operation::ListTenants), (Method::POST, Operation::CreateTenant)],
+    },
+    Path {
+        pattern: "tenants/{tenant_id}",
+        operations: &[(Method::GET, Operation::ReadTenant), (Method::PATCH, Operation::UpdateTenant)],
+    },
+    Path {
+        pattern: "tenants/{tenant_id}/projects",
+        operations: &[(Method::GET, Operation::ListProjects), (Method::POST, Operation::CreateProject)],
+    },
+    Path {
+        pattern: "tenants/{tenant_id}/actions",
+        operations: &[(Method::GET, Operation::ListActions), (Method::POST, Operation::CreateAction)],
+    },
+    Path {
+        pattern: "tenants/{tenant_id}/users",
+        operations: &[(Method::GET, Operation::ListUsers), (Method::POST, Operation::CreateUser)],
+    },
+    Path {
+        pattern: "projects/{project_id}",
+        operations: &[(Method::GET, Operation::ReadProject), (Method::PATCH, Operation::UpdateProject)],
+    },
+    Path {
+        pattern: "projects/{project_id}/keys",
+        operations: &[(Method::GET, Operation::ListKeys), (Method::POST, Operation::CreateKey)],
+    },
+    Path { pattern: "keys/{key_id}/revoke", operations: &[(Method::POST, Operation::RevokeKey)] },
+];
 
 /// Answers a request under `/operator/v1/`; `path` is what comes after it.
 pub(crate) async fn handle(
@@ -33,44 +89,25 @@ pub(crate) async fn handle(
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     auth::operator(app, request.headers())?;
-    let segments: Vec<&str> = path.split('/').collect();
-    let method = request.method().clone();
+    let Found { operation, parameter: id } = routes::find(&PATHS, path, request.method())?;
     let call = Call { app, request_id };
     let query = request.uri().query().unwrap_or("").to_owned();
-    match (segments[..].as_ref(), &method) {
-        (["tenants"], &Method::POST) => call.create_tenant(call.body(request).await?).await,
-        (["tenants"], &Method::GET) => call.tenants(&query).await,
-        (["tenants", id], &Method::PATCH) => {
-            call.update_tenant(tenant_id(id)?, call.body(request).await?).await
-        }
-        (["tenants", id], &Method::GET) => call.tenant(tenant_id(id)?).await,
-        (["tenants", id, "projects"], &Method::POST) => {
-            call.create_project(tenant_id(id)?, call.body(request).await?).await
-        }
-        (["tenants", id, "projects"], &Method::GET) => call.projects(tenant_id(id)?, &query).await,
-        (["tenants", id, "actions"], &Method::POST) => {
-            call.create_action(tenant_id(id)?, call.body(request).await?).await
-        }
-        (["tenants", id, "actions"], &Method::GET) => call.actions(tenant_id(id)?, &query).await,
-        (["tenants", id, "users"], &Method::POST) => {
-            call.create_user(tenant_id(id)?, call.body(request).await?).await
-        }
-        (["tenants", id, "users"], &Method::GET) => call.users(tenant_id(id)?, &query).await,
-        (["projects", id], &Method::PATCH) => {
-            call.update_project(project_id(id)?, call.body(request).await?).await
-        }
-        (["projects", id], &Method::GET) => call.project(project_id(id)?).await,
-        (["projects", id, "keys"], &Method::POST) => {
-            call.create_key(project_id(id)?, call.body(request).await?).await
-        }
-        (["projects", id, "keys"], &Method::GET) => call.keys(project_id(id)?, &query).await,
-        (["keys", id, "revoke"], &Method::POST) => call.revoke_key(KeyId(uuid(id)?)).await,
-        (["tenants"] | ["tenants", _, "projects" | "actions" | "users"] | ["projects", _, "keys"], _) => {
-            Err(Failure::method_not_allowed("GET, POST"))
-        }
-        (["tenants" | "projects", _], _) => Err(Failure::method_not_allowed("GET, PATCH")),
-        (["keys", _, "revoke"], _) => Err(Failure::method_not_allowed("POST")),
-        _ => Err(Reject::PathNotFound.into()),
+    match operation {
+        Operation::CreateTenant => call.create_tenant(call.body(request).await?).await,
+        Operation::ListTenants => call.tenants(&query).await,
+        Operation::UpdateTenant => call.update_tenant(tenant_id(id)?, call.body(request).await?).await,
+        Operation::ReadTenant => call.tenant(tenant_id(id)?).await,
+        Operation::CreateProject => call.create_project(tenant_id(id)?, call.body(request).await?).await,
+        Operation::ListProjects => call.projects(tenant_id(id)?, &query).await,
+        Operation::UpdateProject => call.update_project(project_id(id)?, call.body(request).await?).await,
+        Operation::ReadProject => call.project(project_id(id)?).await,
+        Operation::CreateKey => call.create_key(project_id(id)?, call.body(request).await?).await,
+        Operation::ListKeys => call.keys(project_id(id)?, &query).await,
+        Operation::RevokeKey => call.revoke_key(KeyId(uuid(id)?)).await,
+        Operation::CreateAction => call.create_action(tenant_id(id)?, call.body(request).await?).await,
+        Operation::ListActions => call.actions(tenant_id(id)?, &query).await,
+        Operation::CreateUser => call.create_user(tenant_id(id)?, call.body(request).await?).await,
+        Operation::ListUsers => call.users(tenant_id(id)?, &query).await,
     }
 }
 
@@ -385,10 +422,9 @@ impl Page {
     fn parse(text: &str) -> Result<Page, Failure> {
         let mut page = Page { limit: PageLimit::default().get(), cursor: None };
         for (name, value) in query::parameters(text)? {
-            match name.as_str() {
-                "limit" => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
-                "cursor" => page.cursor = Some(value),
-                _ => return Err(Reject::InvalidParam { name, problem: "is not known here" }.into()),
+            match PageParameter::named(&name)? {
+                PageParameter::Limit => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
+                PageParameter::Cursor => page.cursor = Some(value),
             }
         }
         Ok(page)

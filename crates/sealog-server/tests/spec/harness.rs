@@ -269,10 +269,13 @@ impl Service {
         self.request("POST", "/v1/events", &headers, body.as_bytes())
     }
 
+    #[track_caller]
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut connection = self.connect();
         connection.send(&request(method, path, headers, body));
-        connection.receive()
+        let response = connection.receive();
+        crate::document::check(method, path, &response);
+        response
     }
 
     /// Bytes as they are, and whatever answer they get.

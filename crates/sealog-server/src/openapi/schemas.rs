@@ -1,0 +1,318 @@
+//! The shapes of bodies. What a client sends is as strict as the parser; what it receives may grow, so objects in answers are open.
+
+use sealog_core::catalog::Catalog;
+use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, INPUTS, SCHEMA_VERSION, STORED_FIELDS};
+use sealog_core::id::{Hash, Mode, Ulid};
+use sealog_core::reject::CODES;
+use sealog_store::accounts::Role;
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::operator::fields::TEXT_CHARACTERS_MAX;
+use crate::password;
+
+pub(super) fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+pub(super) fn all(config: &Config) -> Value {
+    let plan: Value = config.plans.iter().map(|plan| plan.name.as_str()).collect();
+    let frameworks: Value =
+        Catalog::builtin().frameworks.iter().map(|framework| framework.framework.as_str()).collect();
+    let frameworks = json!({ "type": "array", "items": { "type": "string", "enum": frameworks } });
+    let mode = json!({ "type": "string", "enum": Mode::ALL.map(Mode::as_str) });
+    let role = json!({ "type": "string", "enum": Role::ALL.map(Role::as_str) });
+    let texts = json!({ "type": "array", "items": text() });
+    let tenant_input = json!({
+        "name": name(),
+        "plan": { "type": "string", "enum": plan },
+        "contact_email": nullable(email()),
+        "trial_ends_at": nullable(time()),
+        "billing_active": nullable(json!({ "type": "boolean" })),
+    });
+    let mut tenant_change = tenant_input.clone();
+    tenant_change["rate_limit_rps"] = rate();
+    let mut new_tenant = tenant_input;
+    new_tenant["plan"] = json!({ "type": ["string", "null"], "enum": with_null(&plan) });
+    let key = json!({
+        "key_id": uuid(),
+        "project_id": uuid(),
+        "name": name(),
+        "mode": mode,
+        "prefix": { "type": "string", "description": "The key's first characters, to tell keys apart." },
+        "expires_at": nullable(time()),
+        "revoked_at": nullable(time()),
+        "last_used_at": nullable(time()),
+        "created_at": time(),
+    });
+    let mut created_key = key.clone();
+    created_key["key"] = json!({ "type": "string", "description": "The key itself. It is not shown again." });
+    let custom_action = json!({
+        "action": name(),
+        "description": nullable(text()),
+        "category": nullable(text()),
+        "severity": nullable(text()),
+        "required_fields": texts,
+        "optional_fields": texts,
+    });
+    let mut new_action = custom_action.clone();
+    new_action["required_fields"] = nullable(texts.clone());
+    new_action["optional_fields"] = nullable(texts.clone());
+    json!({
+        "Event": event(),
+        "Batch": {
+            "type": "object",
+            "required": ["events"],
+            "properties": { "events": { "type": "array", "minItems": 1, "maxItems": BATCH_EVENTS_MAX, "items": reference("Event") } },
+        },
+        "EventAccepted": answer(&json!({ "log_id": ulid(), "request_id": request_id() }), &[]),
+        "BatchAccepted": answer(
+            &json!({ "log_ids": { "type": "array", "minItems": 1, "maxItems": BATCH_EVENTS_MAX, "items": ulid() }, "request_id": request_id() }),
+            &[],
+        ),
+        "StoredEvent": stored_event(),
+        "EventPage": page("events", "StoredEvent"),
+        "Verification": answer(
+            &json!({
+                "valid": { "type": "boolean", "description": "Whether the whole range passed." },
+                "checked": { "type": "integer", "minimum": 0, "description": "Events that were examined." },
+                "first_seq": { "type": "integer", "minimum": 1 },
+                "last_seq": { "type": "integer", "minimum": 0, "description": "The effective end, or `broken_at`." },
+                "broken_at": { "type": "integer", "minimum": 1, "description": "The first break; only if `valid` is false." },
+                "broken_hash": hash(),
+            }),
+            &["broken_at", "broken_hash"],
+        ),
+        "CatalogEntry": answer(
+            &json!({
+                "action": { "type": "string" },
+                "category": { "type": "string" },
+                "description": { "type": "string" },
+                "frameworks": { "type": "array", "items": answer(
+                    &json!({ "framework": { "type": "string" }, "label": { "type": "string" }, "is_required": { "type": "boolean" } }),
+                    &[],
+                ) },
+                "required_fields": { "type": "array", "items": { "type": "string" } },
+                "optional_fields": { "type": "array", "items": { "type": "string" } },
+                "subscribed": { "type": "boolean", "description": "Whether the plan includes it; only with a key." },
+            }),
+            &["category", "subscribed"],
+        ),
+        "Catalog": answer(
+            &json!({ "actions": { "type": "array", "items": reference("CatalogEntry") }, "total": { "type": "integer", "minimum": 0 } }),
+            &[],
+        ),
+        "Error": answer(
+            &json!({ "error": answer(
+                &json!({
+                    "code": { "type": "string", "enum": CODES.iter().map(|row| row.text).collect::<Value>(), "description": "Stable; use it for logic." },
+                    "message": { "type": "string", "description": "For people; may change." },
+                    "request_id": request_id(),
+                    "doc_url": { "type": "string", "description": "The page about the code." },
+                    "suggestion": { "type": "string", "description": "The closest known name; with `action/invalid` only." },
+                    "valid_actions_url": { "type": "string", "description": "Where the actions are listed; with `action/invalid` only." },
+                }),
+                &["suggestion", "valid_actions_url"],
+            ) }),
+            &[],
+        ),
+        "Ready": answer(&json!({ "ready": { "type": "boolean" }, "reason": { "type": "string" } }), &["reason"]),
+        "OpenApi": { "type": "object", "required": ["openapi", "info", "paths"] },
+        "NewTenant": input(&new_tenant, &["name"]),
+        "TenantChange": input(&tenant_change, &[]),
+        "Tenant": answer(
+            &json!({
+                "tenant_id": uuid(),
+                "name": name(),
+                "plan": { "type": "string" },
+                "contact_email": nullable(email()),
+                "trial_ends_at": nullable(time()),
+                "billing_active": { "type": "boolean" },
+                "rate_limit_rps": rate(),
+                "created_at": time(),
+            }),
+            &[],
+        ),
+        "TenantPage": page("tenants", "Tenant"),
+        "NewProject": input(&json!({ "name": name(), "frameworks": nullable(frameworks.clone()) }), &["name"]),
+        "ProjectChange": input(
+            &json!({ "name": name(), "frameworks": nullable(frameworks.clone()), "rate_limit_rps": rate() }),
+            &[],
+        ),
+        "Project": answer(
+            &json!({
+                "project_id": uuid(),
+                "tenant_id": uuid(),
+                "name": name(),
+                "frameworks": frameworks,
+                "rate_limit_rps": rate(),
+                "created_at": time(),
+            }),
+            &[],
+        ),
+        "ProjectPage": page("projects", "Project"),
+        "NewKey": input(&json!({ "name": name(), "mode": mode, "expires_at": nullable(time()) }), &["name", "mode"]),
+        "Key": answer(&key, &[]),
+        "CreatedKey": answer(&created_key, &[]),
+        "KeyPage": page("keys", "Key"),
+        "NewAction": input(&new_action, &["action"]),
+        "CustomAction": answer(&custom_action, &[]),
+        "CustomActionPage": page("actions", "CustomAction"),
+        "NewUser": input(
+            &json!({
+                "email": email(),
+                "password": { "type": "string", "minLength": password::LENGTH_MIN, "maxLength": TEXT_CHARACTERS_MAX, "pattern": NO_NUL },
+                "role": role,
+            }),
+            &["email", "password", "role"],
+        ),
+        "User": answer(
+            &json!({ "user_id": uuid(), "tenant_id": uuid(), "email": email(), "role": role, "created_at": time() }),
+            &[],
+        ),
+        "UserPage": page("users", "User"),
+    })
+}
+
+/// What a client sends of an event; what is not listed is ignored.
+fn event() -> Value {
+    let field = |name: &str| match name {
+        "action" => json!({
+            "type": "string",
+            "minLength": 1,
+            "maxLength": FIELD_SCALARS_MAX,
+            "description": "An action of the catalog or a custom one. `resource.verb` is recommended.",
+            "examples": ["user.login"],
+        }),
+        "metadata" => json!({
+            "type": ["object", "null"],
+            "description": "Anything. Stored and returned as it was sent, without insignificant white space.",
+        }),
+        "ts_client" => json!({
+            "type": ["string", "null"],
+            "maxLength": FIELD_SCALARS_MAX,
+            "pattern": NO_NUL,
+            "description": "The client's own time. Left out of the event if it is no RFC 3339 time.",
+        }),
+        _ => json!({ "type": ["string", "null"], "maxLength": FIELD_SCALARS_MAX, "pattern": NO_NUL }),
+    };
+    let properties: Map<String, Value> =
+        INPUTS.iter().map(|name| ((*name).to_owned(), field(name))).collect();
+    json!({ "type": "object", "required": ["action"], "properties": properties })
+}
+
+fn stored_event() -> Value {
+    let field = |name: &str| match name {
+        "log_id" => ulid(),
+        "tenant_id" | "project_id" => uuid(),
+        "schema_version" => json!({ "type": "integer", "const": SCHEMA_VERSION }),
+        "metadata" => json!({ "type": "object" }),
+        "timestamp" => json!({
+            "type": "string",
+            "format": "date-time",
+            "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$",
+            "description": "When the server received it.",
+        }),
+        "chain_seq" => {
+            json!({ "type": "integer", "minimum": 1, "description": "The place in the chain, without gaps." })
+        }
+        "prev_hash" | "hash" => hash(),
+        "country" => json!({ "type": "string", "description": "ISO 3166-1, two letters." }),
+        _ => json!({ "type": "string" }),
+    };
+    let properties: Map<String, Value> =
+        STORED_FIELDS.iter().map(|(name, _)| ((*name).to_owned(), field(name))).collect();
+    let always: Value = STORED_FIELDS.iter().filter(|(_, always)| *always).map(|(name, _)| *name).collect();
+    json!({ "type": "object", "required": always, "properties": properties })
+}
+
+/// An object that a client sends: what is not listed is refused.
+fn input(properties: &Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false })
+}
+
+/// An object that a client receives: everything but these is always there.
+fn answer(properties: &Value, not_always: &[&str]) -> Value {
+    let names = properties.as_object().into_iter().flat_map(Map::keys);
+    let required: Value =
+        names.filter(|name| !not_always.contains(&name.as_str())).map(String::as_str).collect();
+    json!({ "type": "object", "required": required, "properties": properties })
+}
+
+fn page(name: &str, item: &str) -> Value {
+    let properties = json!({
+        name: { "type": "array", "items": reference(item) },
+        "has_more": { "type": "boolean" },
+        "next_cursor": { "type": "string", "description": "For the next page; only if `has_more` is true." },
+    });
+    answer(&properties, &["next_cursor"])
+}
+
+const NO_NUL: &str = r"^[^\u0000]*$";
+
+fn text() -> Value {
+    json!({ "type": "string", "maxLength": TEXT_CHARACTERS_MAX, "pattern": NO_NUL })
+}
+
+fn name() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": TEXT_CHARACTERS_MAX, "pattern": NO_NUL })
+}
+
+fn email() -> Value {
+    json!({ "type": "string", "maxLength": TEXT_CHARACTERS_MAX, "pattern": r"^[^@\s\u0000]+@[^\s\u0000]+$" })
+}
+
+fn rate() -> Value {
+    json!({
+        "type": ["integer", "null"],
+        "minimum": 0,
+        "maximum": u32::MAX,
+        "description": "Requests a second; 0 is no limit, null the plan's.",
+    })
+}
+
+fn time() -> Value {
+    json!({ "type": "string", "format": "date-time", "description": "ISO 8601, from 1970 to 9999." })
+}
+
+pub(super) fn date() -> Value {
+    json!({ "type": "string", "format": "date", "examples": ["2026-01-31"] })
+}
+
+pub(super) fn not_empty() -> Value {
+    json!({ "type": "string", "minLength": 1 })
+}
+
+pub(super) fn uuid() -> Value {
+    json!({ "type": "string", "format": "uuid" })
+}
+
+fn ulid() -> Value {
+    json!({ "type": "string", "pattern": format!("^[0-7][0-9A-HJKMNP-TV-Z]{{{}}}$", Ulid::TEXT_LEN - 1) })
+}
+
+pub(super) fn ulid_in_either_case() -> Value {
+    json!({ "type": "string", "pattern": format!("^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{}}}$", Ulid::TEXT_LEN - 1) })
+}
+
+pub(super) fn hash() -> Value {
+    json!({ "type": "string", "pattern": format!("^[0-9a-f]{{{}}}$", Hash::TEXT_LEN) })
+}
+
+pub(super) fn request_id() -> Value {
+    json!({ "type": "string", "pattern": format!("^req_[0-7][0-9A-HJKMNP-TV-Z]{{{}}}$", Ulid::TEXT_LEN - 1) })
+}
+
+fn nullable(mut schema: Value) -> Value {
+    schema["type"] = json!([schema["type"], "null"]);
+    if let Some(values) = schema.get("enum") {
+        schema["enum"] = with_null(values);
+    }
+    schema
+}
+
+fn with_null(values: &Value) -> Value {
+    let mut values = values.as_array().cloned().unwrap_or_default();
+    values.push(Value::Null);
+    values.into()
+}
