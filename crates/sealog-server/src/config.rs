@@ -2,7 +2,10 @@
 
 use ipnet::IpNet;
 use sealog_core::plan::Plan;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::geo::Geo;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -13,9 +16,12 @@ pub struct Config {
     /// Without one, the operator's interface does not exist.
     pub operator_token: Option<Secret>,
     pub trusted_proxies: Vec<IpNet>,
+    /// Without one, events have no `country` and no `city`.
+    pub geo: Option<Arc<Geo>>,
     pub limits: LimitConfig,
     pub plans: Vec<Plan>,
     pub deadlines: Deadlines,
+    pub background: Background,
     /// Connections at a time; more wait to be accepted.
     pub connections_max: usize,
 }
@@ -38,6 +44,12 @@ pub struct Deadlines {
     pub body: Duration,
 }
 
+/// How often background work looks for something to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Background {
+    pub geo_every: Duration,
+}
+
 /// Text that must not be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
@@ -56,6 +68,7 @@ impl Config {
             docs_url: format!("{base_url}/docs"),
             operator_token: None,
             trusted_proxies: Vec::new(),
+            geo: None,
             limits: LimitConfig { per_ip_rps: 100, live_rps: None, test_rps: 60, nodes: 1 },
             plans: Plan::defaults(),
             deadlines: Deadlines {
@@ -63,6 +76,7 @@ impl Config {
                 headers: Duration::from_secs(10),
                 body: Duration::from_secs(30),
             },
+            background: Background { geo_every: Duration::from_secs(10) },
             connections_max: 10_000,
         }
     }

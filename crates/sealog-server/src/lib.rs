@@ -5,9 +5,11 @@
 
 mod api;
 mod auth;
+pub mod background;
 mod body;
 pub mod config;
 mod docs;
+pub mod geo;
 mod http;
 mod ingest;
 mod limits;

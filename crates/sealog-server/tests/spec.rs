@@ -5,6 +5,9 @@
 #[path = "spec/harness.rs"]
 mod harness;
 
+#[path = "spec/mmdb.rs"]
+mod mmdb;
+
 #[path = "spec/bad_input.rs"]
 mod bad_input;
 #[path = "spec/idempotency.rs"]
@@ -13,6 +16,8 @@ mod idempotency;
 mod isolation;
 #[path = "spec/operator.rs"]
 mod operator;
+#[path = "spec/s2_enrichment.rs"]
+mod s2_enrichment;
 #[path = "spec/s2_fields.rs"]
 mod s2_fields;
 #[path = "spec/s4_1_events.rs"]

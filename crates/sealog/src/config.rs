@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use sealog_server::config::{Config, LimitConfig, Secret};
+use sealog_server::geo::Geo;
 
 struct Setting {
     /// `a.b` in the file, `SEALOG_A_B` in the environment, `--a-b` as a flag.
@@ -17,7 +19,7 @@ struct Setting {
     help: &'static str,
 }
 
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 13] = [
     Setting {
         key: "listen",
         value: "ADDRESS",
@@ -59,6 +61,12 @@ const SETTINGS: [Setting; 12] = [
         value: "RANGES",
         default: Some(""),
         help: "Proxies whose X-Forwarded-For is believed: addresses and CIDR ranges, separated by commas",
+    },
+    Setting {
+        key: "geoip_db",
+        value: "FILE",
+        default: None,
+        help: "MMDB file with the country and city of addresses; read again when it changes",
     },
     Setting {
         key: "limits.per_ip_rps",
@@ -289,6 +297,11 @@ impl Values {
         })?;
         server.trusted_proxies =
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
+        if let Some((file, place)) = self.0.get("geoip_db") {
+            let geo = Geo::open(Path::new(file))
+                .map_err(|problem| ConfigError(format!("{place}: geoip_db cannot be used: {problem}")))?;
+            server.geo = Some(Arc::new(geo));
+        }
         server.limits = LimitConfig {
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
             live_rps: self.get("limits.live_rps", number, rate)?,
