@@ -28,6 +28,8 @@ pub(crate) struct Caller {
     pub tenant_enabled: FrameworkSet,
     pub custom: HashMap<String, CustomAction>,
     rate: (Counted, u32),
+    /// Whether events count against a quota.
+    pub has_quota: bool,
 }
 
 impl Caller {
@@ -55,6 +57,7 @@ impl Caller {
             tenant_enabled: tenant_frameworks,
             custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
             rate: (rate.0, share(rate.1, limits.nodes)),
+            has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::geo::Geo;
+use crate::mail::Smtp;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -13,11 +14,15 @@ pub struct Config {
     pub base_url: String,
     /// Where error codes are documented.
     pub docs_url: String,
+    /// Where people reach the dashboard.
+    pub app_url: String,
     /// Without one, the operator's interface does not exist.
     pub operator_token: Option<Secret>,
     pub trusted_proxies: Vec<IpNet>,
     /// Without one, events have no `country` and no `city`.
     pub geo: Option<Arc<Geo>>,
+    /// Without one, mails wait.
+    pub smtp: Option<Smtp>,
     pub limits: LimitConfig,
     pub plans: Vec<Plan>,
     pub deadlines: Deadlines,
@@ -44,10 +49,14 @@ pub struct Deadlines {
     pub body: Duration,
 }
 
-/// How often background work looks for something to do.
+/// How often background work looks for something to do, and how long it may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
     pub geo_every: Duration,
+    pub quota_every: Duration,
+    pub mail_every: Duration,
+    /// For one mail, from the connection to the server's word that it has it.
+    pub mail_attempt_max: Duration,
 }
 
 /// Text that must not be printed.
@@ -66,9 +75,11 @@ impl Config {
         Config {
             base_url: base_url.to_owned(),
             docs_url: format!("{base_url}/docs"),
+            app_url: format!("{base_url}/app"),
             operator_token: None,
             trusted_proxies: Vec::new(),
             geo: None,
+            smtp: None,
             limits: LimitConfig { per_ip_rps: 100, live_rps: None, test_rps: 60, nodes: 1 },
             plans: Plan::defaults(),
             deadlines: Deadlines {
@@ -76,7 +87,12 @@ impl Config {
                 headers: Duration::from_secs(10),
                 body: Duration::from_secs(30),
             },
-            background: Background { geo_every: Duration::from_secs(10) },
+            background: Background {
+                geo_every: Duration::from_secs(10),
+                quota_every: Duration::from_secs(1),
+                mail_every: Duration::from_secs(5),
+                mail_attempt_max: Duration::from_secs(60),
+            },
             connections_max: 10_000,
         }
     }

@@ -43,6 +43,10 @@ impl Server {
         self.stop.send_replace(true);
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
     /// Returns when the server has been told to stop.
     pub(crate) async fn stopped(&self) {
         // The sender is held by `self`, so the wait ends in no other way.

@@ -99,6 +99,7 @@ pub(crate) async fn ingest(
             Endpoint::Batch => Failure::in_batch(reject, index),
         })?);
     }
+    let _note = caller.has_quota.then(|| app.changed.after(caller.chain.tenant_id));
     let idempotency = reservation.map(|reservation| (reservation, request_id.0));
     let appended = app.store.append(Append { chain: caller.chain, drafts, idempotency }).await;
     match appended.map_err(|error| Failure::write(&error, request_id))? {

@@ -13,8 +13,10 @@ pub mod geo;
 mod http;
 mod ingest;
 mod limits;
+pub mod mail;
 mod operator;
 pub mod password;
+mod quota;
 mod respond;
 
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub struct App {
     pub config: Config,
     callers: auth::Callers,
     limits: limits::Limits,
+    changed: quota::Changed,
 }
 
 impl App {
@@ -51,6 +54,7 @@ impl App {
             config,
             callers: auth::Callers::default(),
             limits: limits::Limits::default(),
+            changed: quota::Changed::default(),
         })
     }
 }

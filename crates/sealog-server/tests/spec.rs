@@ -7,6 +7,8 @@ mod harness;
 
 #[path = "spec/mmdb.rs"]
 mod mmdb;
+#[path = "spec/smtp.rs"]
+mod smtp;
 
 #[path = "spec/bad_input.rs"]
 mod bad_input;
@@ -34,6 +36,8 @@ mod s4_5_verify;
 mod s4_6_actions;
 #[path = "spec/s5_authentication.rs"]
 mod s5_authentication;
+#[path = "spec/s6_notices.rs"]
+mod s6_notices;
 #[path = "spec/s7_errors.rs"]
 mod s7_errors;
 #[path = "spec/s8_limits.rs"]

@@ -16,6 +16,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
 use sealog_server::{App, Server, background, serve};
+use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{
@@ -64,7 +65,8 @@ pub struct Service {
     pub live: String,
     pub test: String,
     running: Option<Running>,
-    setup: Setup,
+    /// What the next start goes by.
+    pub setup: Setup,
     dir: tempfile::TempDir,
 }
 
@@ -168,6 +170,10 @@ impl Service {
     /// The store between the server and the disk, which can be made to stall, fail or lie.
     pub fn hinge(&self) -> &Hinge {
         &self.running().store
+    }
+
+    pub fn accounts(&self) -> &dyn Accounts {
+        &*self.running().store.inner
     }
 
     /// Segments of the live log that have events or will have them, oldest first.
