@@ -34,6 +34,8 @@ pub(crate) struct Caller {
     /// When the key was last used, and whether that is written yet.
     used_ms: AtomicU64,
     used_written_ms: AtomicU64,
+    /// Whether events count against a quota.
+    pub has_quota: bool,
 }
 
 impl Caller {
@@ -64,6 +66,7 @@ impl Caller {
             key_id: key.id,
             used_ms: AtomicU64::new(0),
             used_written_ms: AtomicU64::new(0),
+            has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
         }
     }
 

@@ -1,19 +1,26 @@
-//! What goes on beside requests.
+//! Work that no request waits for. Each loop goes on by itself and may be dropped wherever it waits: what it had not done yet is found again at the next start.
+//! The one that sends mails ends by itself, since a mail that is on its way should be noted as sent.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{App, Server, auth, metrics};
+use crate::{App, Server, auth, geo, mail, metrics, quota};
 
 /// How often the last use of keys is written, and heads are compared with the clock.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Runs until the server is told to stop.
+/// Runs until the server is told to stop. Once for each process, whatever the number of event loops.
 pub async fn run(app: Arc<App>, server: &Server) {
-    tokio::select! {
-        () = server.stopped() => {}
-        () = every_minute(&app) => {}
-    }
+    let loops = async {
+        tokio::join!(geo::follow(&app), quota::watch(&app), every_minute(&app));
+    };
+    let dropped_at_stop = async {
+        tokio::select! {
+            () = server.stopped() => {}
+            () = loops => {}
+        }
+    };
+    tokio::join!(dropped_at_stop, mail::send(&app, server));
     auth::write_key_uses(&app).await;
 }
 

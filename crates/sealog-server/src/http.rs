@@ -51,11 +51,16 @@ impl Server {
 
     /// No more connections are accepted; those that are idle are closed, and requests under way are finished.
     pub fn stop(&self) {
-        let _ = self.stop.send(true);
+        self.stop.send_replace(true);
     }
 
-    /// Waits until it is told to.
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Returns when the server has been told to stop.
     pub(crate) async fn stopped(&self) {
+        // The sender is held by `self`, so the wait ends in no other way.
         let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
     }
 }

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::App;
 use crate::auth::Caller;
+use crate::geo::Place;
 use crate::respond::Failure;
 
 /// Which of the two endpoints. Part of what makes a request the same as another.
@@ -92,14 +93,16 @@ pub(crate) async fn ingest(
     if count > BATCH_EVENTS_MAX {
         return Err(Reject::BatchTooLarge { count }.into());
     }
+    let origin = Origin::of(app, client);
     let mut drafts = Vec::with_capacity(events.len());
     for (index, event) in events.into_iter().enumerate() {
-        let admitted = event.and_then(|draft| admit(caller, draft, client));
+        let admitted = event.and_then(|draft| admit(caller, draft, &origin));
         drafts.push(admitted.map_err(|reject| match endpoint {
             Endpoint::Single => Failure::from(reject),
             Endpoint::Batch => Failure::in_batch(reject, index),
         })?);
     }
+    let _note = caller.has_quota.then(|| app.changed.after(caller.chain.tenant_id));
     let idempotency = reservation.map(|reservation| (reservation, request_id.0));
     let appended = app.store.append(Append { chain: caller.chain, drafts, idempotency }).await;
     match appended.map_err(|error| Failure::write(&error, request_id))? {
@@ -112,8 +115,22 @@ pub(crate) async fn ingest(
     }
 }
 
+/// Where a request comes from: the same for all of its events.
+struct Origin {
+    ip_address: Box<str>,
+    place: Place,
+}
+
+impl Origin {
+    fn of(app: &App, client: IpAddr) -> Origin {
+        let address = client.to_canonical();
+        let place = app.config.geo.as_ref().map_or_else(Place::default, |geo| geo.find(address));
+        Origin { ip_address: address.to_string().into(), place }
+    }
+}
+
 /// Asks the catalog, and adds what the service knows of the event.
-fn admit(caller: &Caller, mut draft: Draft, client: IpAddr) -> Result<Draft, Reject> {
+fn admit(caller: &Caller, mut draft: Draft, origin: &Origin) -> Result<Draft, Reject> {
     let fields = draft.text.fields();
     // Without a backslash the text between the quotes is the value.
     let inner = &fields.action[1..fields.action.len() - 1];
@@ -130,7 +147,9 @@ fn admit(caller: &Caller, mut draft: Draft, client: IpAddr) -> Result<Draft, Rej
     if annotations.severity.is_none() {
         annotations.severity = admitted.severity.map(Into::into);
     }
-    annotations.ip_address = Some(client.to_canonical().to_string().into());
+    annotations.ip_address = Some(origin.ip_address.clone());
+    annotations.country.clone_from(&origin.place.country);
+    annotations.city.clone_from(&origin.place.city);
     Ok(draft)
 }
 

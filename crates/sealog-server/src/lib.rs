@@ -10,13 +10,16 @@ mod body;
 mod budget;
 pub mod config;
 mod docs;
+pub mod geo;
 mod http;
 mod ingest;
 mod limits;
+pub mod mail;
 mod metrics;
 pub mod openapi;
 mod operator;
 pub mod password;
+mod quota;
 mod respond;
 mod routes;
 mod wire;
@@ -39,6 +42,7 @@ pub struct App {
     pub config: Config,
     callers: auth::Callers,
     limits: limits::Limits,
+    changed: quota::Changed,
     metrics: metrics::Metrics,
     /// Memory for answers, from the first byte that is read until the last one is sent.
     reads: budget::Budget,
@@ -60,6 +64,7 @@ impl App {
             world,
             callers: auth::Callers::default(),
             limits: limits::Limits::default(),
+            changed: quota::Changed::default(),
             metrics: metrics::Metrics::default(),
             reads: budget::Budget::new(config.memory.answers_bytes),
             bodies: budget::Budget::new(config.memory.bodies_bytes),

@@ -7,6 +7,11 @@ mod document;
 #[path = "spec/harness.rs"]
 mod harness;
 
+#[path = "spec/mmdb.rs"]
+mod mmdb;
+#[path = "spec/smtp.rs"]
+mod smtp;
+
 #[path = "spec/bad_input.rs"]
 mod bad_input;
 #[path = "spec/idempotency.rs"]
@@ -19,6 +24,8 @@ mod operations;
 mod operator;
 #[path = "spec/s10_openapi.rs"]
 mod s10_openapi;
+#[path = "spec/s2_enrichment.rs"]
+mod s2_enrichment;
 #[path = "spec/s2_fields.rs"]
 mod s2_fields;
 #[path = "spec/s4_1_events.rs"]
@@ -35,6 +42,8 @@ mod s4_5_verify;
 mod s4_6_actions;
 #[path = "spec/s5_authentication.rs"]
 mod s5_authentication;
+#[path = "spec/s6_notices.rs"]
+mod s6_notices;
 #[path = "spec/s7_errors.rs"]
 mod s7_errors;
 #[path = "spec/s8_limits.rs"]

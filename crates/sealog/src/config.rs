@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use sealog_server::config::{Config, LimitConfig, Secret};
+use sealog_server::geo::Geo;
+use sealog_server::mail::{Relay, Sender, Smtp};
 
 struct Setting {
     /// `a.b` in the file, `SEALOG_A_B` in the environment, `--a-b` as a flag.
@@ -17,7 +20,7 @@ struct Setting {
     help: &'static str,
 }
 
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 16] = [
     Setting {
         key: "listen",
         value: "ADDRESS",
@@ -55,10 +58,22 @@ const SETTINGS: [Setting; 12] = [
         help: "Where error codes are documented [default: /docs under the base URL]",
     },
     Setting {
+        key: "app_url",
+        value: "URL",
+        default: None,
+        help: "Where people reach the dashboard [default: /app under the base URL]",
+    },
+    Setting {
         key: "trusted_proxies",
         value: "RANGES",
         default: Some(""),
         help: "Proxies whose X-Forwarded-For is believed: addresses and CIDR ranges, separated by commas",
+    },
+    Setting {
+        key: "geoip_db",
+        value: "FILE",
+        default: None,
+        help: "MMDB file with the country and city of addresses; read again when it changes",
     },
     Setting {
         key: "limits.per_ip_rps",
@@ -85,12 +100,27 @@ const SETTINGS: [Setting; 12] = [
         help: "Servers that share the limits: each counts against its part",
     },
     Setting {
+        key: "smtp.url",
+        value: "URL",
+        default: None,
+        help: "Mail server for quota notices, such as smtps://user:password@mail.example.com; better given in the environment than as a flag",
+    },
+    Setting {
+        key: "smtp.from",
+        value: "ADDRESS",
+        default: None,
+        help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
+    },
+    Setting {
         key: "allow_unsafe_storage",
         value: "BOOL",
         default: Some("false"),
         help: "Accepts a data directory in memory or on a network file system, where acknowledged events can be lost",
     },
 ];
+
+/// Values that no error shows.
+const SECRET: [&str; 2] = ["operator_token", "smtp.url"];
 
 /// Variables of the client, and what Kubernetes injects for a service called sealog.
 const LEFT_ALONE: [&str; 4] = ["SEALOG_URL", "SEALOG_API_KEY", "SEALOG_PROFILE", "SEALOG_CONFIG"];
@@ -141,6 +171,7 @@ pub(crate) struct Settings {
     /// Whether `base_url` follows from where the server listens, once that is known.
     pub base_url_given: bool,
     docs_url_given: bool,
+    app_url_given: bool,
 }
 
 impl Settings {
@@ -151,6 +182,9 @@ impl Settings {
         }
         if !self.docs_url_given {
             self.server.docs_url = format!("{}/docs", self.server.base_url);
+        }
+        if !self.app_url_given {
+            self.server.app_url = format!("{}/app", self.server.base_url);
         }
     }
 }
@@ -251,6 +285,7 @@ impl Values {
         let Some((text, place)) = self.0.get(key) else { return Ok(None) };
         match parse(text) {
             Some(value) => Ok(Some(value)),
+            None if SECRET.contains(&key) => Err(ConfigError(format!("{place}: {key} must be {expected}"))),
             None => Err(ConfigError(format!("{place}: {key} must be {expected}, not {text:?}"))),
         }
     }
@@ -276,19 +311,29 @@ impl Values {
         self.required("store", "\"embedded\" (PostgreSQL is not supported yet)", |text| {
             (text == "embedded").then_some(())
         })?;
-        let (base_url, docs_url) = (
+        let (base_url, docs_url, app_url) = (
             self.get("base_url", "an http or https URL", url)?,
             self.get("docs_url", "an http or https URL", url)?,
+            self.get("app_url", "an http or https URL", url)?,
         );
         let mut server = Config::at(base_url.as_deref().unwrap_or(""));
         if let Some(docs_url) = &docs_url {
             server.docs_url.clone_from(docs_url);
+        }
+        if let Some(app_url) = &app_url {
+            server.app_url.clone_from(app_url);
         }
         server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
             (text.len() >= 16).then(|| Secret(text.to_owned()))
         })?;
         server.trusted_proxies =
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
+        if let Some((file, place)) = self.0.get("geoip_db") {
+            let geo = Geo::open(Path::new(file))
+                .map_err(|problem| ConfigError(format!("{place}: geoip_db cannot be used: {problem}")))?;
+            server.geo = Some(Arc::new(geo));
+        }
+        server.smtp = self.smtp()?;
         server.limits = LimitConfig {
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
             live_rps: self.get("limits.live_rps", number, rate)?,
@@ -306,7 +351,28 @@ impl Values {
             server,
             base_url_given: base_url.is_some(),
             docs_url_given: docs_url.is_some(),
+            app_url_given: app_url.is_some(),
         })
+    }
+
+    /// Both or neither.
+    fn smtp(&self) -> Result<Option<Smtp>, ConfigError> {
+        let relay = self.get(
+            "smtp.url",
+            "smtps://user:password@host, smtp://user:password@host?tls=required or smtp://host, with special characters of the password percent-encoded",
+            Relay::parse,
+        )?;
+        let from = self.get("smtp.from", "an e-mail address", Sender::parse)?;
+        let without = |given: &str, missing: &str| {
+            let place = self.0.get(given).map_or("", |(_, place)| place);
+            Err(ConfigError(format!("{place}: {given} needs {missing} as well")))
+        };
+        match (relay, from) {
+            (Some(relay), Some(from)) => Ok(Some(Smtp { relay, from })),
+            (None, None) => Ok(None),
+            (Some(_), None) => without("smtp.url", "smtp.from"),
+            (None, Some(_)) => without("smtp.from", "smtp.url"),
+        }
     }
 }
 
@@ -385,6 +451,44 @@ mod tests {
                 .starts_with("--limits-test-rps: limits.test_rps must be")
         );
         assert!(error(&[], &[("SEALOG_OPERATOR_TOKEN", "short")], "").contains("at least 16 characters"));
+    }
+
+    #[test]
+    fn mail_needs_a_server_and_a_sender_and_no_error_shows_a_password() {
+        let (url, from) = ("smtp://u:hunter2@mail.example", "Sealog <log@example.org>");
+        let settings =
+            resolve(&map(&[("smtp.url", url), ("smtp.from", from)]), &map(&[]), &file("")).unwrap();
+        assert!(settings.server.smtp.is_some());
+        assert_eq!(
+            error(&[], &[("SEALOG_SMTP_URL", url)], ""),
+            "SEALOG_SMTP_URL: smtp.url needs smtp.from as well"
+        );
+        assert_eq!(
+            error(&[], &[], "[smtp]\nfrom = \"log@example.org\""),
+            "sealog.toml: smtp.from needs smtp.url as well"
+        );
+        assert!(error(&[("smtp.from", "nobody"), ("smtp.url", url)], &[], "").starts_with("--smtp-from: "));
+        for url in ["mail.example:hunter2", "smtp://u:hunter2@mail.example?tsl=required"] {
+            let error = error(&[("smtp.from", from)], &[("SEALOG_SMTP_URL", url)], "");
+            assert!(
+                error.starts_with("SEALOG_SMTP_URL: smtp.url must be smtps://user:password@host"),
+                "{error}"
+            );
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let error = error(&[], &[("SEALOG_OPERATOR_TOKEN", "hunter2")], "");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn the_dashboard_is_under_the_base_url_unless_said_otherwise() {
+        let settings = |app_url: &[(&str, &str)]| {
+            let mut settings = resolve(&map(app_url), &map(&[]), &file("")).unwrap();
+            settings.listening_on("127.0.0.1:81".parse().unwrap());
+            settings.server.app_url
+        };
+        assert_eq!(settings(&[]), "http://127.0.0.1:81/app");
+        assert_eq!(settings(&[("app_url", "https://log.example/ui/")]), "https://log.example/ui");
     }
 
     #[test]

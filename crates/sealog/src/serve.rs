@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::ArgMatches;
-use sealog_server::{App, Server};
+use sealog_server::{App, Server, background};
 use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::world::{SystemWorld, World};
@@ -76,7 +76,7 @@ fn serve_on_all_cores(
         let (stopped, (), ()) = tokio::join!(
             stop,
             sealog_server::serve(Arc::clone(app), listener, &server),
-            sealog_server::background::run(Arc::clone(app), &server),
+            background::run(Arc::clone(app), &server)
         );
         stopped
     })?;

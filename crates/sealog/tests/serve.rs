@@ -163,6 +163,16 @@ fn bad_settings_are_errors_at_start() {
     std::fs::write(dir.path().join("sealog.toml"), "[limits]\nper_ip = 1\n").unwrap();
     fails(&run(&[], None), "sealog.toml: limits.per_ip is not a setting");
     fails(&run(&["--config", "missing.toml"], None), "missing.toml");
+    std::fs::remove_file(dir.path().join("sealog.toml")).unwrap();
+    fails(
+        &run(&["--geoip-db", "missing.mmdb"], None),
+        "--geoip-db: geoip_db cannot be used: missing.mmdb: No such file",
+    );
+    std::fs::write(dir.path().join("broken.mmdb"), "MaxMind.com").unwrap();
+    fails(
+        &run(&[], Some(("SEALOG_GEOIP_DB", "broken.mmdb"))),
+        "SEALOG_GEOIP_DB: geoip_db cannot be used: broken.mmdb: it is not a whole MMDB file",
+    );
     assert!(!dir.path().join("data").exists(), "nothing is created before the settings are right");
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
@@ -16,6 +16,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
 use sealog_server::{App, Server, background, serve};
+use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::stats::StoreStats;
 use sealog_store::world::{SystemWorld, World};
@@ -65,7 +66,8 @@ pub struct Service {
     pub live: String,
     pub test: String,
     running: Option<Running>,
-    setup: Setup,
+    /// What the next start goes by.
+    pub setup: Setup,
     dir: tempfile::TempDir,
 }
 
@@ -144,7 +146,10 @@ impl Service {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                tokio::join!(serve(Arc::clone(&app), listener, &serving), background::run(app, &serving));
+                tokio::join!(
+                    serve(Arc::clone(&app), listener, &serving),
+                    background::run(Arc::clone(&app), &serving)
+                );
             });
         });
         self.running = Some(Running { store, address, server, thread });
@@ -166,6 +171,10 @@ impl Service {
     /// The store between the server and the disk, which can be made to stall, fail or lie.
     pub fn hinge(&self) -> &Hinge {
         &self.running().store
+    }
+
+    pub fn accounts(&self) -> &dyn Accounts {
+        &*self.running().store.inner
     }
 
     /// Segments of the live log that have events or will have them, oldest first.
@@ -411,6 +420,16 @@ pub fn flip(path: &Path, text: &str) {
 
 pub fn contains(path: &Path, text: &str) -> bool {
     std::fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Waits for what another thread is about to do.
+#[track_caller]
+pub fn eventually(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it did not come to pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Runs a future that another thread completes.

@@ -1,0 +1,206 @@
+//! Where an address is: `country` and `city` from a file in the MMDB format. Spec 2.2.
+//!
+//! The file is read into memory whole: through a memory map, a file that someone cuts short would be a signal that ends the process.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+
+use maxminddb::{LookupResult, PathElement, Reader, path};
+use tokio::sync::oneshot;
+
+use crate::App;
+
+/// What is known of an address. Absence is not an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub country: Option<Box<str>>,
+    pub city: Option<Box<str>>,
+}
+
+/// A database that follows its file.
+pub struct Geo {
+    path: PathBuf,
+    database: RwLock<Database>,
+    file: Mutex<Followed>,
+}
+
+type Database = Reader<Vec<u8>>;
+
+impl Geo {
+    /// Reads the file, or says why it cannot be used.
+    pub fn open(path: &Path) -> Result<Geo, String> {
+        let (database, stamp) = load(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(Geo {
+            path: path.to_owned(),
+            database: RwLock::new(database),
+            file: Mutex::new(Followed { in_use: Some(stamp), settling: None, refused: None }),
+        })
+    }
+
+    /// Looks an address up. An address that is not there, and a record that is not as expected, are a place of which nothing is known.
+    pub(crate) fn find(&self, address: IpAddr) -> Place {
+        let database = self.database.read().expect("geo lock");
+        let Ok(found) = database.lookup(address) else { return Place::default() };
+        // Not `registered_country`: where a network was registered is not where its user is, and a log should not say so.
+        let country = text(&found, &path!["country", "iso_code"])
+            .filter(|code| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_uppercase()));
+        let city = text(&found, &path!["city", "names", "en"])
+            .filter(|name| !name.is_empty() && name.chars().count() <= NAME_SCALARS_MAX);
+        Place { country: country.map(Into::into), city: city.map(Into::into) }
+    }
+
+    /// Looks at the file, and takes it when it is another one and at rest: as it was at the look before, so that nobody is still writing it.
+    /// A file that cannot be used is refused once and then left alone; what was read before stays in use.
+    pub fn look(&self) -> Looked {
+        let mut file = self.file.lock().expect("geo file lock");
+        let stamp = Stamp::of(&self.path).ok();
+        let settled = std::mem::replace(&mut file.settling, stamp) == stamp;
+        if stamp == file.in_use {
+            file.refused = None;
+            return Looked::Same;
+        }
+        if file.refused == Some(stamp) {
+            return Looked::RefusedBefore;
+        }
+        if !settled {
+            return Looked::Settling;
+        }
+        match load(&self.path) {
+            Ok((database, stamp)) => {
+                let built_at_s = database.metadata().build_epoch;
+                *self.database.write().expect("geo lock") = database;
+                file.in_use = Some(stamp);
+                file.refused = None;
+                Looked::Taken { built_at_s }
+            }
+            Err(Unusable::Changing) => {
+                file.settling = None;
+                Looked::Settling
+            }
+            Err(why) => {
+                file.refused = Some(stamp);
+                Looked::Refused { why: why.to_string() }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Geo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Geo").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// What a look at the file has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Looked {
+    Same,
+    /// It is another file, perhaps not yet whole.
+    Settling,
+    Taken {
+        built_at_s: u64,
+    },
+    Refused {
+        why: String,
+    },
+    /// Nothing that has not been said.
+    RefusedBefore,
+}
+
+/// Looks at the file from time to time, away from the event loop.
+pub(crate) async fn follow(app: &App) {
+    let Some(geo) = &app.config.geo else { return };
+    loop {
+        tokio::time::sleep(app.config.background.geo_every).await;
+        let (file, geo) = (geo.path.display(), Arc::clone(geo));
+        // A thread of its own and not the runtime's: a stop does not wait for a large file.
+        let (sender, looked) = oneshot::channel();
+        let look =
+            std::thread::Builder::new().name("sealog-geo".into()).spawn(move || sender.send(geo.look()));
+        if let Err(error) = look {
+            tracing::warn!(%file, %error, "cannot look at the geo database");
+        }
+        match looked.await {
+            Ok(Looked::Taken { built_at_s }) => {
+                tracing::info!(%file, built_at_s, "the geo database has changed and was read again");
+            }
+            Ok(Looked::Refused { why }) => {
+                tracing::warn!(%file, why, "the geo database has changed and cannot be used; the one before stays in use");
+            }
+            Ok(Looked::Same | Looked::Settling | Looked::RefusedBefore) | Err(_) => {}
+        }
+    }
+}
+
+/// Longer names are not a city's. The file is data from elsewhere, and what it says goes into a log that is kept for years.
+const NAME_SCALARS_MAX: usize = 255;
+
+fn text<'a>(found: &LookupResult<'a, Vec<u8>>, path: &[PathElement<'_>]) -> Option<&'a str> {
+    found.decode_path(path).ok().flatten()
+}
+
+/// What is known of the file.
+struct Followed {
+    in_use: Option<Stamp>,
+    /// As it was at the last look; nothing for a file that was not there.
+    settling: Option<Stamp>,
+    /// What was refused already; an inner nothing is a file that was not there.
+    refused: Option<Option<Stamp>>,
+}
+
+/// Tells one content of a file from another. Whoever keeps the time of a copy does not keep the time of its change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Stamp> {
+        let file = std::fs::metadata(path)?;
+        Ok(Stamp {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        })
+    }
+}
+
+enum Unusable {
+    Unreadable(io::Error),
+    /// It was written to while it was read.
+    Changing,
+    NotADatabase(String),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Unreadable(error) => write!(f, "{error}"),
+            Unusable::Changing => f.write_str("it was being written while it was read"),
+            Unusable::NotADatabase(why) => write!(f, "it is not a whole MMDB file: {why}"),
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<(Database, Stamp), Unusable> {
+    let stamp = Stamp::of(path).map_err(Unusable::Unreadable)?;
+    let bytes = std::fs::read(path).map_err(Unusable::Unreadable)?;
+    if Stamp::of(path).ok() != Some(stamp) {
+        return Err(Unusable::Changing);
+    }
+    let unfit = |error: maxminddb::MaxMindDbError| Unusable::NotADatabase(error.to_string());
+    let database = Reader::from_source(bytes).map_err(unfit)?;
+    // The whole of it: the beginning of a new file in front of the end of an old one has a form that only this finds out.
+    database.verify().map_err(unfit)?;
+    Ok((database, stamp))
+}

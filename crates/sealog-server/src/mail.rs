@@ -1,0 +1,329 @@
+//! The outbox: mails that wait in the control data, and their way to the mail server. Spec 6.
+//!
+//! A mail is sent at least once, and noted as sent only after the server has taken it. A crash in between sends it again, with the same `Message-ID`, by which
+//! a mail program knows the second one for the first.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
+
+use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, Message};
+use lettre::transport::smtp::AsyncSmtpTransportBuilder;
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use sealog_store::StoreError;
+use sealog_store::accounts::{Mail, MailOutcome};
+use sha2::{Digest, Sha256};
+
+use crate::{App, Server};
+
+type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+/// Mails of one round, over one connection.
+const ROUND_MAX: usize = 50;
+/// How long a mail waits after its first failure. Doubled by each one that follows, up to the longest wait.
+const RETRY_FIRST: Duration = Duration::from_secs(60);
+const RETRY_LONGEST: Duration = Duration::from_secs(60 * 60);
+/// After the store could not say what is due, or could not note what became of it.
+const STORE_PAUSE: Duration = Duration::from_secs(60);
+/// For the farewell, when everything is noted already.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// For a mail that is on its way when the server is told to stop. It would be sent again otherwise.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// How mails leave.
+#[derive(Clone, Debug)]
+pub struct Smtp {
+    pub relay: Relay,
+    pub from: Sender,
+}
+
+/// A mail server, and how to speak to it.
+#[derive(Clone)]
+pub struct Relay(AsyncSmtpTransportBuilder);
+
+impl Relay {
+    /// `smtps://user:password@host:465` for TLS from the first byte, `smtp://…?tls=required` for STARTTLS, `smtp://host:25` for neither.
+    pub fn parse(url: &str) -> Option<Relay> {
+        // Asked for here, since a misspelt option would be ignored and the password sent in the clear.
+        let known = match url.split_once('?') {
+            None => !url.contains('#'),
+            Some((address, query)) => {
+                address.starts_with("smtp://") && matches!(query, "tls=required" | "tls=opportunistic")
+            }
+        };
+        if !known {
+            return None;
+        }
+        Transport::from_url(url).ok().map(Relay)
+    }
+
+    fn transport(&self, attempt_max: Duration) -> Transport {
+        self.0.clone().timeout(Some(attempt_max)).build()
+    }
+}
+
+/// There may be a password in it.
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Whom mails come from.
+#[derive(Clone, Debug)]
+pub struct Sender(Mailbox);
+
+impl Sender {
+    /// `address@host`, or `Name <address@host>`.
+    pub fn parse(text: &str) -> Option<Sender> {
+        text.parse().ok().map(Sender)
+    }
+}
+
+/// Whether a mail can be sent to this text.
+pub(crate) fn is_address(text: &str) -> bool {
+    text.parse::<Address>().is_ok()
+}
+
+/// Sends what is due, from time to time, until the server is told to stop.
+pub(crate) async fn send(app: &App, server: &Server) {
+    let Some(smtp) = &app.config.smtp else {
+        tokio::select! {
+            () = server.stopped() => {}
+            () = say_when_mails_wait(app) => {}
+        }
+        return;
+    };
+    let mut delivered = HashSet::new();
+    while !server.is_stopped() {
+        let patience = async {
+            server.stopped().await;
+            tokio::time::sleep(STOP_MAX).await;
+        };
+        let ended = tokio::select! {
+            ended = round(app, smtp, server, &mut delivered) => ended,
+            () = patience => return,
+        };
+        let pause = match ended {
+            Ok(()) => app.config.background.mail_every,
+            Err(error) => {
+                tracing::warn!(%error, "the outbox cannot be read or changed");
+                STORE_PAUSE
+            }
+        };
+        let _ = tokio::time::timeout(pause, server.stopped()).await;
+    }
+}
+
+/// Nothing is lost without a mail server: mails wait until there is one.
+async fn say_when_mails_wait(app: &App) {
+    loop {
+        if let Ok(waiting @ 1..) = app.accounts.pending_mails().await {
+            tracing::warn!(
+                waiting,
+                "mails wait in the outbox, and there is no mail server to send them by; see the settings smtp.url and smtp.from"
+            );
+            return;
+        }
+        tokio::time::sleep(app.config.background.mail_every).await;
+    }
+}
+
+/// Tries every mail that is due. `delivered` are those that the server has taken and the store does not know of.
+async fn round(
+    app: &App,
+    smtp: &Smtp,
+    server: &Server,
+    delivered: &mut HashSet<i64>,
+) -> Result<(), StoreError> {
+    let due = app.accounts.due_mails(app.world.now_ms(), ROUND_MAX).await?;
+    if due.is_empty() {
+        return Ok(());
+    }
+    let attempt_max = app.config.background.mail_attempt_max;
+    let transport = smtp.relay.transport(attempt_max);
+    let mut unreachable = None;
+    for mail in due {
+        if server.is_stopped() {
+            break;
+        }
+        let now_ms = app.world.now_ms();
+        let attempt = match (&unreachable, message(&mail, &smtp.from, now_ms)) {
+            _ if delivered.contains(&mail.id) => Ok(()),
+            (Some(failure), _) => Err(Failure::clone(failure)),
+            (None, Err(cause)) => Err(Failure::Refused(cause)),
+            (None, Ok(message)) => attempt(&transport, message, attempt_max).await,
+        };
+        let outcome = match attempt {
+            Ok(()) => {
+                delivered.insert(mail.id);
+                MailOutcome::Sent { now_ms: app.world.now_ms() }
+            }
+            Err(failure) => {
+                let pause = failure.pause(mail.attempts);
+                // A server that is not there is not asked again for each mail, and not complained about either.
+                if unreachable.is_none() {
+                    failure.log(&mail, pause);
+                }
+                let cause = failure.to_string();
+                if matches!(failure, Failure::Unreachable(_)) {
+                    unreachable = Some(failure);
+                }
+                let retry_at_ms = app.world.now_ms().saturating_add(ms(pause));
+                MailOutcome::Failed { retry_at_ms, cause }
+            }
+        };
+        app.accounts.mail_attempted(mail.id, outcome).await?;
+        delivered.remove(&mail.id);
+    }
+    let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
+    Ok(())
+}
+
+/// Why a mail did not leave.
+#[derive(Clone, Debug)]
+enum Failure {
+    /// No answer, or none that makes sense. It has nothing to do with the mail.
+    Unreachable(String),
+    /// The server has asked to be tried later (4xx).
+    Deferred(String),
+    /// The server does not want it (5xx). Never given up: the cause is as often a setting as an address, and settings are corrected.
+    Refused(String),
+}
+
+impl Failure {
+    fn pause(&self, attempts: u32) -> Duration {
+        match self {
+            Failure::Refused(_) => RETRY_LONGEST,
+            Failure::Unreachable(_) | Failure::Deferred(_) => {
+                RETRY_FIRST.saturating_mul(1 << attempts.min(16)).min(RETRY_LONGEST)
+            }
+        }
+    }
+
+    fn log(&self, mail: &Mail, pause: Duration) {
+        let (mail, attempt, retry_after_s) = (mail.id, mail.attempts.saturating_add(1), pause.as_secs());
+        match self {
+            Failure::Refused(cause) => {
+                tracing::error!(mail, attempt, retry_after_s, cause, "the mail server refuses a mail");
+            }
+            Failure::Unreachable(cause) | Failure::Deferred(cause) => {
+                tracing::warn!(mail, attempt, retry_after_s, cause, "a mail could not be sent yet");
+            }
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failure::Unreachable(cause) | Failure::Deferred(cause) | Failure::Refused(cause)) = self;
+        f.write_str(cause)
+    }
+}
+
+/// The whole exchange has one deadline, so that no step of it can hang.
+async fn attempt(transport: &Transport, message: Message, attempt_max: Duration) -> Result<(), Failure> {
+    match tokio::time::timeout(attempt_max, transport.send(message)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) if error.is_permanent() => Err(Failure::Refused(error.to_string())),
+        Ok(Err(error)) if error.is_transient() => Err(Failure::Deferred(error.to_string())),
+        Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
+        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()))),
+    }
+}
+
+/// Addresses are parsed and texts encoded by whoever knows how headers are written, so that nothing in them can begin a header of its own.
+fn message(mail: &Mail, from: &Sender, now_ms: u64) -> Result<Message, String> {
+    let to: Address = mail.to.parse().map_err(|error| format!("the address is none: {error}"))?;
+    Message::builder()
+        .from(from.0.clone())
+        .to(to.into())
+        .subject(mail.subject.clone())
+        .message_id(Some(message_id(mail, from)))
+        .date(UNIX_EPOCH + Duration::from_millis(now_ms))
+        .header(AutoSubmitted)
+        .header(ContentType::TEXT_PLAIN)
+        .body(mail.body.clone())
+        .map_err(|error| error.to_string())
+}
+
+/// The same at every attempt, and another for every mail of every installation.
+fn message_id(mail: &Mail, from: &Sender) -> String {
+    let digest = Sha256::digest(format!("{}\0{}\0{}\0{}", mail.id, mail.to, mail.subject, mail.body));
+    let digest: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("<{digest}@{}>", from.0.email.domain())
+}
+
+/// RFC 3834: keeps absence notes from answering.
+#[derive(Clone)]
+struct AutoSubmitted;
+
+impl Header for AutoSubmitted {
+    fn name() -> HeaderName {
+        HeaderName::new_from_ascii_str("Auto-Submitted")
+    }
+
+    fn parse(_: &str) -> Result<AutoSubmitted, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(AutoSubmitted)
+    }
+
+    fn display(&self) -> HeaderValue {
+        HeaderValue::new(Self::name(), "auto-generated".into())
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_an_hour_and_a_refusal_waits_an_hour_at_once() {
+        let pauses =
+            |failure: Failure| [0, 1, 2, 5, 6, u32::MAX].map(|attempts| failure.pause(attempts).as_secs());
+        assert_eq!(pauses(Failure::Deferred(String::new())), [60, 120, 240, 1920, 3600, 3600]);
+        assert_eq!(pauses(Failure::Unreachable(String::new())), [60, 120, 240, 1920, 3600, 3600]);
+        assert_eq!(pauses(Failure::Refused(String::new())), [3600; 6]);
+    }
+
+    #[test]
+    fn a_mail_server_is_a_url_without_options_that_nobody_knows() {
+        for url in [
+            "smtp://mail.example",
+            "smtp://127.0.0.1:2525",
+            "smtps://user:p%40ss@mail.example",
+            "smtp://user:pass@mail.example:587?tls=required",
+            "smtp://mail.example?tls=opportunistic",
+        ] {
+            assert!(Relay::parse(url).is_some(), "{url}");
+        }
+        for url in [
+            "",
+            "mail.example",
+            "mail.example:25",
+            "http://mail.example",
+            "smtp://",
+            "smtp://mail.example?tsl=required",
+            "smtp://mail.example?tls=yes",
+            "smtp://mail.example?tls=required&x=1",
+            "smtps://mail.example?tls=required",
+            "smtp://user:pa#ss@mail.example",
+        ] {
+            assert!(Relay::parse(url).is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_printed() {
+        let smtp = Smtp {
+            relay: Relay::parse("smtps://user:hunter2@mail.example").unwrap(),
+            from: Sender::parse("Sealog <log@example.org>").unwrap(),
+        };
+        let text = format!("{smtp:?}");
+        assert!(!text.contains("hunter2") && !text.contains("user"), "{text}");
+    }
+}

@@ -1,0 +1,252 @@
+//! Quota notices: at 80 % and at 100 % of a plan's events of a month, one mail each. The quota itself rejects nothing. Spec 6.
+//!
+//! No request waits for any of this. t0: events are appended, and the store counts them. t1: the tenant is noted as changed, in memory. t2: within about a second the
+//! count is compared with the plan, and a mail is put into the outbox under a key that it can have only once: tenant, month and threshold. A crash before t2 forgets
+//! the note and not the count, so every start looks at all tenants again; one after t2 finds the key taken.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use sealog_core::id::TenantId;
+use sealog_core::plan::{Plan, QuotaNotice};
+use sealog_core::time::Month;
+use sealog_store::StoreError;
+use sealog_store::accounts::{ListPage, MailKey, NewMail, Role, Tenant};
+
+use crate::{App, mail};
+
+/// For how long after the end of a month its last events are still looked at.
+const LATE_MS: u64 = 60 * 60 * 1000;
+const PAGE: usize = 100;
+
+/// Tenants that may have more events than when they were last looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Changed(Mutex<HashSet<TenantId>>);
+
+impl Changed {
+    /// Notes the tenant when it is dropped, which is when the append has ended: answered, failed with an unknown outcome, or left alone by a client that has gone.
+    pub(crate) fn after(&self, tenant_id: TenantId) -> Note<'_> {
+        Note { changed: self, tenant_id }
+    }
+
+    fn add(&self, tenant_id: TenantId) {
+        self.0.lock().expect("quota lock").insert(tenant_id);
+    }
+
+    fn take(&self) -> HashSet<TenantId> {
+        std::mem::take(&mut *self.0.lock().expect("quota lock"))
+    }
+}
+
+pub(crate) struct Note<'a> {
+    changed: &'a Changed,
+    tenant_id: TenantId,
+}
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        self.changed.add(self.tenant_id);
+    }
+}
+
+/// Looks at all tenants once, then at those that have changed.
+pub(crate) async fn watch(app: &App) {
+    let mut watch = Watch::default();
+    let mut all = Err(StoreError::Closing);
+    loop {
+        if all.is_err() {
+            all = note_all(app).await;
+        }
+        let mut failed = all.clone().err();
+        for tenant_id in app.changed.take() {
+            if let Err(error) = watch.look(app, tenant_id).await {
+                app.changed.add(tenant_id);
+                failed = Some(error);
+            }
+        }
+        let every = app.config.background.quota_every;
+        let pause = match failed {
+            None => every,
+            Some(error) => {
+                tracing::warn!(%error, "usage could not be compared with quotas; it will be");
+                every.saturating_mul(60)
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn note_all(app: &App) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = app.accounts.tenants(ListPage { after, limit: PAGE }).await?;
+        page.iter().for_each(|tenant| app.changed.add(tenant.id));
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = Some(last.id.0),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// What is remembered between looks, so that a busy tenant costs a look at its count and no more.
+#[derive(Default)]
+struct Watch {
+    known: HashMap<(TenantId, Month), Known>,
+    /// Those without an address, of whom the log knows.
+    unaddressed: HashSet<(TenantId, Month)>,
+}
+
+struct Known {
+    /// Of the control data: a plan may have been changed since.
+    version: u64,
+    plan: Option<Plan>,
+    /// Up to which count notices are in the outbox.
+    used: u64,
+}
+
+impl Watch {
+    async fn look(&mut self, app: &App, tenant_id: TenantId) -> Result<(), StoreError> {
+        let now_ms = app.world.now_ms();
+        // The event that reaches a threshold may be the last of its month.
+        let (month, before) = (Month::of(now_ms), Month::of(now_ms.saturating_sub(LATE_MS)));
+        self.known.retain(|(_, known), _| *known >= before);
+        self.unaddressed.retain(|(_, known)| *known >= before);
+        if before != month {
+            self.look_at_month(app, tenant_id, before).await?;
+        }
+        self.look_at_month(app, tenant_id, month).await
+    }
+
+    async fn look_at_month(
+        &mut self,
+        app: &App,
+        tenant_id: TenantId,
+        month: Month,
+    ) -> Result<(), StoreError> {
+        let used = app.store.usage(tenant_id, month).await?;
+        if used == 0 {
+            return Ok(());
+        }
+        // Read before the plan is: what is remembered under it is at least as new.
+        let version = app.accounts.version();
+        if let Some(known) = self.known.get_mut(&(tenant_id, month))
+            && known.version == version
+            && known.plan.as_ref().is_none_or(|plan| plan.notices_due(known.used, used).is_empty())
+        {
+            known.used = used;
+            return Ok(());
+        }
+        let Some(tenant) = app.accounts.tenant(tenant_id).await? else { return Ok(()) };
+        let plan = app.config.plans.iter().find(|plan| plan.name == tenant.plan).cloned();
+        // From nothing on: the outbox knows which of them it has had.
+        let due = plan.as_ref().map_or_else(Vec::new, |plan| plan.notices_due(0, used));
+        if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
+            && !due.is_empty()
+        {
+            let quota = Quota { tenant: &tenant, month, used, events_per_month };
+            let Some(to) = address(app, &tenant).await? else {
+                if self.unaddressed.insert((tenant_id, month)) {
+                    tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
+                }
+                return Ok(());
+            };
+            for notice in due {
+                let key = MailKey { tenant_id, month, percent: notice.percent() };
+                let (subject, body) = text(notice, &quota, &app.config.app_url);
+                let mail = NewMail { key, to: to.clone(), subject, body, created_at_ms: app.world.now_ms() };
+                if app.accounts.enqueue_mail(mail).await? {
+                    tracing::info!(tenant_id = %tenant_id.0, %month, percent = notice.percent(), "a quota notice is in the outbox");
+                }
+            }
+        }
+        self.known.insert((tenant_id, month), Known { version, plan, used });
+        Ok(())
+    }
+}
+
+/// What a notice is about.
+struct Quota<'a> {
+    tenant: &'a Tenant,
+    month: Month,
+    used: u64,
+    events_per_month: u64,
+}
+
+/// The tenant's contact, or else its first owner: a notice is one mail.
+async fn address(app: &App, tenant: &Tenant) -> Result<Option<String>, StoreError> {
+    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| mail::is_address(contact)) {
+        return Ok(Some(contact.clone()));
+    }
+    let mut after = None;
+    loop {
+        let page = app.accounts.users(tenant.id, ListPage { after, limit: PAGE }).await?;
+        let owner = page.iter().find(|user| user.role == Role::Owner && mail::is_address(&user.email));
+        match (owner, page.last()) {
+            (Some(owner), _) => return Ok(Some(owner.email.clone())),
+            (None, Some(last)) if page.len() == PAGE => after = Some(last.id.0),
+            (None, _) => return Ok(None),
+        }
+    }
+}
+
+/// Subject and body.
+fn text(notice: QuotaNotice, quota: &Quota<'_>, app_url: &str) -> (String, String) {
+    let Quota { tenant, month, used, events_per_month } = *quota;
+    // A name is one line, whatever was put into it.
+    let name: String = tenant.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let percent = u128::from(used) * 100 / u128::from(events_per_month.max(1));
+    let (subject, next) = match notice {
+        QuotaNotice::Percent80 => (
+            format!("{name}: 80 % of the audit events of {month} are used"),
+            "There is one more notice this month, when all of them are used.",
+        ),
+        QuotaNotice::Percent100 => (
+            format!("{name}: all audit events of {month} are used"),
+            "There is no further notice this month.",
+        ),
+    };
+    let body = format!(
+        "This is a notice about the audit event log of {name}.
+
+    Organisation  {name}
+    Plan          {plan}
+    Month         {month} (UTC)
+    Live events   {used} of {quota} ({percent} %)
+
+Nothing is rejected: events are accepted and sealed as before, also beyond the number that the plan includes.
+{next} The count begins anew on {following}-01 at 00:00 UTC.
+
+Dashboard: {app_url}
+",
+        plan = tenant.plan,
+        used = grouped(used),
+        quota = grouped(events_per_month),
+        following = Month(month.0 + 1),
+    );
+    (subject, body)
+}
+
+/// `1,234,567`
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}
