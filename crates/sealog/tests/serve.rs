@@ -7,6 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use sealog_core::time::Month;
+use sealog_store::accounts::{Accounts, ListPage, MailKey, NewMail};
+use sealog_store::embedded::{EmbeddedStore, Options};
+
 struct Running {
     child: Child,
     address: String,
@@ -203,4 +207,92 @@ fn help_says_what_every_setting_is_called() {
     ] {
         assert!(help.contains(text), "{text} is not in\n{help}");
     }
+}
+
+/// A certificate for `localhost` that only those trust who are told to, and its key.
+fn certificate(dir: &Path) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+        .args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(dir)
+        .output()
+        .expect("openssl is needed for the tests; scripts/setup installs what is missing");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// Puts a mail into the outbox of a data directory that no server has open.
+fn enqueue_mail(data: &Path, subject: &str, percent: u8) {
+    let store = EmbeddedStore::open(data, &Options::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let tenants = store.tenants(ListPage { after: None, limit: 1 }).await.unwrap();
+        let mail = NewMail {
+            key: MailKey { tenant_id: tenants[0].id, month: Month::of(0), percent },
+            to: "ops@example.org".into(),
+            subject: subject.into(),
+            body: "Text.\n".into(),
+            created_at_ms: 0,
+        };
+        assert!(store.enqueue_mail(mail).await.unwrap());
+    });
+    store.close();
+}
+
+#[test]
+fn a_mail_leaves_over_starttls_with_the_password_and_only_to_a_server_whose_certificate_is_trusted() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    certificate(dir.path());
+    // Holds the port without listening on it; the mail server shares it.
+    let port = tokio::net::TcpSocket::new_v4().unwrap();
+    port.set_reuseport(true).unwrap();
+    port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let number = port.local_addr().unwrap().port().to_string();
+    let mut mail_server = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../sealog-server/tests/spec/smtp_server.py"))
+        .args([&number, "cert.pem", "key.pem"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(mail_server.stdout.take().unwrap()).lines();
+    let (sender, said) = std::sync::mpsc::channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let next = || {
+        let line = said.recv_timeout(Duration::from_secs(60)).expect("the mail server has nothing to say");
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()
+    };
+    assert_eq!(next()["did"], "listen");
+
+    let url = format!("smtp://user:hunter2@localhost:{number}?tls=required");
+    let cert = dir.path().join("cert.pem");
+    let settings = [
+        ("SEALOG_SMTP_URL", url.as_str()),
+        ("SEALOG_SMTP_FROM", "Sealog <log@example.org>"),
+        ("SSL_CERT_FILE", cert.to_str().unwrap()),
+    ];
+    serve(&data, &[]).stop();
+    enqueue_mail(&data, "first", 80);
+    let mut distrustful = serve(&data, &settings[..2]);
+    let mut line = String::new();
+    while !line.contains("could not be sent yet") {
+        line.clear();
+        assert!(distrustful.log.read_line(&mut line).unwrap() > 0, "it ended before it tried");
+    }
+    assert!(line.to_lowercase().contains("certificate"), "{line}");
+    let rest = distrustful.stop();
+
+    // The first one waits a minute now.
+    enqueue_mail(&data, "second", 100);
+    let trusting = serve(&data, &settings);
+    let mail = next();
+    assert_eq!((&mail["headers"][2][1], &mail["user"]), (&"second".into(), &"user".into()), "{mail}");
+    assert_eq!((&mail["encrypted"], &mail["recipients"][0]), (&true.into(), &"ops@example.org".into()));
+    for log in [line, rest, trusting.stop()] {
+        assert!(!log.contains("hunter2"), "a password is never logged: {log}");
+    }
+    mail_server.kill().unwrap();
+    mail_server.wait().unwrap();
 }
