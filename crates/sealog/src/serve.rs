@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::ArgMatches;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
 use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::world::{SystemWorld, World};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{config, first_run};
 
@@ -26,14 +27,20 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let store = Arc::new(store);
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let main = runtime()?;
-    let listener = main.block_on(async { listen(settings.listen) })?;
+    // Before anyone is told that the server listens: from then on a supervisor may ask it to stop.
+    let signals = main.block_on(async { stop_signals() }).map_err(|error| error.to_string())?;
+    raise_file_limit();
+    let listener = main.block_on(async {
+        refuse_shared_port(settings.listen)?;
+        listen(settings.listen)
+    })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     settings.listening_on(address);
     let accounts: Arc<dyn Accounts> = Arc::clone(&store) as _;
     main.block_on(first_run::prepare(&*accounts, &*world, &settings.data_dir, &settings.server.base_url))?;
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let app = App::new(Arc::clone(&store) as _, accounts, world, settings.server);
-    serve_on_all_cores(&main, &app, listener, address)?;
+    serve_on_all_cores(&main, &app, listener, address, signals)?;
     drop(app);
     store.close();
     tracing::info!("stopped; everything is synced");
@@ -46,6 +53,7 @@ fn serve_on_all_cores(
     app: &Arc<App>,
     listener: TcpListener,
     address: SocketAddr,
+    signals: (Signal, Signal),
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -62,24 +70,20 @@ fn serve_on_all_cores(
     }
     main.block_on(async {
         let stop = async {
-            let signals = signal(SignalKind::terminate())
-                .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
-            let (mut terminate, mut interrupt) = signals.map_err(|error| error.to_string())?;
+            let (mut terminate, mut interrupt) = signals;
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             tracing::info!("stopping");
             server.stop();
-            Ok::<(), String>(())
         };
-        let (stopped, (), ()) = tokio::join!(
+        tokio::join!(
             stop,
             sealog_server::serve(Arc::clone(app), listener, &server),
             background::run(Arc::clone(app), &server)
         );
-        stopped
-    })?;
+    });
     for thread in threads {
         thread.join().map_err(|_| "an event loop has panicked".to_owned())??;
     }
@@ -88,6 +92,32 @@ fn serve_on_all_cores(
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+}
+
+/// What a supervisor and a person at a terminal send.
+fn stop_signals() -> std::io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+}
+
+/// As many open files as the system allows: each connection is one.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
+    }
+}
+
+/// Fails if another server has the port. The event loops share it among themselves, and the kernel would let a second server of the same user join them:
+/// its clients would then reach one or the other by chance.
+fn refuse_shared_port(address: SocketAddr) -> Result<(), String> {
+    let probe = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(1).map(drop)
+    };
+    probe().map_err(|error: std::io::Error| format!("cannot listen on {address}: {error}"))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, String> {

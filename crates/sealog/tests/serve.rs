@@ -155,6 +155,19 @@ fn a_second_process_is_refused_and_told_who_has_the_store() {
 }
 
 #[test]
+fn a_port_that_another_server_listens_on_is_refused() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = serve(first.path(), &[]);
+    let joined = sealog()
+        .args(["serve", "--listen", &server.address, "--data-dir"])
+        .arg(second.path())
+        .output()
+        .unwrap();
+    fails(&joined, &format!("cannot listen on {}", server.address));
+    server.stop();
+}
+
+#[test]
 fn bad_settings_are_errors_at_start() {
     let dir = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str], variable: Option<(&str, &str)>| {
