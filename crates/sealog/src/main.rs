@@ -8,6 +8,9 @@ use std::process::ExitCode;
 
 use clap::Command;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let matches = command().get_matches();
     let result = match matches.subcommand() {
