@@ -4,6 +4,7 @@ use super::pool::Session;
 use super::{OpenError, unavailable};
 
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
+const CITUS: &str = include_str!("citus.sql");
 
 /// Whoever changes the schema holds this advisory lock; the number stands for "sealog" and nothing else.
 const LOCK: i64 = 0x7365_616c_6f67;
@@ -15,7 +16,9 @@ pub(super) fn wanted() -> i64 {
 
 /// The version of the schema that is there; 0 for none.
 pub(super) async fn version(session: &Session) -> Result<i64, OpenError> {
-    let made = "SELECT to_regclass('sealog.migrations') IS NOT NULL";
+    // Not `to_regclass`: that may answer from what the session knew before it waited for the lock.
+    let made = "SELECT count(*) > 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'sealog' AND c.relname = 'migrations'";
     let made: bool = session.client.query_typed(made, &[]).await.map_err(failed)?[0].get(0);
     if !made {
         return Ok(0);
@@ -55,13 +58,29 @@ pub(super) async fn run(session: &Session) -> Result<usize, OpenError> {
     }
 }
 
+/// Begins a transaction that has the lock. It is not ended by anyone but whoever drops the session.
+pub(super) async fn lock(session: &Session) -> Result<(), tokio_postgres::Error> {
+    session.client.batch_execute("BEGIN").await?;
+    wait_for_lock(session).await
+}
+
+/// Others wait here, as long as it takes, then find that there is nothing left to do.
+async fn wait_for_lock(session: &Session) -> Result<(), tokio_postgres::Error> {
+    let sql = format!(
+        "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+         SELECT pg_advisory_xact_lock({LOCK})"
+    );
+    session.client.batch_execute(&sql).await
+}
+
+/// Spreads the tables of events over a Citus cluster.
+pub(super) async fn distribute(session: &Session) -> Result<(), OpenError> {
+    session.client.batch_execute(CITUS).await.map_err(failed)
+}
+
 /// One step in the transaction that was begun, and its commit; `false` when there is none left.
 async fn step(session: &Session) -> Result<bool, OpenError> {
-    // Others wait here, as long as it takes, then find that there is nothing left to do.
-    let lock = format!(
-        "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})"
-    );
-    session.client.batch_execute(&lock).await.map_err(failed)?;
+    wait_for_lock(session).await.map_err(failed)?;
     let found = version(session).await?;
     if found > wanted() {
         return Err(OpenError::Schema { found, wanted: wanted() });

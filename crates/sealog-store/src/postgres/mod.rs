@@ -32,6 +32,7 @@ use tokio::sync::oneshot;
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
+use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Range,
@@ -253,6 +254,16 @@ impl PostgresStore {
         }
     }
 
+    /// Waits until no other node does what only one may do at a time; the others wait until the answer is dropped.
+    pub fn alone(&self) -> BoxFuture<'_, Result<Alone, StoreError>> {
+        let target = Arc::clone(&self.inner.target);
+        self.run(async move {
+            let session = Session::connect(&target).await?;
+            migrate::lock(&session).await.map_err(|error| unavailable(&error))?;
+            Ok(Alone { _session: session })
+        })
+    }
+
     /// Runs on the store's thread, whoever awaits the answer and whether or not they still do.
     fn run<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
@@ -281,15 +292,25 @@ impl Drop for PostgresStore {
     }
 }
 
-/// Makes or updates the schema as `sealog migrate` does; how many steps that took.
-pub fn migrate(url: &str) -> Result<usize, OpenError> {
+/// Ends with its connection, and a connection ends with its node.
+#[derive(Debug)]
+pub struct Alone {
+    _session: Session,
+}
+
+/// Makes or updates the schema as `sealog migrate` does, and distributes it over a Citus cluster if asked to; how many steps that took.
+pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
     let target = Target::parse(url, &Options::default()).map_err(OpenError::Url)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| OpenError::Database(error.to_string()))?;
     runtime.block_on(async {
         let session =
             Session::connect(&target).await.map_err(|error| OpenError::Database(error.to_string()))?;
-        migrate::run(&session).await
+        let steps = migrate::run(&session).await?;
+        if citus {
+            migrate::distribute(&session).await?;
+        }
+        Ok(steps)
     })
 }
 
@@ -548,6 +569,15 @@ impl Store for PostgresStore {
     fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
         let answer = self.inner.writer.import(chain, events, &self.runtime);
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        let (inner, findings) = (Arc::clone(&self.inner), self.findings.len() as u64);
+        self.run(async move {
+            let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
+            let reads_waiting = inner.reads.waiting();
+            Ok(StoreStats { storage_bytes, logs: inner.writer.stats(), reads_waiting, findings })
+        })
     }
 
     fn ready(&self) -> Result<(), StoreError> {

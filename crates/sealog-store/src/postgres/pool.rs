@@ -1,6 +1,7 @@
 //! Connections: a bounded number, made when they are needed, dropped when anything went wrong on them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,17 +20,26 @@ pub(super) struct Pool {
     target: Arc<Target>,
     idle: Mutex<Vec<Session>>,
     permits: Arc<Semaphore>,
+    waiting: AtomicU64,
 }
 
 impl Pool {
     pub(super) fn new(target: Arc<Target>, size: usize) -> Arc<Pool> {
-        Arc::new(Pool { target, idle: Mutex::default(), permits: Arc::new(Semaphore::new(size)) })
+        Arc::new(Pool {
+            target,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(size)),
+            waiting: AtomicU64::new(0),
+        })
     }
 
     /// A connection for the caller alone; `Deadline` when none is free in time.
     pub(super) async fn lease(self: &Arc<Pool>, within: Duration) -> Result<Lease, StoreError> {
         let permit = tokio::time::timeout(within, Arc::clone(&self.permits).acquire_owned());
-        let permit = permit.await.map_err(|_| StoreError::Deadline)?.map_err(|_| StoreError::Closing)?;
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let permit = permit.await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let permit = permit.map_err(|_| StoreError::Deadline)?.map_err(|_| StoreError::Closing)?;
         let session = loop {
             match self.idle().pop() {
                 Some(session) if session.client.is_closed() => {}
@@ -41,6 +51,11 @@ impl Pool {
             None => Session::connect(&self.target).await?,
         };
         Ok(Lease { session, pool: Arc::clone(self), _permit: permit })
+    }
+
+    /// Callers that wait for a connection.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {

@@ -127,6 +127,14 @@ pub(super) async fn usage(session: &Session, tenant_id: TenantId, month: Month) 
     Ok(unsigned(rows[0].get(0)))
 }
 
+/// What the tables take with their indexes.
+pub(super) async fn storage_bytes(session: &Session) -> Result<u64, Error> {
+    let sql = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+               JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'sealog' AND c.relkind = 'r'";
+    let rows = session.query(sql, &[], &[]).await?;
+    Ok(unsigned(rows[0].get(0)))
+}
+
 pub(super) fn chain(row: &Row) -> Option<ChainId> {
     Some(ChainId {
         tenant_id: TenantId(row.get::<_, Id>("tenant_id").uuid()),

@@ -9,7 +9,7 @@
 //! Up to t2 nothing has happened: a failure leaves nothing. From the moment COMMIT was sent until its answer the outcome is unknown, which the caller is told by an error;
 //! its key finds out. A node that is stopped between t0 and t2 loses its lock when the server ends its session, and everything that it sends then fails.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -29,6 +29,7 @@ use tokio_postgres::{Error, Row};
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, COLUMN_TYPES, COLUMNS, Digest32, EventRow, Id, signed, unsigned};
 use super::{Options, Time, unavailable};
+use crate::stats::{Histogram, LogStats};
 use crate::{Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, Receipt, Reservation, StoreError};
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
@@ -44,12 +45,22 @@ pub(super) struct Writer {
     shared: Mutex<Shared>,
     /// Chains that could not be locked lately share half of the connections, so that the others keep the rest.
     contested: Semaphore,
+    /// Live and test.
+    times: [Times; 2],
+}
+
+#[derive(Debug)]
+struct Times {
+    append: Histogram,
+    commit: Histogram,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     lines: HashMap<ChainId, Line>,
     queued_bytes: usize,
+    /// Chains that could not be locked the last time.
+    contested: HashSet<ChainId>,
     closing: bool,
     /// The last heads that this node has acknowledged, and whether they have changed since they were asked for.
     acknowledged: BTreeMap<ChainId, Head>,
@@ -60,7 +71,6 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Line {
     queue: VecDeque<Request>,
-    contested: bool,
 }
 
 #[derive(Debug)]
@@ -68,7 +78,7 @@ struct Request {
     work: Work,
     events: usize,
     bytes: usize,
-    due: Instant,
+    queued: Instant,
 }
 
 #[derive(Debug)]
@@ -130,7 +140,16 @@ impl Writer {
     ) -> Arc<Writer> {
         let shared = Shared { acknowledged, ..Shared::default() };
         let contested = Semaphore::new((options.connections / 4).max(1));
-        Arc::new(Writer { options: options.clone(), begin, pool, shared: Mutex::new(shared), contested })
+        let times =
+            Mode::ALL.map(|_| Times { append: Histogram::durations(), commit: Histogram::durations() });
+        Arc::new(Writer {
+            options: options.clone(),
+            begin,
+            pool,
+            shared: Mutex::new(shared),
+            contested,
+            times,
+        })
     }
 
     pub(super) fn append(
@@ -178,12 +197,12 @@ impl Writer {
             return Err(StoreError::QueueFull);
         }
         shared.queued_bytes += bytes;
-        let request = Request { work, events, bytes, due: Instant::now() + self.options.queue_deadline };
+        let request = Request { work, events, bytes, queued: Instant::now() };
         if let Some(line) = shared.lines.get_mut(&chain) {
             line.queue.push_back(request);
             return Ok(());
         }
-        let line = Line { queue: VecDeque::from([request]), contested: false };
+        let line = Line { queue: VecDeque::from([request]) };
         shared.lines.insert(chain, line);
         drop(shared);
         let work = Driver { writer: Arc::clone(self), chain };
@@ -198,6 +217,31 @@ impl Writer {
 
     pub(super) fn is_idle(&self) -> bool {
         self.lock().lines.is_empty()
+    }
+
+    pub(super) fn stats(&self) -> Vec<LogStats> {
+        let shared = self.lock();
+        let of = |mode: Mode| {
+            let waiting = || {
+                let lines = shared.lines.iter().filter(move |(chain, _)| chain.mode == mode);
+                lines.flat_map(|(_, line)| &line.queue)
+            };
+            LogStats {
+                mode,
+                append: self.times(mode).append.view(),
+                sync: self.times(mode).commit.view(),
+                queue_requests: waiting().count() as u64,
+                queue_bytes: waiting().map(|request| request.bytes as u64).sum(),
+            }
+        };
+        Mode::ALL.map(of).to_vec()
+    }
+
+    fn times(&self, mode: Mode) -> &Times {
+        match mode {
+            Mode::Live => &self.times[0],
+            Mode::Test => &self.times[1],
+        }
     }
 
     /// The heads that this node has acknowledged, if they have changed since the last time.
@@ -223,7 +267,7 @@ impl Writer {
                 break;
             }
             let request = line.queue.pop_front().expect("it was looked at");
-            if request.due <= now {
+            if now.duration_since(request.queued) >= self.options.queue_deadline {
                 late.push(request);
                 continue;
             }
@@ -231,11 +275,11 @@ impl Writer {
             bytes += request.bytes;
             group.push(request);
         }
-        let contested = line.contested;
         if group.is_empty() {
             shared.lines.remove(&chain);
         }
         shared.queued_bytes -= bytes + late.iter().map(|request| request.bytes).sum::<usize>();
+        let contested = shared.contested.contains(&chain);
         drop(shared);
         for request in late {
             request.answer(Outcome::Refused(StoreError::Deadline));
@@ -244,8 +288,11 @@ impl Writer {
     }
 
     fn set_contested(&self, chain: ChainId, contested: bool) {
-        if let Some(line) = self.lock().lines.get_mut(&chain) {
-            line.contested = contested;
+        let mut shared = self.lock();
+        if contested {
+            shared.contested.insert(chain);
+        } else {
+            shared.contested.remove(&chain);
         }
     }
 
@@ -307,6 +354,8 @@ impl Driver {
             match self.writer.write(self.chain, &group, contested).await {
                 Ok(outcomes) => {
                     for (request, outcome) in group.into_iter().zip(outcomes) {
+                        let times = self.writer.times(self.chain.mode);
+                        times.append.observe_duration(request.queued.elapsed());
                         request.answer(outcome);
                     }
                 }
@@ -646,6 +695,7 @@ impl Transaction<'_> {
         let head_params: [&(dyn ToSql + Sync); 5] = [&id, &seq, &last_id, &hash, &seq_before];
         let head = self.session.change(&set_head, &head_params);
         let commit = self.session.client.batch_execute("COMMIT");
+        let begun = Instant::now();
         // Sent one behind the other, without waiting. If one fails, the server refuses the rest, and the COMMIT does nothing.
         let (events, keys, usage, head, commit) = join5(events, keys, usage, head, commit).await;
         for changed in events.into_iter().chain(keys).chain(usage) {
@@ -653,6 +703,7 @@ impl Transaction<'_> {
         }
         assert_eq!(head?, 1, "the row is locked, so nobody has moved it");
         commit?;
+        self.writer.times(self.chain.mode).commit.observe_duration(begun.elapsed());
         Ok(())
     }
 }

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings. Says `ready` or why not.
 const KEEPER: &str = r#"
+# What ends the tests must not end whoever cleans up after them.
+trap '' HUP INT TERM
 set -eu
 cd "$1"
 export LC_ALL=C.UTF-8
@@ -131,6 +133,15 @@ impl Cluster {
         command.output().unwrap()
     }
 
+    /// Puts a copy of a file into the cluster's directory, for its eyes only.
+    pub fn adopt(&self, from: &Path, to: &str) {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let (to, owner) = (self.dir.join(to), std::fs::metadata(self.dir.join("data")).unwrap());
+        std::fs::copy(from, &to).unwrap();
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&to, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+
     /// The process id of the server, while there is one.
     pub fn postmaster(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
@@ -142,13 +153,77 @@ impl Cluster {
         self.run("pg_ctl", &["-D", data.to_str().unwrap(), "-m", mode, "-w", "stop"]);
     }
 
+    /// Ends the server without warning, and waits until nothing is left of it.
+    pub fn kill_9(&self) {
+        let Some(pid) = self.postmaster() else { return };
+        let group = Command::new("pgrep").arg("-P").arg(pid.to_string()).output().unwrap();
+        let children: Vec<String> =
+            String::from_utf8(group.stdout).unwrap().lines().map(str::to_owned).collect();
+        Command::new("kill").arg("-9").arg(pid.to_string()).status().unwrap();
+        Command::new("kill").arg("-9").args(&children).output().unwrap();
+        while std::iter::once(&pid.to_string()).chain(&children).any(|pid| is_running(pid)) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Starts the server again. After a kill, what is left of the old one may still be on its way out.
     pub fn restart(&self) {
         let (data, log) = (self.dir.join("data"), self.dir.join("log"));
-        let output = self.run(
-            "pg_ctl",
-            &["-D", data.to_str().unwrap(), "-w", "-t", "60", "-l", log.to_str().unwrap(), "start"],
+        let args = ["-D", data.to_str().unwrap(), "-w", "-t", "60", "-l", log.to_str().unwrap(), "start"];
+        for _ in 0..60 {
+            if self.run("pg_ctl", &args).status.success() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        panic!("the server does not start again: {}", std::fs::read_to_string(log).unwrap());
+    }
+}
+
+/// `$1` is a directory, `$2` the settings. Ends as the cluster does.
+const POOLER: &str = r#"
+trap '' HUP INT TERM
+set -eu
+cd "$1"
+echo "$2" >pooler.ini
+pgbouncer -q pooler.ini >pooler.out 2>&1 &
+echo ready
+cat >/dev/null
+kill -QUIT "$!"
+"#;
+
+/// PgBouncer in transaction mode in front of a cluster: each transaction may get another of three connections.
+#[derive(Debug)]
+pub struct Pooler {
+    pub port: u16,
+    _keeper: Child,
+}
+
+impl Pooler {
+    pub fn start(cluster: &Cluster) -> Pooler {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={} user=owner\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n\
+             unix_socket_dir =\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n",
+            cluster.port
         );
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let mut command = unprivileged(&cluster.dir);
+        command.args(["sh", "-c", POOLER, "pooler"]).arg(&cluster.dir).arg(settings);
+        let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "ready\n");
+        let pooler = Pooler { port, _keeper: keeper };
+        for _ in 0..1000 {
+            if std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return pooler;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!(
+            "PgBouncer does not start: {}",
+            std::fs::read_to_string(cluster.dir.join("pooler.out")).unwrap()
+        );
     }
 }
 
@@ -171,6 +246,13 @@ impl Database {
     pub fn try_sql(&self, role: &str, sql: &str) -> Output {
         self.cluster.try_sql(role, &self.name, sql)
     }
+
+    /// Everything in it, as text.
+    pub fn dump(&self) -> String {
+        let output = self.cluster.run("pg_dump", &["-d", &self.url()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
 }
 
 impl Drop for Database {
@@ -178,6 +260,12 @@ impl Drop for Database {
         let _ =
             self.cluster.try_sql("owner", "postgres", &format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
+}
+
+/// A process that has ended and that nobody has asked about is no longer running.
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }
 
 /// Where Debian puts the newest PostgreSQL, or where `SEALOG_TEST_POSTGRES_BIN` says.
