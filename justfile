@@ -24,9 +24,10 @@ policy:
 advisories:
     cargo deny check advisories
 
-# All Rust tests.
+# All Rust tests, and the specification once more on PostgreSQL.
 test:
     cargo test --locked --workspace
+    SEALOG_TEST_STORE=postgres cargo test --locked --workspace --test spec
 
 # The verifiers in other languages, and the vectors through each.
 tools:

@@ -2,10 +2,14 @@
 //!
 //! Every test talks to a real server over a socket, with a store on disk and a clock that only moves when it is told to.
 
+#[path = "../../sealog-store/tests/support/postgres.rs"]
+mod cluster;
 #[path = "spec/document.rs"]
 mod document;
 #[path = "spec/harness.rs"]
 mod harness;
+#[path = "spec/home.rs"]
+mod home;
 
 #[path = "spec/mmdb.rs"]
 mod mmdb;

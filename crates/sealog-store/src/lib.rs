@@ -4,6 +4,7 @@
 
 pub mod accounts;
 pub mod embedded;
+pub mod postgres;
 pub mod reference;
 mod reference_accounts;
 pub mod stats;
@@ -127,14 +128,14 @@ pub enum Reserved {
 pub struct Reservation {
     pub(crate) chain: ChainId,
     pub(crate) key: IdempotencyKey,
-    release: Option<Box<dyn FnOnce() + Send>>,
+    release: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
 impl Reservation {
     pub(crate) fn new(
         chain: ChainId,
         key: IdempotencyKey,
-        release: impl FnOnce() + Send + 'static,
+        release: impl FnOnce() + Send + Sync + 'static,
     ) -> Reservation {
         Reservation { chain, key, release: Some(Box::new(release)) }
     }
@@ -234,6 +235,8 @@ pub enum StoreError {
     QueueFull,
     /// The request waited too long for its turn and was not written.
     Deadline,
+    /// The database cannot be reached, refuses or did not answer. Whether the request was written is unknown; appends resume by themselves.
+    Unavailable(String),
     /// The chain's last events are known to be lost or damaged, so nothing can be sealed on top of them.
     HeadUnproven { chain: ChainId },
     /// The store is closing.
@@ -258,6 +261,7 @@ impl fmt::Display for StoreError {
             StoreError::NoRoom => f.write_str("the disk has no room for another segment"),
             StoreError::QueueFull => f.write_str("too many events are waiting to be written"),
             StoreError::Deadline => f.write_str("the event waited too long to be written"),
+            StoreError::Unavailable(cause) => write!(f, "the database cannot be used now: {cause}"),
             StoreError::HeadUnproven { chain } => write!(
                 f,
                 "the last events of chain {chain} are lost or damaged; nothing can be sealed on top of them"

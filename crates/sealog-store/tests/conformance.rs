@@ -9,8 +9,9 @@ mod support;
 use std::sync::Arc;
 
 use sealog_store::embedded::EmbeddedStore;
+use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
-use support::{StillWorld, small};
+use support::{StillWorld, on_postgres, postgres, small};
 
 /// Runs each rule on a fresh store.
 macro_rules! conformance {
@@ -21,6 +22,14 @@ macro_rules! conformance {
                 let dir = tempfile::tempdir().unwrap();
                 let store = super::EmbeddedStore::open(dir.path(), &super::small(&world)).unwrap();
                 assert_eq!(store.findings(), []);
+                super::$rules::$rule(&store, &world);
+            })*)*
+        }
+        mod on_postgres {
+            $($(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                let database = super::postgres::cluster().database();
+                let store = super::PostgresStore::open(&database.url(), &super::on_postgres(&world)).unwrap();
                 super::$rules::$rule(&store, &world);
             })*)*
         }

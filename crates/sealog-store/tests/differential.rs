@@ -1,4 +1,4 @@
-//! Random operations on the embedded store and on the reference store: every answer must be equal. The embedded store is opened again now and then, killed or closed.
+//! Random operations on a store and on the reference store: every answer must be equal. The store is opened again now and then.
 
 mod support;
 
@@ -9,39 +9,61 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_store::Store;
 use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
 use support::*;
 
-const OPERATIONS: usize = 100_000;
+/// Where a store is kept while it is closed.
+trait Home {
+    fn open(&self, world: &Arc<StillWorld>) -> Box<dyn Store>;
+}
+
+impl Home for tempfile::TempDir {
+    fn open(&self, world: &Arc<StillWorld>) -> Box<dyn Store> {
+        // A sync a few hundred thousand times over would measure the disk; power.rs and kill.rs are about syncs.
+        let options = Options {
+            allow_unsafe_storage: true,
+            segment_bytes_first: 256 << 10,
+            segment_bytes_max: 512 << 10,
+            ..small(world)
+        };
+        let store = EmbeddedStore::open(self.path(), &options).unwrap();
+        assert_eq!(store.findings(), []);
+        Box::new(store)
+    }
+}
+
+impl Home for postgres::Database {
+    fn open(&self, world: &Arc<StillWorld>) -> Box<dyn Store> {
+        Box::new(PostgresStore::open(&self.url(), &on_postgres(world)).unwrap())
+    }
+}
 
 struct Pair {
-    dir: tempfile::TempDir,
+    home: Box<dyn Home>,
     world: Arc<StillWorld>,
-    embedded: Option<EmbeddedStore>,
+    store: Option<Box<dyn Store>>,
     reference: ReferenceStore,
     ids: Vec<(ChainId, Ulid)>,
     reopened: usize,
 }
 
 impl Pair {
-    fn options(&self) -> Options {
-        // A sync a few hundred thousand times over would measure the disk; power.rs and kill.rs are about syncs.
-        Options {
-            allow_unsafe_storage: true,
-            segment_bytes_first: 256 << 10,
-            segment_bytes_max: 512 << 10,
-            ..small(&self.world)
-        }
+    fn new(home: Box<dyn Home>) -> Pair {
+        let world = StillWorld::new();
+        let reference = ReferenceStore::new(Arc::clone(&world) as _);
+        let mut pair = Pair { home, world, store: None, reference, ids: Vec::new(), reopened: 0 };
+        pair.reopen();
+        pair
     }
 
-    fn embedded(&self) -> &EmbeddedStore {
-        self.embedded.as_ref().unwrap()
+    fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().unwrap()
     }
 
     fn reopen(&mut self) {
-        drop(self.embedded.take());
-        self.embedded = Some(EmbeddedStore::open(self.dir.path(), &self.options()).unwrap());
-        assert_eq!(self.embedded().findings(), []);
+        drop(self.store.take());
+        self.store = Some(self.home.open(&self.world));
         self.reopened += 1;
     }
 
@@ -52,7 +74,7 @@ impl Pair {
             0..30 => {
                 let count = if dice.chance(20) { 1 + dice.below(100) } else { 1 + dice.below(3) };
                 let drafts: Vec<_> = (0..count).map(|_| any_draft(dice)).collect();
-                let receipt = append(self.embedded(), chain, drafts.clone());
+                let receipt = append(self.store(), chain, drafts.clone());
                 assert_eq!(receipt, append(&self.reference, chain, drafts));
                 self.ids.push((chain, receipt.log_ids[0]));
             }
@@ -60,7 +82,7 @@ impl Pair {
                 let key = key(&format!("k{}", dice.below(200)), &format!("b{}", dice.below(2)));
                 let drafts = vec![any_draft(dice)];
                 let request_id = Ulid(u128::from(dice.next()));
-                let outcome = append_once(self.embedded(), chain, drafts.clone(), key, request_id);
+                let outcome = append_once(self.store(), chain, drafts.clone(), key, request_id);
                 assert_eq!(outcome, append_once(&self.reference, chain, drafts, key, request_id));
             }
             40..55 => {
@@ -72,7 +94,7 @@ impl Pair {
                 // Sometimes under another chain, sometimes an id that does not exist.
                 let chain = if dice.chance(4) { chain } else { of };
                 let id = if dice.chance(4) { Ulid(id.0 + u128::from(dice.below(3))) } else { id };
-                assert_eq!(get(self.embedded(), chain, id), get(&self.reference, chain, id));
+                assert_eq!(get(self.store(), chain, id), get(&self.reference, chain, id));
             }
             55..80 => {
                 let filter = any_filter(dice, &self.world);
@@ -80,9 +102,9 @@ impl Pair {
                 let before = if dice.chance(2) { Some(dice.below(head + 10)) } else { None };
                 let limit = usize::try_from(1 + dice.below(100)).unwrap();
                 let bytes_max = *dice.pick(&[1, 2000, 1 << 20]);
-                let embedded = list_in_pieces(self.embedded(), chain, &filter, before, limit, bytes_max);
+                let found = list_in_pieces(self.store(), chain, &filter, before, limit, bytes_max);
                 assert_eq!(
-                    embedded,
+                    found,
                     list_in_pieces(&self.reference, chain, &filter, before, limit, 1 << 20),
                     "{filter:?} below {before:?}"
                 );
@@ -93,19 +115,19 @@ impl Pair {
                 let to = from + dice.below(60);
                 let bytes_max = *dice.pick(&[1, 5000, 1 << 20]);
                 assert_eq!(
-                    range(self.embedded(), chain, from, to, bytes_max),
+                    range(self.store(), chain, from, to, bytes_max),
                     range(&self.reference, chain, from, to, 1 << 20)
                 );
                 assert_eq!(
-                    verify_window(self.embedded(), chain, from, to),
+                    verify_window(self.store(), chain, from, to),
                     verify_window(&self.reference, chain, from, to)
                 );
             }
             88..92 => {
                 let month = Month::of(MORNING_MS + dice.below(3) * 30 * 86_400_000);
                 let usage = |store: &dyn Store| wait(store.usage(chain.tenant_id, month)).unwrap();
-                assert_eq!(usage(self.embedded()), usage(&self.reference));
-                assert_eq!(wait(self.embedded().heads()).unwrap(), wait(self.reference.heads()).unwrap());
+                assert_eq!(usage(self.store()), usage(&self.reference));
+                assert_eq!(wait(self.store().heads()).unwrap(), wait(self.reference.heads()).unwrap());
             }
             92..99 => match dice.below(10) {
                 0 => self.world.advance(dice.below(6 * 3_600_000)),
@@ -158,25 +180,14 @@ fn any_filter(dice: &mut Dice, world: &StillWorld) -> Filter {
     filter
 }
 
-#[test]
-fn the_embedded_store_answers_as_the_reference_store_does() {
-    let seed = seed("the_embedded_store_answers_as_the_reference_store_does");
+/// Several stores one after the other: the reference store looks at everything for every answer, so it is kept small.
+fn compare(test: &str, rounds: usize, operations: usize, home: impl Fn() -> Box<dyn Home>) {
+    let seed = seed(test);
     let mut dice = Dice::new(seed);
-    // In memory: what is compared here are answers.
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let world = StillWorld::new();
-    let reference = ReferenceStore::new(Arc::clone(&world) as _);
-    let mut pair = Pair { dir, world, embedded: None, reference, ids: Vec::new(), reopened: 0 };
-    // Several stores one after the other: the reference store looks at everything for every answer, so it is kept small.
-    const ROUNDS: usize = 20;
-    for round in 0..ROUNDS {
-        pair.embedded = None;
-        pair.dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        pair.world = StillWorld::new();
-        pair.reference = ReferenceStore::new(Arc::clone(&pair.world) as _);
-        pair.ids.clear();
-        pair.reopen();
-        for operation in 0..OPERATIONS / ROUNDS {
+    let mut reopened = 0;
+    for round in 0..rounds {
+        let mut pair = Pair::new(home());
+        for operation in 0..operations / rounds {
             let state = dice.clone();
             let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pair.step(&mut dice)));
             if let Err(panic) = step {
@@ -184,6 +195,22 @@ fn the_embedded_store_answers_as_the_reference_store_does() {
                 std::panic::resume_unwind(panic);
             }
         }
+        reopened += pair.reopened;
     }
-    println!("{OPERATIONS} operations, {} restarts, all answers equal", pair.reopened);
+    println!("{operations} operations, {reopened} restarts, all answers equal");
+}
+
+#[test]
+fn the_embedded_store_answers_as_the_reference_store_does() {
+    // In memory: what is compared here are answers.
+    compare("the_embedded_store_answers_as_the_reference_store_does", 20, 100_000, || {
+        Box::new(tempfile::tempdir_in("/dev/shm").unwrap())
+    });
+}
+
+#[test]
+fn the_postgresql_store_answers_as_the_reference_store_does() {
+    compare("the_postgresql_store_answers_as_the_reference_store_does", 4, 6_000, || {
+        Box::new(postgres::cluster().database())
+    });
 }

@@ -12,6 +12,8 @@ use sealog_server::config::{Config, LimitConfig, Secret};
 use sealog_server::geo::Geo;
 use sealog_server::mail::{Relay, Sender, Smtp};
 
+use crate::store::Place;
+
 struct Setting {
     /// `a.b` in the file, `SEALOG_A_B` in the environment, `--a-b` as a flag.
     key: &'static str,
@@ -37,7 +39,7 @@ const SETTINGS: [Setting; 16] = [
         key: "store",
         value: "STORE",
         default: Some("embedded"),
-        help: "Where events are kept: embedded",
+        help: "Where events are kept: embedded, or the postgres:// URL of a database; better given in the environment than as a flag",
     },
     Setting {
         key: "operator_token",
@@ -165,6 +167,7 @@ impl fmt::Display for ConfigError {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub listen: SocketAddr,
+    pub store: Place,
     pub data_dir: PathBuf,
     pub allow_unsafe_storage: bool,
     pub server: Config,
@@ -299,6 +302,13 @@ impl Values {
         self.get(key, expected, parse)?.ok_or_else(|| ConfigError(format!("{key} is required")))
     }
 
+    /// Not shown when it is wrong: it may hold a password.
+    fn store(&self) -> Result<Place, ConfigError> {
+        let (text, place) = self.0.get("store").ok_or_else(|| ConfigError("store is required".into()))?;
+        let wrong = || ConfigError(format!("{place}: store must be \"embedded\" or begin with postgres://"));
+        Place::parse(text).ok_or_else(wrong)
+    }
+
     fn settings(&self) -> Result<Settings, ConfigError> {
         let number = "a whole number from 0 to 4294967295";
         let rate = |text: &str| text.parse::<u32>().ok();
@@ -308,9 +318,7 @@ impl Values {
         };
         let listen: SocketAddr =
             self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())?;
-        self.required("store", "\"embedded\" (PostgreSQL is not supported yet)", |text| {
-            (text == "embedded").then_some(())
-        })?;
+        let store = self.store()?;
         let (base_url, docs_url, app_url) = (
             self.get("base_url", "an http or https URL", url)?,
             self.get("docs_url", "an http or https URL", url)?,
@@ -344,6 +352,7 @@ impl Values {
         };
         Ok(Settings {
             listen,
+            store,
             data_dir: self
                 .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             allow_unsafe_storage: self
@@ -425,6 +434,19 @@ mod tests {
             (settings.listen.port(), settings.server.limits.per_ip_rps, settings.server.limits.test_rps),
             (3, 9, 8)
         );
+    }
+
+    #[test]
+    fn the_store_is_embedded_or_a_url_that_is_never_shown() {
+        let store =
+            |text| resolve(&map(&[("store", text)]), &map(&[]), &file("")).map(|settings| settings.store);
+        assert_eq!(store("embedded"), Ok(Place::Embedded));
+        for url in ["postgres://u:secret@h/d", "postgresql://h/d"] {
+            assert_eq!(store(url), Ok(Place::Postgres(Secret(url.into()))));
+        }
+        assert!(!format!("{:?}", store("postgres://u:secret@h/d")).contains("secret"));
+        let wrong = error(&[], &[("SEALOG_STORE", "mysql://u:secret@h/d")], "");
+        assert_eq!(wrong, "SEALOG_STORE: store must be \"embedded\" or begin with postgres://");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod config;
 mod first_run;
 mod serve;
+mod store;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
+        Some(("migrate", matches)) => store::migrate(matches),
         _ => unreachable!("clap asks for a subcommand"),
     };
     match result {
@@ -40,6 +42,7 @@ fn command() -> Command {
                  An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced.",
             ),
         ))
+        .subcommand(store::migrate_command())
 }
 
 #[cfg(test)]

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
-use sealog_store::accounts::Accounts;
-use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::world::{SystemWorld, World};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::store::Opened;
 use crate::{config, first_run};
 
 /// Connections that the kernel keeps until they are accepted.
@@ -21,10 +20,7 @@ const BACKLOG: u32 = 4096;
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     log_to_stderr();
-    let options = Options { allow_unsafe_storage: settings.allow_unsafe_storage, ..Options::default() };
-    let store = EmbeddedStore::open(&settings.data_dir, &options)
-        .map_err(|error| format!("cannot open the store: {error}"))?;
-    let store = Arc::new(store);
+    let store = Opened::open(&settings.store, &settings.data_dir, settings.allow_unsafe_storage)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let main = runtime()?;
     // Before anyone is told that the server listens: from then on a supervisor may ask it to stop.
@@ -36,10 +32,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     settings.listening_on(address);
-    let accounts: Arc<dyn Accounts> = Arc::clone(&store) as _;
-    main.block_on(first_run::prepare(&*accounts, &*world, &settings.data_dir, &settings.server.base_url))?;
+    let accounts = store.accounts();
+    main.block_on(async {
+        let _alone = store.alone().await?;
+        first_run::prepare(&*accounts, &*world, &settings.data_dir, &settings.server.base_url).await
+    })?;
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
-    let app = App::new(Arc::clone(&store) as _, accounts, world, settings.server);
+    let app = App::new(store.store(), accounts, world, settings.server);
     serve_on_all_cores(&main, &app, listener, address, signals)?;
     drop(app);
     store.close();

@@ -176,7 +176,11 @@ fn bad_settings_are_errors_at_start() {
     fails(&run(&["--listne", "x"], None), "--listne");
     fails(&run(&["--listen", "nowhere"], None), "--listen: listen must be an address and port");
     fails(&run(&[], Some(("SEALOG_LISTNE", "x"))), "SEALOG_LISTNE is not a setting");
-    fails(&run(&["--store", "postgres://x"], None), "not supported yet");
+    fails(
+        &run(&["--store", "mysql://x"], None),
+        "--store: store must be \"embedded\" or begin with postgres://",
+    );
+    fails(&run(&["--store", "postgres://x/y?sslmode=maybe"], None), "sslmode must be");
     std::fs::write(dir.path().join("sealog.toml"), "[limits]\nper_ip = 1\n").unwrap();
     fails(&run(&[], None), "sealog.toml: limits.per_ip is not a setting");
     fails(&run(&["--config", "missing.toml"], None), "missing.toml");

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -17,7 +16,6 @@ use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
 use sealog_server::{App, Server, background, serve};
 use sealog_store::accounts::Accounts;
-use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::stats::StoreStats;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{
@@ -25,6 +23,8 @@ use sealog_store::{
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+
+use crate::home::Home;
 
 /// 2026-11-15T12:00:00.000Z, when every test begins.
 pub const NOON_MS: u64 = 1_794_744_000_000;
@@ -68,17 +68,18 @@ pub struct Service {
     running: Option<Running>,
     /// What the next start goes by.
     pub setup: Setup,
-    dir: tempfile::TempDir,
+    home: Home,
 }
 
 pub struct Setup {
     pub config: Config,
-    /// Must have room for the largest request of the test.
+    /// Of the embedded store; must have room for the largest request of the test.
     pub segment_bytes: u64,
 }
 
 struct Running {
     store: Arc<Hinge>,
+    accounts: Arc<dyn Accounts>,
     address: SocketAddr,
     server: Arc<Server>,
     thread: JoinHandle<()>,
@@ -103,7 +104,7 @@ impl Service {
             test: String::new(),
             running: None,
             setup,
-            dir: tempfile::tempdir().unwrap(),
+            home: Home::new(),
         };
         service.resume();
         if service.setup.config.operator_token.is_some() {
@@ -126,17 +127,14 @@ impl Service {
     /// Opens the store and starts the server again, with the same settings.
     pub fn resume(&mut self) {
         let world: Arc<dyn World> = Arc::clone(&self.clock) as Arc<dyn World>;
-        let options = Options {
-            segment_bytes_first: self.setup.segment_bytes,
-            segment_bytes_max: self.setup.segment_bytes,
-            cache_bytes: 256 << 10,
-            allow_unsafe_storage: true,
-            world: Arc::clone(&world),
-            ..Options::default()
-        };
-        let embedded = Arc::new(EmbeddedStore::open(self.dir.path(), &options).unwrap());
-        let store = Arc::new(Hinge::new(Arc::clone(&embedded)));
-        let app = App::new(Arc::clone(&store) as Arc<dyn Store>, embedded, world, self.setup.config.clone());
+        let (inner, accounts) = self.home.open(self.setup.segment_bytes, &world);
+        let store = Arc::new(Hinge::new(inner));
+        let app = App::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            Arc::clone(&accounts),
+            world,
+            self.setup.config.clone(),
+        );
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -152,7 +150,7 @@ impl Service {
                 );
             });
         });
-        self.running = Some(Running { store, address, server, thread });
+        self.running = Some(Running { store, accounts, address, server, thread });
     }
 
     pub fn restart(&mut self) {
@@ -174,30 +172,12 @@ impl Service {
     }
 
     pub fn accounts(&self) -> &dyn Accounts {
-        &*self.running().store.inner
+        &*self.running().accounts
     }
 
-    /// Segments of the live log that have events or will have them, oldest first.
-    pub fn segments(&self) -> Vec<PathBuf> {
-        let files =
-            std::fs::read_dir(self.dir.path().join("live")).unwrap().map(|entry| entry.unwrap().path());
-        let mut segments: Vec<PathBuf> =
-            files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect();
-        segments.sort();
-        segments
-    }
-
-    /// Every file of the data directory.
-    pub fn files(&self) -> Vec<PathBuf> {
-        let mut folders = vec![self.dir.path().to_owned()];
-        let mut files = Vec::new();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() { folders.push(path) } else { files.push(path) }
-            }
-        }
-        files
+    /// Where the store is kept, for tests that do something to it while the service is stopped.
+    pub fn home(&self) -> &Home {
+        &self.home
     }
 
     /// What the tenant's live events of the current month are counted as.
@@ -410,18 +390,6 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
     [head.as_bytes(), body].concat()
 }
 
-/// Flips a bit of the first byte of this text in a file.
-pub fn flip(path: &Path, text: &str) {
-    let mut bytes = std::fs::read(path).unwrap();
-    let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
-    bytes[at] ^= 0x40;
-    std::fs::write(path, bytes).unwrap();
-}
-
-pub fn contains(path: &Path, text: &str) -> bool {
-    std::fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
-}
-
 /// Waits for what another thread is about to do.
 #[track_caller]
 pub fn eventually(mut is_so: impl FnMut() -> bool) {
@@ -621,7 +589,7 @@ impl Response {
 
 /// A store that passes everything on, until it is told otherwise.
 pub struct Hinge {
-    inner: Arc<EmbeddedStore>,
+    inner: Arc<dyn Store>,
     mood: Mutex<Mood>,
     /// One word for each append that is held.
     held: (Mutex<mpsc::Sender<()>>, Mutex<mpsc::Receiver<()>>),
@@ -641,7 +609,7 @@ pub enum Mood {
 }
 
 impl Hinge {
-    fn new(inner: Arc<EmbeddedStore>) -> Hinge {
+    fn new(inner: Arc<dyn Store>) -> Hinge {
         let (sender, receiver) = mpsc::channel();
         Hinge {
             inner,

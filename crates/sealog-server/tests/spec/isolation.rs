@@ -64,7 +64,7 @@ fn a_broken_chain_does_not_break_another() {
     service.log(&other, r#"{"action":"user.login","actor_id":"other"}"#);
     service.fill(&service.live, 1000);
     service.stop();
-    flip(&service.segments()[0], "\"u7\"");
+    service.home().damage("u7");
     service.resume();
     assert_eq!(service.get("/v1/events/verify", &service.live).ok()["valid"], false);
     assert_eq!(service.get("/v1/events/verify", &other).ok()["valid"], true);

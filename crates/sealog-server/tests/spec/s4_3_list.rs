@@ -317,7 +317,7 @@ fn a_damaged_record_is_left_out() {
     let mut service = Service::with(|setup| setup.segment_bytes = 64 << 10);
     service.fill(&service.live, 1000);
     service.stop();
-    flip(&service.segments()[0], "\"u7\"");
+    service.home().damage("u7");
     service.resume();
     let query = "?date_to=2026-11-15&limit=100";
     let mut seqs = Vec::new();

@@ -77,7 +77,7 @@ fn a_damaged_record_is_query_failed() {
     let mut service = Service::with(|setup| setup.segment_bytes = 64 << 10);
     let log_ids = service.fill(&service.live, 1000);
     service.stop();
-    flip(&service.segments()[0], "\"u7\"");
+    service.home().damage("u7");
     service.resume();
     service.get(&format!("/v1/events/{}", log_ids[6]), &service.live).rejected(500, "read/query_failed");
     service.read(&service.live, &log_ids[5]);

@@ -229,9 +229,8 @@ fn verification_stops_at_the_first_broken_event() {
     let log_ids = service.fill(&service.live, 1000);
     let next = service.read(&service.live, &log_ids[7]);
     service.stop();
-    let segments = service.segments();
-    flip(&segments[0], "\"u7\"");
-    flip(&segments[0], "\"u50\"");
+    service.home().damage("u7");
+    service.home().damage("u50");
     service.resume();
     assert_eq!(verify(&service, ""), broken(7, 1, 7, &next["prev_hash"]));
 }
@@ -242,7 +241,7 @@ fn a_damaged_record_is_broken_at_its_chain_seq_with_the_hash_that_the_next_event
     let log_ids = service.fill(&service.live, 1000);
     let damaged = service.read(&service.live, &log_ids[6]);
     service.stop();
-    flip(&service.segments()[0], "\"u7\"");
+    service.home().damage("u7");
     service.resume();
     assert_eq!(verify(&service, ""), broken(7, 1, 7, &damaged["hash"]));
     assert_eq!(verify(&service, "?from_seq=3&to_seq=7"), broken(5, 3, 7, &damaged["hash"]));
@@ -255,13 +254,7 @@ fn missing_events_are_broken_at_the_next_one_that_exists_even_past_the_window() 
     let mut service = Service::with(|setup| setup.segment_bytes = 64 << 10);
     let log_ids = service.fill(&service.live, 1000);
     service.stop();
-    let segments = service.segments();
-    let lost = &segments[1];
-    let in_lost = |seq: u64| contains(lost, &format!("\"u{seq}\""));
-    let first_lost = (1..=1000).find(|seq| in_lost(*seq)).unwrap();
-    let next = (first_lost..=1000).find(|seq| !in_lost(*seq)).unwrap();
-    std::fs::remove_file(lost).unwrap();
-    std::fs::remove_file(lost.with_extension("idx")).unwrap();
+    let (first_lost, next) = service.home().lose_middle();
     service.resume();
     let hash = service.read(&service.live, &log_ids[usize::try_from(next).unwrap() - 1])["hash"].clone();
     assert_eq!(verify(&service, ""), broken(first_lost, 1, next, &hash));
@@ -281,7 +274,7 @@ fn a_missing_tail_is_broken_at_the_first_missing_chain_seq_with_the_recorded_hea
     let log_ids = service.fill(&service.live, 40);
     let head = service.read(&service.live, &log_ids[39]);
     service.stop();
-    std::fs::remove_file(service.segments().last().unwrap()).unwrap();
+    service.home().lose_tail();
     service.resume();
     assert_eq!(verify(&service, ""), broken(1, 1, 2, &head["hash"]));
     // Inside the missing tail, where the window begins is itself the break.
@@ -295,7 +288,7 @@ fn nothing_is_sealed_on_top_of_a_missing_tail() {
     service.restart();
     service.fill(&service.live, 40);
     service.stop();
-    std::fs::remove_file(service.segments().last().unwrap()).unwrap();
+    service.home().lose_tail();
     service.resume();
     service.event(&service.live, LOGIN).rejected(500, "event/write_failed");
 }

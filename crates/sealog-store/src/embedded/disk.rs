@@ -106,7 +106,7 @@ impl DiskFile for RealFile {
 }
 
 /// Writes a small file so that after a crash there is either the old one or the new one, whole.
-pub(super) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = PathBuf::from(path);
     temporary.as_mut_os_string().push(".tmp");
     let file = disk.create(&temporary)?;
@@ -198,7 +198,7 @@ impl DiskFile for ReadOnDemand {
 }
 
 /// The whole content of a file, as far as the disk gives it, and the first error if it did not give all. What cannot be read becomes bytes that are no frame and no zeros.
-pub(super) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<(Vec<u8>, Option<io::Error>)> {
+pub(crate) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     const PIECE: usize = 4096;
     let error = match read_all(file) {
         Ok(content) => return Ok((content, None)),
@@ -215,7 +215,7 @@ pub(super) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<(Vec<u8>, Opt
 }
 
 /// The whole content of a file.
-pub(super) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
     let mut content = vec![0; length];
     let filled = file.read_at(&mut content, 0)?;

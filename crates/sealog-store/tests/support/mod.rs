@@ -13,9 +13,11 @@ use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::query::{Filter, SeqRange};
 use sealog_core::verify::{Item, Verdict};
 use sealog_store::embedded::Options;
+use sealog_store::postgres::Time;
 use sealog_store::world::World;
 use sealog_store::{Append, Appended, IdempotencyKey, List, Range, Receipt, Reserved, Store, StoreError};
 
+pub mod postgres;
 pub mod sim;
 
 pub const MORNING_MS: u64 = 1_794_700_800_000;
@@ -278,5 +280,15 @@ pub fn small(world: &Arc<StillWorld>) -> Options {
         cache_bytes: 256 << 10,
         world: Arc::clone(world) as Arc<dyn World>,
         ..Options::default()
+    }
+}
+
+/// A PostgreSQL store whose clock is the test's.
+pub fn on_postgres(world: &Arc<StillWorld>) -> sealog_store::postgres::Options {
+    sealog_store::postgres::Options {
+        connections: 8,
+        time: Time::OfWorld,
+        world: Arc::clone(world) as Arc<dyn World>,
+        ..sealog_store::postgres::Options::default()
     }
 }

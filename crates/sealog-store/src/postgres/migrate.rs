@@ -1,0 +1,112 @@
+//! The schema: numbered steps, forward only, one node at a time.
+
+use super::pool::Session;
+use super::{OpenError, unavailable};
+
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
+const CITUS: &str = include_str!("citus.sql");
+
+/// Whoever changes the schema holds this advisory lock; the number stands for "sealog" and nothing else.
+const LOCK: i64 = 0x7365_616c_6f67;
+
+/// What the program needs.
+pub(super) fn wanted() -> i64 {
+    i64::try_from(MIGRATIONS.len()).expect("there are few")
+}
+
+/// The version of the schema that is there; 0 for none.
+pub(super) async fn version(session: &Session) -> Result<i64, OpenError> {
+    // Not `to_regclass`: that may answer from what the session knew before it waited for the lock.
+    let made = "SELECT count(*) > 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'sealog' AND c.relname = 'migrations'";
+    let made: bool = session.client.query_typed(made, &[]).await.map_err(failed)?[0].get(0);
+    if !made {
+        return Ok(0);
+    }
+    let version = "SELECT coalesce(max(version), 0)::bigint FROM sealog.migrations";
+    Ok(session.client.query_typed(version, &[]).await.map_err(failed)?[0].get(0))
+}
+
+/// Brings the schema up to date where this role may, and refuses to go on with another version than the program's.
+pub(super) async fn prepare(session: &Session) -> Result<(), OpenError> {
+    let found = version(session).await?;
+    if found == wanted() {
+        return Ok(());
+    }
+    if found > wanted() || !may_migrate(session).await? {
+        return Err(OpenError::Schema { found, wanted: wanted() });
+    }
+    run(session).await.map(drop)
+}
+
+/// Makes the steps that are missing and says how many there were.
+pub(super) async fn run(session: &Session) -> Result<usize, OpenError> {
+    let mut made = 0;
+    loop {
+        session.client.batch_execute("BEGIN").await.map_err(failed)?;
+        match step(session).await {
+            Ok(true) => made += 1,
+            Ok(false) => {
+                session.client.batch_execute("ROLLBACK").await.map_err(failed)?;
+                return Ok(made);
+            }
+            Err(error) => {
+                let _ = session.client.batch_execute("ROLLBACK").await;
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Begins a transaction that has the lock. It is not ended by anyone but whoever drops the session.
+pub(super) async fn lock(session: &Session) -> Result<(), tokio_postgres::Error> {
+    session.client.batch_execute("BEGIN").await?;
+    wait_for_lock(session).await
+}
+
+/// Others wait here, as long as it takes, then find that there is nothing left to do.
+async fn wait_for_lock(session: &Session) -> Result<(), tokio_postgres::Error> {
+    let sql = format!(
+        "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+         SELECT pg_advisory_xact_lock({LOCK})"
+    );
+    session.client.batch_execute(&sql).await
+}
+
+/// Spreads the tables of events over a Citus cluster.
+pub(super) async fn distribute(session: &Session) -> Result<(), OpenError> {
+    session.client.batch_execute(CITUS).await.map_err(failed)
+}
+
+/// One step in the transaction that was begun, and its commit; `false` when there is none left.
+async fn step(session: &Session) -> Result<bool, OpenError> {
+    wait_for_lock(session).await.map_err(failed)?;
+    let found = version(session).await?;
+    if found > wanted() {
+        return Err(OpenError::Schema { found, wanted: wanted() });
+    }
+    let Some(sql) = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found)) else {
+        return Ok(false);
+    };
+    if found == 0 {
+        let made = "CREATE SCHEMA IF NOT EXISTS sealog;
+                    CREATE TABLE sealog.migrations (version integer PRIMARY KEY, made_at timestamptz NOT NULL DEFAULT now());";
+        session.client.batch_execute(made).await.map_err(failed)?;
+    }
+    session.client.batch_execute(sql).await.map_err(failed)?;
+    let count = format!("INSERT INTO sealog.migrations (version) VALUES ({}); COMMIT", found + 1);
+    session.client.batch_execute(&count).await.map_err(failed)?;
+    Ok(true)
+}
+
+/// A role that owns the schema, or may create it.
+async fn may_migrate(session: &Session) -> Result<bool, OpenError> {
+    let sql = "SELECT coalesce((SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'sealog'),
+                               has_database_privilege(current_database(), 'CREATE'))";
+    Ok(session.client.query_typed(sql, &[]).await.map_err(failed)?[0].get(0))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: tokio_postgres::Error) -> OpenError {
+    OpenError::Database(unavailable(&error).to_string())
+}

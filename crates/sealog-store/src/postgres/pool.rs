@@ -1,0 +1,174 @@
+//! Connections: a bounded number, made when they are needed, dropped when anything went wrong on them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::unavailable;
+use super::url::Target;
+use crate::StoreError;
+
+pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    target: Arc<Target>,
+    idle: Mutex<Vec<Session>>,
+    permits: Arc<Semaphore>,
+    waiting: AtomicU64,
+}
+
+impl Pool {
+    pub(super) fn new(target: Arc<Target>, size: usize) -> Arc<Pool> {
+        Arc::new(Pool {
+            target,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(size)),
+            waiting: AtomicU64::new(0),
+        })
+    }
+
+    /// A connection for the caller alone; `Deadline` when none is free in time.
+    pub(super) async fn lease(self: &Arc<Pool>, within: Duration) -> Result<Lease, StoreError> {
+        let permit = tokio::time::timeout(within, Arc::clone(&self.permits).acquire_owned());
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let permit = permit.await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let permit = permit.map_err(|_| StoreError::Deadline)?.map_err(|_| StoreError::Closing)?;
+        let session = loop {
+            match self.idle().pop() {
+                Some(session) if session.client.is_closed() => {}
+                found => break found,
+            }
+        };
+        let session = match session {
+            Some(session) => session,
+            None => Session::connect(&self.target).await?,
+        };
+        Ok(Lease { session, pool: Arc::clone(self), _permit: permit })
+    }
+
+    /// Callers that wait for a connection.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.idle().clear();
+    }
+}
+
+/// A connection on loan. It goes back only by [`Lease::give_back`]: whoever drops it on an error or in the middle of something ends the connection, and with it
+/// whatever transaction was open.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub session: Session,
+    pool: Arc<Pool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Lease {
+    pub(super) fn give_back(self) {
+        if !self.session.client.is_closed() {
+            self.pool.idle().push(self.session);
+        }
+    }
+}
+
+/// A connection and the statements that were prepared on it.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub client: Client,
+    pooled: bool,
+    statements: Mutex<HashMap<Box<str>, Statement>>,
+}
+
+/// A statement that can be sent at once, so that several travel together in the order in which they are sent.
+#[derive(Clone, Debug)]
+pub(super) enum Prepared {
+    Named(Statement),
+    /// Behind a pooler, where a name may not be there the next time.
+    Unnamed(Box<str>, Vec<Type>),
+}
+
+impl Session {
+    pub(super) async fn connect(target: &Target) -> Result<Session, StoreError> {
+        let (client, connection) =
+            target.config.connect(target.tls.clone()).await.map_err(|error| unavailable(&error))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::warn!(error = %super::explain(&error), "a connection to the database has ended");
+            }
+        });
+        Ok(Session { client, pooled: target.pooled, statements: Mutex::default() })
+    }
+
+    pub(super) async fn prepare(&self, sql: &str, types: &[Type]) -> Result<Prepared, Error> {
+        if self.pooled {
+            return Ok(Prepared::Unnamed(sql.into(), types.to_vec()));
+        }
+        let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(Prepared::Named(statement));
+        }
+        let statement = self.client.prepare_typed(sql, types).await?;
+        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        statements.insert(sql.into(), statement.clone());
+        Ok(Prepared::Named(statement))
+    }
+
+    pub(super) async fn rows(&self, prepared: &Prepared, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        match prepared {
+            Prepared::Named(statement) => self.client.query(statement, params).await,
+            Prepared::Unnamed(sql, types) => self.client.query_typed(sql, &typed(params, types)).await,
+        }
+    }
+
+    /// The number of rows that were changed.
+    pub(super) async fn change(&self, prepared: &Prepared, params: Params<'_>) -> Result<u64, Error> {
+        match prepared {
+            Prepared::Named(statement) => self.client.execute(statement, params).await,
+            Prepared::Unnamed(sql, types) => self.client.execute_typed(sql, &typed(params, types)).await,
+        }
+    }
+
+    pub(super) async fn query(
+        &self,
+        sql: &str,
+        types: &[Type],
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let prepared = self.prepare(sql, types).await?;
+        self.rows(&prepared, params).await
+    }
+
+    pub(super) async fn execute(&self, sql: &str, types: &[Type], params: Params<'_>) -> Result<u64, Error> {
+        let prepared = self.prepare(sql, types).await?;
+        self.change(&prepared, params).await
+    }
+
+    /// Planned for these values, for statements whose best plan depends on them.
+    pub(super) async fn query_planned(
+        &self,
+        sql: &str,
+        types: &[Type],
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.client.query_typed(sql, &typed(params, types)).await
+    }
+}
+
+fn typed<'a>(params: Params<'a>, types: &[Type]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    assert_eq!(params.len(), types.len(), "each value has its type");
+    params.iter().copied().zip(types.iter().cloned()).collect()
+}

@@ -1,0 +1,382 @@
+//! Events and ids as rows.
+
+use sealog_core::canonical::{self, EventText, Fields};
+use sealog_core::chain::{Head, Sealed};
+use sealog_core::event::{Annotations, StoredEvent};
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+use sealog_core::json;
+use sha2::{Digest, Sha256};
+use tokio_postgres::Row;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+/// 16 bytes: a UUID, or a ULID, in a column of type `uuid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Id(pub [u8; 16]);
+
+impl Id {
+    pub(super) fn of_ulid(ulid: Ulid) -> Id {
+        Id(ulid.to_bytes())
+    }
+
+    /// A chain's own: all that names it, in 16 bytes, the same on every node without asking anyone.
+    pub(super) fn of_chain(chain: ChainId) -> Id {
+        let mut hasher = Sha256::new();
+        hasher.update(b"sealog chain");
+        hasher.update(chain.tenant_id.0.0);
+        hasher.update(chain.project_id.0.0);
+        hasher.update(chain.mode.as_str());
+        let digest: [u8; 32] = hasher.finalize().into();
+        Id(std::array::from_fn(|at| digest[at]))
+    }
+
+    pub(super) fn ulid(self) -> Ulid {
+        Ulid::from_bytes(self.0)
+    }
+
+    pub(super) fn uuid(self) -> Uuid {
+        Uuid(self.0)
+    }
+}
+
+impl ToSql for Id {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::UUID
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Id {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Id, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Id(raw.try_into()?))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::UUID
+    }
+}
+
+/// A SHA-256 in a column of type `bytea`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Digest32(pub [u8; 32]);
+
+impl ToSql for Digest32 {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::BYTEA
+    }
+
+    to_sql_checked!();
+}
+
+/// Text that may hold a NUL, which PostgreSQL's cannot: it and the mark that stands for it are written as two characters. All other text is kept as it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Text<'a>(pub &'a str);
+
+/// The text that a [`Text`] was.
+pub(super) struct Kept(pub String);
+
+const MARK: char = '\u{1}';
+
+impl ToSql for Text<'_> {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        if self.0.contains(['\0', MARK]) {
+            let written = self.0.replace(MARK, "\u{1}1").replace('\0', "\u{1}0");
+            out.extend_from_slice(written.as_bytes());
+        } else {
+            out.extend_from_slice(self.0.as_bytes());
+        }
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TEXT
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Kept {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Kept, Box<dyn std::error::Error + Sync + Send>> {
+        let text = std::str::from_utf8(raw)?;
+        Ok(Kept(match text.contains(MARK) {
+            true => text.replace("\u{1}0", "\0").replace("\u{1}1", "\u{1}"),
+            false => text.to_owned(),
+        }))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TEXT
+    }
+}
+
+/// A time, a count or a seq. PostgreSQL's integers are signed; none of these reaches the upper half.
+pub(super) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// Nothing for bytes that are no SHA-256.
+pub(super) fn hash(bytes: &[u8]) -> Option<Hash> {
+    bytes.try_into().ok().map(Hash)
+}
+
+pub(super) fn mode(text: &str) -> Option<Mode> {
+    Mode::ALL.into_iter().find(|mode| mode.as_str() == text)
+}
+
+/// Of the columns `chain_seq`, `log_id` and `hash`, whatever they are called.
+pub(super) fn head(row: &Row, seq: &str, log_id: &str, hash_column: &str) -> Option<Head> {
+    Some(Head {
+        chain_seq: unsigned(row.get::<_, Option<i64>>(seq)?),
+        log_id: row.get::<_, Option<Id>>(log_id)?.ulid(),
+        hash: hash(row.get::<_, Option<&[u8]>>(hash_column)?)?,
+    })
+}
+
+/// All columns of an event but its chain's, in the order of [`EventRow::params`].
+pub(super) const COLUMNS: &str = "chain_seq, log_id, timestamp_ms, prev_hash, hash, action, actor_id, resource, metadata, \
+     category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city";
+pub(super) const COLUMN_TYPES: [Type; 18] = [
+    Type::INT8,
+    Type::UUID,
+    Type::INT8,
+    Type::BYTEA,
+    Type::BYTEA,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+];
+
+/// An event on its way into the table.
+#[derive(Debug)]
+pub(super) struct EventRow<'a> {
+    chain_seq: i64,
+    log_id: Id,
+    timestamp_ms: i64,
+    prev_hash: Digest32,
+    hash: Digest32,
+    action: String,
+    actor_id: Option<String>,
+    resource: Option<String>,
+    metadata: Option<&'a str>,
+    annotations: [Option<Text<'a>>; 9],
+}
+
+impl<'a> EventRow<'a> {
+    /// Nothing where [`storable`] says no.
+    pub(super) fn new(
+        sealed: &Sealed,
+        text: &'a EventText,
+        annotations: &'a Annotations,
+    ) -> Option<EventRow<'a>> {
+        let Columns { action, actor_id, resource, metadata } = Columns::of(text)?;
+        Some(EventRow {
+            chain_seq: signed(sealed.chain_seq),
+            log_id: Id::of_ulid(sealed.log_id),
+            timestamp_ms: signed(sealed.timestamp_ms()),
+            prev_hash: Digest32(sealed.prev_hash.0),
+            hash: Digest32(sealed.hash.0),
+            action,
+            actor_id,
+            resource,
+            metadata,
+            annotations: annotation_columns(annotations),
+        })
+    }
+
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 18] {
+        let [a0, a1, a2, a3, a4, a5, a6, a7, a8] = &self.annotations;
+        [
+            &self.chain_seq,
+            &self.log_id,
+            &self.timestamp_ms,
+            &self.prev_hash,
+            &self.hash,
+            &self.action,
+            &self.actor_id,
+            &self.resource,
+            &self.metadata,
+            a0,
+            a1,
+            a2,
+            a3,
+            a4,
+            a5,
+            a6,
+            a7,
+            a8,
+        ]
+    }
+}
+
+/// The fields that are hashed, as columns: strings as they are meant, `metadata` as it is written.
+struct Columns<'a> {
+    action: String,
+    actor_id: Option<String>,
+    resource: Option<String>,
+    metadata: Option<&'a str>,
+}
+
+impl Columns<'_> {
+    fn of(text: &EventText) -> Option<Columns<'_>> {
+        let Fields { action, actor_id, resource, metadata } = text.fields();
+        let optional =
+            |value: Option<&str>| value.map_or(Some(None), |value| Some(Some(json::decode(value)?)));
+        Some(Columns {
+            action: json::decode(action)?,
+            actor_id: optional(actor_id)?,
+            resource: optional(resource)?,
+            metadata,
+        })
+    }
+}
+
+fn annotation_columns(a: &Annotations) -> [Option<Text<'_>>; 9] {
+    [
+        &a.category,
+        &a.severity,
+        &a.actor_type,
+        &a.resource_type,
+        &a.session_id,
+        &a.ts_client,
+        &a.ip_address,
+        &a.country,
+        &a.city,
+    ]
+    .map(|value| value.as_deref().map(Text))
+}
+
+/// Whether the columns can hold an event so that reading gives the same text back. No field that is hashed has a NUL; `metadata` writes it as an escape.
+pub(super) fn storable(text: &EventText) -> bool {
+    let whole = |value: &str| !value.contains('\0');
+    let same = |columns: &Columns<'_>| {
+        let strings = [Some(&columns.action), columns.actor_id.as_ref(), columns.resource.as_ref()];
+        strings.into_iter().flatten().all(|value| whole(value))
+            && event_text(
+                &columns.action,
+                columns.actor_id.as_deref(),
+                columns.resource.as_deref(),
+                columns.metadata,
+            )
+            .is_some_and(|again| again == *text)
+    };
+    Columns::of(text).is_some_and(|columns| same(&columns))
+}
+
+fn event_text(
+    action: &str,
+    actor_id: Option<&str>,
+    resource: Option<&str>,
+    metadata: Option<&str>,
+) -> Option<EventText> {
+    let quoted = |value: &str| {
+        let mut out = Vec::with_capacity(value.len() + 2);
+        json::put_string(value, &mut out);
+        String::from_utf8(out).ok()
+    };
+    let optional = |value: Option<&str>| value.map_or(Some(None), |value| Some(Some(quoted(value)?)));
+    let (action, actor_id, resource) = (quoted(action)?, optional(actor_id)?, optional(resource)?);
+    if metadata.is_some_and(|metadata| !metadata.starts_with('{') || !metadata.ends_with('}')) {
+        return None;
+    }
+    Some(EventText::new(Fields {
+        action: &action,
+        actor_id: actor_id.as_deref(),
+        resource: resource.as_deref(),
+        metadata,
+    }))
+}
+
+/// The event of a row, as it stands there. Nothing for values that no event has; whether it is the event that was sealed only [`is_as_sealed`] can tell.
+pub(super) fn event(row: &Row) -> Option<StoredEvent> {
+    let text = |column: &str| row.get::<_, Option<&str>>(column);
+    let annotation = |column: &str| row.get::<_, Option<Kept>>(column).map(|kept| kept.0.into());
+    Some(StoredEvent {
+        tenant_id: TenantId(row.get::<_, Id>("tenant_id").uuid()),
+        project_id: ProjectId(row.get::<_, Id>("project_id").uuid()),
+        timestamp_ms: u64::try_from(row.get::<_, i64>("timestamp_ms")).ok()?,
+        sealed: Sealed {
+            chain_seq: chain_seq(row),
+            log_id: row.get::<_, Id>("log_id").ulid(),
+            prev_hash: hash(row.get("prev_hash"))?,
+            hash: hash(row.get("hash"))?,
+        },
+        text: event_text(row.get("action"), text("actor_id"), text("resource"), text("metadata"))?,
+        annotations: Annotations {
+            category: annotation("category"),
+            severity: annotation("severity"),
+            actor_type: annotation("actor_type"),
+            resource_type: annotation("resource_type"),
+            session_id: annotation("session_id"),
+            ts_client: annotation("ts_client"),
+            ip_address: annotation("ip_address"),
+            country: annotation("country"),
+            city: annotation("city"),
+        },
+    })
+}
+
+pub(super) fn chain_seq(row: &Row) -> u64 {
+    unsigned(row.get("chain_seq"))
+}
+
+/// Whether the fields of an event give its hash: the checksum that every event has anyway.
+pub(super) fn is_as_sealed(event: &StoredEvent, chain: ChainId) -> bool {
+    let sealed = &event.sealed;
+    let text = event.text.as_str();
+    event.chain(chain.mode) == chain
+        && sealed.log_id.timestamp_ms() == event.timestamp_ms
+        && canonical::hash(sealed.prev_hash, sealed.log_id, event.tenant_id, text, event.timestamp_ms)
+            == sealed.hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_reads_back_whatever_is_in_it() {
+        for text in ["", "é", "a\0b", "\u{1}", "\u{1}0", "\0\u{1}1\0", "1\u{1}10"] {
+            let mut out = BytesMut::new();
+            Text(text).to_sql(&Type::TEXT, &mut out).unwrap();
+            assert!(!out.contains(&0), "{text:?}");
+            assert_eq!(Kept::from_sql(&Type::TEXT, &out).unwrap().0, text);
+        }
+    }
+}

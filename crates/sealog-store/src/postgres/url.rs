@@ -1,0 +1,159 @@
+//! The URL of a database: what libpq's URLs say, and how the connection is protected.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
+
+use super::Options;
+use super::tls::{Check, Roots, Tls};
+
+/// Where to connect, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub config: Config,
+    pub tls: Tls,
+    /// Behind PgBouncer in transaction mode nothing outlives a transaction: neither prepared statements nor settings of the session.
+    pub pooled: bool,
+}
+
+impl Target {
+    pub(super) fn parse(url: &str, options: &Options) -> Result<Target, String> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        if !base.starts_with("postgres://") && !base.starts_with("postgresql://") {
+            return Err("it must begin with postgres://".into());
+        }
+        let (mut mode, mut roots, mut pooled, mut passed_on) = ("prefer", Roots::System, false, Vec::new());
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=').unwrap_or((parameter, "")) {
+                ("sslmode", value) => mode = value,
+                ("sslrootcert", "system") => roots = Roots::System,
+                ("sslrootcert", value) => roots = Roots::File(PathBuf::from(decoded(value)?)),
+                ("pgbouncer", value) => {
+                    pooled = value.parse().map_err(|_| "pgbouncer must be true or false".to_owned())?;
+                }
+                _ => passed_on.push(parameter),
+            }
+        }
+        let (ssl_mode, check) = match mode {
+            "disable" => (SslMode::Disable, Check::Nothing),
+            "allow" | "prefer" => (SslMode::Prefer, Check::Nothing),
+            "require" => (SslMode::Require, Check::Nothing),
+            "verify-ca" => (SslMode::Require, Check::Authority),
+            "verify-full" => (SslMode::Require, Check::AuthorityAndName),
+            _ => {
+                return Err(format!(
+                    "sslmode must be disable, prefer, require, verify-ca or verify-full, not {mode:?}"
+                ));
+            }
+        };
+        let url =
+            if passed_on.is_empty() { base.to_owned() } else { format!("{base}?{}", passed_on.join("&")) };
+        // The text of the error says which part is wrong, never a password.
+        let mut config = Config::from_str(&url).map_err(|error| super::explain(&error))?;
+        config.ssl_mode(ssl_mode);
+        if config.get_application_name().is_none() {
+            config.application_name("sealog");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(options.connect_timeout);
+        }
+        // A server that is gone without a word is noticed by the kernel, not by waiting for it.
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(options.statement_timeout);
+        }
+        config.keepalives_idle(Duration::from_secs(10));
+        if !pooled {
+            let settings = settings(options).map(|(name, value)| format!("-c {name}={value}"));
+            let given = config.get_options().unwrap_or_default().to_owned();
+            config.options(format!("{given} {}", settings.join(" ")).trim());
+        }
+        Ok(Target { config, tls: Tls::new(check, &roots)?, pooled })
+    }
+
+    /// How a transaction begins.
+    pub(super) fn begin(&self, options: &Options) -> String {
+        let mut sql = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned();
+        if self.pooled {
+            for (name, value) in settings(options) {
+                sql.push_str(&format!("; SET LOCAL {name} = '{value}'"));
+            }
+        }
+        sql
+    }
+}
+
+/// A stopped node loses its locks by the second one; the others wait for longer than that by the first, so that they get through.
+fn settings(options: &Options) -> [(&'static str, String); 3] {
+    let ms = |duration: Duration| duration.as_millis().to_string();
+    [
+        ("lock_timeout", ms(options.lock_timeout)),
+        ("idle_in_transaction_session_timeout", ms(options.idle_in_transaction_timeout)),
+        ("statement_timeout", ms(options.statement_timeout)),
+    ]
+}
+
+fn decoded(value: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err("it has a bad % escape".into()) };
+        bytes.extend(u8::try_from(high << 4 | low));
+    }
+    String::from_utf8(bytes).map_err(|_| "it has a % escape that is not UTF-8".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Target, String> {
+        Target::parse(url, &Options::default())
+    }
+
+    #[test]
+    fn the_modes_of_the_url_decide_about_tls() {
+        for (mode, ssl_mode, check) in [
+            ("", SslMode::Prefer, Check::Nothing),
+            ("?sslmode=disable", SslMode::Disable, Check::Nothing),
+            ("?sslmode=prefer", SslMode::Prefer, Check::Nothing),
+            ("?sslmode=require", SslMode::Require, Check::Nothing),
+            ("?sslmode=verify-ca", SslMode::Require, Check::Authority),
+            ("?sslmode=verify-full", SslMode::Require, Check::AuthorityAndName),
+        ] {
+            let target = parse(&format!("postgres://u:p@h/d{mode}")).unwrap();
+            assert_eq!((target.config.get_ssl_mode(), target.tls.check), (ssl_mode, check), "{mode}");
+        }
+        assert!(parse("postgres://h/d?sslmode=maybe").unwrap_err().contains("sslmode must be"));
+        let missing = parse("postgres://h/d?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch.pem").unwrap_err();
+        assert!(missing.contains("/no/such.pem"), "{missing}");
+    }
+
+    #[test]
+    fn timeouts_are_set_for_the_session_or_behind_a_pooler_for_each_transaction() {
+        let direct = parse("postgres://h/d?options=-c%20work_mem%3D1MB").unwrap();
+        let options = direct.config.get_options().unwrap();
+        assert!(options.starts_with("-c work_mem=1MB -c lock_timeout=8000 -c idle_in_"), "{options}");
+        assert!(!direct.begin(&Options::default()).contains("SET"));
+        let pooled = parse("postgres://h/d?pgbouncer=true").unwrap();
+        assert_eq!(pooled.config.get_options(), None);
+        assert!(pooled.begin(&Options::default()).contains("SET LOCAL lock_timeout = '8000'"));
+    }
+
+    #[test]
+    fn an_error_never_shows_the_password() {
+        for url in
+            ["postgres://u:secret@h:port/d", "postgres://u:secret@h/d?nonsense=1", "mysql://u:secret@h"]
+        {
+            let error = parse(url).unwrap_err();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,840 @@
+//! Appending: each node groups what waits for a chain, and writes one group at a time in one transaction.
+//!
+//! ```text
+//! t0  BEGIN; lock the chain's row; look at the clock and the last event; look up the keys      one journey to the database
+//! t1  seal, here, with the same functions as every store
+//! t2  insert events, keys and usage; set the head; COMMIT                                      one journey
+//! t3  answer
+//! ```
+//! Up to t2 nothing has happened: a failure leaves nothing. From the moment COMMIT was sent until its answer the outcome is unknown, which the caller is told by an error;
+//! its key finds out. A node that is stopped between t0 and t2 loses its lock when the server ends its session, and everything that it sends then fails.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use futures_util::future::{join_all, join4, join5, try_join_all};
+use sealog_core::canonical::EventText;
+use sealog_core::chain::{Head, Sealed};
+use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, StoredEvent};
+use sealog_core::id::{ChainId, Mode, Ulid};
+use sealog_core::time::Month;
+use sealog_core::verify;
+use tokio::sync::{Semaphore, oneshot};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row};
+
+use super::pool::{Pool, Prepared, Session};
+use super::rows::{self, COLUMN_TYPES, COLUMNS, Digest32, EventRow, Id, signed, unsigned};
+use super::{Options, Time, unavailable};
+use crate::stats::{Histogram, LogStats};
+use crate::{Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, Receipt, Reservation, StoreError};
+
+/// Events of one group. More would hold the chain's row for longer than it saves.
+const GROUP_EVENTS_MAX: usize = 1000;
+/// How many rows one statement inserts: the largest that still fits, until nothing is left. Few sizes, so that each is prepared once.
+const ROWS: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    options: Options,
+    begin: String,
+    pool: Arc<Pool>,
+    shared: Mutex<Shared>,
+    /// Chains that could not be locked lately share half of the connections, so that the others keep the rest.
+    contested: Semaphore,
+    /// Live and test.
+    times: [Times; 2],
+}
+
+#[derive(Debug)]
+struct Times {
+    append: Histogram,
+    commit: Histogram,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    lines: HashMap<ChainId, Line>,
+    queued_bytes: usize,
+    /// Chains that could not be locked the last time.
+    contested: HashSet<ChainId>,
+    closing: bool,
+    /// The last heads that this node has acknowledged, and whether they have changed since they were asked for.
+    acknowledged: BTreeMap<ChainId, Head>,
+    changed: bool,
+}
+
+/// What waits for a chain. It is there as long as someone works on it.
+#[derive(Debug, Default)]
+struct Line {
+    queue: VecDeque<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    work: Work,
+    events: usize,
+    bytes: usize,
+    queued: Instant,
+}
+
+#[derive(Debug)]
+enum Work {
+    Append {
+        drafts: Vec<Draft>,
+        idempotency: Option<(Reservation, Ulid)>,
+        answer: oneshot::Sender<Result<Appended, StoreError>>,
+    },
+    Import {
+        events: Vec<StoredEvent>,
+        answer: oneshot::Sender<Result<Head, StoreError>>,
+    },
+}
+
+/// What became of one request of a group.
+enum Outcome {
+    Appended(Appended),
+    Imported(Head),
+    Refused(StoreError),
+}
+
+impl Request {
+    fn answer(self, outcome: Outcome) {
+        match (self.work, outcome) {
+            (Work::Append { idempotency, answer, .. }, outcome) => {
+                // The key is free before its owner hears of it.
+                drop(idempotency);
+                let _ = answer.send(match outcome {
+                    Outcome::Appended(appended) => Ok(appended),
+                    Outcome::Refused(error) => Err(error),
+                    Outcome::Imported(_) => unreachable!("an append is not answered with an import"),
+                });
+            }
+            (Work::Import { answer, .. }, outcome) => {
+                let _ = answer.send(match outcome {
+                    Outcome::Imported(head) => Ok(head),
+                    Outcome::Refused(error) => Err(error),
+                    Outcome::Appended(_) => unreachable!("an import is not answered with an append"),
+                });
+            }
+        }
+    }
+
+    fn key(&self) -> Option<&IdempotencyKey> {
+        match &self.work {
+            Work::Append { idempotency: Some((reservation, _)), .. } => Some(&reservation.key),
+            _ => None,
+        }
+    }
+}
+
+impl Writer {
+    pub(super) fn new(
+        options: &Options,
+        begin: String,
+        pool: Arc<Pool>,
+        acknowledged: BTreeMap<ChainId, Head>,
+    ) -> Arc<Writer> {
+        let shared = Shared { acknowledged, ..Shared::default() };
+        let contested = Semaphore::new((options.connections / 4).max(1));
+        let times =
+            Mode::ALL.map(|_| Times { append: Histogram::durations(), commit: Histogram::durations() });
+        Arc::new(Writer {
+            options: options.clone(),
+            begin,
+            pool,
+            shared: Mutex::new(shared),
+            contested,
+            times,
+        })
+    }
+
+    pub(super) fn append(
+        self: &Arc<Writer>,
+        append: Append,
+        runtime: &tokio::runtime::Handle,
+    ) -> Result<oneshot::Receiver<Result<Appended, StoreError>>, StoreError> {
+        let Append { chain, drafts, idempotency } = append;
+        let bytes = request_bytes(drafts.iter().map(|draft| &draft.text))?;
+        let (answer, receiver) = oneshot::channel();
+        let events = drafts.len();
+        self.enqueue(chain, Work::Append { drafts, idempotency, answer }, events, bytes, runtime)?;
+        Ok(receiver)
+    }
+
+    pub(super) fn import(
+        self: &Arc<Writer>,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        runtime: &tokio::runtime::Handle,
+    ) -> Result<oneshot::Receiver<Result<Head, StoreError>>, StoreError> {
+        let bytes = request_bytes(events.iter().map(|event| &event.text))?;
+        if events.iter().any(|event| event.chain(chain.mode) != chain) {
+            return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
+        }
+        let (answer, receiver) = oneshot::channel();
+        let count = events.len();
+        self.enqueue(chain, Work::Import { events, answer }, count, bytes, runtime)?;
+        Ok(receiver)
+    }
+
+    fn enqueue(
+        self: &Arc<Writer>,
+        chain: ChainId,
+        work: Work,
+        events: usize,
+        bytes: usize,
+        runtime: &tokio::runtime::Handle,
+    ) -> Result<(), StoreError> {
+        let mut shared = self.lock();
+        if shared.closing {
+            return Err(StoreError::Closing);
+        }
+        if shared.queued_bytes + bytes > self.options.queue_bytes_max {
+            return Err(StoreError::QueueFull);
+        }
+        shared.queued_bytes += bytes;
+        let request = Request { work, events, bytes, queued: Instant::now() };
+        if let Some(line) = shared.lines.get_mut(&chain) {
+            line.queue.push_back(request);
+            return Ok(());
+        }
+        let line = Line { queue: VecDeque::from([request]) };
+        shared.lines.insert(chain, line);
+        drop(shared);
+        let work = Driver { writer: Arc::clone(self), chain };
+        runtime.spawn(async move { work.drive().await });
+        Ok(())
+    }
+
+    /// Refuses what comes from now on.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().lines.is_empty()
+    }
+
+    pub(super) fn stats(&self) -> Vec<LogStats> {
+        let shared = self.lock();
+        let of = |mode: Mode| {
+            let waiting = || {
+                let lines = shared.lines.iter().filter(move |(chain, _)| chain.mode == mode);
+                lines.flat_map(|(_, line)| &line.queue)
+            };
+            LogStats {
+                mode,
+                append: self.times(mode).append.view(),
+                sync: self.times(mode).commit.view(),
+                queue_requests: waiting().count() as u64,
+                queue_bytes: waiting().map(|request| request.bytes as u64).sum(),
+            }
+        };
+        Mode::ALL.map(of).to_vec()
+    }
+
+    fn times(&self, mode: Mode) -> &Times {
+        match mode {
+            Mode::Live => &self.times[0],
+            Mode::Test => &self.times[1],
+        }
+    }
+
+    /// The heads that this node has acknowledged, if they have changed since the last time.
+    pub(super) fn changed_heads(&self) -> Option<BTreeMap<ChainId, Head>> {
+        let mut shared = self.lock();
+        std::mem::replace(&mut shared.changed, false).then(|| shared.acknowledged.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next group of a chain; nothing, and the line is gone, when nothing waits.
+    fn take(&self, chain: ChainId) -> Option<(Vec<Request>, bool)> {
+        let mut shared = self.lock();
+        let now = Instant::now();
+        let (mut group, mut events, mut bytes, mut late) = (Vec::new(), 0, 0, Vec::new());
+        let line = shared.lines.get_mut(&chain).expect("a line is removed by its driver only");
+        while let Some(next) = line.queue.front() {
+            let full =
+                events + next.events > GROUP_EVENTS_MAX || bytes + next.bytes > self.options.group_bytes_max;
+            if full && !group.is_empty() {
+                break;
+            }
+            let request = line.queue.pop_front().expect("it was looked at");
+            if now.duration_since(request.queued) >= self.options.queue_deadline {
+                late.push(request);
+                continue;
+            }
+            events += request.events;
+            bytes += request.bytes;
+            group.push(request);
+        }
+        if group.is_empty() {
+            shared.lines.remove(&chain);
+        }
+        shared.queued_bytes -= bytes + late.iter().map(|request| request.bytes).sum::<usize>();
+        let contested = shared.contested.contains(&chain);
+        drop(shared);
+        for request in late {
+            request.answer(Outcome::Refused(StoreError::Deadline));
+        }
+        (!group.is_empty()).then_some((group, contested))
+    }
+
+    fn set_contested(&self, chain: ChainId, contested: bool) {
+        let mut shared = self.lock();
+        if contested {
+            shared.contested.insert(chain);
+        } else {
+            shared.contested.remove(&chain);
+        }
+    }
+
+    fn acknowledged(&self, chain: ChainId) -> Option<Head> {
+        self.lock().acknowledged.get(&chain).copied()
+    }
+
+    fn acknowledge(&self, chain: ChainId, head: Head) {
+        let mut shared = self.lock();
+        shared.acknowledged.insert(chain, head);
+        shared.changed = true;
+    }
+
+    async fn write(
+        &self,
+        chain: ChainId,
+        group: &[Request],
+        contested: bool,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let deadline = self.options.queue_deadline;
+        let _contested = match contested {
+            true => {
+                let permit = tokio::time::timeout(deadline, self.contested.acquire()).await;
+                Some(permit.map_err(|_| StoreError::Deadline)?.map_err(|_| StoreError::Closing)?)
+            }
+            false => None,
+        };
+        let lease = self.pool.lease(deadline).await?;
+        let transaction =
+            Transaction { writer: self, session: &lease.session, chain, id: Id::of_chain(chain) };
+        let done = tokio::time::timeout(self.options.transaction_timeout, transaction.run(group)).await;
+        let outcomes = match done {
+            Err(_) => return Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Ok(Err(Failed::Database(error))) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                self.set_contested(chain, true);
+                return Err(StoreError::Deadline);
+            }
+            Ok(Err(Failed::Database(error))) => return Err(unavailable(&error)),
+            Ok(Err(Failed::Store(error))) => return Err(error),
+            Ok(Ok(outcomes)) => outcomes,
+        };
+        if contested {
+            self.set_contested(chain, false);
+        }
+        lease.give_back();
+        Ok(outcomes)
+    }
+}
+
+/// Works on one chain until nothing waits for it.
+struct Driver {
+    writer: Arc<Writer>,
+    chain: ChainId,
+}
+
+impl Driver {
+    async fn drive(self) {
+        while let Some((group, contested)) = self.writer.take(self.chain) {
+            match self.writer.write(self.chain, &group, contested).await {
+                Ok(outcomes) => {
+                    for (request, outcome) in group.into_iter().zip(outcomes) {
+                        let times = self.writer.times(self.chain.mode);
+                        times.append.observe_duration(request.queued.elapsed());
+                        request.answer(outcome);
+                    }
+                }
+                Err(error) => {
+                    for request in group {
+                        request.answer(Outcome::Refused(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Left behind only by a panic or at the end of the runtime; nobody would work on it again.
+        if let Some(line) = self.writer.lock().lines.remove(&self.chain) {
+            let bytes: usize = line.queue.iter().map(|request| request.bytes).sum();
+            self.writer.lock().queued_bytes -= bytes;
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Failed {
+    Database(Error),
+    Store(StoreError),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Database(error)
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        Failed::Store(error)
+    }
+}
+
+struct Transaction<'a> {
+    writer: &'a Writer,
+    session: &'a Session,
+    chain: ChainId,
+    id: Id,
+}
+
+const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
+/// After the lock, in a statement of its own: what it sees is at least as new as the lock. The settings are looked at each time, because they can be changed at any time.
+const LOOK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+        nullif(concat_ws(', ', CASE WHEN current_setting('fsync') = 'off' THEN 'fsync' END,
+                               CASE WHEN current_setting('synchronous_commit') = 'off' THEN 'synchronous_commit' END,
+                               CASE WHEN current_setting('full_page_writes') = 'off' THEN 'full_page_writes' END), '') AS unsafe,
+        (SELECT hash FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash
+    FROM sealog.chains WHERE chain_id = $1";
+const KEYS: &str =
+    "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms FROM sealog.idempotency
+    WHERE chain_id = $1 AND key_hash = ANY ($2)";
+const CREATE: &str =
+    "INSERT INTO sealog.chains (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash)
+    VALUES ($1, $2, $3, $4, 0, $5, $6) ON CONFLICT (chain_id) DO NOTHING";
+const USAGE: &str = "INSERT INTO sealog.usage (chain_id, month, tenant_id, events) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (chain_id, month) DO UPDATE SET events = sealog.usage.events + excluded.events";
+const HEAD: &str =
+    "UPDATE sealog.chains SET chain_seq = $2, log_id = $3, hash = $4 WHERE chain_id = $1 AND chain_seq = $5";
+const LOST: &str = "UPDATE sealog.chains SET recorded_seq = $2, recorded_log_id = $3, recorded_hash = $4
+    WHERE chain_id = $1 AND coalesce(recorded_seq, 0) < $2";
+
+/// What is known once the chain's row is locked.
+struct Locked {
+    head: Head,
+    now_ms: u64,
+    keys: HashMap<[u8; 32], UsedKey>,
+}
+
+pub(super) struct UsedKey {
+    pub fingerprint: [u8; 32],
+    pub received_ms: u64,
+    pub receipt: Receipt,
+}
+
+impl UsedKey {
+    pub(super) fn of(row: &Row) -> Option<([u8; 32], UsedKey)> {
+        let log_ids: &[u8] = row.get("log_ids");
+        let receipt = Receipt {
+            request_id: Some(row.get::<_, Id>("request_id").ulid()),
+            log_ids: log_ids
+                .chunks_exact(16)
+                .filter_map(|id| Some(Ulid::from_bytes(id.try_into().ok()?)))
+                .collect(),
+            first_seq: unsigned(row.get("first_seq")),
+            hash: rows::hash(row.get("hash"))?,
+        };
+        let used = UsedKey {
+            fingerprint: row.get::<_, &[u8]>("fingerprint").try_into().ok()?,
+            received_ms: unsigned(row.get("received_ms")),
+            receipt,
+        };
+        Some((row.get::<_, &[u8]>("key_hash").try_into().ok()?, used))
+    }
+
+    /// What a request with this key is told; nothing when the key is free again.
+    pub(super) fn decide(&self, key: &IdempotencyKey, now_ms: u64) -> Option<Appended> {
+        if now_ms >= self.received_ms.saturating_add(IDEMPOTENCY_RETENTION_MS) {
+            return None;
+        }
+        Some(if self.fingerprint == key.fingerprint.0 {
+            Appended::Replayed(self.receipt.clone())
+        } else {
+            Appended::Conflict
+        })
+    }
+}
+
+impl Transaction<'_> {
+    async fn run(&self, group: &[Request]) -> Result<Vec<Outcome>, Failed> {
+        let locked = self.lock(group).await?;
+        let Locked { head, now_ms, mut keys } = locked;
+        let mut next = head;
+        let mut outcomes = Vec::with_capacity(group.len());
+        let mut events: Vec<EventRow<'_>> = Vec::new();
+        let mut used: Vec<KeyRow> = Vec::new();
+        let mut months: BTreeMap<u32, i64> = BTreeMap::new();
+        for request in group {
+            let outcome = match &request.work {
+                Work::Append { drafts, idempotency, .. } => {
+                    // Decided again here, where nothing can come in between, from no node.
+                    let decided =
+                        request.key().and_then(|key| keys.get(&key.key_hash.0)?.decide(key, now_ms));
+                    match decided {
+                        Some(decided) => Outcome::Appended(decided),
+                        None => {
+                            let receipt =
+                                self.seal(&mut next, drafts, idempotency.as_ref(), now_ms, &mut events);
+                            if let Some((reservation, request_id)) = idempotency {
+                                used.push(KeyRow::new(reservation.key, *request_id, &receipt, now_ms));
+                                let of_key = UsedKey {
+                                    fingerprint: reservation.key.fingerprint.0,
+                                    received_ms: now_ms,
+                                    receipt: receipt.clone(),
+                                };
+                                keys.insert(reservation.key.key_hash.0, of_key);
+                            }
+                            *months.entry(Month::of(next.log_id.timestamp_ms()).0).or_default() +=
+                                signed(drafts.len() as u64);
+                            Outcome::Appended(Appended::Sealed(receipt))
+                        }
+                    }
+                }
+                Work::Import { events: imported, .. } => match verify::continues(&next, imported) {
+                    Ok(last) => {
+                        for event in imported {
+                            events.push(row(&event.sealed, &event.text, &event.annotations));
+                            *months.entry(Month::of(event.timestamp_ms).0).or_default() += 1;
+                        }
+                        next = last;
+                        Outcome::Imported(last)
+                    }
+                    Err(broken) => Outcome::Refused(StoreError::Refused(format!(
+                        "event {} does not continue the chain at {}: {}",
+                        broken.at,
+                        next.chain_seq,
+                        broken.reason.explain()
+                    ))),
+                },
+            };
+            outcomes.push(outcome);
+        }
+        if events.is_empty() {
+            self.session.client.batch_execute("ROLLBACK").await?;
+            return Ok(outcomes);
+        }
+        if self.chain.mode == Mode::Test {
+            months.clear();
+        }
+        self.store(head, next, &events, &used, &months).await?;
+        self.writer.acknowledge(self.chain, next);
+        Ok(outcomes)
+    }
+
+    /// Locks the chain's row and reads all that sealing needs.
+    async fn lock(&self, group: &[Request]) -> Result<Locked, Failed> {
+        let hashes: Vec<Digest32> =
+            group.iter().filter_map(Request::key).map(|key| Digest32(key.key_hash.0)).collect();
+        let lock = self.session.prepare(LOCK, &[Type::UUID]).await?;
+        let look = self.session.prepare(LOOK, &[Type::UUID]).await?;
+        let keys = match hashes.is_empty() {
+            true => None,
+            false => Some(self.session.prepare(KEYS, &[Type::UUID, Type::BYTEA_ARRAY]).await?),
+        };
+        let mut begun = false;
+        loop {
+            let begin = async {
+                match begun {
+                    false => self.session.client.batch_execute(&self.writer.begin).await,
+                    true => Ok(()),
+                }
+            };
+            let keys = async {
+                match &keys {
+                    Some(keys) => self.session.rows(keys, &[&self.id, &hashes]).await,
+                    None => Ok(Vec::new()),
+                }
+            };
+            let of_chain: [&(dyn ToSql + Sync); 1] = [&self.id];
+            let (lock, look) = (self.session.rows(&lock, &of_chain), self.session.rows(&look, &of_chain));
+            let (begin, lock, look, keys) = join4(begin, lock, look, keys).await;
+            // The first error is the cause of those behind it.
+            begin?;
+            let (lock, look, keys) = (lock?, look?, keys?);
+            begun = true;
+            if let (Some(lock), Some(look)) = (lock.first(), look.first()) {
+                return self.locked(lock, look, &keys).await;
+            }
+            self.create().await?;
+        }
+    }
+
+    async fn locked(&self, lock: &Row, look: &Row, keys: &[Row]) -> Result<Locked, Failed> {
+        let unproven = || Failed::Store(StoreError::HeadUnproven { chain: self.chain });
+        if let Some(settings) = look.get::<_, Option<&str>>("unsafe")
+            && !self.writer.options.allow_unsafe_storage
+        {
+            let why =
+                format!("the database runs with {settings} off, so it cannot keep what it acknowledges");
+            return Err(StoreError::Unavailable(why).into());
+        }
+        if super::reader::chain(lock) != Some(self.chain) {
+            return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
+        }
+        let head = rows::head(lock, "chain_seq", "log_id", "hash").ok_or_else(unproven)?;
+        if let Some(known) = self.writer.acknowledged(self.chain)
+            && (known.chain_seq > head.chain_seq
+                || (known.chain_seq == head.chain_seq && known.hash != head.hash))
+        {
+            // The database has gone back behind what this node has acknowledged: a failover has lost events.
+            tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = head.chain_seq, "the database has lost acknowledged events; nothing more is sealed into this chain");
+            lost(self.session, self.chain, known).await?;
+            self.session.client.batch_execute("COMMIT").await?;
+            return Err(unproven());
+        }
+        // Nothing is sealed on top of events that are not there.
+        let last = look.get::<_, Option<&[u8]>>("last_hash");
+        let proven = match last {
+            Some(last) => head.chain_seq > 0 && rows::hash(last) == Some(head.hash),
+            None => head.chain_seq == 0,
+        };
+        if !proven || lock.get::<_, Option<i64>>("recorded_seq").is_some() {
+            return Err(unproven());
+        }
+        let now_ms = match self.writer.options.time {
+            Time::OfDatabase => unsigned(look.get("now_ms")),
+            Time::OfWorld => self.writer.options.world.now_ms(),
+        };
+        Ok(Locked { head, now_ms, keys: keys.iter().filter_map(UsedKey::of).collect() })
+    }
+
+    /// The first event of a chain. Whoever comes second finds the row.
+    async fn create(&self) -> Result<(), Error> {
+        create(self.session, self.chain).await
+    }
+
+    fn seal<'d>(
+        &self,
+        next: &mut Head,
+        drafts: &'d [Draft],
+        idempotency: Option<&(Reservation, Ulid)>,
+        now_ms: u64,
+        events: &mut Vec<EventRow<'d>>,
+    ) -> Receipt {
+        let first_seq = next.chain_seq + 1;
+        let mut log_ids = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let random = self.writer.options.world.random80();
+            let sealed = next.seal(self.chain.tenant_id, &draft.text, now_ms, random);
+            *next = sealed.head();
+            log_ids.push(sealed.log_id);
+            events.push(row(&sealed, &draft.text, &draft.annotations));
+        }
+        Receipt {
+            request_id: idempotency.map(|(_, request_id)| *request_id),
+            log_ids,
+            first_seq,
+            hash: next.hash,
+        }
+    }
+
+    async fn store(
+        &self,
+        before: Head,
+        after: Head,
+        events: &[EventRow<'_>],
+        keys: &[KeyRow],
+        months: &BTreeMap<u32, i64>,
+    ) -> Result<(), Failed> {
+        let (id, tenant) = (self.id, Id(self.chain.tenant_id.0.0));
+        let project = Id(self.chain.project_id.0.0);
+        let inserts = try_join_all(pieces(events).map(|piece| async move {
+            Ok::<_, Error>((
+                self.session.prepare(&insert_events(piece.len()), &event_types(piece.len())).await?,
+                piece,
+            ))
+        }));
+        let key_inserts = try_join_all(pieces(keys).map(|piece| async move {
+            Ok::<_, Error>((
+                self.session.prepare(&insert_keys(piece.len()), &key_types(piece.len())).await?,
+                piece,
+            ))
+        }));
+        let (inserts, key_inserts) = (inserts.await?, key_inserts.await?);
+        let usage = self.session.prepare(USAGE, &[Type::UUID, Type::INT4, Type::UUID, Type::INT8]).await?;
+        let set_head = self
+            .session
+            .prepare(HEAD, &[Type::UUID, Type::INT8, Type::UUID, Type::BYTEA, Type::INT8])
+            .await?;
+
+        let events =
+            join_all(inserts.iter().map(|(statement, piece): &(Prepared, &[EventRow<'_>])| async move {
+                let mut params: Vec<&(dyn ToSql + Sync)> = vec![&id, &tenant, &project];
+                params.extend(piece.iter().flat_map(EventRow::params));
+                self.session.change(statement, &params).await
+            }));
+        let keys =
+            join_all(key_inserts.iter().map(|(statement, piece): &(Prepared, &[KeyRow])| async move {
+                let mut params: Vec<&(dyn ToSql + Sync)> = vec![&id];
+                params.extend(piece.iter().flat_map(KeyRow::params));
+                self.session.change(statement, &params).await
+            }));
+        let usage = join_all(months.iter().map(|(month, count)| {
+            let (usage, month) = (&usage, i32::try_from(*month).unwrap_or(i32::MAX));
+            async move { self.session.change(usage, &[&id, &month, &tenant, count]).await }
+        }));
+        let (seq, last_id, hash) =
+            (signed(after.chain_seq), Id::of_ulid(after.log_id), Digest32(after.hash.0));
+        let seq_before = signed(before.chain_seq);
+        let head_params: [&(dyn ToSql + Sync); 5] = [&id, &seq, &last_id, &hash, &seq_before];
+        let head = self.session.change(&set_head, &head_params);
+        let commit = self.session.client.batch_execute("COMMIT");
+        let begun = Instant::now();
+        // Sent one behind the other, without waiting. If one fails, the server refuses the rest, and the COMMIT does nothing.
+        let (events, keys, usage, head, commit) = join5(events, keys, usage, head, commit).await;
+        for changed in events.into_iter().chain(keys).chain(usage) {
+            changed?;
+        }
+        assert_eq!(head?, 1, "the row is locked, so nobody has moved it");
+        commit?;
+        self.writer.times(self.chain.mode).commit.observe_duration(begun.elapsed());
+        Ok(())
+    }
+}
+
+fn row<'a>(sealed: &Sealed, text: &'a EventText, annotations: &'a Annotations) -> EventRow<'a> {
+    EventRow::new(sealed, text, annotations).expect("request_bytes has looked at it")
+}
+
+pub(super) async fn create(session: &Session, chain: ChainId) -> Result<(), Error> {
+    let types = [Type::UUID, Type::UUID, Type::UUID, Type::TEXT, Type::UUID, Type::BYTEA];
+    let (tenant, project) = (Id(chain.tenant_id.0.0), Id(chain.project_id.0.0));
+    let (log_id, hash) = (Id::of_ulid(Head::EMPTY.log_id), Digest32(Head::EMPTY.hash.0));
+    let params: [&(dyn ToSql + Sync); 6] =
+        [&Id::of_chain(chain), &tenant, &project, &chain.mode.as_str(), &log_id, &hash];
+    session.execute(CREATE, &types, &params).await.map(drop)
+}
+
+/// Notes in the chain's row, where every node sees it, that it is known to have been longer.
+pub(super) async fn lost(session: &Session, chain: ChainId, known: Head) -> Result<(), Error> {
+    let (seq, log_id, hash) = (signed(known.chain_seq), Id::of_ulid(known.log_id), Digest32(known.hash.0));
+    let params: [&(dyn ToSql + Sync); 4] = [&Id::of_chain(chain), &seq, &log_id, &hash];
+    session.execute(LOST, &[Type::UUID, Type::INT8, Type::UUID, Type::BYTEA], &params).await.map(drop)
+}
+
+/// An idempotency record on its way into the table.
+struct KeyRow {
+    key_hash: Digest32,
+    fingerprint: Digest32,
+    request_id: Id,
+    first_seq: i64,
+    log_ids: Vec<u8>,
+    hash: Digest32,
+    received_ms: i64,
+}
+
+const KEY_TYPES: [Type; 7] =
+    [Type::BYTEA, Type::BYTEA, Type::UUID, Type::INT8, Type::BYTEA, Type::BYTEA, Type::INT8];
+
+impl KeyRow {
+    fn new(key: IdempotencyKey, request_id: Ulid, receipt: &Receipt, received_ms: u64) -> KeyRow {
+        KeyRow {
+            key_hash: Digest32(key.key_hash.0),
+            fingerprint: Digest32(key.fingerprint.0),
+            request_id: Id::of_ulid(request_id),
+            first_seq: signed(receipt.first_seq),
+            log_ids: receipt.log_ids.iter().flat_map(|log_id| log_id.to_bytes()).collect(),
+            hash: Digest32(receipt.hash.0),
+            received_ms: signed(received_ms),
+        }
+    }
+
+    fn params(&self) -> [&(dyn ToSql + Sync); 7] {
+        [
+            &self.key_hash,
+            &self.fingerprint,
+            &self.request_id,
+            &self.first_seq,
+            &self.log_ids,
+            &self.hash,
+            &self.received_ms,
+        ]
+    }
+}
+
+/// Rows in pieces of the sizes that there are statements for.
+fn pieces<T>(rows: &[T]) -> impl Iterator<Item = &[T]> {
+    let mut rest = rows;
+    std::iter::from_fn(move || {
+        let size = *ROWS.iter().find(|size| **size <= rest.len())?;
+        let (piece, behind) = rest.split_at(size);
+        rest = behind;
+        Some(piece)
+    })
+}
+
+fn insert_events(rows: usize) -> String {
+    let mut sql = format!("INSERT INTO sealog.events (chain_id, tenant_id, project_id, {COLUMNS}) VALUES ");
+    put_rows(&mut sql, "$1, $2, $3", 3, COLUMN_TYPES.len(), rows);
+    sql
+}
+
+fn event_types(rows: usize) -> Vec<Type> {
+    let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
+    types.extend(std::iter::repeat_n(COLUMN_TYPES, rows).flatten());
+    types
+}
+
+/// A key whose 24 hours are over may still have its row.
+fn insert_keys(rows: usize) -> String {
+    let mut sql = "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms) VALUES ".to_owned();
+    put_rows(&mut sql, "$1", 1, KEY_TYPES.len(), rows);
+    sql.push_str(
+        " ON CONFLICT (chain_id, key_hash) DO UPDATE SET fingerprint = excluded.fingerprint, request_id = excluded.request_id,
+          first_seq = excluded.first_seq, log_ids = excluded.log_ids, hash = excluded.hash, received_ms = excluded.received_ms",
+    );
+    sql
+}
+
+fn key_types(rows: usize) -> Vec<Type> {
+    let mut types = vec![Type::UUID];
+    types.extend(std::iter::repeat_n(KEY_TYPES, rows).flatten());
+    types
+}
+
+/// `($1, $2, $3), ($1, $4, $5)`: values that all rows share, then each one's own.
+fn put_rows(sql: &mut String, shared: &str, shared_count: usize, own: usize, rows: usize) {
+    for row in 0..rows {
+        sql.push_str(if row == 0 { "(" } else { ", (" });
+        sql.push_str(shared);
+        for column in 0..own {
+            let _ = write!(sql, ", ${}", shared_count + row * own + column + 1);
+        }
+        sql.push(')');
+    }
+}
+
+/// What a request takes in memory, or why it cannot be stored.
+fn request_bytes<'a>(events: impl Iterator<Item = &'a EventText>) -> Result<usize, StoreError> {
+    const OVERHEAD: usize = 500;
+    let (mut count, mut bytes) = (0, 0);
+    for text in events {
+        count += 1;
+        bytes += text.as_str().len() + OVERHEAD;
+        if !rows::storable(text) {
+            return Err(StoreError::Refused("an event has text that cannot be stored".into()));
+        }
+    }
+    if !(1..=BATCH_EVENTS_MAX).contains(&count) {
+        return Err(StoreError::Refused(format!(
+            "a request has 1 to {BATCH_EVENTS_MAX} events, not {count}"
+        )));
+    }
+    Ok(bytes)
+}

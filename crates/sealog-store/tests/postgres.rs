@@ -1,0 +1,689 @@
+//! The PostgreSQL store where it differs from the others: what can be done to its tables, its settings, its schema and its roles.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_core::query::Filter;
+use sealog_core::verify::{Reason, Verdict};
+use sealog_store::accounts::Accounts;
+use sealog_store::postgres::{OpenError, Options, PostgresStore};
+use sealog_store::{IDEMPOTENCY_RETENTION_MS, Store, StoreError};
+use support::postgres::{Cluster, Database, cluster};
+use support::*;
+
+struct Stage {
+    database: Database,
+    world: Arc<StillWorld>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        Stage { database: cluster().database(), world: StillWorld::new() }
+    }
+
+    fn options(&self) -> Options {
+        on_postgres(&self.world)
+    }
+
+    fn open(&self) -> PostgresStore {
+        PostgresStore::open(&self.database.url(), &self.options()).unwrap()
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.database.sql(sql)
+    }
+}
+
+/// A store with ten events, and the one with seq 5.
+fn ten_events(stage: &Stage) -> (PostgresStore, sealog_core::event::StoredEvent) {
+    let store = stage.open();
+    for n in 1..=10 {
+        append(&store, live(), vec![login(&format!("u{n}"))]);
+        stage.world.advance(1);
+    }
+    let fifth = list(&store, live(), &Filter::default(), Some(6), 1).remove(0);
+    (store, fifth)
+}
+
+fn seqs(store: &dyn Store) -> Vec<u64> {
+    list(store, live(), &Filter::default(), None, 100).iter().map(|event| event.sealed.chain_seq).collect()
+}
+
+// ---- What is done to the tables -----------------------------------------------------------------------------------
+
+#[test]
+fn a_change_of_any_field_that_is_hashed_is_found_where_it_was_made() {
+    let stage = Stage::new();
+    let (store, fifth) = ten_events(&stage);
+    for (change, reason) in [
+        ("action = 'user.logout'", Reason::Hash),
+        ("actor_id = 'someone else'", Reason::Hash),
+        ("actor_id = NULL", Reason::Hash),
+        ("resource = 'session/other'", Reason::Hash),
+        ("metadata = '{\"n\":1}'", Reason::Hash),
+        ("metadata = NULL", Reason::Hash),
+        ("timestamp_ms = timestamp_ms + 1", Reason::Hash),
+        ("tenant_id = gen_random_uuid()", Reason::Hash),
+        ("log_id = gen_random_uuid()", Reason::Hash),
+        ("hash = sha256('x')", Reason::Hash),
+        ("prev_hash = sha256('x')", Reason::Link),
+    ] {
+        stage.sql("CREATE TABLE before AS SELECT * FROM sealog.events WHERE chain_seq = 5");
+        stage.sql(&format!("UPDATE sealog.events SET {change} WHERE chain_seq = 5"));
+        let verdict = verify(&store, live());
+        let broken = verdict.broken.unwrap_or_else(|| panic!("{change} was not found"));
+        assert_eq!((broken.at, broken.reason, verdict.checked), (5, reason, 5), "{change}");
+        assert_eq!(seqs(&store), [10, 9, 8, 7, 6, 4, 3, 2, 1], "{change}");
+        if !change.starts_with("log_id") {
+            assert_eq!(
+                wait(store.get(live(), fifth.sealed.log_id)),
+                Err(StoreError::Damaged { chain_seq: 5 }),
+                "{change}"
+            );
+        }
+        stage.sql("DELETE FROM sealog.events WHERE chain_seq = 5; INSERT INTO sealog.events SELECT * FROM before; DROP TABLE before");
+        assert_valid(&store, live(), 10);
+    }
+}
+
+#[test]
+fn values_that_no_event_has_are_damage_and_never_a_panic() {
+    let stage = Stage::new();
+    let (store, fifth) = ten_events(&stage);
+    for change in
+        ["metadata = 'x'", "metadata = '['", "hash = '\\x00'", "prev_hash = ''", "timestamp_ms = -1"]
+    {
+        stage.sql("CREATE TABLE before AS SELECT * FROM sealog.events WHERE chain_seq = 5");
+        stage.sql(&format!("UPDATE sealog.events SET {change} WHERE chain_seq = 5"));
+        let broken = verify(&store, live()).broken.unwrap();
+        assert_eq!(
+            (broken.at, broken.reason, broken.hash),
+            (5, Reason::Damaged, fifth.sealed.hash),
+            "{change}"
+        );
+        assert_eq!(seqs(&store), [10, 9, 8, 7, 6, 4, 3, 2, 1], "{change}");
+        // Alone on its page it is left out all the same, and the page goes on behind it.
+        assert_eq!(list(&store, live(), &Filter::default(), Some(6), 1)[0].sealed.chain_seq, 4);
+        stage.sql("DELETE FROM sealog.events WHERE chain_seq = 5; INSERT INTO sealog.events SELECT * FROM before; DROP TABLE before");
+    }
+    assert_valid(&store, live(), 10);
+}
+
+#[test]
+fn annotations_can_change_without_breaking_the_chain() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    stage.sql("UPDATE sealog.events SET country = 'DE', city = 'Köln', severity = NULL");
+    assert_valid(&store, live(), 10);
+    assert_eq!(seqs(&store).len(), 10);
+}
+
+#[test]
+fn removed_events_are_missed_in_the_middle_and_at_the_end_and_nothing_is_sealed_on_top() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    let head = wait(store.head(live())).unwrap().durable;
+    stage.sql("DELETE FROM sealog.events WHERE chain_seq IN (4, 5)");
+    let broken = verify(&store, live()).broken.unwrap();
+    assert_eq!((broken.at, broken.reason), (6, Reason::Gap));
+    append(&store, live(), vec![login("on a sound head")]);
+
+    stage.sql("DELETE FROM sealog.events WHERE chain_seq >= 10");
+    let heads = wait(store.head(live())).unwrap();
+    assert_eq!((heads.durable.chain_seq, heads.recorded.chain_seq), (9, 11));
+    let broken = verify_window(&store, live(), 7, 20).broken.unwrap();
+    assert_eq!((broken.at, broken.reason, broken.hash), (10, Reason::Tail, heads.recorded.hash));
+    assert_eq!(try_append(&store, live(), vec![login("x")]), Err(StoreError::HeadUnproven { chain: live() }));
+    // Nor does a head that was set back to what is left hide that another chain's end is asked for.
+    assert_eq!(head.chain_seq, 10);
+}
+
+#[test]
+fn a_last_event_that_was_rewritten_with_its_hash_is_found_by_the_head() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    // What a database administrator would do who knows how hashes are made.
+    let other = stage.world.clone();
+    let forged = {
+        let events = list(&store, live(), &Filter::default(), None, 2);
+        let last = &events[0];
+        events[1].head().seal(
+            live().tenant_id,
+            &login("forged").text,
+            last.timestamp_ms,
+            sealog_core::id::Random80([9; 10]),
+        )
+    };
+    drop(other);
+    stage.sql(&format!(
+        "UPDATE sealog.events SET actor_id = 'forged', resource = 'session/forged', hash = '\\x{}', log_id = '{}' WHERE chain_seq = 10",
+        forged.hash,
+        sealog_core::id::Uuid(forged.log_id.to_bytes())
+    ));
+    let broken = verify(&store, live()).broken.unwrap();
+    assert_eq!((broken.at, broken.reason), (10, Reason::Head));
+    assert_eq!(try_append(&store, live(), vec![login("x")]), Err(StoreError::HeadUnproven { chain: live() }));
+}
+
+#[test]
+fn a_chains_row_that_was_removed_does_not_begin_the_chain_again() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    stage.sql("DELETE FROM sealog.chains");
+    assert_eq!(try_append(&store, live(), vec![login("x")]), Err(StoreError::HeadUnproven { chain: live() }));
+    assert_valid(&store, live(), 10);
+}
+
+// ---- What it keeps ------------------------------------------------------------------------------------------------
+
+#[test]
+fn everything_is_there_after_a_restart() {
+    let stage = Stage::new();
+    let (store, fifth) = ten_events(&stage);
+    let done = append_once(&store, live(), vec![login("k")], key("k", "b"), sealog_core::id::Ulid(7));
+    let Outcome::Sealed(receipt) = done else { panic!("{done:?}") };
+    drop(store);
+    for _ in 0..2 {
+        let store = stage.open();
+        assert_eq!(store.findings(), []);
+        assert_valid(&store, live(), 11);
+        assert_eq!(get(&store, live(), fifth.sealed.log_id), Some(fifth.clone()));
+        let again = append_once(&store, live(), vec![login("k")], key("k", "b"), sealog_core::id::Ulid(8));
+        assert_eq!(again, Outcome::Replayed(receipt.clone()));
+    }
+}
+
+#[test]
+fn idempotency_records_are_removed_when_their_24_hours_are_over() {
+    let stage = Stage::new();
+    let store = PostgresStore::open(
+        &stage.database.url(),
+        &Options { sweep: Duration::from_millis(20), ..stage.options() },
+    )
+    .unwrap();
+    append_once(&store, live(), vec![login("a")], key("old", "b"), sealog_core::id::Ulid(1));
+    stage.world.advance(1000);
+    append_once(&store, live(), vec![login("a")], key("young", "b"), sealog_core::id::Ulid(2));
+    let count = || stage.sql("SELECT count(*) FROM sealog.idempotency");
+    stage.world.set(MORNING_MS + IDEMPOTENCY_RETENTION_MS - 1);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(count(), "2");
+    stage.world.set(MORNING_MS + IDEMPOTENCY_RETENTION_MS);
+    eventually("the old record is removed", || count() == "1");
+    let young = append_once(&store, live(), vec![login("a")], key("young", "b"), sealog_core::id::Ulid(3));
+    assert!(matches!(young, Outcome::Replayed(_)), "{young:?}");
+}
+
+// ---- Settings -----------------------------------------------------------------------------------------------------
+
+#[test]
+fn settings_that_lose_acknowledged_events_are_refused_by_name_wherever_they_are_set() {
+    let stage = Stage::new();
+    let refused = |url: &str| match PostgresStore::open(url, &stage.options()) {
+        Err(OpenError::UnsafeSettings(settings)) => settings,
+        other => panic!("{other:?}"),
+    };
+    let name = &stage.database.name;
+    stage.sql(&format!("ALTER DATABASE {name} SET synchronous_commit = off"));
+    assert_eq!(refused(&stage.database.url()), ["synchronous_commit"]);
+    stage.sql(&format!("ALTER DATABASE {name} RESET synchronous_commit"));
+    stage.sql(&format!(
+        "CREATE ROLE hasty_{name} SUPERUSER LOGIN; ALTER ROLE hasty_{name} SET synchronous_commit = off"
+    ));
+    assert_eq!(
+        refused(&stage.database.url().replace("owner@", &format!("hasty_{name}@"))),
+        ["synchronous_commit"]
+    );
+    drop(stage.open());
+
+    let other = Cluster::start("fsync = off\nfull_page_writes = off");
+    assert_eq!(refused(&other.url("postgres")), ["fsync", "full_page_writes"]);
+    let error = PostgresStore::open(&other.url("postgres"), &stage.options()).unwrap_err().to_string();
+    assert!(error.contains("fsync, full_page_writes off"), "{error}");
+    let allowed = Options { allow_unsafe_storage: true, ..stage.options() };
+    append(&PostgresStore::open(&other.url("postgres"), &allowed).unwrap(), live(), vec![login("a")]);
+}
+
+#[test]
+fn a_setting_that_is_switched_off_while_the_store_runs_stops_appends_until_it_is_on_again() {
+    let cluster = Cluster::start("");
+    let world = StillWorld::new();
+    let store = PostgresStore::open(&cluster.url("postgres"), &on_postgres(&world)).unwrap();
+    append(&store, live(), vec![login("a")]);
+    let set = |sql: &str| {
+        cluster.sql("postgres", sql);
+        cluster.sql("postgres", "SELECT pg_reload_conf()");
+    };
+    set("ALTER SYSTEM SET synchronous_commit = off");
+    eventually("appends are refused", || match try_append(&store, live(), vec![login("b")]) {
+        Ok(_) => false,
+        Err(StoreError::Unavailable(why)) => why.contains("synchronous_commit off"),
+        Err(other) => panic!("{other:?}"),
+    });
+    set("ALTER SYSTEM RESET synchronous_commit");
+    eventually("appends go on", || try_append(&store, live(), vec![login("c")]).is_ok());
+    assert!(verify(&store, live()).valid());
+}
+
+// ---- The schema ---------------------------------------------------------------------------------------------------
+
+#[test]
+fn nodes_that_start_at_once_on_an_empty_database_make_one_schema() {
+    let stage = Stage::new();
+    std::thread::scope(|scope| {
+        let nodes: Vec<_> = (0..6).map(|_| scope.spawn(|| stage.open())).collect();
+        for node in nodes {
+            append(&node.join().unwrap(), live(), vec![login("a")]);
+        }
+    });
+    assert_valid(&stage.open(), live(), 6);
+    assert_eq!(stage.sql("SELECT count(*) = max(version) FROM sealog.migrations"), "t");
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_as_it_is() {
+    let stage = Stage::new();
+    drop(stage.open());
+    let known: i64 = stage.sql("SELECT max(version) FROM sealog.migrations").parse().unwrap();
+    stage.sql(&format!("INSERT INTO sealog.migrations (version) VALUES ({})", known + 1));
+    let error = PostgresStore::open(&stage.database.url(), &stage.options()).unwrap_err();
+    assert!(
+        matches!(error, OpenError::Schema { found, wanted } if (found, wanted) == (known + 1, known)),
+        "{error}"
+    );
+    assert!(sealog_store::postgres::migrate(&stage.database.url(), false).is_err());
+}
+
+#[test]
+fn every_hot_table_begins_its_keys_with_chain_id_and_has_no_foreign_key() {
+    let stage = Stage::new();
+    drop(stage.open());
+    let hot = ["chains", "events", "idempotency", "usage"];
+    for table in hot {
+        let of = format!("'sealog.{table}'::regclass");
+        let primary = stage.sql(&format!(
+            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] WHERE i.indrelid = {of} AND i.indisprimary"
+        ));
+        assert_eq!(primary, "chain_id", "{table}");
+        // On Citus a unique index without the column of distribution could not be kept.
+        let unique = stage.sql(&format!(
+            "SELECT count(*) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+             WHERE i.indrelid = {of} AND i.indisunique AND a.attname <> 'chain_id'"
+        ));
+        assert_eq!(unique, "0", "{table}");
+        assert_eq!(
+            stage.sql(&format!(
+                "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND {of} IN (conrelid, confrelid)"
+            )),
+            "0"
+        );
+    }
+    // The file for Citus names exactly these.
+    let citus = include_str!("../src/postgres/citus.sql");
+    let distributed: Vec<&str> = citus
+        .lines()
+        .filter_map(|line| line.strip_prefix("SELECT create_distributed_table('sealog.")?.split('\'').next())
+        .collect();
+    assert_eq!(distributed, hot);
+    let json = stage.sql("SELECT count(*) FROM information_schema.columns WHERE table_schema = 'sealog' AND data_type LIKE 'json%'");
+    assert_eq!(json, "0");
+}
+
+/// Statements that look at more than one chain, none of which is on the way of a request for events.
+const NOT_HOT: [&str; 3] = [
+    "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0",
+    "SELECT coalesce(sum(events), 0)::bigint FROM sealog.usage WHERE tenant_id = $1 AND month = $2",
+    "DELETE FROM sealog.idempotency WHERE received_ms <= $1",
+];
+
+#[test]
+fn no_hot_statement_touches_two_chains() {
+    let cluster = Cluster::start("log_statement = all");
+    let world = StillWorld::new();
+    let options = Options { sweep: Duration::from_millis(20), ..on_postgres(&world) };
+    let store = PostgresStore::open(&cluster.url("postgres"), &options).unwrap();
+    for n in 0..5 {
+        append_once(
+            &store,
+            live(),
+            vec![login("a"); 30],
+            key(&format!("k{n}"), "b"),
+            sealog_core::id::Ulid(1),
+        );
+    }
+    append_once(&store, live(), vec![login("a")], key("k1", "b"), sealog_core::id::Ulid(1));
+    let all = list(&store, live(), &Filter::default(), None, 10);
+    let filter = Filter {
+        action: Some("\"user.login\"".into()),
+        actor_id: Some("\"a\"".into()),
+        resource: Some("\"r\"".into()),
+        from_ms: Some(1),
+        until_ms: Some(2),
+    };
+    list(&store, live(), &filter, Some(9), 10);
+    get(&store, live(), all[0].sealed.log_id);
+    assert!(verify(&store, live()).valid());
+    let elsewhere = chain(1, 2, sealog_core::id::Mode::Test);
+    wait(store.import(elsewhere, vec![])).unwrap_err();
+    wait(store.heads()).unwrap();
+    wait(store.usage(live().tenant_id, sealog_core::time::Month::of(MORNING_MS))).unwrap();
+    eventually("the sweep has run", || logged(&cluster.dir).iter().any(|sql| sql.starts_with("DELETE")));
+    drop(store);
+
+    let statements = logged(&cluster.dir);
+    let hot: BTreeSet<String> = statements
+        .into_iter()
+        .filter(|sql| {
+            ["chains", "events", "idempotency", "usage"]
+                .iter()
+                .any(|table| sql.contains(&format!("sealog.{table}")))
+        })
+        .filter(|sql| !sql.starts_with("CREATE") && !sql.contains("CREATE TABLE"))
+        .collect();
+    let wrong: Vec<&String> =
+        hot.iter().filter(|sql| !NOT_HOT.contains(&sql.as_str()) && !touches_one_chain(sql)).collect();
+    assert_eq!(wrong, Vec::<&String>::new());
+    for expected in [
+        "FOR UPDATE",
+        "INSERT INTO sealog.events",
+        "INSERT INTO sealog.idempotency",
+        "INSERT INTO sealog.usage",
+        "UPDATE sealog.chains",
+    ] {
+        assert!(hot.iter().any(|sql| sql.contains(expected)), "the workload must reach {expected}: {hot:#?}");
+    }
+}
+
+/// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is.
+fn touches_one_chain(sql: &str) -> bool {
+    if let Some((_, rows)) = sql.split_once(" VALUES ").filter(|_| sql.starts_with("INSERT INTO sealog.")) {
+        let rows = rows.split(" ON CONFLICT").next().unwrap();
+        return rows.matches('(').count() == rows.matches("($1, ").count();
+    }
+    let named = sql.matches("FROM sealog.").count() + sql.matches("UPDATE sealog.").count();
+    named > 0 && named == sql.matches("chain_id = $1").count()
+}
+
+#[test]
+fn a_statement_that_touches_two_chains_is_noticed() {
+    assert!(touches_one_chain("SELECT x FROM sealog.events WHERE chain_id = $1 AND chain_seq = $2"));
+    assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($1, $3)"));
+    for sql in [
+        "SELECT x FROM sealog.events WHERE log_id = $1",
+        "SELECT x FROM sealog.events JOIN sealog.chains USING (chain_id) WHERE chain_id = $1 UNION SELECT x FROM sealog.usage",
+        "INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($3, $4)",
+        "DELETE FROM sealog.events",
+    ] {
+        assert!(!touches_one_chain(sql), "{sql}");
+    }
+}
+
+/// Every statement that the server has logged, each in one line.
+fn logged(dir: &Path) -> Vec<String> {
+    let log = std::fs::read_to_string(dir.join("log")).unwrap().replace("\n\t", " ");
+    let statement = |line: &str| {
+        let (_, sql) = line.split_once("LOG:  execute ").or_else(|| line.split_once("LOG:  statement"))?;
+        Some(sql.split_once(": ")?.1.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    log.lines().filter_map(statement).collect()
+}
+
+// ---- Roles --------------------------------------------------------------------------------------------------------
+
+#[test]
+fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event() {
+    let stage = Stage::new();
+    let roles =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/postgresql/roles.sql"))
+            .unwrap();
+    let url = |role: &str| stage.database.url().replace("owner@", &format!("{role}@"));
+    stage.sql(&roles);
+    // Before the owner has made the schema, a node is told what to do.
+    let error = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap_err();
+    assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
+    assert_eq!(sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap(), 1);
+    stage.sql(&roles);
+    stage.sql(&roles);
+
+    let options = Options { sweep: Duration::from_millis(20), ..stage.options() };
+    let store = PostgresStore::open(&url("sealog_node"), &options).unwrap();
+    for n in 0..3 {
+        append_once(
+            &store,
+            live(),
+            vec![login("a"); 3],
+            key(&format!("k{n}"), "b"),
+            sealog_core::id::Ulid(1),
+        );
+    }
+    assert_valid(&store, live(), 9);
+    furnish(&store);
+    stage.world.advance(2 * IDEMPOTENCY_RETENTION_MS);
+    eventually("a node removes expired records", || {
+        stage.sql("SELECT count(*) FROM sealog.idempotency") == "0"
+    });
+
+    for forbidden in [
+        "UPDATE sealog.events SET action = 'x'",
+        "UPDATE sealog.events SET country = 'x'",
+        "DELETE FROM sealog.events",
+        "TRUNCATE sealog.events",
+        "ALTER TABLE sealog.events DISABLE TRIGGER ALL",
+        "DROP TABLE sealog.events",
+        "CREATE TABLE sealog.mine ()",
+        "DELETE FROM sealog.chains",
+        "TRUNCATE sealog.chains",
+        "DELETE FROM sealog.usage",
+        "DELETE FROM sealog.keys",
+        "DELETE FROM sealog.tenants",
+        "UPDATE sealog.store SET store_id = gen_random_uuid()",
+        "INSERT INTO sealog.migrations (version) VALUES (99)",
+        "GRANT ALL ON sealog.events TO sealog_node",
+        "SET ROLE sealog_owner",
+    ] {
+        let output = stage.database.try_sql("sealog_node", forbidden);
+        let error = String::from_utf8_lossy(&output.stderr);
+        let denied = ["permission denied", "must be owner"].iter().any(|text| error.contains(text))
+            || (forbidden.starts_with("GRANT") && error.contains("no privileges were granted"));
+        assert!(denied, "{forbidden}: {error}");
+    }
+    assert_valid(&store, live(), 9);
+}
+
+/// Something of every kind of control data, so that every right that a node needs is used.
+fn furnish(store: &PostgresStore) {
+    use sealog_core::catalog::{CustomAction, FrameworkSet};
+    use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+    use sealog_store::accounts::*;
+    let (tenant_id, project_id) = (TenantId(Uuid([1; 16])), ProjectId(Uuid([2; 16])));
+    let (user_id, now) = (UserId(Uuid([4; 16])), MORNING_MS);
+    let new = NewTenant {
+        id: tenant_id,
+        name: "t".into(),
+        plan: "top".into(),
+        contact_email: None,
+        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
+        created_at_ms: now,
+    };
+    wait(store.create_tenant(new)).unwrap();
+    wait(store.update_tenant(tenant_id, TenantChange::default())).unwrap();
+    let new = NewProject {
+        id: project_id,
+        tenant_id,
+        name: "p".into(),
+        frameworks: FrameworkSet::from_bits(3),
+        created_at_ms: now,
+    };
+    wait(store.create_project(new)).unwrap();
+    let change = ProjectChange {
+        frameworks: Some(FrameworkSet::from_bits(4)),
+        now_ms: now,
+        ..ProjectChange::default()
+    };
+    wait(store.update_project(project_id, change)).unwrap();
+    let key_id = KeyId(Uuid([3; 16]));
+    let new = NewKey {
+        id: key_id,
+        project_id,
+        name: "k".into(),
+        mode: Mode::Live,
+        digest: Hash([5; 32]),
+        prefix: "at_live_0123".into(),
+        expires_at_ms: None,
+        created_at_ms: now,
+    };
+    wait(store.create_key(new)).unwrap();
+    wait(store.keys_used(vec![(key_id, now)])).unwrap();
+    wait(store.revoke_key(key_id, now)).unwrap();
+    let action = CustomAction {
+        action: "a.b".into(),
+        description: None,
+        category: None,
+        severity: None,
+        required_fields: vec![],
+        optional_fields: vec![],
+    };
+    wait(store.create_action(tenant_id, action)).unwrap();
+    let user = NewUser {
+        id: user_id,
+        tenant_id,
+        email: "a@example.com".into(),
+        password_hash: "h".into(),
+        role: Role::Owner,
+        created_at_ms: now,
+    };
+    wait(store.create_user(user)).unwrap();
+    let token_digest = Hash([6; 32]);
+    wait(store.create_session(Session { token_digest, user_id, created_at_ms: now, expires_at_ms: now + 9 }))
+        .unwrap();
+    wait(store.end_session(token_digest)).unwrap();
+    let mail = NewMail {
+        key: MailKey { tenant_id, month: sealog_core::time::Month(1), percent: 80 },
+        to: "a".into(),
+        subject: "s".into(),
+        body: "b".into(),
+        created_at_ms: now,
+    };
+    assert!(wait(store.enqueue_mail(mail)).unwrap());
+    let due = wait(store.due_mails(now, 9)).unwrap();
+    wait(store.mail_attempted(due[0].id, MailOutcome::Sent { now_ms: now })).unwrap();
+    assert!(wait(store.access(Hash([5; 32]))).unwrap().is_some());
+}
+
+// ---- The way to the database --------------------------------------------------------------------------------------
+
+#[test]
+fn the_tls_modes_of_the_url_are_honoured() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["server", "other"] {
+        let made = std::process::Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=database.example",
+            ])
+            .args([
+                "-addext",
+                "subjectAltName=DNS:localhost",
+                "-addext",
+                "basicConstraints=critical,CA:FALSE",
+            ])
+            .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")])
+            .current_dir(dir.path())
+            .output()
+            .expect("openssl comes with PostgreSQL's package");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let cluster = Cluster::start("");
+    for name in ["server.key", "server.pem"] {
+        cluster.adopt(&dir.path().join(name), &format!("data/{name}"));
+    }
+    for sql in ["SET ssl_cert_file = 'server.pem'", "SET ssl_key_file = 'server.key'", "SET ssl = on"] {
+        cluster.sql("postgres", &format!("ALTER SYSTEM {sql}"));
+    }
+    cluster.stop("fast");
+    cluster.restart();
+    let root = |name: &str| dir.path().join(format!("{name}.pem")).display().to_string().replace('/', "%2F");
+    let open = |host: &str, parameters: &str| {
+        let url =
+            format!("postgres://owner@{host}:{}/postgres?application_name=probe&{parameters}", cluster.port);
+        PostgresStore::open(&url, &on_postgres(&StillWorld::new()))
+    };
+    let encrypted = |host: &str, parameters: &str| {
+        let store = open(host, parameters).unwrap_or_else(|error| panic!("{parameters}: {error}"));
+        append(&store, live(), vec![login("a")]);
+        let sql = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'probe'";
+        cluster.sql("postgres", sql)
+    };
+    assert_eq!(encrypted("127.0.0.1", "sslmode=disable"), "f");
+    assert_eq!(encrypted("127.0.0.1", "sslmode=prefer"), "t");
+    assert_eq!(encrypted("127.0.0.1", "sslmode=require"), "t");
+    let ours = root("server");
+    assert_eq!(encrypted("127.0.0.1", &format!("sslmode=verify-ca&sslrootcert={ours}")), "t");
+    assert_eq!(encrypted("localhost", &format!("sslmode=verify-full&sslrootcert={ours}")), "t");
+    for (host, parameters) in [
+        ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={ours}")),
+        ("localhost", format!("sslmode=verify-full&sslrootcert={}", root("other"))),
+        ("localhost", format!("sslmode=verify-ca&sslrootcert={}", root("other"))),
+    ] {
+        let error = open(host, &parameters).unwrap_err().to_string();
+        assert!(error.contains("certificate"), "{host} {parameters}: {error}");
+    }
+    // Without TLS on the server, nobody is connected who asked for it.
+    let error = PostgresStore::open(
+        &format!("{}?sslmode=require", postgres::cluster().url("postgres")),
+        &on_postgres(&StillWorld::new()),
+    );
+    assert!(error.is_err());
+}
+
+#[test]
+fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
+    let stage = Stage::new();
+    drop(stage.open());
+    let pooler = postgres::Pooler::start(cluster());
+    let url = format!("postgres://owner@127.0.0.1:{}/{}?pgbouncer=true", pooler.port, stage.database.name);
+    let nodes: Vec<_> = (0..3).map(|_| PostgresStore::open(&url, &stage.options()).unwrap()).collect();
+    // More at once than there are connections behind the pooler, so that they are passed around.
+    std::thread::scope(|scope| {
+        for (n, node) in nodes.iter().enumerate() {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for i in 0..15 {
+                        let key = key(&format!("n{n}t{thread}i{i}"), "b");
+                        let done = append_once(
+                            node,
+                            live(),
+                            vec![login("a"); i % 4 + 1],
+                            key,
+                            sealog_core::id::Ulid(1),
+                        );
+                        let Outcome::Sealed(receipt) = done else { panic!("{done:?}") };
+                        assert!(get(node, live(), receipt.log_ids[0]).is_some());
+                    }
+                });
+            }
+        }
+    });
+    furnish(&nodes[0]);
+    let seen = |node: &PostgresStore| {
+        wait(node.access(sealog_core::id::Hash([5; 32]))).unwrap().unwrap().key.revoked_at_ms
+    };
+    for node in &nodes {
+        let version = nodes[0].version();
+        eventually("the version reaches every node", || node.version() == version);
+        assert_eq!(seen(node), Some(MORNING_MS));
+        // 12 threads with 15 requests of 1, 2, 3, 4, 1, ... events.
+        assert_eq!(verify(node, live()), Verdict { checked: 432, first_seq: 1, last_seq: 432, broken: None });
+    }
+}

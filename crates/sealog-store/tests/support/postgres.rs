@@ -1,0 +1,298 @@
+//! A PostgreSQL of the tests' own: one cluster for each test program, in a temporary directory, with a database for each test.
+//!
+//! The cluster ends with the program, however that ends: a shell waits for the end of a pipe that only the program holds, then stops the server and removes its files.
+#![allow(dead_code, reason = "each test file uses its own part of this")]
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings. Says `ready` or why not.
+const KEEPER: &str = r#"
+# What ends the tests must not end whoever cleans up after them.
+trap '' HUP INT TERM
+set -eu
+cd "$1"
+export LC_ALL=C.UTF-8
+"$2/initdb" -D data -A trust -U owner -E UTF8 --locale=C.UTF-8 --no-sync >initdb.out 2>&1 || { cat initdb.out; exit 1; }
+cat >>data/postgresql.conf <<END
+listen_addresses = '127.0.0.1'
+port = $3
+unix_socket_directories = '$1'
+max_connections = 100
+shared_buffers = 64MB
+logging_collector = off
+$4
+END
+"$2/pg_ctl" -D data -w -t 60 -l log start >start.out 2>&1 || { cat start.out log; exit 1; }
+echo ready
+cat >/dev/null
+"$2/pg_ctl" -D data -m immediate -w stop >/dev/null 2>&1 || true
+cd /
+rm -rf "$1"
+"#;
+
+#[derive(Debug)]
+pub struct Cluster {
+    pub port: u16,
+    pub dir: PathBuf,
+    bin: PathBuf,
+    /// Its end of the pipe closes with this process.
+    _keeper: Child,
+}
+
+/// The cluster that all tests of a program share.
+pub fn cluster() -> &'static Cluster {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    SHARED.get_or_init(|| Cluster::start(""))
+}
+
+impl Cluster {
+    /// Starts a cluster with further lines for `postgresql.conf`.
+    pub fn start(settings: &str) -> Cluster {
+        let bin = programs();
+        for _ in 0..20 {
+            // In memory where there is some: what is tested here is the store, and the server syncs all the same.
+            let home = [Path::new("/dev/shm"), &std::env::temp_dir()]
+                .into_iter()
+                .find(|dir| dir.is_dir())
+                .unwrap()
+                .to_owned();
+            let dir = tempfile::Builder::new().prefix("sealog-postgres-").tempdir_in(home).unwrap().keep();
+            // Free now; if it is taken before the server gets there, the next round has another one.
+            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+            let mut command = unprivileged(&dir);
+            command
+                .args(["sh", "-c", KEEPER, "keeper"])
+                .arg(&dir)
+                .arg(&bin)
+                .arg(port.to_string())
+                .arg(settings);
+            let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = String::new();
+            for line in BufReader::new(keeper.stdout.take().unwrap()).lines().map_while(Result::ok) {
+                if line == "ready" {
+                    return Cluster { port, dir, bin, _keeper: keeper };
+                }
+                said.push_str(&line);
+                said.push('\n');
+            }
+            keeper.wait().unwrap();
+            std::fs::remove_dir_all(&dir).unwrap();
+            assert!(said.contains("Address already in use"), "PostgreSQL does not start:\n{said}");
+        }
+        panic!("no free port");
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://owner@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// A new, empty database.
+    pub fn database(&'static self) -> Database {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::SeqCst));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        Database { cluster: self, name }
+    }
+
+    /// What a statement returns: rows in lines, columns apart by `|`. Fails the test if it fails.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let output = self.try_sql("owner", database, sql);
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    pub fn try_sql(&self, role: &str, database: &str, sql: &str) -> Output {
+        let mut command = Command::new(self.bin.join("psql"));
+        command.args([
+            "-X",
+            "-A",
+            "-t",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            "127.0.0.1",
+            "-U",
+            role,
+            "-d",
+            database,
+        ]);
+        command.arg("-p").arg(self.port.to_string()).arg("-c").arg(sql);
+        command.output().unwrap()
+    }
+
+    /// A program of PostgreSQL, run as the user that owns the cluster.
+    pub fn run(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = unprivileged(&self.dir);
+        command.arg(self.bin.join(program)).args(args);
+        command.output().unwrap()
+    }
+
+    /// Puts a copy of a file into the cluster's directory, for its eyes only.
+    pub fn adopt(&self, from: &Path, to: &str) {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let (to, owner) = (self.dir.join(to), std::fs::metadata(self.dir.join("data")).unwrap());
+        std::fs::copy(from, &to).unwrap();
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&to, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+
+    /// The process id of the server, while there is one.
+    pub fn postmaster(&self) -> Option<u32> {
+        let text = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
+        text.lines().next()?.trim().parse().ok()
+    }
+
+    pub fn stop(&self, mode: &str) {
+        let data = self.dir.join("data");
+        self.run("pg_ctl", &["-D", data.to_str().unwrap(), "-m", mode, "-w", "stop"]);
+    }
+
+    /// Ends the server without warning, and waits until nothing is left of it.
+    pub fn kill_9(&self) {
+        let Some(pid) = self.postmaster() else { return };
+        let group = Command::new("pgrep").arg("-P").arg(pid.to_string()).output().unwrap();
+        let children: Vec<String> =
+            String::from_utf8(group.stdout).unwrap().lines().map(str::to_owned).collect();
+        Command::new("kill").arg("-9").arg(pid.to_string()).status().unwrap();
+        Command::new("kill").arg("-9").args(&children).output().unwrap();
+        while std::iter::once(&pid.to_string()).chain(&children).any(|pid| is_running(pid)) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Starts the server again. After a kill, what is left of the old one may still be on its way out.
+    pub fn restart(&self) {
+        let (data, log) = (self.dir.join("data"), self.dir.join("log"));
+        let args = ["-D", data.to_str().unwrap(), "-w", "-t", "60", "-l", log.to_str().unwrap(), "start"];
+        for _ in 0..60 {
+            if self.run("pg_ctl", &args).status.success() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        panic!("the server does not start again: {}", std::fs::read_to_string(log).unwrap());
+    }
+}
+
+/// `$1` is a directory, `$2` the settings. Ends as the cluster does.
+const POOLER: &str = r#"
+trap '' HUP INT TERM
+set -eu
+cd "$1"
+echo "$2" >pooler.ini
+pgbouncer -q pooler.ini >pooler.out 2>&1 &
+echo ready
+cat >/dev/null
+kill -QUIT "$!"
+"#;
+
+/// PgBouncer in transaction mode in front of a cluster: each transaction may get another of three connections.
+#[derive(Debug)]
+pub struct Pooler {
+    pub port: u16,
+    _keeper: Child,
+}
+
+impl Pooler {
+    pub fn start(cluster: &Cluster) -> Pooler {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={} user=owner\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n\
+             unix_socket_dir =\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n",
+            cluster.port
+        );
+        let mut command = unprivileged(&cluster.dir);
+        command.args(["sh", "-c", POOLER, "pooler"]).arg(&cluster.dir).arg(settings);
+        let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "ready\n");
+        let pooler = Pooler { port, _keeper: keeper };
+        for _ in 0..1000 {
+            if std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return pooler;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!(
+            "PgBouncer does not start: {}",
+            std::fs::read_to_string(cluster.dir.join("pooler.out")).unwrap()
+        );
+    }
+}
+
+/// A database that is dropped with this.
+#[derive(Debug)]
+pub struct Database {
+    cluster: &'static Cluster,
+    pub name: String,
+}
+
+impl Database {
+    pub fn url(&self) -> String {
+        self.cluster.url(&self.name)
+    }
+
+    pub fn sql(&self, sql: &str) -> String {
+        self.cluster.sql(&self.name, sql)
+    }
+
+    pub fn try_sql(&self, role: &str, sql: &str) -> Output {
+        self.cluster.try_sql(role, &self.name, sql)
+    }
+
+    /// Everything in it, as text.
+    pub fn dump(&self) -> String {
+        let output = self.cluster.run("pg_dump", &["-d", &self.url()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ =
+            self.cluster.try_sql("owner", "postgres", &format!("DROP DATABASE {} WITH (FORCE)", self.name));
+    }
+}
+
+/// A process that has ended and that nobody has asked about is no longer running.
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+/// Where Debian puts the newest PostgreSQL, or where `SEALOG_TEST_POSTGRES_BIN` says.
+fn programs() -> PathBuf {
+    if let Some(bin) = std::env::var_os("SEALOG_TEST_POSTGRES_BIN") {
+        return bin.into();
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.filter_map(|version| version.file_name().to_str()?.parse::<u32>().ok()).max();
+    let newest = newest.expect("PostgreSQL is not installed; scripts/setup installs it");
+    PathBuf::from(format!("/usr/lib/postgresql/{newest}/bin"))
+}
+
+/// PostgreSQL does not run as root, so root hands over to the user that its package creates.
+fn unprivileged(dir: &Path) -> Command {
+    let id = |flag: &str, name: &[&str]| {
+        let output = Command::new("id").arg(flag).args(name).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().parse::<u32>()
+    };
+    if id("-u", &[]) != Ok(0) {
+        return Command::new("env");
+    }
+    let user = id("-u", &["postgres"]).expect("there is no user postgres; scripts/setup installs PostgreSQL");
+    let group = id("-g", &["postgres"]).unwrap();
+    std::os::unix::fs::chown(dir, Some(user), Some(group)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".to_owned()]);
+    command.current_dir(dir);
+    command
+}

@@ -1,0 +1,118 @@
+//! The store that the settings name.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_server::config::Secret;
+use sealog_store::Store;
+use sealog_store::accounts::Accounts;
+use sealog_store::embedded::{self, EmbeddedStore};
+use sealog_store::postgres::{self, PostgresStore};
+
+use crate::config;
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the data directory.
+    Embedded,
+    /// The URL may hold a password.
+    Postgres(Secret),
+}
+
+impl Place {
+    pub(crate) fn parse(text: &str) -> Option<Place> {
+        match text {
+            "embedded" => Some(Place::Embedded),
+            url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Some(Place::Postgres(Secret(url.to_owned())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An open store of either kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Opened {
+    Embedded(Arc<EmbeddedStore>),
+    Postgres(Arc<PostgresStore>),
+}
+
+impl Opened {
+    /// The data directory has the embedded store, or, with PostgreSQL, what this node has acknowledged.
+    pub(crate) fn open(place: &Place, data_dir: &Path, allow_unsafe_storage: bool) -> Result<Opened, String> {
+        let cannot = |error: &dyn std::fmt::Display| format!("cannot open the store: {error}");
+        match place {
+            Place::Embedded => {
+                let options = embedded::Options { allow_unsafe_storage, ..embedded::Options::default() };
+                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| cannot(&error))?;
+                Ok(Opened::Embedded(Arc::new(store)))
+            }
+            Place::Postgres(url) => {
+                let mark_dir = Some(PathBuf::from(data_dir));
+                let options =
+                    postgres::Options { allow_unsafe_storage, mark_dir, ..postgres::Options::default() };
+                let store = PostgresStore::open(&url.0, &options).map_err(|error| cannot(&error))?;
+                Ok(Opened::Postgres(Arc::new(store)))
+            }
+        }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Opened::Embedded(store) => Arc::clone(store) as _,
+            Opened::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    pub(crate) fn accounts(&self) -> Arc<dyn Accounts> {
+        match self {
+            Opened::Embedded(store) => Arc::clone(store) as _,
+            Opened::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// Keeps other nodes from doing the same at the same time, until the answer is dropped.
+    pub(crate) async fn alone(&self) -> Result<Option<postgres::Alone>, String> {
+        match self {
+            // The directory's lock has seen to it.
+            Opened::Embedded(_) => Ok(None),
+            Opened::Postgres(store) => store.alone().await.map(Some).map_err(|error| error.to_string()),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        match self {
+            Opened::Embedded(store) => store.close(),
+            Opened::Postgres(store) => store.close(),
+        }
+    }
+}
+
+pub(crate) fn migrate_command() -> Command {
+    config::with_flags(
+        Command::new("migrate").about("Makes or updates the schema of the PostgreSQL store").long_about(
+            "Makes or updates the schema of the PostgreSQL store that SEALOG_STORE names.\n\nThe server does so itself when its role owns the schema. \
+             Where it runs as a role with fewer rights, this is run as the owner before the new version starts. Several at once are fine: they wait for each other.",
+        ),
+    )
+    .arg(
+        Arg::new("citus")
+            .long("citus")
+            .action(ArgAction::SetTrue)
+            .help("Then distributes the tables of events over the nodes of a Citus cluster, by chain_id"),
+    )
+}
+
+/// `sealog migrate`.
+pub(crate) fn migrate(matches: &ArgMatches) -> Result<(), String> {
+    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let Place::Postgres(url) = &settings.store else {
+        return Err("the embedded store has no schema to migrate; set the store to a postgres:// URL".into());
+    };
+    let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(|error| error.to_string())?;
+    println!("the schema is up to date; {steps} steps were made");
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Three servers on one PostgreSQL database, as their clients meet them.
+
+#[path = "../../sealog-store/tests/support/postgres.rs"]
+mod postgres;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const TOKEN: &str = "the-operators-token";
+
+struct Server {
+    child: Child,
+    address: String,
+    data: tempfile::TempDir,
+}
+
+fn sealog() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+impl Server {
+    fn start(url: &str) -> Server {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = sealog();
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--limits-per-ip-rps", "0", "--data-dir"])
+            .arg(data.path());
+        command.env("SEALOG_STORE", url).env("SEALOG_OPERATOR_TOKEN", TOKEN);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let address = lines.by_ref().find_map(|line| {
+            let entry: Value = serde_json::from_str(&line).unwrap();
+            assert!(!line.contains(url), "the URL may hold a password: {line}");
+            (entry["fields"]["message"] == "listening")
+                .then(|| entry["fields"]["address"].as_str().unwrap().to_owned())
+        });
+        let Some(address) = address else { panic!("it ended before it listened: {:?}", child.wait()) };
+        // Whoever does not read what a process says may stop it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { child, address, data }
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let mut request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    fn operator(&self, method: &str, path: &str, body: &Value) -> Value {
+        let authorization = format!("Bearer {TOKEN}");
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, answer) =
+            self.request(method, &format!("/operator/v1{path}"), &[("Authorization", &authorization)], &body);
+        assert!((200..300).contains(&status), "{status} {answer}");
+        answer
+    }
+
+    fn post(&self, key: &str, body: &str) -> (u16, Value) {
+        self.request("POST", "/v1/events", &[("Authorization", &format!("Bearer {key}"))], body)
+    }
+
+    fn once(&self, key: &str, idempotency_key: &str, body: &str) -> (u16, Value) {
+        let authorization = format!("Bearer {key}");
+        self.request(
+            "POST",
+            "/v1/events",
+            &[("Authorization", &authorization), ("Idempotency-Key", idempotency_key)],
+            body,
+        )
+    }
+
+    fn get(&self, key: &str, path: &str) -> (u16, Value) {
+        self.request("GET", path, &[("Authorization", &format!("Bearer {key}"))], "")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// Three servers that were started at once on an empty database, and a live key that one of them has made.
+fn three(database: &postgres::Database) -> (Vec<Server>, String) {
+    let url = database.url();
+    let servers: Vec<Server> = std::thread::scope(|scope| {
+        let starting: Vec<_> = (0..3).map(|_| scope.spawn(|| Server::start(&url))).collect();
+        starting.into_iter().map(|server| server.join().unwrap()).collect()
+    });
+    let mut first_runs = servers
+        .iter()
+        .filter_map(|server| std::fs::read_to_string(server.data.path().join("first-run.txt")).ok());
+    let first_run = first_runs.next().expect("one of them has created the first keys");
+    assert_eq!(first_runs.next(), None, "only one of them has");
+    drop(first_runs);
+    let key = first_run.split_whitespace().find(|word| word.starts_with("at_live_")).unwrap().to_owned();
+    (servers, key)
+}
+
+/// Waits for what must be so within a second.
+fn within_a_second(what: &str, happened: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(1), "not within a second: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn three_servers_are_one_service() {
+    let database = postgres::cluster().database();
+    let (servers, key) = three(&database);
+    // A key of any of them works on all, and what one has acknowledged all can read.
+    for (n, server) in servers.iter().enumerate() {
+        let (status, answer) = server.post(&key, &format!(r#"{{"action":"user.login","actor_id":"n{n}"}}"#));
+        assert_eq!(status, 202, "{answer}");
+        for reader in &servers {
+            let (status, event) = reader.get(&key, &format!("/v1/events/{}", text(&answer["log_id"])));
+            assert_eq!((status, event["chain_seq"].as_u64()), (200, Some(n as u64 + 1)));
+        }
+    }
+
+    // The same request on all of them at once, many times over.
+    let answers: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let sending: Vec<_> = (0..5)
+            .flat_map(|_| &servers)
+            .map(|server| {
+                scope.spawn(|| server.once(&key, "the-key", r#"{"action":"user.login","actor_id":"once"}"#))
+            })
+            .collect();
+        sending.into_iter().map(|answer| answer.join().unwrap()).collect()
+    });
+    let accepted: Vec<&Value> =
+        answers.iter().filter(|(status, _)| *status == 202).map(|(_, answer)| answer).collect();
+    assert!(!accepted.is_empty());
+    assert!(accepted.iter().all(|answer| **answer == *accepted[0]), "{accepted:?}");
+    for (status, answer) in answers.iter().filter(|(status, _)| *status != 202) {
+        assert_eq!((*status, &answer["error"]["code"]), (409, &json!("event/idempotency_key_in_flight")));
+    }
+    for server in &servers {
+        let (_, verdict) = server.get(&key, "/v1/events/verify");
+        assert_eq!(verdict, json!({"valid": true, "checked": 4, "first_seq": 1, "last_seq": 4}));
+    }
+}
+
+#[test]
+fn revoked_keys_and_new_actions_and_frameworks_hold_on_every_server_within_a_second() {
+    let database = postgres::cluster().database();
+    let (servers, _) = three(&database);
+    let [one, others @ ..] = &servers[..] else { panic!("there are three") };
+    let tenant = text(&one.operator("POST", "/tenants", &json!({"name": "t"}))["tenant_id"]);
+    let project = text(
+        &one.operator("POST", &format!("/tenants/{tenant}/projects"), &json!({"name": "p"}))["project_id"],
+    );
+    let made =
+        one.operator("POST", &format!("/projects/{project}/keys"), &json!({"name": "k", "mode": "live"}));
+    let key = text(&made["key"]);
+    let login = r#"{"action":"user.login"}"#;
+    for server in &servers {
+        within_a_second("a new key works", || server.post(&key, login).0 == 202);
+    }
+
+    let own = r#"{"action":"invoice.approved"}"#;
+    assert_eq!(others[0].post(&key, own).0, 422);
+    one.operator("POST", &format!("/tenants/{tenant}/actions"), &json!({"action": "invoice.approved"}));
+    for server in &servers {
+        within_a_second("a new action is accepted", || server.post(&key, own).0 == 202);
+    }
+    let gated = r#"{"action":"hipaa.phi_accessed","metadata":{}}"#;
+    assert_eq!(others[1].post(&key, gated).0, 403);
+    one.operator("PATCH", &format!("/projects/{project}"), &json!({"frameworks": ["hipaa"]}));
+    for server in &servers {
+        within_a_second("an enabled framework counts", || server.post(&key, gated).0 != 403);
+    }
+
+    others[0].operator("POST", &format!("/keys/{}/revoke", text(&made["key_id"])), &Value::Null);
+    for server in &servers {
+        within_a_second("a revoked key is refused", || {
+            let (status, answer) = server.post(&key, login);
+            status == 401 && answer["error"]["code"] == "auth/key_revoked"
+        });
+    }
+}
+
+#[test]
+fn a_database_that_is_gone_is_a_500_and_the_servers_recover_by_themselves() {
+    let cluster: &'static postgres::Cluster = Box::leak(Box::new(postgres::Cluster::start("")));
+    let database = cluster.database();
+    let (servers, key) = three(&database);
+    let login = r#"{"action":"user.login"}"#;
+    let (_, first) = servers[0].post(&key, login);
+    for server in &servers {
+        assert_eq!(server.get(&key, "/v1/events").0, 200, "from now on it knows the key");
+    }
+    cluster.stop("fast");
+    for server in &servers {
+        let (status, answer) = server.once(&key, &format!("k{}", server.address), login);
+        assert_eq!((status, &answer["error"]["code"]), (500, &json!("event/write_failed")), "{answer}");
+        let (status, answer) = server.get(&key, &format!("/v1/events/{}", text(&first["log_id"])));
+        assert_eq!((status, &answer["error"]["code"]), (500, &json!("read/query_failed")));
+        within_a_second("it is not ready", || server.get(&key, "/readyz").0 != 200);
+        assert_eq!(server.get(&key, "/healthz").0, 200);
+    }
+    cluster.restart();
+    for server in &servers {
+        let begun = Instant::now();
+        while server.once(&key, &format!("k{}", server.address), login).0 != 202 {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it has not recovered");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let (_, verdict) = servers[2].get(&key, "/v1/events/verify");
+    assert_eq!(verdict, json!({"valid": true, "checked": 4, "first_seq": 1, "last_seq": 4}));
+}
+
+#[test]
+fn migrate_makes_the_schema_and_says_what_is_wrong() {
+    let database = postgres::cluster().database();
+    let migrate = |store: &str, more: &[&str]| {
+        let output = sealog().args(["migrate"]).args(more).env("SEALOG_STORE", store).output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (done, said) = migrate(&database.url(), &[]);
+    assert!(done && said.contains("1 steps were made"), "{said}");
+    let (done, said) = migrate(&database.url(), &[]);
+    assert!(done && said.contains("0 steps were made"), "{said}");
+    let (done, said) = migrate(&database.url(), &["--citus"]);
+    assert!(!done && said.contains("citus"), "there is no Citus here, and it says so: {said}");
+    let (done, said) = migrate("embedded", &[]);
+    assert!(!done && said.contains("no schema to migrate"), "{said}");
+    let (done, said) = migrate("postgres://u:secret@127.0.0.1:1/d", &[]);
+    assert!(!done && said.contains("refused") && !said.contains("secret"), "{said}");
+}

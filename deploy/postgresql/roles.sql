@@ -1,0 +1,38 @@
+-- Two roles: sealog_owner makes the schema, sealog_node runs the service and can neither change nor remove an event.
+--
+--   1. psql -d DATABASE -f roles.sql                        as a superuser, in the database that Sealog will use
+--   2. sealog migrate --store postgres://sealog_owner@…
+--   3. psql -d DATABASE -f roles.sql                        again: now there are tables to grant rights on
+--   4. sealog serve with SEALOG_STORE=postgres://sealog_node@…
+--
+-- Repeat 2 and 3 before each new version. Give the roles passwords or certificates as you do elsewhere (ALTER ROLE sealog_node PASSWORD …).
+-- Running it again changes nothing that is already so.
+
+DO $$
+BEGIN
+    IF to_regrole('sealog_owner') IS NULL THEN CREATE ROLE sealog_owner LOGIN; END IF;
+    IF to_regrole('sealog_node') IS NULL THEN CREATE ROLE sealog_node LOGIN; END IF;
+    EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO sealog_owner', current_database());
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
+    IF to_regclass('sealog.migrations') IS NULL THEN
+        RAISE NOTICE 'there is no schema yet: run sealog migrate as sealog_owner, then this file again';
+        RETURN;
+    END IF;
+
+    GRANT USAGE ON SCHEMA sealog TO sealog_node;
+    REVOKE ALL ON ALL TABLES IN SCHEMA sealog FROM sealog_node;
+    GRANT SELECT ON ALL TABLES IN SCHEMA sealog TO sealog_node;
+
+    -- Events are only ever added.
+    GRANT INSERT ON sealog.events TO sealog_node;
+    GRANT INSERT, UPDATE ON sealog.chains, sealog.usage TO sealog_node;
+    -- Idempotency records end after 24 hours.
+    GRANT INSERT, UPDATE, DELETE ON sealog.idempotency TO sealog_node;
+
+    -- Control data is changed, and only sessions are ever removed.
+    GRANT UPDATE (version) ON sealog.store TO sealog_node;
+    GRANT INSERT, UPDATE ON sealog.tenants, sealog.projects, sealog.project_frameworks, sealog.keys, sealog.users, sealog.mails TO sealog_node;
+    GRANT INSERT ON sealog.actions TO sealog_node;
+    GRANT INSERT, DELETE ON sealog.sessions TO sealog_node;
+END
+$$;
