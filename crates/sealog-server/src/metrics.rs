@@ -16,26 +16,17 @@ use sealog_store::stats::{Histogram, HistogramView};
 
 use crate::App;
 use crate::auth;
+use crate::operator;
 use crate::respond::{Body, Failure, with_type};
+use crate::routes::{self, PATHS};
 
 /// A head further ahead of the clock than this means that the clock was wrong, or is.
 pub(crate) const AHEAD_MS: u64 = 5 * 60 * 1000;
 
-/// What requests are told apart by; the last one is for everything else.
-const ROUTES: [&str; 12] = [
-    "/v1/events",
-    "/v1/events/batch",
-    "/v1/events/verify",
-    "/v1/events/{log_id}",
-    "/v1/actions",
-    "/operator/v1",
-    "/docs",
-    "/openapi.json",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "other",
-];
+/// Requests are told apart by the patterns of the table of paths, and these two.
+const OPERATOR: usize = PATHS.len();
+const OTHER: usize = PATHS.len() + 1;
+const ROUTES: usize = PATHS.len() + 2;
 const METHODS: [&str; 4] = ["GET", "POST", "PATCH", "other"];
 const STATUSES: [u16; 18] =
     [200, 201, 202, 304, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 431, 500, 503, 0];
@@ -64,28 +55,28 @@ pub(crate) struct Place(usize);
 
 impl Place {
     pub(crate) fn of(method: &Method, path: &str) -> Place {
-        let route = match path {
-            _ if path.starts_with("/operator/v1/") => "/operator/v1",
-            _ if path.starts_with("/docs/") => "/docs",
-            _ if ROUTES.contains(&path) => path,
-            _ if path.strip_prefix("/v1/events/").is_some_and(|rest| !rest.contains('/')) => {
-                "/v1/events/{log_id}"
-            }
-            _ => "other",
+        let route = match routes::position(&PATHS, path) {
+            Some(known) => known,
+            None if path.starts_with(operator::BEGINNING) => OPERATOR,
+            None => OTHER,
         };
-        let at = |of: &[&str], what: &str| of.iter().position(|known| *known == what).unwrap_or(of.len() - 1);
-        Place(at(&ROUTES, route) * METHODS.len() + at(&METHODS, method.as_str()))
+        let known = METHODS.iter().position(|known| *known == method.as_str());
+        Place(route * METHODS.len() + known.unwrap_or(METHODS.len() - 1))
     }
 
     fn labels(self) -> String {
-        let (route, method) = (ROUTES[self.0 / METHODS.len()], METHODS[self.0 % METHODS.len()]);
-        format!("route=\"{route}\",method=\"{method}\"")
+        let route = match self.0 / METHODS.len() {
+            OPERATOR => operator::BEGINNING,
+            OTHER => "other",
+            known => PATHS[known].pattern,
+        };
+        format!("route=\"{route}\",method=\"{}\"", METHODS[self.0 % METHODS.len()])
     }
 }
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let places = ROUTES.len() * METHODS.len();
+        let places = ROUTES * METHODS.len();
         let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         Metrics {
             requests: zeros(places * STATUSES.len()),
@@ -367,7 +358,7 @@ mod tests {
         );
         assert_eq!(
             Place::of(&Method::PATCH, "/operator/v1/tenants/1").labels(),
-            "route=\"/operator/v1\",method=\"PATCH\""
+            "route=\"/operator/v1/\",method=\"PATCH\""
         );
     }
 }

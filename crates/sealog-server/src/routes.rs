@@ -56,6 +56,11 @@ pub(crate) struct Found<'p, O> {
     pub parameter: &'p str,
 }
 
+/// Where in the table a path stands, whatever the method.
+pub(crate) fn position<O>(paths: &[Path<O>], path: &str) -> Option<usize> {
+    paths.iter().position(|known| parameter(known.pattern, path).is_some())
+}
+
 /// The operation that a request asks for.
 pub(crate) fn find<'p, O: Copy>(
     paths: &[Path<O>],
