@@ -251,6 +251,10 @@ impl Values {
         let Some((text, place)) = self.0.get(key) else { return Ok(None) };
         match parse(text) {
             Some(value) => Ok(Some(value)),
+            // The token, and addresses with a password in them, must not get into a log.
+            None if key == "operator_token" || text.contains('@') => {
+                Err(ConfigError(format!("{place}: {key} must be {expected}")))
+            }
             None => Err(ConfigError(format!("{place}: {key} must be {expected}, not {text:?}"))),
         }
     }
@@ -385,6 +389,14 @@ mod tests {
                 .starts_with("--limits-test-rps: limits.test_rps must be")
         );
         assert!(error(&[], &[("SEALOG_OPERATOR_TOKEN", "short")], "").contains("at least 16 characters"));
+    }
+
+    #[test]
+    fn a_secret_is_not_repeated_in_an_error() {
+        let message = error(&[], &[("SEALOG_OPERATOR_TOKEN", "hunter2")], "");
+        assert_eq!(message, "SEALOG_OPERATOR_TOKEN: operator_token must be at least 16 characters");
+        let message = error(&[], &[("SEALOG_STORE", "mysql://u:hunter2@host/db")], "");
+        assert!(message.starts_with("SEALOG_STORE: ") && !message.contains("hunter2"), "{message}");
     }
 
     #[test]
