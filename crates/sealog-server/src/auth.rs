@@ -113,16 +113,22 @@ const CALLERS_MAX: usize = 100_000;
 /// Lets the operator through. Without a token in the configuration there is nothing to be let into.
 pub(crate) fn operator(app: &App, headers: &HeaderMap) -> Result<(), Reject> {
     let token = app.config.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
-    let header = headers.get(AUTHORIZATION).ok_or(Reject::MissingHeader)?;
-    let presented = header
-        .to_str()
-        .ok()
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let presented = authorization(headers)?.ok_or(Reject::MissingHeader)?;
+    let presented = presented.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
     // Digests are compared, so that the time it takes says nothing about the token.
     let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
     if right { Ok(()) } else { Err(Reject::KeyNotFound) }
+}
+
+/// The `Authorization` header, if there is one. Which of two is meant is not for the server to guess.
+fn authorization(headers: &HeaderMap) -> Result<Option<&str>, Reject> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| Reject::InvalidFormat),
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(Reject::InvalidFormat),
+    }
 }
 
 /// Authenticates a request and counts it against its rate.
@@ -131,14 +137,7 @@ pub(crate) async fn authenticate(
     headers: &HeaderMap,
     request_id: RequestId,
 ) -> Result<Arc<Caller>, Failure> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let header = match (values.next(), values.next()) {
-        (Some(value), None) => Some(value.to_str().map_err(|_| Reject::InvalidFormat)?),
-        (None, _) => None,
-        // Which of two keys is meant is not for the server to guess.
-        (Some(_), Some(_)) => return Err(Reject::InvalidFormat.into()),
-    };
-    let presented = key::parse_authorization(header)?;
+    let presented = key::parse_authorization(authorization(headers)?)?;
     let caller = find(app, presented.digest, request_id).await?.ok_or(Reject::KeyNotFound)?;
     // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
     assert_eq!(caller.chain.mode, presented.mode, "a key's prefix says its mode");

@@ -288,7 +288,10 @@ impl Values {
         let Some((text, place)) = self.0.get(key) else { return Ok(None) };
         match parse(text) {
             Some(value) => Ok(Some(value)),
-            None if SECRET.contains(&key) => Err(ConfigError(format!("{place}: {key} must be {expected}"))),
+            // An address may have a password in it, wherever it was put.
+            None if SECRET.contains(&key) || text.contains('@') => {
+                Err(ConfigError(format!("{place}: {key} must be {expected}")))
+            }
             None => Err(ConfigError(format!("{place}: {key} must be {expected}, not {text:?}"))),
         }
     }
@@ -511,6 +514,14 @@ mod tests {
         };
         assert_eq!(settings(&[]), "http://127.0.0.1:81/app");
         assert_eq!(settings(&[("app_url", "https://log.example/ui/")]), "https://log.example/ui");
+    }
+
+    #[test]
+    fn a_secret_is_not_repeated_in_an_error() {
+        let message = error(&[], &[("SEALOG_OPERATOR_TOKEN", "hunter2")], "");
+        assert_eq!(message, "SEALOG_OPERATOR_TOKEN: operator_token must be at least 16 characters");
+        let message = error(&[], &[("SEALOG_STORE", "mysql://u:hunter2@host/db")], "");
+        assert!(message.starts_with("SEALOG_STORE: ") && !message.contains("hunter2"), "{message}");
     }
 
     #[test]

@@ -259,7 +259,9 @@ fn name() -> Value {
 }
 
 fn email() -> Value {
-    json!({ "type": "string", "maxLength": TEXT_CHARACTERS_MAX, "pattern": r"^[^@\s\u0000]+@[^\s\u0000]+$" })
+    // White space and control characters of Unicode; there is more of both than `\s` knows.
+    let rest = r"\s\u0000-\u001f\u007f-\u009f";
+    json!({ "type": "string", "maxLength": TEXT_CHARACTERS_MAX, "pattern": format!("^[^@{rest}]+@[^{rest}]+$") })
 }
 
 fn rate() -> Value {

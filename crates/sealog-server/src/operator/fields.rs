@@ -60,7 +60,7 @@ impl Fields {
         if let Some(Some(email)) = &email {
             let plausible =
                 email.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
-                    && !email.contains(char::is_whitespace);
+                    && !email.contains(|character: char| character.is_whitespace() || character.is_control());
             if !plausible {
                 return Err(invalid(name, "must be an e-mail address"));
             }
@@ -90,7 +90,8 @@ impl Fields {
             None => Ok(None),
             Some(Value::Null) => Ok(Some(None)),
             Some(value) => {
-                let rate = value.as_u64().and_then(|rate| u32::try_from(rate).ok());
+                // 41.0 is a whole number, too, and is written as one; adding nothing makes -0 a 0.
+                let rate = value.as_f64().and_then(|rate| (rate + 0.0).to_string().parse::<u32>().ok());
                 rate.map(|rate| Some(Some(rate))).ok_or_else(|| {
                     invalid(name, "must be a whole number of requests a second, 0 for no limit, or null")
                 })

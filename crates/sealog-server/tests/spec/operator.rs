@@ -36,6 +36,17 @@ fn a_wrong_token_is_key_not_found() {
 }
 
 #[test]
+fn two_tokens_have_the_wrong_format() {
+    let service = Service::start();
+    let (right, wrong) = (bearer(TOKEN), bearer("wrong"));
+    for pair in [[&right, &wrong], [&wrong, &right], [&right, &right]] {
+        let headers = pair.map(|token| ("Authorization", token.as_str()));
+        let answer = service.request("GET", "/operator/v1/tenants", &headers, b"");
+        answer.rejected(401, "auth/invalid_format");
+    }
+}
+
+#[test]
 fn a_tenant_is_created_on_the_top_plan_with_active_billing_unless_said_otherwise() {
     let service = Service::start();
     let answer = service.operator("POST", "/tenants", &json!({"name": "Acme"}));
@@ -100,6 +111,24 @@ fn a_rate_of_null_goes_back_to_the_plans() {
     service.get("/v1/events", &service.live).rejected(429, "rate/limit_exceeded");
     service.change_tenant(&json!({"rate_limit_rps": null}));
     service.get("/v1/events", &service.live).ok();
+}
+
+#[test]
+fn a_rate_is_a_whole_number_from_0_to_4294967295_however_it_is_written() {
+    let service = Service::start();
+    let set = |value: &str| {
+        let body = format!("{{\"rate_limit_rps\":{value}}}");
+        let path = format!("/operator/v1/projects/{}", service.project_id);
+        service.request("PATCH", &path, &[("Authorization", &bearer(TOKEN))], body.as_bytes())
+    };
+    for (value, rate) in
+        [("0", 0), ("-0", 0), ("-0.0", 0), ("41.0", 41), ("1e3", 1000), ("4294967295", 4_294_967_295_u32)]
+    {
+        assert_eq!(set(value).ok()["rate_limit_rps"], rate, "{value}");
+    }
+    for value in ["4294967296", "-1", "1.5", "1e-3", "1e300", "\"1\"", "true", "[1]"] {
+        set(value).rejected(422, "validation/invalid_field");
+    }
 }
 
 #[test]
@@ -215,6 +244,9 @@ fn a_user_needs_an_address_of_its_own_a_role_and_a_password_of_some_length() {
     for (email, password, role) in [
         ("Ann@Example.org", "0123456789", "owner"),
         ("nobody", "0123456789", "owner"),
+        ("bob @example.org", "0123456789", "owner"),
+        ("bob@example.org\r\nBcc: x@example.org", "0123456789", "owner"),
+        ("bob\u{19}@example.org", "0123456789", "owner"),
         ("bob@example.org", "012345678", "owner"),
         ("bob@example.org", "0123456789", "king"),
     ] {
@@ -231,6 +263,8 @@ fn lists_go_on_with_limit_and_cursor() {
         service.new_project(&service.tenant_id, &[]);
         service.new_key(&project_id, "live");
         service.new_action(&json!({ "action": format!("mine.{n}+ü") }));
+        let user = json!({"email": format!("u{n}@example.org"), "password": "0123456789", "role": "owner"});
+        service.operator("POST", &tenant_path(&service, "/users"), &user).created("user_id");
         service.clock.advance(1);
     }
     for (path, name, id) in [
@@ -238,6 +272,7 @@ fn lists_go_on_with_limit_and_cursor() {
         (tenant_path(&service, "/projects"), "projects", "project_id"),
         (format!("/projects/{project_id}/keys"), "keys", "key_id"),
         (tenant_path(&service, "/actions"), "actions", "action"),
+        (tenant_path(&service, "/users"), "users", "user_id"),
     ] {
         let ids = |page: &Value| {
             page[name].as_array().unwrap().iter().map(|item| text(&item[id])).collect::<Vec<_>>()
@@ -258,13 +293,87 @@ fn lists_go_on_with_limit_and_cursor() {
 }
 
 #[test]
+fn a_list_has_50_items_on_a_page_unless_limit_says_1_to_100() {
+    let service = Service::start();
+    for n in 0..101 {
+        service.new_action(&json!({ "action": format!("mine.{n:03}") }));
+    }
+    let path = tenant_path(&service, "/actions");
+    for (query, count) in [
+        ("", 50),
+        ("?limit=1", 1),
+        ("?limit=100", 100),
+        ("?limit=101", 50),
+        ("?limit=0", 50),
+        ("?limit=-1", 50),
+        ("?limit=99999999999999999999", 50),
+    ] {
+        let page = service.operator("GET", &format!("{path}{query}"), &null()).ok();
+        assert_eq!(
+            (page["actions"].as_array().unwrap().len(), &page["has_more"]),
+            (count, &json!(true)),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn a_list_that_ends_with_its_page_has_no_more() {
+    let service = Service::start();
+    for n in 0..3 {
+        service.new_action(&json!({ "action": format!("mine.{n}") }));
+    }
+    let page = |limit| {
+        service.operator("GET", &tenant_path(&service, &format!("/actions?limit={limit}")), &null()).ok()
+    };
+    assert_eq!((page(2).get("next_cursor").is_some(), &page(2)["has_more"]), (true, &json!(true)));
+    assert_eq!((page(3).get("next_cursor"), &page(3)["has_more"]), (None, &json!(false)));
+}
+
+#[test]
+fn a_list_shows_what_belongs_to_its_tenant_or_project_only() {
+    let service = Service::start();
+    let other = service.new_tenant(&json!({"name": "other"}));
+    let project_id = service.new_project(&other, &[]);
+    let user = json!({"email": "a@example.org", "password": "0123456789", "role": "owner"});
+    service.operator("POST", &format!("/tenants/{other}/users"), &user).created("user_id");
+    service
+        .operator("POST", &format!("/tenants/{other}/actions"), &json!({"action": "mine.x"}))
+        .created("action");
+    service.new_key(&project_id, "live");
+    let count =
+        |path: &str, name: &str| service.operator("GET", path, &null()).ok()[name].as_array().unwrap().len();
+    assert_eq!(count(&tenant_path(&service, "/projects"), "projects"), 1);
+    assert_eq!(count(&tenant_path(&service, "/users"), "users"), 0);
+    assert_eq!(count(&tenant_path(&service, "/actions"), "actions"), 0);
+    assert_eq!(count(&format!("/projects/{}/keys", service.project_id), "keys"), 2);
+    assert_eq!(count(&format!("/projects/{project_id}/keys"), "keys"), 1);
+}
+
+#[test]
 fn a_bad_parameter_of_a_list_is_invalid() {
     let service = Service::start();
-    for path in ["/tenants".to_owned(), tenant_path(&service, "/projects"), tenant_path(&service, "/actions")]
-    {
-        for query in ["x=1", "limit=x", "limit=1&limit=1", "cursor=x", "cursor="] {
-            let path = format!("{path}?{query}");
-            service.operator("GET", &path, &null()).rejected(400, "read/invalid_params");
+    for path in [
+        "/tenants".to_owned(),
+        tenant_path(&service, "/projects"),
+        tenant_path(&service, "/actions"),
+        tenant_path(&service, "/users"),
+        format!("/projects/{}/keys", service.project_id),
+    ] {
+        for (query, name) in [
+            ("x=1", "x"),
+            ("limit=x", "limit"),
+            ("limit=", "limit"),
+            ("limit=1.5", "limit"),
+            ("limit=1&limit=1", "limit"),
+            ("cursor=x", "cursor"),
+            ("cursor=", "cursor"),
+            ("cursor=%zz", "cursor"),
+            ("cursor=a%00", "cursor"),
+        ] {
+            let answer = service.operator("GET", &format!("{path}?{query}"), &null());
+            let message = answer.rejected(400, "read/invalid_params");
+            assert!(message.starts_with(&format!("query parameter {name:?} ")), "{path}?{query}: {message}");
         }
         service.operator("GET", &format!("{path}?limit=0"), &null()).ok();
     }

@@ -250,6 +250,19 @@ fn a_damaged_record_is_broken_at_its_chain_seq_with_the_hash_that_the_next_event
 }
 
 #[test]
+fn a_damaged_last_record_is_broken_at_its_chain_seq_with_the_recorded_heads_hash() {
+    let mut service = Service::start();
+    service.fill(&service.live, 39);
+    let log_id = service.log(&service.live, r#"{"action":"user.login","actor_id":"the-last-one"}"#);
+    let head = service.read(&service.live, &log_id);
+    service.stop();
+    flip(&service.segments()[0], "the-last-one");
+    service.resume();
+    assert_eq!(verify(&service, ""), broken(40, 1, 40, &head["hash"]));
+    assert_eq!(verify(&service, "?to_seq=39"), valid(39, 1, 39));
+}
+
+#[test]
 fn missing_events_are_broken_at_the_next_one_that_exists_even_past_the_window() {
     let mut service = Service::with(|setup| setup.segment_bytes = 64 << 10);
     let log_ids = service.fill(&service.live, 1000);

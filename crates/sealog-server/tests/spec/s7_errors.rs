@@ -41,6 +41,30 @@ fn an_error_has_code_message_request_id_and_doc_url_and_nothing_else() {
 }
 
 #[test]
+fn doc_url_leads_to_a_page_of_the_server_for_every_code() {
+    let service = Service::with(|setup| setup.config.docs_url = format!("{BASE_URL}/docs"));
+    for row in CODES {
+        let page = service.request("GET", &format!("/docs/errors/{}", row.text), &[], b"");
+        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+        assert!(page.body.contains(row.text) && page.body.contains(&row.status.to_string()), "{}", row.text);
+    }
+    service.request("GET", "/docs/errors/auth/nothing", &[], b"").rejected(404, "request/not_found");
+}
+
+#[test]
+fn addresses_in_answers_are_those_of_the_configuration() {
+    let service = Service::with(|setup| {
+        setup.config.base_url = "https://events.example/log".into();
+        setup.config.docs_url = "https://help.example/codes".into();
+    });
+    let error = &service.event(&service.live, r#"{"action":"nonsense"}"#).json["error"];
+    assert_eq!(error["doc_url"], "https://help.example/codes/errors/action/invalid");
+    assert_eq!(error["valid_actions_url"], "https://events.example/log/v1/actions");
+    let document = service.request("GET", "/openapi.json", &[], b"").ok();
+    assert_eq!(document["servers"], json!([{ "url": "https://events.example/log" }]));
+}
+
+#[test]
 fn request_id_is_the_x_request_id_header() {
     let service = Service::start();
     let answer = service.event(&service.live, "{}");
