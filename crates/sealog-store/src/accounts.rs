@@ -76,8 +76,53 @@ pub trait Accounts: Send + Sync {
     /// Mails that wait.
     fn pending_mails(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
 
+    /// All of it, for a copy.
+    fn export(&self) -> BoxFuture<'_, Result<Everything, StoreError>> {
+        Box::pin(async { Err(StoreError::Refused("this store cannot be copied".into())) })
+    }
+    /// Puts this in the place of everything, in one step. For copies, into a store that serves nobody.
+    fn replace(&self, _everything: Everything) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Err(StoreError::Refused("this store cannot be copied into".into())) })
+    }
+
     /// Grows with every change of tenants, projects, keys and actions.
     fn version(&self) -> u64;
+}
+
+/// All control data, each kind in the order of creation. Sessions are left out: people log in again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Everything {
+    pub tenants: Vec<Tenant>,
+    /// With the history of their frameworks.
+    pub projects: Vec<(Project, Vec<Enabled>)>,
+    pub keys: Vec<(ApiKey, Hash)>,
+    pub actions: Vec<(TenantId, CustomAction)>,
+    /// With the hash of their password.
+    pub users: Vec<(User, String)>,
+    pub mails: Vec<KeptMail>,
+}
+
+/// A time during which a framework was enabled; it may not be over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enabled {
+    /// Its place in the catalog.
+    pub framework: u8,
+    pub enabled_at_ms: u64,
+    pub disabled_at_ms: Option<u64>,
+}
+
+/// A mail in the outbox, sent or not. The text of one that was sent long ago is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptMail {
+    pub key: MailKey,
+    pub to: Option<String>,
+    pub subject: Option<String>,
+    pub body: Option<String>,
+    pub created_at_ms: u64,
+    pub due_at_ms: u64,
+    pub attempts: u32,
+    pub last_failure: Option<String>,
+    pub sent_at_ms: Option<u64>,
 }
 
 /// A piece of a list in the order of creation: what comes after this id, at most so many.

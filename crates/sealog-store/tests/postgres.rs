@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_core::id::Hash;
 use sealog_core::query::Filter;
 use sealog_core::verify::{Reason, Verdict};
-use sealog_store::accounts::Accounts;
+use sealog_store::accounts::*;
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, Store, StoreError};
 use support::postgres::{Cluster, Database, cluster};
@@ -216,6 +217,48 @@ fn idempotency_records_are_removed_when_their_24_hours_are_over() {
     eventually("the old record is removed", || count() == "1");
     let young = append_once(&store, live(), vec![login("a")], key("young", "b"), sealog_core::id::Ulid(3));
     assert!(matches!(young, Outcome::Replayed(_)), "{young:?}");
+}
+
+#[test]
+fn the_history_of_frameworks_is_kept() {
+    use sealog_core::catalog::FrameworkSet;
+    let stage = Stage::new();
+    let store = stage.open();
+    furnish(&store);
+    let project = sealog_core::id::ProjectId(sealog_core::id::Uuid([2; 16]));
+    for (now_ms, bits) in [(20, 0b110), (30, 0b110), (40, 0b001)] {
+        let frameworks = Some(FrameworkSet::from_bits(bits));
+        wait(store.update_project(project, ProjectChange { frameworks, now_ms, ..ProjectChange::default() }))
+            .unwrap();
+    }
+    let history = stage.sql(
+        "SELECT framework, disabled_at_ms FROM sealog.project_frameworks WHERE enabled_at_ms < 1000 OR disabled_at_ms < 1000 ORDER BY number",
+    );
+    assert_eq!(history, "2|40\n1|40\n0|");
+}
+
+#[test]
+fn sessions_that_are_over_and_the_text_of_old_mails_are_removed() {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    let stage = Stage::new();
+    let store = stage.open();
+    furnish(&store);
+    let session = |n: u8, created_at_ms, expires_at_ms| {
+        let (token_digest, user_id) = (Hash([n; 32]), UserId(sealog_core::id::Uuid([4; 16])));
+        wait(store.create_session(Session { token_digest, user_id, created_at_ms, expires_at_ms })).unwrap();
+        stage.sql("SELECT count(*) FROM sealog.sessions")
+    };
+    assert_eq!(session(1, MORNING_MS, MORNING_MS + DAY_MS), "1");
+    assert_eq!(session(2, MORNING_MS + DAY_MS - 1, u64::MAX), "2");
+    assert_eq!(session(3, MORNING_MS + DAY_MS, u64::MAX), "2");
+
+    let with_text = || stage.sql("SELECT count(*) FROM sealog.mails WHERE body IS NOT NULL");
+    let sent = |now_ms| wait(store.mail_attempted(-1, MailOutcome::Sent { now_ms })).unwrap();
+    sent(MORNING_MS + 90 * DAY_MS - 1);
+    assert_eq!(with_text(), "1");
+    sent(MORNING_MS + 90 * DAY_MS);
+    assert_eq!(with_text(), "0");
+    assert_eq!(stage.sql("SELECT count(*) FROM sealog.mails"), "1");
 }
 
 // ---- Settings -----------------------------------------------------------------------------------------------------
@@ -497,8 +540,7 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
 /// Something of every kind of control data, so that every right that a node needs is used.
 fn furnish(store: &PostgresStore) {
     use sealog_core::catalog::{CustomAction, FrameworkSet};
-    use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
-    use sealog_store::accounts::*;
+    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
     let (tenant_id, project_id) = (TenantId(Uuid([1; 16])), ProjectId(Uuid([2; 16])));
     let (user_id, now) = (UserId(Uuid([4; 16])), MORNING_MS);
     let new = NewTenant {
@@ -676,9 +718,7 @@ fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
         }
     });
     furnish(&nodes[0]);
-    let seen = |node: &PostgresStore| {
-        wait(node.access(sealog_core::id::Hash([5; 32]))).unwrap().unwrap().key.revoked_at_ms
-    };
+    let seen = |node: &PostgresStore| wait(node.access(Hash([5; 32]))).unwrap().unwrap().key.revoked_at_ms;
     for node in &nodes {
         let version = nodes[0].version();
         eventually("the version reaches every node", || node.version() == version);

@@ -1,6 +1,7 @@
 //! `sealog`: one binary.
 
 mod config;
+mod copy;
 mod first_run;
 mod serve;
 mod store;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
+        Some(("copy", matches)) => copy::run(matches),
         Some(("migrate", matches)) => store::migrate(matches),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -43,6 +45,7 @@ fn command() -> Command {
             ),
         ))
         .subcommand(store::migrate_command())
+        .subcommand(copy::command())
 }
 
 #[cfg(test)]

@@ -43,6 +43,20 @@ pub(crate) enum Opened {
 impl Opened {
     /// The data directory has the embedded store, or, with PostgreSQL, what this node has acknowledged.
     pub(crate) fn open(place: &Place, data_dir: &Path, allow_unsafe_storage: bool) -> Result<Opened, String> {
+        Opened::open_as(place, data_dir, Some(PathBuf::from(data_dir)), allow_unsafe_storage)
+    }
+
+    /// For a program that acknowledges nothing to anyone.
+    pub(crate) fn open_unmarked(place: &Place, data_dir: &Path) -> Result<Opened, String> {
+        Opened::open_as(place, data_dir, None, false)
+    }
+
+    fn open_as(
+        place: &Place,
+        data_dir: &Path,
+        mark_dir: Option<PathBuf>,
+        allow_unsafe_storage: bool,
+    ) -> Result<Opened, String> {
         let cannot = |error: &dyn std::fmt::Display| format!("cannot open the store: {error}");
         match place {
             Place::Embedded => {
@@ -51,7 +65,6 @@ impl Opened {
                 Ok(Opened::Embedded(Arc::new(store)))
             }
             Place::Postgres(url) => {
-                let mark_dir = Some(PathBuf::from(data_dir));
                 let options =
                     postgres::Options { allow_unsafe_storage, mark_dir, ..postgres::Options::default() };
                 let store = PostgresStore::open(&url.0, &options).map_err(|error| cannot(&error))?;

@@ -2,6 +2,8 @@
 //!
 //! `control/0001.sql` has the tables. Each change is one transaction in the write-ahead log of SQLite, synced before its answer (`synchronous=FULL`).
 
+mod copy;
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +24,9 @@ use sealog_core::plan::Billing;
 
 use super::{EmbeddedStore, OpenError};
 use crate::accounts::{
-    Access, AccountError, Accounts, ApiKey, KeyId, ListPage, Mail, MailOutcome, NewKey, NewMail, NewProject,
-    NewTenant, NewUser, Project, ProjectChange, Role, Session, Tenant, TenantChange, User, UserId,
+    Access, AccountError, Accounts, ApiKey, Everything, KeyId, ListPage, Mail, MailOutcome, NewKey, NewMail,
+    NewProject, NewTenant, NewUser, Project, ProjectChange, Role, Session, Tenant, TenantChange, User,
+    UserId,
 };
 use crate::{BoxFuture, StoreError};
 
@@ -152,6 +155,14 @@ impl Accounts for EmbeddedStore {
 
     fn pending_mails(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.control(move |control| control.read(pending_mails))
+    }
+
+    fn export(&self) -> BoxFuture<'_, Result<Everything, StoreError>> {
+        self.control(|control| control.read(copy::export))
+    }
+
+    fn replace(&self, everything: Everything) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.control(move |control| control.change_access(|db| copy::replace(db, &everything)))
     }
 
     fn version(&self) -> u64 {

@@ -2,6 +2,8 @@
 //!
 //! Whoever changes what a request may do first counts the version up. That row is a lock as well: changes come one after the other, so creation has one order.
 
+mod copy;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,9 +18,9 @@ use super::pool::Session;
 use super::rows::{self, Digest32, Id, Kept, Text, signed, unsigned};
 use super::{PostgresStore, explain};
 use crate::accounts::{
-    Access, AccountError, Accounts, ApiKey, KeyId, ListPage, Mail, MailOutcome, NewKey, NewMail, NewProject,
-    NewTenant, NewUser, Project, ProjectChange, Role, Session as UserSession, Tenant, TenantChange, User,
-    UserId,
+    Access, AccountError, Accounts, ApiKey, Everything, KeyId, ListPage, Mail, MailOutcome, NewKey, NewMail,
+    NewProject, NewTenant, NewUser, Project, ProjectChange, Role, Session as UserSession, Tenant,
+    TenantChange, User, UserId,
 };
 use crate::{BoxFuture, StoreError};
 
@@ -187,6 +189,15 @@ impl Accounts for PostgresStore {
                 Ok(row.map_or(0, |row| unsigned(row.get(0))))
             })
         })
+    }
+
+    fn export(&self) -> BoxFuture<'_, Result<Everything, StoreError>> {
+        // Behind the changes before it and before those that come: one moment of everything.
+        self.change(Lock::Order, |db| Box::pin(copy::export(db)))
+    }
+
+    fn replace(&self, everything: Everything) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.change_access(|db| Box::pin(copy::replace(db, everything)))
     }
 
     fn version(&self) -> u64 {
@@ -545,15 +556,18 @@ async fn actions(db: &Session, tenant_id: TenantId) -> Result<Vec<CustomAction>,
         "SELECT action, description, category, severity, required_fields, optional_fields FROM sealog.actions
                WHERE tenant_id = $1 ORDER BY action";
     let rows = db.query(sql, &[Type::UUID], &[&Id(tenant_id.0.0)]).await?;
-    let read = |row: &Row| CustomAction {
+    Ok(rows.iter().map(read_action).collect())
+}
+
+fn read_action(row: &Row) -> CustomAction {
+    CustomAction {
         action: text(row, "action"),
         description: optional_text(row, "description"),
         category: optional_text(row, "category"),
         severity: optional_text(row, "severity"),
         required_fields: names(row, "required_fields"),
         optional_fields: names(row, "optional_fields"),
-    };
-    Ok(rows.iter().map(read).collect())
+    }
 }
 
 // ---- Users and sessions -------------------------------------------------------------------------------------------

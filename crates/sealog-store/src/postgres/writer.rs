@@ -205,7 +205,7 @@ impl Writer {
         let line = Line { queue: VecDeque::from([request]) };
         shared.lines.insert(chain, line);
         drop(shared);
-        let work = Driver { writer: Arc::clone(self), chain };
+        let work = Driver { writer: Arc::clone(self), chain, finished: false };
         runtime.spawn(async move { work.drive().await });
         Ok(())
     }
@@ -346,10 +346,12 @@ impl Writer {
 struct Driver {
     writer: Arc<Writer>,
     chain: ChainId,
+    /// The line is gone; if there is one by now, it has another driver.
+    finished: bool,
 }
 
 impl Driver {
-    async fn drive(self) {
+    async fn drive(mut self) {
         while let Some((group, contested)) = self.writer.take(self.chain) {
             match self.writer.write(self.chain, &group, contested).await {
                 Ok(outcomes) => {
@@ -366,16 +368,21 @@ impl Driver {
                 }
             }
         }
+        self.finished = true;
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Left behind only by a panic or at the end of the runtime; nobody would work on it again.
-        if let Some(line) = self.writer.lock().lines.remove(&self.chain) {
-            let bytes: usize = line.queue.iter().map(|request| request.bytes).sum();
-            self.writer.lock().queued_bytes -= bytes;
+        if self.finished {
+            return;
         }
+        // Left behind by a panic, or at the end of the runtime; nobody would work on it again. Who waits hears that their answer will not come.
+        let mut shared = self.writer.lock();
+        let left = shared.lines.remove(&self.chain).map_or(VecDeque::new(), |line| line.queue);
+        shared.queued_bytes -= left.iter().map(|request| request.bytes).sum::<usize>();
+        drop(shared);
+        drop(left);
     }
 }
 

@@ -1,0 +1,250 @@
+//! `sealog copy` between a directory and a database, both ways.
+
+#[path = "../../sealog-store/tests/support/postgres.rs"]
+mod postgres;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use sealog_core::event::parse_single;
+use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::plan::Billing;
+use sealog_store::accounts::*;
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::postgres::PostgresStore;
+use sealog_store::{Append, BoxFuture, Store};
+
+fn wait<T>(future: BoxFuture<'_, T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn copy(from: &str, to: &str) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
+        command.env_remove(name);
+    }
+    let output = command.args(["copy", "--from", from, "--to", to]).output().unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+fn chain(tenant: u8, project: u8, mode: Mode) -> ChainId {
+    ChainId { tenant_id: TenantId(Uuid([tenant; 16])), project_id: ProjectId(Uuid([project; 16])), mode }
+}
+
+fn chains() -> [ChainId; 3] {
+    [chain(1, 1, Mode::Live), chain(1, 1, Mode::Test), chain(1, 2, Mode::Live)]
+}
+
+fn append(store: &dyn Store, chain: ChainId, count: usize, text: &str) {
+    let body = format!(
+        r#"{{"action":"a.b","actor_id":"é\u0001","metadata":{{"n":1.0,"s":"\ud800","t":"{text}"}}}}"#
+    );
+    let draft = parse_single(body.as_bytes()).unwrap().unwrap();
+    let mut left = count;
+    while left > 0 {
+        let now = left.min(100);
+        wait(store.append(Append { chain, drafts: vec![draft.clone(); now], idempotency: None })).unwrap();
+        left -= now;
+    }
+}
+
+/// Something of everything that is kept.
+fn furnish(store: &dyn Accounts) {
+    let (tenant_id, now) = (TenantId(Uuid([1; 16])), 5);
+    let new = NewTenant {
+        id: tenant_id,
+        name: "é\0".into(),
+        plan: "top".into(),
+        contact_email: Some("a@example.com".into()),
+        billing: Billing { trial_ends_at_ms: Some(9), billing_active: false },
+        created_at_ms: now,
+    };
+    wait(store.create_tenant(new)).unwrap();
+    let change = TenantChange { rate_limit_rps: Some(Some(7)), ..TenantChange::default() };
+    wait(store.update_tenant(tenant_id, change)).unwrap();
+    for n in [2, 1] {
+        let (id, frameworks) = (ProjectId(Uuid([n; 16])), sealog_core::catalog::FrameworkSet::from_bits(5));
+        wait(store.create_project(NewProject {
+            id,
+            tenant_id,
+            name: "p".into(),
+            frameworks,
+            created_at_ms: now,
+        }))
+        .unwrap();
+        let frameworks = Some(sealog_core::catalog::FrameworkSet::from_bits(6));
+        wait(store.update_project(id, ProjectChange { frameworks, now_ms: 8, ..ProjectChange::default() }))
+            .unwrap();
+        let key = NewKey {
+            id: KeyId(Uuid([n; 16])),
+            project_id: id,
+            name: "k".into(),
+            mode: Mode::Live,
+            digest: sealog_core::id::Hash([n; 32]),
+            prefix: "at_live_0123".into(),
+            expires_at_ms: Some(99),
+            created_at_ms: now,
+        };
+        wait(store.create_key(key)).unwrap();
+    }
+    wait(store.revoke_key(KeyId(Uuid([1; 16])), 77)).unwrap();
+    wait(store.keys_used(vec![(KeyId(Uuid([2; 16])), 66)])).unwrap();
+    let action = sealog_core::catalog::CustomAction {
+        action: "invoice.approved".into(),
+        description: Some("d".into()),
+        category: None,
+        severity: Some("info".into()),
+        required_fields: vec!["x".into(), "y".into()],
+        optional_fields: vec![],
+    };
+    wait(store.create_action(tenant_id, action)).unwrap();
+    let user = NewUser {
+        id: UserId(Uuid([3; 16])),
+        tenant_id,
+        email: "Owner@example.com".into(),
+        password_hash: "$argon2id$h".into(),
+        role: Role::Auditor,
+        created_at_ms: now,
+    };
+    wait(store.create_user(user)).unwrap();
+    for percent in [80, 100] {
+        let key = MailKey { tenant_id, month: sealog_core::time::Month(3), percent };
+        let (to, subject, body) = ("t".into(), "s".into(), "b".into());
+        wait(store.enqueue_mail(NewMail { key, to, subject, body, created_at_ms: now })).unwrap();
+    }
+    let due = wait(store.due_mails(10, 10)).unwrap();
+    wait(store.mail_attempted(due[0].id, MailOutcome::Sent { now_ms: 11 })).unwrap();
+    wait(store.mail_attempted(due[1].id, MailOutcome::Failed { retry_at_ms: 12, cause: "no".into() }))
+        .unwrap();
+}
+
+fn embedded(dir: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(dir, &sealog_store::embedded::Options::default()).unwrap()
+}
+
+fn on_postgres(database: &postgres::Database) -> PostgresStore {
+    PostgresStore::open(&database.url(), &sealog_store::postgres::Options::default()).unwrap()
+}
+
+/// Everything that can be read of the chains, and all accounts.
+fn everything(store: &dyn Store, accounts: &dyn Accounts) -> (Vec<String>, Everything) {
+    let mut said = vec![format!("{:?}", wait(store.heads()).unwrap())];
+    for chain in chains() {
+        let verdict = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(sealog_store::verify::whole(store, chain))
+            .unwrap();
+        assert!(verdict.valid(), "{verdict:?}");
+        let mut from = 1;
+        loop {
+            let range = sealog_store::Range { from, to: u64::MAX >> 1, bytes_max: 1 << 20 };
+            let piece = wait(store.range(chain, range)).unwrap();
+            said.extend(piece.items.iter().map(|item| format!("{item:?}")));
+            match piece.resume {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+    }
+    let month = sealog_core::time::Month::of(now_ms());
+    said.push(format!("{:?}", wait(store.usage(TenantId(Uuid([1; 16])), month))));
+    (said, wait(accounts.export()).unwrap())
+}
+
+fn now_ms() -> u64 {
+    use sealog_store::world::World;
+    sealog_store::world::SystemWorld.now_ms()
+}
+
+#[test]
+fn everything_moves_to_a_database_and_back_and_is_the_same() {
+    let (dir, back) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (dir.path().join("data"), back.path().join("data"));
+    let database = postgres::cluster().database();
+    let source = embedded(&from);
+    furnish(&source);
+    for (chain, count) in chains().into_iter().zip([250, 7, 1]) {
+        append(&source, chain, count, "first");
+    }
+    let before = everything(&source, &source);
+    assert_eq!(before.0.len(), 1 + 258 + 1);
+    drop(source);
+
+    let (done, said) = copy(from.to_str().unwrap(), &database.url());
+    assert!(done && said.contains("copied 258 events; 3 chains"), "{said}");
+    let there = on_postgres(&database);
+    assert_eq!(everything(&there, &there), before);
+    drop(there);
+    let (done, said) = copy(&database.url(), to.to_str().unwrap());
+    assert!(done && said.contains("copied 258 events; 3 chains"), "{said}");
+    let returned = Arc::new(embedded(&to));
+    assert_eq!(everything(&*returned, &*returned), before);
+    // It is a store like any other.
+    append(&*returned, chains()[0], 1, "after");
+    assert_eq!(wait(returned.head(chains()[0])).unwrap().durable.chain_seq, 251);
+}
+
+#[test]
+fn a_copy_goes_on_where_it_was_left_and_takes_along_what_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("data");
+    let database = postgres::cluster().database();
+    let source = embedded(&from);
+    furnish(&source);
+    append(&source, chains()[0], 120, "first");
+    drop(source);
+    assert!(copy(from.to_str().unwrap(), &database.url()).0);
+    // As if the first copy had ended early, in the middle of the chain.
+    database.sql("DELETE FROM sealog.events WHERE chain_seq > 60");
+    database.sql("UPDATE sealog.chains c SET chain_seq = e.chain_seq, log_id = e.log_id, hash = e.hash FROM sealog.events e WHERE e.chain_id = c.chain_id AND e.chain_seq = 60");
+    database.sql("UPDATE sealog.usage SET events = 60");
+    let source = embedded(&from);
+    append(&source, chains()[0], 30, "second");
+    append(&source, chains()[2], 5, "new chain");
+    wait(source.revoke_key(KeyId(Uuid([2; 16])), 88)).unwrap();
+    let before = everything(&source, &source);
+    drop(source);
+    let (done, said) = copy(from.to_str().unwrap(), &database.url());
+    assert!(done && said.contains("copied 95 events; 2 chains"), "{said}");
+    let there = on_postgres(&database);
+    assert_eq!(everything(&there, &there), before);
+    drop(there);
+    let (done, said) = copy(from.to_str().unwrap(), &database.url());
+    assert!(done && said.contains("copied 0 events; 2 chains"), "{said}");
+}
+
+#[test]
+fn a_target_with_something_else_in_it_and_a_source_with_damage_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, other) = (dir.path().join("from"), dir.path().join("other"));
+    let database = postgres::cluster().database();
+    let source = embedded(&from);
+    furnish(&source);
+    append(&source, chains()[0], 20, "first");
+    drop(source);
+
+    let elsewhere = embedded(&other);
+    append(&elsewhere, chain(9, 9, Mode::Live), 1, "someone else's");
+    drop(elsewhere);
+    let (done, said) = copy(from.to_str().unwrap(), other.to_str().unwrap());
+    assert!(!done && said.contains("a chain that the source does not have"), "{said}");
+
+    // Another line of the same chain.
+    assert!(copy(from.to_str().unwrap(), &database.url()).0);
+    let fork = dir.path().join("fork");
+    let forked = embedded(&fork);
+    append(&forked, chains()[0], 5, "another line");
+    drop(forked);
+    let (done, said) = copy(&database.url(), fork.to_str().unwrap());
+    assert!(!done && said.contains("the target has another event 5 than the source"), "{said}");
+
+    database.sql("UPDATE sealog.events SET actor_id = 'x' WHERE chain_seq = 12");
+    let fresh = dir.path().join("fresh");
+    let (done, said) = copy(&database.url(), fresh.to_str().unwrap());
+    assert!(!done && said.contains("event 12 does not continue the chain"), "{said}");
+    database.sql("DELETE FROM sealog.events WHERE chain_seq > 15");
+    let (done, said) = copy(&database.url(), dir.path().join("short").to_str().unwrap());
+    assert!(!done && said.contains("event"), "{said}");
+}
