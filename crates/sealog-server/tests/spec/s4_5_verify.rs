@@ -256,7 +256,7 @@ fn a_damaged_last_record_is_broken_at_its_chain_seq_with_the_recorded_heads_hash
     let log_id = service.log(&service.live, r#"{"action":"user.login","actor_id":"the-last-one"}"#);
     let head = service.read(&service.live, &log_id);
     service.stop();
-    flip(&service.segments()[0], "the-last-one");
+    service.home().damage("the-last-one");
     service.resume();
     assert_eq!(verify(&service, ""), broken(40, 1, 40, &head["hash"]));
     assert_eq!(verify(&service, "?to_seq=39"), valid(39, 1, 39));
