@@ -93,7 +93,11 @@ impl Tree {
             Record::Node(node) => *node,
             Record::Data(place) => count + SEPARATOR.len() + place,
         };
-        let record = |record| u32::try_from(value(record)).unwrap().to_be_bytes()[1..].to_vec();
+        let record = |record| {
+            let value = u32::try_from(value(record)).unwrap();
+            assert!(value >> RECORD_BITS == 0, "the database is too large for records of {RECORD_BITS} bits");
+            value.to_be_bytes()[1..].to_vec()
+        };
         self.0.iter().flatten().flat_map(record).collect()
     }
 }

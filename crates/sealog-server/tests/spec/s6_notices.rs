@@ -197,6 +197,21 @@ fn a_plan_without_a_limit_gives_no_mail() {
 }
 
 #[test]
+fn a_plan_that_is_changed_holds_from_the_next_event_on() {
+    let port = MailPort::hold();
+    let server = port.start();
+    let notified = Notified::on(port, |setup| setup.config.plans[1].events_per_month = Some(7));
+    notified.send(6);
+    notified.expect(&server, &[]);
+    let plan = format!("/tenants/{}", notified.tenant_id);
+    notified.service.operator("PATCH", &plan, &json!({"plan": "middle"})).ok();
+    notified.expect(&server, &[]);
+    notified.send(1);
+    let mails = notified.expect(&server, &[80, 100]);
+    assert!(mails[1].body().contains("Live events   7 of 7 (100 %)\n"), "{}", mails[1].body());
+}
+
+#[test]
 fn a_month_begins_at_midnight_utc_and_is_counted_anew() {
     let (notified, server) = Notified::start();
     notified.service.clock.set(parse_iso_ms("2026-11-30T23:59:59.999Z").unwrap());
