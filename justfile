@@ -5,15 +5,17 @@ _default:
     @just --list
 
 # Everything CI checks.
-ci: fmt lint policy test tools
+ci: fmt lint policy test tools fuzz-quick
 
 # Formatting.
 fmt:
     cargo fmt --all --check
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
 policy:
@@ -24,15 +26,27 @@ policy:
 advisories:
     cargo deny check advisories
 
-# All Rust tests, and the specification once more on PostgreSQL.
+# All Rust tests, the specification once more on PostgreSQL, and the seeds of the fuzzer.
 test:
     cargo test --locked --workspace
     SEALOG_TEST_STORE=postgres cargo test --locked --workspace --test spec
+    cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 
-# The verifiers in other languages, and the vectors through each.
+# The verifiers in other languages, and the vectors through each; whether the fuzzer sees what is wrong.
 tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
+
+# About a thousand generated requests and as many malformed ones, the same each time, to a real server; and whether /openapi.json is OpenAPI 3.1.
+fuzz-quick:
+    scripts/fuzz requests --at-least 0 --examples 5 --seed 1
+    scripts/fuzz malformed --count 1500 --seed 1
+
+# The same, 20,000 and 10,000 of them; then every target of fuzz/ for FUZZ_SECONDS (60).
+fuzz:
+    scripts/fuzz requests --at-least 20000
+    scripts/fuzz malformed --count 10000
+    scripts/fuzz targets
 
 # The store beside the bare machine: about six minutes. The quick one says that it works, not how fast it is.
 bench-store *ARGS:

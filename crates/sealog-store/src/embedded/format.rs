@@ -218,7 +218,8 @@ impl FrameHeader {
         let (first_seq, received_ms) = (take.u64()?, take.u64()?);
         let sane = (FRAME_HEADER_LEN..=FRAME_LEN_MAX).contains(&(length as usize))
             && (1..=BATCH_EVENTS_MAX).contains(&usize::from(count))
-            && u64::from(group_back) <= position;
+            && u64::from(group_back) <= position
+            && first_seq.checked_add(u64::from(count)).is_some();
         sane.then_some(FrameHeader {
             length,
             idempotency: flags & FLAG_IDEMPOTENCY != 0,
@@ -688,6 +689,18 @@ mod tests {
                     Frame::decode(&damaged, 500, &SALT, Mode::Live).is_some_and(|frame| frame.intact());
                 assert!(!intact, "bit {bit} of byte {at}");
             }
+        }
+    }
+
+    #[test]
+    fn a_frame_whose_events_would_have_no_number_is_not_a_frame() {
+        for (first_seq, is_frame) in [(u64::MAX - 2, true), (u64::MAX - 1, false), (u64::MAX, false)] {
+            let bytes = frame(&two_events(), None);
+            let header = FrameHeader::decode(&bytes, 500, &SALT, Mode::Live).unwrap();
+            let bytes =
+                [&FrameHeader { first_seq, ..header }.encode(&SALT), &bytes[FRAME_HEADER_LEN..]].concat();
+            let decoded = Frame::decode(&bytes, 500, &SALT, Mode::Live);
+            assert_eq!(decoded.map(|frame| frame.records().count()), is_frame.then_some(2), "{first_seq}");
         }
     }
 
