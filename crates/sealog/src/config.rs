@@ -444,11 +444,11 @@ mod tests {
         let store =
             |text| resolve(&map(&[("store", text)]), &map(&[]), &file("")).map(|settings| settings.store);
         assert_eq!(store("embedded"), Ok(Place::Embedded));
-        for url in ["postgres://u:secret@h/d", "postgresql://h/d"] {
+        for url in ["postgres://u:hunter2@h/d", "postgresql://h/d"] {
             assert_eq!(store(url), Ok(Place::Postgres(Secret(url.into()))));
         }
-        assert!(!format!("{:?}", store("postgres://u:secret@h/d")).contains("secret"));
-        let wrong = error(&[], &[("SEALOG_STORE", "mysql://u:secret@h/d")], "");
+        assert!(!format!("{:?}", store("postgres://u:hunter2@h/d")).contains("hunter2"));
+        let wrong = error(&[], &[("SEALOG_STORE", "mysql://u:hunter2@h/d")], "");
         assert_eq!(wrong, "SEALOG_STORE: store must be \"embedded\" or begin with postgres://");
     }
 
