@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use sealog_server::{App, Server, background};
 use sealog_store::world::{SystemWorld, World};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::store::Opened;
 use crate::{config, first_run};
@@ -30,9 +30,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
         let _alone = store.alone().await?;
         first_run::prepare(&*accounts, &*world, &settings.data_dir, &settings.server.base_url).await
     })?;
+    // Before anyone is told that it listens: who hears that may ask it to stop.
+    let signals = main.block_on(async { stop_signals() })?;
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let app = App::new(store.store(), accounts, world, settings.server);
-    serve_on_all_cores(&main, &app, listener, address)?;
+    serve_on_all_cores(&main, &app, listener, address, signals)?;
     drop(app);
     store.close();
     tracing::info!("stopped; everything is synced");
@@ -45,6 +47,7 @@ fn serve_on_all_cores(
     app: &Arc<App>,
     listener: TcpListener,
     address: SocketAddr,
+    (mut terminate, mut interrupt): (Signal, Signal),
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -61,28 +64,29 @@ fn serve_on_all_cores(
     }
     main.block_on(async {
         let stop = async {
-            let signals = signal(SignalKind::terminate())
-                .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
-            let (mut terminate, mut interrupt) = signals.map_err(|error| error.to_string())?;
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             tracing::info!("stopping");
             server.stop();
-            Ok::<(), String>(())
         };
-        let (stopped, (), ()) = tokio::join!(
+        tokio::join!(
             stop,
             sealog_server::serve(Arc::clone(app), listener, &server),
             background::run(Arc::clone(app), &server)
         );
-        stopped
-    })?;
+    });
     for thread in threads {
         thread.join().map_err(|_| "an event loop has panicked".to_owned())??;
     }
     Ok(())
+}
+
+fn stop_signals() -> Result<(Signal, Signal), String> {
+    let signals = signal(SignalKind::terminate())
+        .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
+    signals.map_err(|error| error.to_string())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
