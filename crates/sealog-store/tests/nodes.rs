@@ -529,7 +529,7 @@ fn many_chains_that_wait_for_a_lock_leave_connections_for_the_others() {
     let database = cluster().database();
     let url = database.url();
     let waiting = Options {
-        lock_timeout: Duration::from_millis(300),
+        lock_timeout: Duration::from_secs(2),
         idle_in_transaction_timeout: Duration::from_secs(60),
         ..options(0)
     };
@@ -541,11 +541,11 @@ fn many_chains_that_wait_for_a_lock_leave_connections_for_the_others() {
     // Someone has all but the last one.
     let last = chains[11];
     let held = format!(
-        "BEGIN; SELECT 1 FROM sealog.chains WHERE project_id <> '{}' FOR UPDATE; SELECT pg_sleep(4); COMMIT",
+        "BEGIN; SELECT 1 FROM sealog.chains WHERE project_id <> '{}' FOR UPDATE; SELECT pg_sleep(60); COMMIT",
         last.project_id
     );
     std::thread::scope(|scope| {
-        let holder = scope.spawn(|| database.sql(&held));
+        let holder = scope.spawn(|| database.try_sql("owner", &held));
         let locks = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
         eventually("the rows are locked", || database.sql(locks) == "1");
         // Each is told in time that it did not get its turn.
@@ -561,14 +561,18 @@ fn many_chains_that_wait_for_a_lock_leave_connections_for_the_others() {
             .iter()
             .map(|chain| scope.spawn(|| try_append(&store, *chain, vec![login("y")])))
             .collect();
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(100));
         let begun = Instant::now();
         append(&store, last, vec![login("free")]);
-        assert!(begun.elapsed() < Duration::from_millis(250), "{:?}", begun.elapsed());
+        // If they had all connections, it would wait for one of them to give up.
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        database.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()",
+        );
         for answer in waiting {
             let _ = answer.join().unwrap();
         }
-        holder.join().unwrap();
+        assert!(!holder.join().unwrap().status.success(), "it held them until it was ended");
     });
     for chain in &chains {
         append(&store, *chain, vec![login("after")]);

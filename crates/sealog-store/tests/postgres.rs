@@ -179,6 +179,23 @@ fn a_chains_row_that_was_removed_does_not_begin_the_chain_again() {
     assert_valid(&store, live(), 10);
 }
 
+#[test]
+fn an_append_whose_commit_fails_is_an_error_and_leaves_nothing() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    // The statements succeed; only the COMMIT behind them does not.
+    stage.sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+         CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON sealog.events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()",
+    );
+    let failed = try_append(&store, live(), vec![login("x")]);
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    stage.sql("DROP TRIGGER refuse ON sealog.events");
+    assert_valid(&store, live(), 10);
+    append(&store, live(), vec![login("y")]);
+    assert_valid(&store, live(), 11);
+}
+
 // ---- What it keeps ------------------------------------------------------------------------------------------------
 
 #[test]

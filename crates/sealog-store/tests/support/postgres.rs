@@ -189,7 +189,7 @@ echo "$2" >pooler.ini
 pgbouncer -q pooler.ini >pooler.out 2>&1 &
 echo ready
 cat >/dev/null
-kill -QUIT "$!"
+kill -KILL "$!"
 "#;
 
 /// PgBouncer in transaction mode in front of a cluster: each transaction may get another of three connections.
