@@ -139,25 +139,31 @@ struct Process {
     ended_children: f64,
 }
 
+fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: state, parent, ..., with user and system time as 12th and 13th, those of ended children behind them.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let time = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some(Process {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        own: time(11)? + time(12)?,
+        ended_children: time(13)? + time(14)?,
+    })
+}
+
 fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let read = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name, which may hold anything: state, parent, ..., with user and system time as 12th and 13th, those of ended children behind them.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let time = |at: usize| fields.get(at)?.parse::<f64>().ok();
-        Some(Process {
-            pid,
-            parent: fields.get(1)?.parse().ok()?,
-            own: time(11)? + time(12)?,
-            ended_children: time(13)? + time(14)?,
-        })
-    };
-    entries.flatten().filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?)).collect()
+    entries.flatten().filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// CPU time of a process.
+pub fn cpu_of(pid: u32) -> Duration {
+    Duration::from_secs_f64(process(pid).map_or(0.0, |process| process.own) / 100.0)
 }
 
 /// CPU time of a process and of all that it has started.
-pub fn cpu_of(root: u32) -> Duration {
+pub fn cpu_of_all(root: u32) -> Duration {
     let processes = processes();
     let ticks: f64 = processes
         .iter()

@@ -1,14 +1,13 @@
 //! A program that is measured from outside: started, watched through `/proc`, stopped or killed.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Outcome;
-use crate::machine::{cpu_of, resident_bytes_of};
+use crate::machine::{cpu_of, cpu_of_all, resident_bytes_of};
 
 #[derive(Debug)]
 pub struct Process {
@@ -47,11 +46,10 @@ impl Process {
 
     /// Starts it without waiting for anything.
     pub fn spawn(name: &'static str, command: &mut Command) -> Outcome<Process> {
-        // In a group of its own: who interrupts the benchmark does not stop a server in the middle of a measurement; `drop` does.
+        // In the same group: who interrupts the benchmark on a terminal stops the servers with it.
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .process_group(0)
             .spawn()
             .map_err(|error| format!("{name} ({}): {error}", command.get_program().display()))?;
         Ok(Process { name, child, ready_after: Duration::ZERO })
@@ -61,9 +59,14 @@ impl Process {
         self.child.id()
     }
 
-    /// CPU time of it and of all that it has started.
+    /// CPU time of it alone: one read, so that the generator can take it between two requests.
     pub fn cpu(&self) -> Duration {
         cpu_of(self.pid())
+    }
+
+    /// CPU time of it and of all that it has started.
+    pub fn cpu_of_all(&self) -> Duration {
+        cpu_of_all(self.pid())
     }
 
     pub fn resident_bytes(&self) -> u64 {

@@ -132,12 +132,12 @@ fn measure(
     let mut reads: Vec<Kind> = kinds().map(|send| Kind { send, sides: Vec::new(), others: 0.0 }).collect();
     let mut ingest = Kind { send: Send::Batch, sides: Vec::new(), others: 0.0 };
     for repeat in 1..=setting.repeats {
-        for kind in &mut reads {
-            let mut requests = Requests::new(sealog, &kind.send, 0, chains, false)?;
-            kind.sample(setting, sealog, &mut requests, 1, setting.slice / 6, repeat, size)?;
+        // Some together, since looking whether the machine is idle takes as long as one of them.
+        for group in reads.chunks_mut(5) {
+            sample(setting, sealog, group, Shape { first_chain: 0, chains, connections: 1 }, repeat, size)?;
         }
-        let mut requests = Requests::new(sealog, &Send::Batch, chains, 1, false)?;
-        ingest.sample(setting, sealog, &mut requests, 16, setting.slice, repeat, size)?;
+        let shape = Shape { first_chain: chains, chains: 1, connections: 16 };
+        sample(setting, sealog, std::slice::from_mut(&mut ingest), shape, repeat, size)?;
     }
     let resident_read = sealog.process().resident_bytes();
     sealog.check(0)?;
@@ -172,39 +172,53 @@ fn kinds() -> impl Iterator<Item = Send> {
     [Send::Read, Send::Verify].into_iter().chain(LISTS.iter().map(|(name, _)| Send::List((*name).to_owned())))
 }
 
-impl Kind {
-    #[allow(clippy::too_many_arguments, reason = "all of them change from call to call")]
-    fn sample(
-        &mut self,
-        setting: &Setting,
-        sealog: &mut Sealog,
-        requests: &mut Requests,
-        connections: usize,
-        limit: Duration,
-        repeat: usize,
-        size: u64,
-    ) -> Outcome<()> {
-        let what = format!("repeat {repeat} of {}: {size} events, {}", setting.repeats, self.send.name());
-        let tick = |text: &str| setting.progress.say(&format!("{what}: {text}"));
-        let slice = setting.quietly(&what, || {
-            let address = sealog.address;
+/// Which chains are asked, and how.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    first_chain: usize,
+    chains: usize,
+    connections: usize,
+}
+
+fn sample(
+    setting: &Setting,
+    sealog: &mut Sealog,
+    kinds: &mut [Kind],
+    shape: Shape,
+    repeat: usize,
+    size: u64,
+) -> Outcome<()> {
+    let mut requests = Vec::new();
+    for kind in &*kinds {
+        requests.push(Requests::new(sealog, &kind.send, shape.first_chain, shape.chains, false)?);
+    }
+    let what = format!("repeat {repeat} of {}: {size} events", setting.repeats);
+    let slice = setting.quietly(&what, || {
+        let mut sides = Vec::new();
+        for (kind, requests) in kinds.iter().zip(&mut requests) {
+            let tick = |text: &str| setting.progress.say(&format!("{what}, {}: {text}", kind.send.name()));
+            let limit = if kind.send.events() > 0 { setting.slice } else { setting.slice / 6 };
+            let counters = || sealog.counters();
             let (loaded, cpu, bytes) = load(
-                address,
-                connections,
+                sealog.address,
+                shape.connections,
                 Pace::Closed,
                 limit,
                 requests,
-                &|| sealog.counters(),
+                &counters,
                 None,
                 &tick,
             )?;
             sealog.acknowledge(&loaded);
-            Side::of_load(&loaded, cpu, bytes)
-        })?;
-        self.others = self.others.max(slice.others);
-        self.sides.push(slice.value);
-        Ok(())
+            sides.push(Side::of_load(&loaded, cpu, bytes)?);
+        }
+        Ok(sides)
+    })?;
+    for (kind, side) in kinds.iter_mut().zip(slice.value) {
+        kind.others = kind.others.max(slice.others);
+        kind.sides.push(side);
     }
+    Ok(())
 }
 
 /// The whole store, on all cores.

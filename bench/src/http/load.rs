@@ -193,11 +193,14 @@ impl<'a> Running<'a> {
                 self.end = self.begin + self.load.limit;
             }
             let stopped = self.load.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
-            if begun && !ended && (now >= self.end || stopped) {
+            // One answer is waited for, however short the time was.
+            let closed = matches!(self.load.pace, Pace::Closed);
+            let enough = !closed || self.loaded.requests > 0 || !self.loaded.errors.is_empty();
+            if begun && !ended && (stopped || now >= self.end && (enough || now > self.end + LATE_MAX)) {
                 ended = true;
                 window();
                 self.loaded.own_cpu = thread_cpu() - own_cpu;
-                self.loaded.elapsed = now.min(self.end) - self.begin;
+                self.loaded.elapsed = if closed { now - self.begin } else { self.load.limit };
             }
             self.send_what_is_due(now, ended)?;
             if ended && self.in_flight == 0 {
@@ -345,7 +348,7 @@ impl<'a> Running<'a> {
         }
         // The closed loop counts what was answered in the time, the open one what was due in it.
         let counts = match self.load.pace {
-            Pace::Closed => now >= self.begin && !ended && now <= self.end,
+            Pace::Closed => now >= self.begin && !ended,
             Pace::Open(_) => sent.due >= self.begin,
         };
         if counts {

@@ -137,9 +137,9 @@ impl Cluster {
                 ));
             }
             tokio::time::sleep_until(begin.into()).await;
-            let cpu = process.cpu();
+            let cpu = process.cpu_of_all();
             tokio::time::sleep_until(end.into()).await;
-            let cpu = process.cpu().saturating_sub(cpu);
+            let cpu = process.cpu_of_all().saturating_sub(cpu);
             let (mut run, mut sent) = (Run { elapsed: limit, cpu, ..Run::default() }, 0);
             for task in tasks {
                 let (latencies_ns, rows) = task.await??;
@@ -166,7 +166,7 @@ impl Cluster {
             loop {
                 let sent = Instant::now();
                 if sent >= begin && cpu.is_none() {
-                    cpu = Some(process.cpu());
+                    cpu = Some(process.cpu_of_all());
                 }
                 let mut text = String::new();
                 for _ in 0..group {
@@ -195,7 +195,7 @@ impl Cluster {
                     run.latencies_ns.push(nanos(now - sent));
                 }
             }
-            run.cpu = process.cpu().saturating_sub(cpu.unwrap_or_default());
+            run.cpu = process.cpu_of_all().saturating_sub(cpu.unwrap_or_default());
             check(&control, u64::try_from(seq)?).await?;
             Side::of_run(&run)
         })
