@@ -55,6 +55,33 @@ bench-store *ARGS:
 bench-store-quick:
     cargo run --release --locked -p sealog-bench -- store --quick
 
+# Where the reports and plots of the recipes below go.
+bench_out := "bench/data/reports"
+
+_bench-build:
+    cargo build --release --locked -p sealog -p sealog-bench
+    mkdir -p {{bench_out}}
+
+# A look at everything in less than two minutes: says that it works, not how fast it is.
+bench-quick: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --quick --seconds 0.5 --workload bench/workloads/quick.toml --plots {{bench_out}} --json {{bench_out}}/quick.json | tee {{bench_out}}/quick.md
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" store --quick
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" growth --quick
+
+# The target rows beside a bare server, PostgreSQL and quipu-server, then the store: less than 20 minutes on an idle machine. Installs what it compares with.
+bench *ARGS: _bench-build
+    scripts/bench-setup
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/targets.toml --quipu bench/data/tools/bin/quipu-server --plots {{bench_out}} --json {{bench_out}}/service.json {{ARGS}} | tee {{bench_out}}/service.md
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" store --json {{bench_out}}/store.json {{ARGS}} | tee {{bench_out}}/store.md
+
+# A store that grows to 20 million events, and one with 10,000 chains: less than ten minutes, 20 GB of disk under bench/data, removed at the end.
+bench-growth *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" growth --plots {{bench_out}} --json {{bench_out}}/growth.json {{ARGS}} | tee {{bench_out}}/growth.md
+
+# All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
+bench-full: bench bench-growth
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/matrix.toml --json {{bench_out}}/matrix.json | tee {{bench_out}}/matrix.md
+
 # Power cuts on a real file system and faults in system calls; needs root.
 torture:
     scripts/torture power-cut --cuts 50

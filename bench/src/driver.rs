@@ -11,11 +11,11 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use sealog_core::event::Draft;
+use sealog_core::id::ChainId;
 use sealog_store::{Append, Appended, BoxFuture, Store, StoreError};
 
 use crate::Outcome;
 use crate::machine::cpu_time;
-use crate::workload;
 
 /// Runs a future to its end on this thread.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -97,12 +97,12 @@ struct Slot<'a> {
     sent: Instant,
 }
 
-/// Keeps `in_flight` requests with the events of `next` under way.
+/// Keeps `in_flight` requests with the events of `next`, each for its chain, under way.
 pub fn append(
     store: &dyn Store,
     in_flight: usize,
     until: Until,
-    mut next: impl FnMut() -> Option<Vec<Draft>>,
+    mut next: impl FnMut() -> Option<(ChainId, Vec<Draft>)>,
 ) -> Outcome<Run> {
     let ready = Arc::new(Ready { slots: Mutex::default(), driver: std::thread::current() });
     let wakers: Vec<Waker> = (0..in_flight)
@@ -123,10 +123,10 @@ pub fn append(
             // An answer may be there as soon as it is looked for, so a slot goes on until it has to wait.
             loop {
                 if slots[at].is_none() {
-                    let Some(drafts) = (if ended { None } else { next() }) else { break };
+                    let Some((chain, drafts)) = (if ended { None } else { next() }) else { break };
                     let events = drafts.len() as u64;
                     let sent = Instant::now();
-                    let append = Append { chain: workload::chain(), drafts, idempotency: None };
+                    let append = Append { chain, drafts, idempotency: None };
                     slots[at] = Some(Slot { future: store.append(append), events, sent });
                     pending += 1;
                 }

@@ -16,7 +16,12 @@ pub fn cpu_time() -> Duration {
 
 /// Resident memory of this process, in bytes.
 pub fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    resident_bytes_of("self")
+}
+
+/// The same of any process.
+pub fn resident_bytes_of(pid: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
@@ -91,6 +96,7 @@ pub struct Usage {
     processes: f64,
     stolen: f64,
     kernel_threads: f64,
+    /// This process and all that it has started, and those in turn.
     own: f64,
 }
 
@@ -100,38 +106,94 @@ impl Usage {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let ticks: Vec<f64> =
             stat.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+        let (kernel_threads, descendants) = kernel_threads_and_descendants();
         // user nice system idle iowait irq softirq steal; guest time is part of user.
         Some(Usage {
             all: ticks.iter().take(8).sum(),
             processes: ticks.iter().take(3).sum(),
             stolen: *ticks.get(7)?,
-            kernel_threads: kernel_threads(),
-            own: cpu_time().as_secs_f64() * 100.0,
+            kernel_threads,
+            own: cpu_time().as_secs_f64() * 100.0 + descendants,
         })
     }
 
     /// The share of all cores that other processes, or the hypervisor, took since. The kernel's own threads are not others: they write what we sync.
-    pub fn others_since(&self, before: &Usage, own_children: Duration) -> f64 {
+    pub fn others_since(&self, before: &Usage) -> f64 {
         let all = self.all - before.all;
         if all <= 0.0 {
             return 0.0;
         }
         let ours = self.own - before.own + self.kernel_threads - before.kernel_threads;
-        let others = self.processes - before.processes - ours - own_children.as_secs_f64() * 100.0;
+        let others = self.processes - before.processes - ours;
         (others.max(0.0) + self.stolen - before.stolen) / all
     }
 }
 
-/// CPU time of all children of the kernel's thread parent, process 2. They live long, so none is missed between two looks, as a compiler would be.
-fn kernel_threads() -> f64 {
-    let Ok(entries) = fs::read_dir("/proc") else { return 0.0 };
-    let ticks = entries.flatten().filter_map(|entry| {
-        entry.file_name().to_str()?.parse::<u32>().ok()?;
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // Behind the name, which may hold anything: state, parent, ..., with user and system time as 12th and 13th.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let time = |at: usize| fields.get(at)?.parse::<f64>().ok();
-        if *fields.get(1)? == "2" { Some(time(11)? + time(12)?) } else { None }
-    });
-    ticks.sum()
+/// One process as `/proc` shows it.
+struct Process {
+    pid: u32,
+    parent: u32,
+    /// Hundredths of a second.
+    own: f64,
+    /// Of children that have ended and were waited for, and of theirs.
+    ended_children: f64,
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: state, parent, ..., with user and system time as 12th and 13th, those of ended children behind them.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let time = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some(Process {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        own: time(11)? + time(12)?,
+        ended_children: time(13)? + time(14)?,
+    })
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// CPU time of a process.
+pub fn cpu_of(pid: u32) -> Duration {
+    Duration::from_secs_f64(process(pid).map_or(0.0, |process| process.own) / 100.0)
+}
+
+/// CPU time of a process and of all that it has started.
+pub fn cpu_of_all(root: u32) -> Duration {
+    let processes = processes();
+    let ticks: f64 = processes
+        .iter()
+        .filter(|process| process.pid == root || descends(&processes, process.pid, root))
+        .map(|process| process.own + process.ended_children)
+        .sum();
+    Duration::from_secs_f64(ticks / 100.0)
+}
+
+fn descends(processes: &[Process], pid: u32, from: u32) -> bool {
+    let parent =
+        |pid: &u32| processes.iter().find(|process| process.pid == *pid).map(|process| process.parent);
+    // A number can be used again between two reads, so that a line need not end.
+    std::iter::successors(Some(pid), parent).skip(1).take(64).any(|pid| pid == from)
+}
+
+/// CPU time of all children of the kernel's thread parent, process 2, and of all that this process has started. The former live long, so none is missed between two
+/// looks, as a compiler would be.
+fn kernel_threads_and_descendants() -> (f64, f64) {
+    let processes = processes();
+    let me = std::process::id();
+    let (mut kernel_threads, mut descendants) = (0.0, 0.0);
+    for process in &processes {
+        if process.parent == 2 {
+            kernel_threads += process.own;
+        } else if process.pid == me {
+            descendants += process.ended_children;
+        } else if descends(&processes, process.pid, me) {
+            descendants += process.own + process.ended_children;
+        }
+    }
+    (kernel_threads, descendants)
 }

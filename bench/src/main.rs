@@ -3,11 +3,18 @@
 //! One subcommand for each seam that is measured; they share the workload, the driver and the report.
 
 mod bare;
+mod bare_http;
 mod driver;
+mod growth;
+mod http;
 mod machine;
 mod meter;
+mod peers;
+mod plot;
+mod process;
 mod progress;
 mod report;
+mod setting;
 mod stats;
 mod store;
 mod workload;
@@ -32,6 +39,13 @@ struct Args {
 enum What {
     /// The embedded store: appends beside pwrite+fdatasync, verification beside SHA-256, reads, size, memory, opening
     Store(store::StoreArgs),
+    /// The service over HTTP, driven by workload files, beside a bare hyper server, PostgreSQL and quipu-server
+    Http(http::HttpArgs),
+    /// What becomes of ingest, reads, verification, start-up, memory and disk as a store grows to 20 million events
+    Growth(growth::GrowthArgs),
+    /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
+    #[command(hide = true)]
+    BareHttp(bare_http::BareHttpArgs),
     /// Opens a store that a benchmark has filled and prints what that took. Run by `store`, in a process of its own
     #[command(hide = true)]
     Probe(store::reopen::ProbeArgs),
@@ -40,6 +54,9 @@ enum What {
 fn main() -> ExitCode {
     let outcome = match Args::parse().what {
         What::Store(args) => store::run(&args),
+        What::Http(args) => http::run(&args),
+        What::Growth(args) => growth::run(&args),
+        What::BareHttp(args) => bare_http::run(&args),
         What::Probe(args) => store::reopen::probe(&args),
     };
     match outcome {

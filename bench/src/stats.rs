@@ -26,6 +26,7 @@ impl Spread {
 pub struct Percentiles {
     pub samples: usize,
     pub p50: f64,
+    pub p90: f64,
     pub p99: f64,
     pub p999: f64,
     pub max: f64,
@@ -44,6 +45,7 @@ impl Percentiles {
         Some(Percentiles {
             samples: samples_ns.len(),
             p50: at(500),
+            p90: at(900),
             p99: at(990),
             p999: at(999),
             max: last as f64 / 1e3,
@@ -71,7 +73,7 @@ mod tests {
     fn percentiles_are_values_that_occurred() {
         let mut samples: Vec<u64> = (1..=1000).rev().map(|us| us * 1000).collect();
         let of = Percentiles::of_ns(&mut samples).unwrap();
-        assert_eq!((of.p50, of.p99, of.p999, of.max), (500.0, 990.0, 999.0, 1000.0));
+        assert_eq!((of.p50, of.p90, of.p99, of.p999, of.max), (500.0, 900.0, 990.0, 999.0, 1000.0));
         let of = Percentiles::of_ns(&mut [7000]).unwrap();
         assert_eq!((of.samples, of.p50, of.p99, of.max), (1, 7.0, 7.0, 7.0));
         assert!(Percentiles::of_ns(&mut []).is_none());

@@ -157,8 +157,22 @@ pub fn draft(n: u64) -> Draft {
     }
 }
 
+/// What a client sends: spec 2.1.
+pub fn body(n: u64) -> String {
+    let Keys { action, actor_id, resource } = keys(n);
+    let metadata = metadata(n);
+    format!(
+        "{{\"action\":{action},\"actor_id\":{actor_id},\"resource\":{resource},\"actor_type\":\"user\",\"metadata\":{metadata}}}"
+    )
+}
+
+/// Actions of all events, as they are sent.
+pub fn actions() -> impl Iterator<Item = &'static str> {
+    ACTIONS.into_iter().chain([RARE_ACTION.trim_matches('"')])
+}
+
 /// About 350 bytes.
-fn metadata(n: u64) -> String {
+pub fn metadata(n: u64) -> String {
     const REASONS: [&str; 4] = [
         "weekly review",
         "requested by the customer in ticket 4711",

@@ -5,27 +5,81 @@ use std::process::Command;
 
 use serde_json::Value;
 
-#[test]
-fn a_tiny_run_of_the_store_benchmark_reports_every_row() {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-quick");
+/// Where the server is; `cargo test` builds it with the whole workspace, and not for this crate alone.
+fn sealog() -> std::path::PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_sealog-bench")).with_file_name("sealog");
+    if !path.exists() {
+        let built = Command::new(env!("CARGO")).args(["build", "-q", "--locked", "-p", "sealog"]).status();
+        assert!(built.unwrap().success());
+    }
+    path
+}
+
+/// Runs a benchmark in a directory of its own, which must be empty afterwards but for its report.
+fn report(name: &str, arguments: &[&str]) -> (Value, String) {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let json = dir.join("report.json");
+    let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_sealog-bench"))
-        .args(["store", "--quick", "--events", "3000", "--seconds", "0.03", "--dir"])
+        .args(arguments)
+        .arg("--dir")
         .arg(&dir)
         .arg("--json")
         .arg(&json)
         .output()
         .unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr, "", "no progress line where there is no terminal");
+    let report = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["report.json"], "the data is removed");
+    (report, String::from_utf8(output.stdout).unwrap())
+}
 
-    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+fn rows(report: &Value) -> Vec<&Value> {
     let sections = report["sections"].as_array().unwrap();
-    let rows: Vec<usize> = sections.iter().map(|section| section["rows"].as_array().unwrap().len()).collect();
-    assert_eq!(rows, [6, 3, 4, 26, 7]);
-    for row in sections.iter().flat_map(|section| section["rows"].as_array().unwrap()) {
+    sections.iter().flat_map(|section| section["rows"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn a_tiny_run_against_the_real_server_has_no_wrong_answer() {
+    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/smoke.toml");
+    let sealog = sealog();
+    let arguments =
+        ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
+    let (report, stdout) = report("http-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
+    let rows = rows(&report);
+    // Beside the bare server two, the sync three and the quiet neighbour two; five alone; one for the memory of each of two servers.
+    assert_eq!(rows.len(), 2 + 3 + 2 + 5 + 2, "{stdout}");
+    for row in rows {
+        let doubt = row["doubt"].as_str().unwrap_or_default();
+        assert!(!doubt.contains("wrong answers") && !doubt.contains("not served"), "{doubt}");
+        for repeat in row["values"]["repeats"].as_array().into_iter().flatten() {
+            assert!(repeat["sealog"]["requests"].as_u64().unwrap() > 0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_tiny_store_that_grows_keeps_what_was_acknowledged_when_it_is_killed() {
+    let sealog = sealog();
+    let arguments =
+        ["growth", "--quick", "--seconds", "0.12", "--events", "2000", "--chains", "3", "--sealog"];
+    let (report, stdout) = report("growth-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
+    assert_eq!(rows(&report).len(), 4 * (2 + 25 + 1 + 1 + 2 + 1), "{stdout}");
+}
+
+#[test]
+fn a_tiny_run_of_the_store_benchmark_reports_every_row() {
+    let arguments = ["store", "--quick", "--events", "3000", "--seconds", "0.03"];
+    let (report, stdout) = report("bench-quick", &arguments);
+    let sections = report["sections"].as_array().unwrap();
+    let counts: Vec<usize> =
+        sections.iter().map(|section| section["rows"].as_array().unwrap().len()).collect();
+    assert_eq!(counts, [6, 3, 4, 26, 7]);
+    for row in rows(&report) {
         let what = row["what"].as_str().unwrap();
         assert!(stdout.contains(what), "{what} is not in the table");
         let ratio = &row["ratio"]["median"];
@@ -34,6 +88,4 @@ fn a_tiny_run_of_the_store_benchmark_reports_every_row() {
     for name in ["machine", "file system", "commit", "command"] {
         assert!(stdout.contains(name), "{name} is not in the header");
     }
-    let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["report.json"], "the data is removed");
 }

@@ -6,12 +6,12 @@ use sealog_core::event::Draft;
 use sealog_store::Store;
 use serde_json::{Value, json};
 
-use super::{Setting, doubt};
 use crate::Outcome;
 use crate::bare::BareLog;
 use crate::driver::{self, Run, Until, wait};
 use crate::meter::{Counted, Meter};
 use crate::report::{Row, Section, Target, number};
+use crate::setting::{Setting, doubt};
 use crate::stats::{Percentiles, Spread, median};
 use crate::workload;
 
@@ -131,6 +131,11 @@ pub fn measure(setting: &Setting) -> Outcome<Vec<Section>> {
     ])
 }
 
+/// What a single event takes in the log.
+pub fn single_request_bytes(setting: &Setting) -> Outcome<usize> {
+    request_bytes(setting, &mut Pool::new(), 1)
+}
+
 /// What a request of this many events takes in the log.
 fn request_bytes(setting: &Setting, pool: &mut Pool, batch: usize) -> Outcome<usize> {
     const REQUESTS: u64 = 40;
@@ -141,7 +146,7 @@ fn request_bytes(setting: &Setting, pool: &mut Pool, batch: usize) -> Outcome<us
     let mut left = REQUESTS;
     driver::append(&store, 1, Until::Exhausted, || {
         left = left.checked_sub(1)?;
-        Some(pool.take(batch))
+        Some((workload::chain(), pool.take(batch)))
     })?;
     let bytes = meter.since(before).bytes / REQUESTS;
     drop(store);
@@ -158,7 +163,7 @@ fn store_run(setting: &Setting, pool: &mut Pool, shape: Shape) -> Outcome<(Run, 
     let mut run = |limit: Duration| {
         driver::append(&store, shape.in_flight, Until::Elapsed(limit), || {
             sent += shape.batch as u64;
-            Some(pool.take(shape.batch))
+            Some((workload::chain(), pool.take(shape.batch)))
         })
     };
     run(setting.slice / 10)?;

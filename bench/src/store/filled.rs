@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sealog_core::id::Ulid;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{List, Store};
 
-use super::Setting;
 use crate::Outcome;
 use crate::driver::{self, Until, wait};
 use crate::machine::{Usage, resident_bytes};
 use crate::meter::Meter;
+use crate::setting::Setting;
 use crate::workload::{self, Timeline};
 
 const BATCH: u64 = 100;
@@ -35,9 +35,8 @@ pub struct Filled {
 }
 
 /// Fills a store with events that spread over 90 days.
-pub fn fill(setting: &Setting) -> Outcome<Filled> {
+pub fn fill(setting: &Setting, events: u64) -> Outcome<Filled> {
     let dir = setting.dir.join("filled");
-    let events = setting.events;
     let resident_before = resident_bytes();
     let timeline = Arc::new(Timeline::new());
     let options = Options { world: Arc::clone(&timeline) as _, ..setting.options(&Meter::default()) };
@@ -55,12 +54,12 @@ pub fn fill(setting: &Setting) -> Outcome<Filled> {
             let batch: Vec<_> = (next..end).map(workload::draft).collect();
             timeline.set(workload::timestamp_ms(next, events));
             next = end;
-            (!batch.is_empty()).then_some(batch)
+            (!batch.is_empty()).then_some((workload::chain(), batch))
         })?;
         tenths.push((until - first) as f64 / start.elapsed().as_secs_f64());
     }
     let others = match (before, Usage::now()) {
-        (Some(before), Some(after)) => after.others_since(&before, Duration::ZERO),
+        (Some(before), Some(after)) => after.others_since(&before),
         _ => 0.0,
     };
     let resident_filled = resident_bytes();

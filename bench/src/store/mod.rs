@@ -1,144 +1,33 @@
 //! `sealog-bench store`: the embedded store, without a server around it.
 
-mod append;
+pub mod append;
 mod filled;
-mod reads;
+pub mod reads;
 pub mod reopen;
-mod verify;
+pub mod verify;
 
-use std::cell::{Cell, RefCell};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use serde_json::json;
 
 use crate::Outcome;
-use crate::machine::{Machine, Usage};
 use crate::meter::Meter;
-use crate::progress::Progress;
-use crate::report::{Report, number};
-use crate::workload;
+use crate::report::number;
+use crate::setting::{Setting, SettingArgs};
 
 #[derive(Args, Debug)]
 pub struct StoreArgs {
     /// Events in the store that is read and verified [default: 1000000; with --quick 20000]
     #[arg(long)]
     events: Option<u64>,
-    /// Length of one measurement; reads take a third of it for each kind [default: 3; with --quick 0.3]
-    #[arg(long)]
-    seconds: Option<f64>,
-    /// How often everything is measured; the median is reported [default: 3; with --quick 1]
-    #[arg(long)]
-    repeats: Option<usize>,
-    /// Where the stores are made, and removed at the end. Its disk is what is measured
-    #[arg(long, default_value = "bench/data")]
-    dir: PathBuf,
-    /// Writes everything that was measured to this file too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// How long to wait, over the whole run, for other processes to leave the machine alone [default: 300; with --quick 0]
-    #[arg(long, value_name = "SECONDS")]
-    wait_idle: Option<u64>,
-    /// A short run, to see that it works: its numbers mean little. Allows a directory in memory
-    #[arg(long)]
-    quick: bool,
-}
-
-/// What all parts of a run share.
-#[derive(Debug)]
-pub struct Setting {
-    pub events: u64,
-    pub slice: Duration,
-    pub repeats: usize,
-    pub dir: PathBuf,
-    pub quick: bool,
-    pub progress: Progress,
-    /// What is left of the time to wait for others. One budget for all: on a machine that is never idle a run must still end.
-    wait_left: Cell<Duration>,
-    /// Measurements that others disturbed and that were made again; kept for the report.
-    disturbed: RefCell<Vec<(String, f64)>>,
-}
-
-/// Above this share of all cores for others a measurement is made again, and in the end not judged.
-const OTHERS_MAX: f64 = 0.05;
-
-/// A measurement, and the share of all cores that others took meanwhile.
-#[derive(Debug)]
-pub struct Slice<T> {
-    pub value: T,
-    pub others: f64,
-}
-
-/// Why numbers from slices with these shares must not be judged.
-pub fn doubt(others: impl IntoIterator<Item = f64>) -> Option<String> {
-    let most = others.into_iter().fold(0.0, f64::max);
-    (most > OTHERS_MAX).then(|| format!("others took up to {} % of the machine", number(most * 100.0)))
+    #[command(flatten)]
+    setting: SettingArgs,
 }
 
 impl Setting {
-    fn new(args: &StoreArgs) -> Outcome<Setting> {
-        let (events, seconds, repeats) = if args.quick { (20_000, 0.3, 1) } else { (1_000_000, 3.0, 3) };
-        let seconds = args.seconds.unwrap_or(seconds);
-        let slice = Duration::try_from_secs_f64(seconds).map_err(|error| format!("--seconds: {error}"))?;
-        let (events, repeats) = (args.events.unwrap_or(events), args.repeats.unwrap_or(repeats));
-        if events == 0 || repeats == 0 || slice.is_zero() {
-            return Err("--events, --seconds and --repeats must be above 0".into());
-        }
-        // A name of its own, so that nothing that was there before is touched.
-        let dir = args.dir.join(format!("store-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let wait_idle = Duration::from_secs(args.wait_idle.unwrap_or(if args.quick { 0 } else { 300 }));
-        Ok(Setting {
-            events,
-            slice,
-            repeats,
-            dir,
-            quick: args.quick,
-            progress: Progress::new(),
-            wait_left: Cell::new(wait_idle),
-            disturbed: RefCell::default(),
-        })
-    }
-
-    /// Measures while the machine is otherwise idle, if it gets so in time; once more, up to twice, when others came in between.
-    pub fn quietly<T>(&self, what: &str, mut act: impl FnMut() -> Outcome<T>) -> Outcome<Slice<T>> {
-        const TRIES: usize = 3;
-        let mut tries = 0;
-        loop {
-            self.wait_until_idle(what);
-            self.progress.say(what);
-            let before = Usage::now();
-            let value = act()?;
-            let others = match (before, Usage::now()) {
-                (Some(before), Some(after)) => after.others_since(&before, Duration::ZERO),
-                _ => 0.0,
-            };
-            tries += 1;
-            if others <= OTHERS_MAX || tries == TRIES || self.wait_left.get().is_zero() {
-                return Ok(Slice { value, others });
-            }
-            self.disturbed.borrow_mut().push((what.to_owned(), others));
-        }
-    }
-
-    fn wait_until_idle(&self, what: &str) {
-        const LOOK: Duration = Duration::from_millis(500);
-        while !self.wait_left.get().is_zero() {
-            let before = Usage::now();
-            std::thread::sleep(LOOK);
-            let (Some(before), Some(after)) = (before, Usage::now()) else { return };
-            if after.others_since(&before, Duration::ZERO) <= OTHERS_MAX {
-                return;
-            }
-            // Only a look that found others counts: an idle machine uses nothing up.
-            self.wait_left.set(self.wait_left.get().saturating_sub(LOOK));
-            self.progress.say(&format!("{what}: waiting for other processes to leave the machine alone"));
-        }
-    }
-
     /// The options of production, with a counter below.
     pub fn options(&self, meter: &Meter) -> Options {
         Options { disk: Arc::new(meter.clone()), allow_unsafe_storage: self.quick, ..Options::default() }
@@ -153,82 +42,18 @@ impl Setting {
     }
 }
 
-impl Drop for Setting {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
 pub fn run(args: &StoreArgs) -> Outcome<()> {
-    let setting = Setting::new(args)?;
-    let machine = Machine::look(&setting.dir);
-    let before = Usage::now();
-    let start = Instant::now();
-
+    let events = args.events.unwrap_or(if args.setting.quick { 20_000 } else { 1_000_000 });
+    if events == 0 {
+        return Err("--events must be above 0".into());
+    }
+    let setting = Setting::new(&args.setting, "store")?;
     let mut sections = append::measure(&setting)?;
-    let filled = filled::fill(&setting)?;
+    let filled = filled::fill(&setting, events)?;
     sections.push(verify::measure(&setting, &filled)?);
     sections.push(reads::measure(&setting, &filled)?);
-    let reopened = reopen::measure(&setting, filled)?;
-    sections.push(reopened.section);
-
-    let others = match (before, Usage::now()) {
-        (Some(before), Some(after)) => after.others_since(&before, reopened.children_cpu),
-        _ => 0.0,
-    };
-    let disturbed = setting.disturbed.take();
-    let texts = (0..1000).map(|n| workload::text(n).as_str().len()).sum::<usize>() as f64 / 1000.0;
-    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let header = vec![
-        ("machine", format!("{}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel)),
-        ("file system", machine.file_system.clone()),
-        ("build", format!("commit {}, {}", machine.commit, machine.profile)),
-        ("command", format!("`sealog-bench {command}`")),
-        (
-            "settings",
-            format!(
-                "{} events in the store that is read, slices of {} s, {} interleaved repeats, medians; the store's default options",
-                number(setting.events as f64),
-                setting.slice.as_secs_f64(),
-                setting.repeats
-            ),
-        ),
-        (
-            "workload",
-            format!(
-                "seed {}; {} bytes of canonical text an event, {} actors, 20 actions",
-                workload::SEED,
-                number(texts),
-                number(workload::ACTORS as f64)
-            ),
-        ),
-        (
-            "neighbours",
-            format!(
-                "others took {} % of all cores over the whole run, waiting included; {} measurements were disturbed and made again",
-                number(others * 100.0),
-                disturbed.len()
-            ),
-        ),
-        ("took", format!("{} s", number(start.elapsed().as_secs_f64()))),
-    ];
-    let report = Report {
-        title: "Sealog: the embedded store",
-        header_json: json!({
-            "machine": machine.json(), "command": command, "events": setting.events,
-            "seconds": setting.slice.as_secs_f64(), "repeats": setting.repeats, "quick": setting.quick,
-            "seed": workload::SEED, "text_bytes": texts, "others_share": others,
-            "disturbed": disturbed.iter().map(|(what, others)| json!({ "what": what, "others": others })).collect::<Vec<_>>(),
-            "took_s": start.elapsed().as_secs_f64(),
-        }),
-        header,
-        sections,
-    };
-    // The progress line goes before the report comes, and the data with it.
-    drop(setting);
-    print!("{}", report.markdown());
-    match &args.json {
-        Some(path) => report.write_json(path),
-        None => Ok(()),
-    }
+    sections.push(reopen::measure(&setting, filled)?);
+    let settings =
+        format!("{} events in the store that is read; the store's default options", number(events as f64));
+    setting.report("Sealog: the embedded store", &settings, &json!({ "events": events }), sections)
 }

@@ -11,10 +11,10 @@ use sealog_store::{List, Store};
 use serde_json::{Value, json};
 
 use super::filled::Filled;
-use super::{Setting, doubt};
 use crate::Outcome;
 use crate::driver::{nanos, wait};
 use crate::report::{Row, Section, Target, number};
+use crate::setting::{Setting, doubt};
 use crate::stats::{Percentiles, Spread, median};
 use crate::workload::{self, ABSENT_ACTION, ABSENT_ACTOR, ABSENT_RESOURCE, Dice, RARE_ACTION, RARE_ACTOR};
 
@@ -24,13 +24,13 @@ const GET_P99_US: f64 = 100.0;
 const LIST_P99_US: f64 = 5000.0;
 
 /// A kind of list: for each sample a filter, and where to begin.
-type Ask = fn(&mut Dice, u64) -> (Filter, Option<u64>);
+pub type Ask = fn(&mut Dice, u64) -> (Filter, Option<u64>);
 
 /// What every list is compared with.
-const PLAIN: &str = "newest page, no filter";
+pub const PLAIN: &str = "newest page, no filter";
 
 #[rustfmt::skip]
-const LISTS: [(&str, Ask); 23] = [
+pub const LISTS: [(&str, Ask); 23] = [
     (PLAIN, |_, _| (Filter::default(), None)),
     ("page at a random cursor", |dice, events| (Filter::default(), Some(dice.below(events) + 1))),
     ("action", |dice, events| (of(dice, events, true, false, false), None)),

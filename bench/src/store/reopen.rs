@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use sealog_core::id::Ulid;
@@ -16,23 +16,18 @@ use serde_json::{Value, json};
 
 use super::filled::Filled;
 use super::reads;
-use super::{Setting, doubt};
 use crate::Outcome;
 use crate::driver::wait;
-use crate::machine::{Usage, cpu_time, resident_bytes};
+use crate::machine::{cpu_time, resident_bytes};
 use crate::report::{Row, Section, Target, number};
+use crate::setting::{Setting, doubt};
 use crate::stats::{Spread, median};
 use crate::workload;
 
 /// Section 6 of the design: 25 bytes an event and 300 MB.
-const MEMORY_PER_EVENT: f64 = 25.0;
-const MEMORY_FIXED: f64 = 300e6;
-const KILLED_OPEN_MS: f64 = 2000.0;
-
-pub struct Reopened {
-    pub section: Section,
-    pub children_cpu: Duration,
-}
+pub const MEMORY_PER_EVENT: f64 = 25.0;
+pub const MEMORY_FIXED: f64 = 300e6;
+pub const KILLED_OPEN_MS: f64 = 2000.0;
 
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
@@ -73,7 +68,7 @@ pub fn probe(args: &ProbeArgs) -> Outcome<()> {
     Ok(())
 }
 
-pub fn measure(setting: &Setting, filled: Filled) -> Outcome<Reopened> {
+pub fn measure(setting: &Setting, filled: Filled) -> Outcome<Section> {
     let Filled { dir, store, events, log_ids, .. } = filled;
     let step = (log_ids.len() / 500).max(1);
     let ids = log_ids.iter().step_by(step).map(Ulid::to_string).collect::<Vec<_>>().join(",");
@@ -97,16 +92,10 @@ pub fn measure(setting: &Setting, filled: Filled) -> Outcome<Reopened> {
     };
     let (mut clean, mut killed) = (Vec::new(), Vec::new());
     let active_bytes = active_bytes(&dir)?;
-    // The probe is a process of its own, so its CPU time has to be told apart from that of others: it says what it took.
     let watched = |what: &str, dir: &Path| -> Outcome<Value> {
-        setting.wait_until_idle(what);
-        setting.progress.say(what);
-        let before = Usage::now();
-        let mut found = probe(dir)?;
-        if let (Some(before), Some(after)) = (before, Usage::now()) {
-            let children = Duration::from_secs_f64(number_of(&found, "cpu_s"));
-            found["others"] = json!(after.others_since(&before, children));
-        }
+        let slice = setting.quietly(what, || probe(dir))?;
+        let mut found = slice.value;
+        found["others"] = json!(slice.others);
         Ok(found)
     };
     for repeat in 1..=setting.repeats {
@@ -123,8 +112,6 @@ pub fn measure(setting: &Setting, filled: Filled) -> Outcome<Reopened> {
     for repeat in 1..=setting.repeats {
         clean.push(watched(&format!("repeat {repeat}: opening the closed store"), &dir)?);
     }
-    let children_cpu =
-        clean.iter().chain(&killed).map(|found| number_of(found, "cpu_s")).sum::<f64>().max(0.0);
 
     let of = |found: &[Value], name: &str| median(found.iter().map(|found| number_of(found, name)));
     let text_bytes: f64 = {
@@ -205,28 +192,22 @@ pub fn measure(setting: &Setting, filled: Filled) -> Outcome<Reopened> {
             format!(", with {} in the last segment", mb(active_bytes as f64)),
         ),
     ];
-    Ok(Reopened {
-        section: Section {
-            name: "Size, memory and opening",
-            ratio_of: "Sealog over what each row names",
-            rows,
-        },
-        children_cpu: Duration::from_secs_f64(children_cpu),
-    })
+    Ok(Section { name: "Size, memory and opening", ratio_of: "Sealog over what each row names", rows })
 }
 
 fn number_of(found: &Value, name: &str) -> f64 {
     found[name].as_f64().unwrap_or(0.0)
 }
 
-struct DiskBytes {
-    log: u64,
-    index: u64,
-    other: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct DiskBytes {
+    pub log: u64,
+    pub index: u64,
+    pub other: u64,
 }
 
 /// What the files take on disk, which is not always their length.
-fn disk_bytes(dir: &Path) -> Outcome<DiskBytes> {
+pub fn disk_bytes(dir: &Path) -> Outcome<DiskBytes> {
     let mut bytes = DiskBytes { log: 0, index: 0, other: 0 };
     for path in files(dir)? {
         let on_disk = fs::metadata(&path)?.blocks() * 512;

@@ -7,12 +7,12 @@ use sealog_store::Store;
 use serde_json::json;
 
 use super::filled::Filled;
-use super::{Setting, doubt};
 use crate::Outcome;
 use crate::bare::{Messages, Rate};
 use crate::driver::wait;
 use crate::machine::cpu_time;
 use crate::report::{Row, Section, Target, number};
+use crate::setting::{Setting, doubt};
 use crate::stats::{Spread, median};
 use crate::workload;
 
@@ -115,12 +115,12 @@ pub fn measure(setting: &Setting, filled: &Filled) -> Outcome<Section> {
     })
 }
 
-fn cores() -> f64 {
+pub fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }
 
 /// All hash input of the chain; the sizes of a sample stand for all.
-fn hashed_bytes(events: u64) -> f64 {
+pub fn hashed_bytes(events: u64) -> f64 {
     let sample = events.min(100_000);
     let bytes: usize = (0..sample).map(|n| workload::hashed_bytes(n).len()).sum();
     bytes as f64 / sample as f64 * events as f64

@@ -137,6 +137,8 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
         .timer(TokioTimer::new())
         .header_read_timeout(deadlines.headers)
         .max_buf_size(HEAD_BYTES_MAX)
+        // A client that has said all it had to say still wants its answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(wire), service);
     let ended = tokio::select! {
         ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),

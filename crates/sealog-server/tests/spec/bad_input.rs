@@ -103,6 +103,23 @@ fn a_length_together_with_chunks_cannot_smuggle_a_second_request() {
 }
 
 #[test]
+fn a_client_that_has_finished_sending_still_gets_its_answer() {
+    let service = Service::start();
+    for _ in 0..20 {
+        let mut connection = service.connect();
+        connection.send(&request(
+            "POST",
+            "/v1/events",
+            &[("Authorization", &bearer(&service.live))],
+            LOGIN.as_bytes(),
+        ));
+        connection.finish_sending();
+        connection.receive().accepted();
+        assert!(connection.ended());
+    }
+}
+
+#[test]
 fn a_body_that_ends_early_stores_nothing() {
     let service = Service::start();
     let mut connection = service.connect();

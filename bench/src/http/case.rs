@@ -1,0 +1,382 @@
+//! One case: Sealog and what stands beside it, in turn, as often as was asked for.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::load::{Load, Loaded, Pace};
+use super::plan::{Beside, Case, PlannedPace};
+use super::sealog::Sealog;
+use super::source::{Requests, Send};
+use crate::Outcome;
+use crate::bare::BareLog;
+use crate::driver::Run;
+use crate::peers::{Peer, Peers};
+use crate::process::Process;
+use crate::setting::{Setting, Slice};
+use crate::stats::{Percentiles, median};
+use crate::store::append::single_request_bytes;
+
+/// Connections of the tenant that sends without pause.
+const NEIGHBOUR_CONNECTIONS: usize = 16;
+
+/// What was measured of one side in one repeat.
+#[derive(Clone, Debug)]
+pub struct Side {
+    pub requests: u64,
+    pub requests_per_s: f64,
+    pub events_per_s: f64,
+    pub us: Percentiles,
+    /// CPU time of the server, in microseconds a request.
+    pub cpu_us: f64,
+    /// Share of one core that the generator took.
+    pub generator: f64,
+    /// Towards the device, an event.
+    pub device_bytes: f64,
+    /// Wrong answers make everything else worthless.
+    pub errors: Option<String>,
+}
+
+impl Side {
+    pub fn of_load(loaded: &Loaded, cpu: Duration, device_bytes: u64) -> Outcome<Side> {
+        let us = Percentiles::of_ns(&mut loaded.latencies_ns.clone()).ok_or_else(|| {
+            match loaded.errors.len() {
+                0 => "a run without a single answer".to_owned(),
+                _ => format!("a run without a single good answer: {}", loaded.first_error),
+            }
+        })?;
+        let wrong: u64 = loaded.errors.values().sum();
+        Ok(Side {
+            requests: loaded.requests,
+            requests_per_s: loaded.requests_per_s(),
+            events_per_s: loaded.events_per_s(),
+            us,
+            cpu_us: cpu.as_secs_f64() * 1e6 / loaded.requests as f64,
+            generator: loaded.own_cpu.as_secs_f64() / loaded.elapsed.as_secs_f64(),
+            device_bytes: if loaded.events > 0 { device_bytes as f64 / loaded.events as f64 } else { 0.0 },
+            errors: (wrong > 0).then(|| format!("{wrong} wrong answers, the first: {}", loaded.first_error)),
+        })
+    }
+
+    pub fn of_run(run: &Run) -> Outcome<Side> {
+        Ok(Side {
+            requests: run.requests,
+            requests_per_s: run.requests as f64 / run.elapsed.as_secs_f64(),
+            events_per_s: run.events_per_s(),
+            us: Percentiles::of_ns(&mut run.latencies_ns.clone()).ok_or("a run without a single answer")?,
+            cpu_us: run.cpu.as_secs_f64() * 1e6 / run.requests as f64,
+            generator: 0.0,
+            device_bytes: 0.0,
+            errors: None,
+        })
+    }
+
+    pub fn json(&self) -> Value {
+        let us = &self.us;
+        json!({
+            "requests": self.requests, "requests_per_s": self.requests_per_s, "events_per_s": self.events_per_s,
+            "p50_us": us.p50, "p90_us": us.p90, "p99_us": us.p99, "p999_us": us.p999, "max_us": us.max,
+            "server_cpu_us_per_request": self.cpu_us, "generator_cores": self.generator,
+            "device_bytes_per_event": self.device_bytes, "errors": self.errors,
+        })
+    }
+}
+
+#[derive(Debug)]
+pub struct Repeat {
+    pub sealog: Side,
+    /// In the order of the case; why not, where it could not be measured.
+    beside: Vec<(Beside, Result<Side, String>)>,
+    /// The largest share that others took of any of them.
+    pub others: f64,
+}
+
+impl Repeat {
+    pub fn beside(&self, wanted: Beside) -> Option<&Side> {
+        self.beside.iter().find(|(beside, _)| *beside == wanted)?.1.as_ref().ok()
+    }
+
+    pub fn refusal(&self, wanted: Beside) -> Option<&str> {
+        self.beside.iter().find(|(beside, _)| *beside == wanted)?.1.as_ref().err().map(String::as_str)
+    }
+}
+
+#[derive(Debug)]
+pub struct Measured {
+    pub case: Case,
+    /// In the open loop.
+    pub rate: Option<f64>,
+    pub repeats: Vec<Repeat>,
+}
+
+impl Measured {
+    /// The median of all repeats that have this number; 0 for none.
+    pub fn median(&self, of: impl Fn(&Repeat) -> Option<f64>) -> f64 {
+        median(self.repeats.iter().filter_map(of))
+    }
+}
+
+/// A server's memory at the end of its cases.
+#[derive(Debug)]
+pub struct Memory {
+    pub chains: usize,
+    pub events: u64,
+    pub resident_bytes: u64,
+}
+
+pub struct Bench<'a> {
+    pub setting: &'a Setting,
+    pub program: PathBuf,
+    pub peers: Peers<'a>,
+    /// The bare log, and the bytes of a single event in it.
+    pub sync: Option<(BareLog, usize)>,
+}
+
+impl Bench<'_> {
+    pub fn measure(&mut self, sealog: &mut Sealog, case: &Case) -> Outcome<Measured> {
+        let name = case.name();
+        // A tenant with a neighbour is the other one.
+        let first_chain = if case.neighbour.is_some() { sealog.accounts.len() - 1 } else { 0 };
+        let chains = if case.neighbour.is_some() { 1 } else { case.chains };
+        let mut requests = Requests::new(sealog, &case.send, first_chain, chains, case.idempotency)?;
+        let bare = if case.beside.contains(&Beside::Bare) {
+            Some(self.start_bare(sealog, &mut requests)?)
+        } else {
+            None
+        };
+        let pace = match case.pace {
+            PlannedPace::Closed => Pace::Closed,
+            PlannedPace::Rate(rate) => Pace::Open(rate),
+            PlannedPace::Half => {
+                self.setting.progress.say(&format!("{name}: looking for the full load"));
+                let full =
+                    self.drive(sealog, case, &mut requests, None, Pace::Closed, self.setting.slice / 2)?;
+                Pace::Open(full.requests_per_s / 2.0)
+            }
+        };
+        let mut repeats = Vec::new();
+        for repeat in 0..self.setting.repeats {
+            let say = |what: &str| format!("repeat {} of {}: {name}{what}", repeat + 1, self.setting.repeats);
+            let mut sealog_side = None;
+            let mut beside: Vec<Option<Slice<Result<Side, String>>>> =
+                case.beside.iter().map(|_| None).collect();
+            // Each goes first in turn, so that none always finds the machine as the same other left it.
+            let sides = case.beside.len() + 1;
+            for turn in 0..sides {
+                match (turn + repeat) % sides {
+                    0 => {
+                        let neighbour = case.neighbour.as_ref();
+                        sealog_side = Some(self.setting.quietly(&say(""), || {
+                            self.drive(sealog, case, &mut requests, neighbour, pace, self.setting.slice)
+                        })?);
+                    }
+                    at => {
+                        let side = case.beside[at - 1];
+                        let slice =
+                            self.beside(sealog, case, side, &mut requests, bare.as_ref(), pace, &say)?;
+                        beside[at - 1] = Some(slice);
+                    }
+                }
+            }
+            let sealog_side = sealog_side.ok_or("a repeat has every side")?;
+            let beside: Vec<_> = case.beside.iter().copied().zip(beside.into_iter().flatten()).collect();
+            let others = beside.iter().map(|(_, slice)| slice.others).fold(sealog_side.others, f64::max);
+            repeats.push(Repeat {
+                sealog: sealog_side.value,
+                beside: beside.into_iter().map(|(side, slice)| (side, slice.value)).collect(),
+                others,
+            });
+        }
+        let rate = match pace {
+            Pace::Open(rate) => Some(rate),
+            Pace::Closed => None,
+        };
+        Ok(Measured { case: case.clone(), rate, repeats })
+    }
+
+    /// Checks that everything that was acknowledged is there, and stops the server.
+    pub fn retire(&self, mut sealog: Sealog) -> Outcome<Memory> {
+        self.setting.progress.say("looking for every acknowledged event");
+        sealog.check(0)?;
+        let memory = Memory {
+            chains: sealog.accounts.len() - 1,
+            events: sealog.events(),
+            resident_bytes: sealog.process().resident_bytes(),
+        };
+        let dir = sealog.dir().to_owned();
+        sealog.stop()?;
+        std::fs::remove_dir_all(dir)?;
+        Ok(memory)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all of them change from call to call")]
+    fn beside(
+        &mut self,
+        sealog: &mut Sealog,
+        case: &Case,
+        side: Beside,
+        requests: &mut Requests,
+        bare: Option<&(Process, SocketAddr)>,
+        pace: Pace,
+        say: &dyn Fn(&str) -> String,
+    ) -> Outcome<Slice<Result<Side, String>>> {
+        let setting = self.setting;
+        let measured = |slice: Slice<Side>| Slice { value: Ok(slice.value), others: slice.others };
+        let batch = usize::try_from(case.send.events())?.max(1);
+        let peer = match side {
+            Beside::Bare => {
+                let (process, address) = bare.ok_or("the bare server was not started")?;
+                let slice = setting.quietly(&say(", bare hyper server"), || {
+                    let tick =
+                        |text: &str| setting.progress.say(&say(&format!(", bare hyper server: {text}")));
+                    let (loaded, cpu, _) = load(
+                        *address,
+                        case.connections,
+                        pace,
+                        setting.slice,
+                        requests,
+                        &|| (process.cpu(), 0),
+                        None,
+                        &tick,
+                    )?;
+                    Side::of_load(&loaded, cpu, 0)
+                })?;
+                return Ok(measured(slice));
+            }
+            Beside::Sync => {
+                let (log, bytes) = match &mut self.sync {
+                    Some(sync) => sync,
+                    none => {
+                        let bytes = single_request_bytes(setting)?;
+                        let file_bytes = if setting.quick { 16 << 20 } else { 256 << 20 };
+                        none.insert((
+                            BareLog::create(&setting.dir.join("bare.log"), file_bytes, bytes)?,
+                            bytes,
+                        ))
+                    }
+                };
+                let slice = setting.quietly(&say(", bare pwrite + fdatasync"), || {
+                    log.append(*bytes, 1, setting.slice / 10)?;
+                    Side::of_run(&log.append(*bytes, 1, setting.slice)?)
+                })?;
+                return Ok(measured(slice));
+            }
+            Beside::Alone => {
+                let slice = setting.quietly(&say(", without the neighbour"), || {
+                    self.drive(sealog, case, requests, None, pace, setting.slice)
+                })?;
+                return Ok(measured(slice));
+            }
+            Beside::Trigger => Peer::Trigger { batch, connections: case.connections },
+            Beside::Copy => Peer::Copy { group: 100 },
+            Beside::LargeCopy => Peer::Copy { group: 1000 },
+            Beside::Quipu => Peer::Quipu { connections: case.connections },
+        };
+        let what = say(&format!(", {}", peer.name()));
+        let peers = &mut self.peers;
+        match peers.ready(&peer) {
+            Err(refusal) => Ok(Slice { value: Err(refusal), others: 0.0 }),
+            // What fails in a peer is said in its row, and is no reason to lose everything else.
+            Ok(()) => setting.quietly(&what, || Ok(peers.run(&peer).map_err(|error| error.to_string()))),
+        }
+    }
+
+    /// A server that gives the answer that Sealog gave to one of these requests.
+    fn start_bare(&self, sealog: &mut Sealog, requests: &mut Requests) -> Outcome<(Process, SocketAddr)> {
+        let (request, adds) = requests.sample();
+        let answer = sealog.client()?.raw(&request)?;
+        if !answer.starts_with("HTTP/1.1 20") {
+            return Err(format!("the server does not take the request: {answer}").into());
+        }
+        sealog.acknowledge(&adds);
+        let path = self.setting.dir.join("answer.http");
+        std::fs::write(&path, answer)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("bare-http").arg(&path);
+        Process::start("bare-http", command, |line| line.strip_prefix("listening on ")?.trim().parse().ok())
+    }
+
+    fn drive(
+        &self,
+        sealog: &mut Sealog,
+        case: &Case,
+        requests: &mut Requests,
+        neighbour: Option<&Send>,
+        pace: Pace,
+        limit: Duration,
+    ) -> Outcome<Side> {
+        let name = case.name();
+        let tick = |text: &str| self.setting.progress.say(&format!("{name}: {text}"));
+        let address = sealog.address;
+        let counters = || sealog.counters();
+        let over = AtomicBool::new(false);
+        let (outcome, noise) = std::thread::scope(|scope| -> Outcome<_> {
+            let noise = match neighbour {
+                None => None,
+                Some(send) => {
+                    let mut source = Requests::new(sealog, send, 0, 1, false)?;
+                    let over = &over;
+                    Some(scope.spawn(move || {
+                        let limit = Duration::from_secs(3600);
+                        let noise = load(
+                            address,
+                            NEIGHBOUR_CONNECTIONS,
+                            Pace::Closed,
+                            limit,
+                            &mut source,
+                            &|| (Duration::ZERO, 0),
+                            Some(over),
+                            &|_| {},
+                        );
+                        noise.map_err(|error| error.to_string())
+                    }))
+                }
+            };
+            let outcome = load(address, case.connections, pace, limit, requests, &counters, None, &tick);
+            over.store(true, Ordering::Relaxed);
+            let noise = match noise {
+                None => None,
+                Some(thread) => Some(thread.join().map_err(|_| "the neighbour panicked")??.0),
+            };
+            Ok((outcome?, noise))
+        })?;
+        let (loaded, cpu, device_bytes) = outcome;
+        sealog.acknowledge(&loaded);
+        let mut side = Side::of_load(&loaded, cpu, device_bytes)?;
+        if let Some(noise) = noise {
+            sealog.acknowledge(&noise);
+            if noise.acknowledged.iter().sum::<u64>() == 0 || !noise.errors.is_empty() {
+                side.errors = Some(format!("the neighbour was not served: {}", noise.first_error));
+            }
+        }
+        Ok(side)
+    }
+}
+
+/// Drives a server for this long after a warm-up; also returns its CPU time and device bytes.
+#[allow(clippy::too_many_arguments, reason = "all of them change from call to call")]
+pub fn load(
+    address: SocketAddr,
+    connections: usize,
+    pace: Pace,
+    limit: Duration,
+    requests: &mut Requests,
+    counters: &dyn Fn() -> (Duration, u64),
+    stop: Option<&AtomicBool>,
+    tick: &dyn Fn(&str),
+) -> Outcome<(Loaded, Duration, u64)> {
+    let warm_up = (limit / 5).min(Duration::from_secs(1));
+    let load = Load { address, connections, pace, warm_up, limit, busy: None, stop, tally: None, tick };
+    let mut marks = Vec::new();
+    let loaded = load.run(requests, &mut || marks.push(counters()))?;
+    match marks[..] {
+        [(cpu, bytes), (cpu_after, bytes_after)] => {
+            Ok((loaded, cpu_after.saturating_sub(cpu), bytes_after.saturating_sub(bytes)))
+        }
+        _ => Err("a run has a beginning and an end".into()),
+    }
+}

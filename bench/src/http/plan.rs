@@ -1,0 +1,194 @@
+//! Workload files: what is sent, how, and what stands beside it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::source::Send;
+use crate::Outcome;
+
+/// A file under `bench/workloads`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    run: Vec<Run>,
+}
+
+/// Stands for one case for each combination of its lists.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    send: Send,
+    #[serde(default = "one")]
+    connections: Vec<usize>,
+    /// Chains of one tenant that requests are spread over.
+    #[serde(default = "one")]
+    chains: Vec<usize>,
+    #[serde(default = "without")]
+    idempotency: Vec<bool>,
+    /// Events that are there before, for what reads.
+    #[serde(default)]
+    fill: u64,
+    #[serde(default)]
+    pace: PlannedPace,
+    /// What another tenant sends meanwhile, on 16 connections and without pause.
+    neighbour: Option<Send>,
+    #[serde(default)]
+    beside: Vec<Beside>,
+    #[serde(default)]
+    targets: BTreeMap<Beside, Bounds>,
+}
+
+fn one() -> Vec<usize> {
+    vec![1]
+}
+
+fn without() -> Vec<bool> {
+    vec![false]
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlannedPace {
+    #[default]
+    Closed,
+    /// Half the requests/s that a closed loop on as many connections reaches.
+    Half,
+    /// Requests in a second.
+    Rate(f64),
+}
+
+/// What is measured in turn with Sealog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Beside {
+    /// A hyper server that gives the same answer and does nothing else.
+    Bare,
+    /// `pwrite` + `fdatasync` of as many bytes, one after the other.
+    Sync,
+    /// Sealog without the neighbour.
+    Alone,
+    /// PostgreSQL with a hash chain made by a trigger.
+    Trigger,
+    /// PostgreSQL with a hash chain made by the client, which hands over 100 events with one COPY.
+    Copy,
+    /// The same with 1000.
+    LargeCopy,
+    /// quipu-server.
+    Quipu,
+}
+
+/// What a ratio of Sealog to what is beside it has to keep.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    pub requests_min: Option<f64>,
+    pub events_min: Option<f64>,
+    pub cpu_max: Option<f64>,
+    pub p50_max: Option<f64>,
+    pub p99_max: Option<f64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub send: Send,
+    pub connections: usize,
+    pub chains: usize,
+    pub idempotency: bool,
+    pub fill: u64,
+    pub pace: PlannedPace,
+    pub neighbour: Option<Send>,
+    pub beside: Vec<Beside>,
+    pub targets: BTreeMap<Beside, Bounds>,
+}
+
+impl Case {
+    pub fn name(&self) -> String {
+        let mut name = self.send.name();
+        let connections = if self.connections == 1 { "connection" } else { "connections" };
+        name += &format!(", {} {connections}", self.connections);
+        if self.chains > 1 {
+            name += &format!(", {} chains", self.chains);
+        }
+        if self.idempotency {
+            name += ", idempotency keys";
+        }
+        match self.pace {
+            PlannedPace::Closed => {}
+            PlannedPace::Half => name += ", open loop at half load",
+            PlannedPace::Rate(rate) => name += &format!(", open loop at {rate} a second"),
+        }
+        if let Some(neighbour) = &self.neighbour {
+            name += &format!(", beside a tenant that sends: {}", neighbour.name());
+        }
+        name
+    }
+}
+
+/// The cases of these files, those first that can share a server.
+pub fn read(paths: &[impl AsRef<Path>]) -> Outcome<Vec<Case>> {
+    let mut cases = Vec::new();
+    for path in paths {
+        let path = path.as_ref();
+        let place = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| place(&error))?;
+        let file: File = toml::from_str(&text).map_err(|error| place(&error))?;
+        cases.extend(file.run.iter().flat_map(Run::cases));
+    }
+    if cases.iter().any(|case| case.connections == 0 || case.chains == 0) {
+        return Err("connections and chains must be above 0".into());
+    }
+    cases.sort_by_key(|case| (case.chains, case.fill));
+    Ok(cases)
+}
+
+impl Run {
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &chains in &self.chains {
+            for &connections in &self.connections {
+                for &idempotency in &self.idempotency {
+                    cases.push(Case {
+                        send: self.send.clone(),
+                        connections,
+                        chains,
+                        idempotency,
+                        fill: self.fill,
+                        pace: self.pace,
+                        neighbour: self.neighbour.clone(),
+                        beside: self.beside.clone(),
+                        targets: self.targets.clone(),
+                    });
+                }
+            }
+        }
+        cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_file_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
+        let mut files = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            assert!(!read(&[&path]).unwrap().is_empty(), "{}", path.display());
+            files += 1;
+        }
+        assert!(files >= 4, "{files}");
+    }
+
+    #[test]
+    fn a_run_stands_for_every_combination_of_its_lists() {
+        let text = "[[run]]\nsend = \"single\"\nconnections = [1, 64]\nchains = [1, 10]\nidempotency = [false, true]\n";
+        let file: File = toml::from_str(text).unwrap();
+        assert_eq!(file.run[0].cases().len(), 8);
+        let text = "[[run]]\nsend = { list = \"action\" }\nspeed = 3\n";
+        assert!(toml::from_str::<File>(text).is_err(), "an unknown word is refused");
+    }
+}
