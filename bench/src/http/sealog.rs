@@ -74,6 +74,8 @@ impl Sealog {
         }
         let other = tenant(&mut client)?;
         sealog.accounts.push(account(&mut client, &other)?);
+        // Every key is used once: what its first use costs is another question.
+        sealog.check(0)?;
         Ok(sealog)
     }
 
@@ -108,7 +110,10 @@ impl Sealog {
 
     /// Fills each chain but the last with its share of `events`, spread over 90 days, through the store: a server cannot be told the time.
     pub fn fill(&mut self, setting: &Setting, events: u64) -> Outcome<()> {
-        self.while_stopped(Process::stop, |sealog| sealog.fill_stopped(setting, 0..events, events).map(drop))
+        self.while_stopped(Process::stop, |sealog| {
+            sealog.fill_stopped(setting, 0..events, events).map(drop)
+        })?;
+        self.check(0)
     }
 
     /// The same for some of `events`, with the server stopped already. Returns the store, and events/s of the last tenth.

@@ -128,7 +128,7 @@ impl Quipu {
                 "POST",
                 "/v1/types",
                 &json!({ "type_name": "user", "fields": [] }).to_string(),
-                201,
+                204,
             )?;
         }
         Ok((process, address))
