@@ -177,8 +177,8 @@ fn new_request_id(app: &App) -> RequestId {
 async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
     let request_id = new_request_id(app);
     let begun = Instant::now();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let place = Place::of(&method, &path);
+    let head_only = request.method() == Method::HEAD;
+    let place = Place::of(request.method(), request.uri().path());
     let answer = std::pin::pin!(route(app, request, peer, request_id));
     let answer =
         CatchPanic(answer).await.unwrap_or_else(|cause| Err(Failure::internal(&cause, request_id).closing()));
@@ -186,13 +186,14 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Res
         app.metrics.rejected(failure.code());
         failure.into_response(request_id, &app.config)
     });
-    if method == Method::HEAD {
+    if head_only {
         *response.body_mut() = full("");
     }
     let id = HeaderValue::try_from(request_id.to_string()).expect("letters, digits and an underscore");
     response.headers_mut().insert("x-request-id", id);
     app.metrics.answered(place, response.status(), begun.elapsed());
-    tracing::debug!(%request_id, %method, path, status = response.status().as_u16(), "answered");
+    let (route, method) = (place.route(), place.method());
+    tracing::debug!(%request_id, method, route, status = response.status().as_u16(), "answered");
     response
 }
 

@@ -64,13 +64,21 @@ impl Place {
         Place(route * METHODS.len() + known.unwrap_or(METHODS.len() - 1))
     }
 
-    fn labels(self) -> String {
-        let route = match self.0 / METHODS.len() {
+    /// The pattern of the path, not what a client wrote: some paste a key where an id belongs.
+    pub(crate) fn route(self) -> &'static str {
+        match self.0 / METHODS.len() {
             OPERATOR => operator::BEGINNING,
             OTHER => "other",
             known => PATHS[known].pattern,
-        };
-        format!("route=\"{route}\",method=\"{}\"", METHODS[self.0 % METHODS.len()])
+        }
+    }
+
+    pub(crate) fn method(self) -> &'static str {
+        METHODS[self.0 % METHODS.len()]
+    }
+
+    fn labels(self) -> String {
+        format!("route=\"{}\",method=\"{}\"", self.route(), self.method())
     }
 }
 

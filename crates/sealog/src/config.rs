@@ -22,7 +22,7 @@ struct Setting {
     help: &'static str,
 }
 
-const SETTINGS: [Setting; 16] = [
+const SETTINGS: [Setting; 17] = [
     Setting {
         key: "listen",
         value: "ADDRESS",
@@ -114,6 +114,12 @@ const SETTINGS: [Setting; 16] = [
         help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
     },
     Setting {
+        key: "log_level",
+        value: "LEVEL",
+        default: Some("info"),
+        help: "What is logged: error, warn, info, or debug for a line about every request as well",
+    },
+    Setting {
         key: "allow_unsafe_storage",
         value: "BOOL",
         default: Some("false"),
@@ -170,6 +176,7 @@ pub(crate) struct Settings {
     pub store: Place,
     pub data_dir: PathBuf,
     pub allow_unsafe_storage: bool,
+    pub log_level: tracing::Level,
     pub server: Config,
     /// Whether `base_url` follows from where the server listens, once that is known.
     pub base_url_given: bool,
@@ -360,6 +367,13 @@ impl Values {
                 .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             allow_unsafe_storage: self
                 .required("allow_unsafe_storage", "true or false", |text| text.parse().ok())?,
+            log_level: self.required("log_level", "error, warn, info or debug", |text| match text {
+                "error" => Some(tracing::Level::ERROR),
+                "warn" => Some(tracing::Level::WARN),
+                "info" => Some(tracing::Level::INFO),
+                "debug" => Some(tracing::Level::DEBUG),
+                _ => None,
+            })?,
             server,
             base_url_given: base_url.is_some(),
             docs_url_given: docs_url.is_some(),
@@ -426,6 +440,7 @@ mod tests {
             (100, 60, 1)
         );
         assert_eq!(settings.server.operator_token, None);
+        assert_eq!(settings.log_level, tracing::Level::INFO);
     }
 
     #[test]
@@ -476,6 +491,10 @@ mod tests {
                 .starts_with("--limits-test-rps: limits.test_rps must be")
         );
         assert!(error(&[], &[("SEALOG_OPERATOR_TOKEN", "short")], "").contains("at least 16 characters"));
+        assert_eq!(
+            error(&[("log_level", "loud")], &[], ""),
+            "--log-level: log_level must be error, warn, info or debug, not \"loud\""
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ const BACKLOG: u32 = 4096;
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
-    log_to_stderr();
+    log_to_stderr(settings.log_level);
     let store = Opened::open(&settings.store, &settings.data_dir, settings.allow_unsafe_storage)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let main = runtime()?;
@@ -131,8 +131,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 }
 
 /// For people on a terminal, as JSON for machines.
-fn log_to_stderr() {
-    let lines =
-        tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(tracing::Level::INFO);
+fn log_to_stderr(level: tracing::Level) {
+    let lines = tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(level);
     if stderr().is_terminal() { lines.init() } else { lines.json().init() }
 }

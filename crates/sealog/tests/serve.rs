@@ -26,12 +26,15 @@ fn sealog() -> Command {
 }
 
 /// Starts the server and waits until it says where it listens. `Running::stop` waits for its end.
+fn serve(data: &Path, environment: &[(&str, &str)]) -> Running {
+    start(sealog(), data, environment)
+}
+
 #[expect(
     clippy::zombie_processes,
     reason = "every test stops what it has started; one that panics before ends the whole run"
 )]
-fn serve(data: &Path, environment: &[(&str, &str)]) -> Running {
-    let mut command = sealog();
+fn start(mut command: Command, data: &Path, environment: &[(&str, &str)]) -> Running {
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(data)
@@ -52,11 +55,16 @@ fn serve(data: &Path, environment: &[(&str, &str)]) -> Running {
 }
 
 impl Running {
-    fn request(&self, request: &str) -> (u16, String) {
+    fn raw(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn request(&self, request: &str) -> (u16, String) {
+        let answer = self.raw(request);
         let status = answer[9..12].parse().unwrap();
         let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
         (status, body)
@@ -207,6 +215,109 @@ fn the_operator_interface_is_open_only_with_a_token() {
     assert_eq!(server.get("0123456789abcdef", "/operator/v1/tenants").0, 200);
     assert_eq!(server.get("0123456789abcdeX", "/operator/v1/tenants").0, 401);
     server.stop();
+}
+
+/// What a client says of its users; no line of the log may repeat it.
+const SECRET: &str = "correct-horse-battery-staple";
+
+#[test]
+fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = "the-operators-token-is-a-secret-too";
+    // Room for the first segment of events and for nothing after it: in the end an event cannot be written.
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 12288; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sealog")]);
+    let settings = [
+        ("SEALOG_LOG_LEVEL", "debug"),
+        ("SEALOG_OPERATOR_TOKEN", token),
+        ("SEALOG_LIMITS_PER_IP_RPS", "0"),
+        ("SEALOG_LIMITS_LIVE_RPS", "0"),
+    ];
+    let server = start(limited, dir.path(), &settings);
+    let key = first_key(dir.path());
+    let mut ids = Vec::new();
+    let mut expect = |status: u16, answer: &str| {
+        assert_eq!(&answer[9..12], status.to_string(), "{answer}");
+        let (_, id) = answer.split_once("x-request-id: ").expect("every answer has an id");
+        ids.push((id[..30].to_owned(), u64::from(status)));
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    let send = |method: &str, path: &str, key: &str, body: &str| {
+        let length = body.len();
+        server.raw(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\nIdempotency-Key: {SECRET}-{length}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    };
+    let event = |metadata: &str| {
+        format!(
+            r#"{{"action":"user.login","actor_id":"{SECRET}","metadata":{{"note":"{SECRET}{metadata}"}}}}"#
+        )
+    };
+
+    // Accepted, replayed, refused for each kind of reason, and not HTTP at all.
+    let sealed = expect(202, &send("POST", "/v1/events", &key, &event("")));
+    expect(202, &send("POST", "/v1/events", &key, &event("")));
+    expect(409, &send("POST", "/v1/events", &key, &event("").replace("login", "logon")));
+    expect(422, &send("POST", "/v1/events", &key, &format!(r#"{{"action":"{SECRET}"}}"#)));
+    expect(400, &send("POST", "/v1/events", &key, &format!("{{{SECRET}")));
+    expect(401, &send("POST", "/v1/events", &format!("{key}x"), &event("")));
+    expect(404, &send("GET", &format!("/v1/events/{key}"), &key, ""));
+    expect(404, &send("GET", &format!("/{SECRET}/{key}"), &key, ""));
+    expect(400, &send("GET", &format!("/v1/events?limit={SECRET}&actor_id={SECRET}"), &key, ""));
+    expect(200, &send("GET", &format!("/v1/events?actor_id={SECRET}"), &key, ""));
+    expect(401, &send("GET", "/operator/v1/tenants", &format!("{token}x"), ""));
+    expect(400, &server.raw(&format!("{SECRET} {key}\r\n\r\n")));
+
+    // A record that is damaged on disk.
+    let segment = dir.path().join("live").join("00000001.log");
+    let mut content = std::fs::read(&segment).unwrap();
+    let at = content.windows(SECRET.len()).position(|bytes| bytes == SECRET.as_bytes()).unwrap();
+    content[at] ^= 1;
+    std::fs::write(&segment, &content).unwrap();
+    let log_id =
+        serde_json::from_str::<serde_json::Value>(&sealed).unwrap()["log_id"].as_str().unwrap().to_owned();
+    expect(500, &send("GET", &format!("/v1/events/{log_id}"), &key, ""));
+
+    // A disk without room.
+    let large = "x".repeat(60_000);
+    let mut status = "202".to_owned();
+    for number in 0..200 {
+        let answer = send("POST", "/v1/events", &key, &event(&large[number..]));
+        status = answer[9..12].to_owned();
+        expect(status.parse().unwrap(), &answer);
+        if status == "500" {
+            break;
+        }
+    }
+    assert_eq!(status, "500", "the limit did not work");
+
+    let log = server.stop();
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect();
+    for (id, status) in &ids {
+        let answered = lines
+            .iter()
+            .filter(|line| line["fields"]["request_id"] == *id.as_str())
+            .filter(|line| line["fields"]["status"] == *status);
+        assert_eq!(answered.count(), 1, "{id} {status}");
+    }
+    for message in ["a read failed", "an event could not be written"] {
+        let line = lines.iter().find(|line| line["fields"]["message"] == message).expect(message);
+        assert!(ids.iter().any(|(id, _)| line["fields"]["request_id"] == *id.as_str()), "{line}");
+        assert_eq!(line["level"], "ERROR");
+    }
+    for secret in [SECRET, token, &key["at_live_".len()..]] {
+        assert!(!log.contains(secret), "{:?}", log.lines().find(|line| line.contains(secret)));
+    }
+}
+
+#[test]
+fn requests_are_not_logged_unless_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    server.get("x", "/v1/events");
+    let log = server.stop();
+    assert!(!log.contains("request_id"), "{log}");
 }
 
 #[test]
