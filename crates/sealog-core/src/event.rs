@@ -50,7 +50,7 @@ pub fn parse_single(body: &[u8]) -> Result<Result<Draft, Reject>, Reject> {
         scanner.end()?;
         return Err(Reject::InvalidJson { detail: "the body must be a JSON object".into() });
     }
-    let draft = parse_event(&mut scanner)?;
+    let draft = parse_event(&mut scanner, &mut Vec::with_capacity(body.len()))?;
     scanner.end()?;
     Ok(draft)
 }
@@ -92,14 +92,14 @@ pub fn parse_batch(body: &[u8]) -> Result<Batch, Reject> {
 
 fn parse_events(scanner: &mut Scanner<'_>) -> Result<Batch, Reject> {
     scanner.begin_array()?;
-    let mut first = true;
+    let (mut first, mut texts) = (true, Vec::new());
     let mut batch = Batch { events: Vec::new(), count: 0 };
     while scanner.next_item(&mut first)? {
         batch.count += 1;
         if batch.count > BATCH_EVENTS_MAX {
             scanner.value(&mut Discard)?;
         } else {
-            batch.events.push(parse_event(scanner)?);
+            batch.events.push(parse_event(scanner, &mut texts)?);
         }
     }
     Ok(batch)
@@ -132,18 +132,20 @@ const SEVERITY: usize = 6;
 const SESSION_ID: usize = 7;
 const TS_CLIENT: usize = 8;
 
-/// Canonical text of each input that was given and is not `null`.
-#[derive(Default)]
-struct Inputs([Option<String>; INPUTS.len()]);
+/// Those that may stand in `metadata` instead.
+const OPTIONAL: std::ops::Range<usize> = ACTOR_TYPE..INPUTS.len();
 
-fn parse_event(scanner: &mut Scanner<'_>) -> Result<Result<Draft, Reject>, Reject> {
+/// `texts` is memory for the canonical text of the inputs; a batch uses it again for each event.
+fn parse_event(scanner: &mut Scanner<'_>, texts: &mut Vec<u8>) -> Result<Result<Draft, Reject>, Reject> {
     if scanner.peek() != Some(b'{') {
         scanner.value(&mut Discard)?;
         return Ok(Err(Reject::InvalidField { field: "event", problem: FieldProblem::NotAnObject }));
     }
     scanner.begin_object()?;
-    let (mut first, mut key) = (true, Vec::new());
-    let mut inputs = Inputs::default();
+    let (mut first, mut key) = (true, Vec::with_capacity(32));
+    texts.clear();
+    // Where the text of each input that was given and is not `null` stands in `texts`.
+    let mut inputs: [Option<std::ops::Range<usize>>; INPUTS.len()] = Default::default();
     let mut seen = [false; INPUTS.len()];
     // The first wrong field answers, but the rest of the body must still be JSON.
     let mut wrong = None;
@@ -158,22 +160,26 @@ fn parse_event(scanner: &mut Scanner<'_>) -> Result<Result<Draft, Reject>, Rejec
                 detail: format!("the field `{}` stands twice", INPUTS[input]),
             });
         }
-        let mut text = Vec::new();
-        match scanner.value(&mut text)? {
+        let from = texts.len();
+        match scanner.value(texts)? {
             Kind::Null => {}
-            kind => match check_input(input, kind, &text)? {
+            kind => match check_input(input, kind, &texts[from..])? {
                 Some(problem) => {
                     wrong.get_or_insert(Reject::InvalidField { field: INPUTS[input], problem });
                 }
-                None => inputs.0[input] = Some(json::into_text(text)),
+                None => inputs[input] = Some(from..texts.len()),
             },
         }
     }
-    Ok(match wrong {
-        Some(reject) => Err(reject),
-        None => inputs.into_draft(),
-    })
+    if let Some(reject) = wrong {
+        return Ok(Err(reject));
+    }
+    let texts = json::as_text(texts);
+    Ok(Inputs(inputs.map(|range| range.and_then(|range| texts.get(range)))).into_draft())
 }
+
+/// Canonical text of each input that was given and is not `null`.
+struct Inputs<'a>([Option<&'a str>; INPUTS.len()]);
 
 /// What is wrong with a value of an input field, apart from the rules for an action's name.
 fn check_input(input: usize, kind: Kind, text: &[u8]) -> Result<Option<FieldProblem>, Reject> {
@@ -202,9 +208,9 @@ fn check_input(input: usize, kind: Kind, text: &[u8]) -> Result<Option<FieldProb
     })
 }
 
-impl Inputs {
+impl Inputs<'_> {
     fn into_draft(self) -> Result<Draft, Reject> {
-        let field = |input: usize| self.0[input].as_deref();
+        let field = |input: usize| self.0[input];
         let action = field(ACTION).filter(|text| *text != "\"\"").ok_or(Reject::MissingAction)?;
         let facts = StringFacts::of(action.as_bytes());
         if facts.scalars > FIELD_SCALARS_MAX || facts.has_nul {
@@ -212,15 +218,16 @@ impl Inputs {
             return Err(Reject::ActionInvalid { action, suggestion: None });
         }
         let metadata = field(METADATA);
+        let inside = metadata.map(optional_members).unwrap_or_default();
         // A top-level input, or else the same key inside `metadata`, where that can stand in for it.
         let optional = |input: usize| match field(input) {
             Some(text) => json::decode(text).map(String::into_boxed_str),
-            None => fallback(metadata?, INPUTS[input]),
+            None => stand_in(inside[input]?),
         };
         let resource_type = optional(RESOURCE_TYPE).or_else(|| {
-            let resource = json::decode(field(RESOURCE)?)?;
-            let (kind, _) = resource.split_once('/')?;
-            (!kind.is_empty()).then(|| kind.into())
+            // A slash has one canonical spelling, and no other character's has a slash in it.
+            let (kind, _) = field(RESOURCE)?.split_once('/')?;
+            json::decode(&format!("{kind}\"")).filter(|kind| !kind.is_empty()).map(String::into_boxed_str)
         });
         Ok(Draft {
             annotations: Annotations {
@@ -241,8 +248,20 @@ impl Inputs {
     }
 }
 
-fn fallback(metadata: &str, name: &str) -> Option<Box<str>> {
-    let text = last_member(metadata, name)?;
+/// The members of `metadata` that are called as an optional input; where a key stands twice, the last one.
+fn optional_members(metadata: &str) -> [Option<&str>; INPUTS.len()] {
+    let mut found = [None; INPUTS.len()];
+    for (key, value) in Members::of(metadata) {
+        let name = &key[1..key.len() - 1];
+        if let Some(input) = OPTIONAL.clone().find(|input| INPUTS[*input] == name) {
+            found[input] = Some(value);
+        }
+    }
+    found
+}
+
+/// The value of a member of `metadata`, if it could have been an optional input.
+fn stand_in(text: &str) -> Option<Box<str>> {
     if !text.starts_with('"') {
         return None;
     }

@@ -72,7 +72,7 @@ impl Default for Options {
         Options {
             segment_bytes_first: 8 << 20,
             segment_bytes_max: 64 << 20,
-            group_bytes_max: 4 << 20,
+            group_bytes_max: 256 << 10,
             queue_bytes_max: 64 << 20,
             queue_deadline: Duration::from_secs(10),
             cache_bytes: 64 << 20,

@@ -206,7 +206,8 @@ impl Preparer {
 
 /// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room.
 pub(super) fn prepare(disk: &dyn Disk, dir: &Path, capacity: u64) -> io::Result<()> {
-    const PIECE: usize = 1 << 20;
+    // The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece. Larger ones make a small sync dearer, smaller ones a large one.
+    const PIECE: usize = 64 << 10;
     let path = next_path(dir);
     let fill = || {
         let file = disk.create(&path)?;

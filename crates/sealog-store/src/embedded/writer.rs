@@ -116,7 +116,7 @@ impl Shared {
 
     /// Requests and bytes in the queue.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        let requests: usize = self.queue.by_chain.values().map(VecDeque::len).sum();
+        let requests: usize = self.queue.by_chain.values().map(|of_chain| of_chain.requests.len()).sum();
         (requests as u64, self.queue.bytes as u64)
     }
 
@@ -133,12 +133,26 @@ impl Shared {
     }
 }
 
+/// What a chain may hand over before the next one has its turn. Turns count bytes: a chain with large requests gets as much of the disk as one with many small ones.
+const TURN_BYTES: usize = 16 << 10;
+
+/// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
+/// that itself when it is back, and no request costs a switch between threads.
+const SEAL_EARLY_BYTES: usize = 64 << 10;
+
 /// Requests by chain, chains in turn, so that one tenant's load does not become everyone's wait.
 #[derive(Debug, Default)]
 struct Queue {
-    by_chain: HashMap<ChainId, VecDeque<Request>>,
+    by_chain: HashMap<ChainId, Waiting>,
     turns: VecDeque<ChainId>,
     bytes: usize,
+}
+
+/// What a chain has in the queue, and how many bytes of it may still go in this turn.
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    credit: usize,
 }
 
 impl Queue {
@@ -146,43 +160,52 @@ impl Queue {
         self.bytes += request.bytes;
         let chain = request.chain;
         let of_chain = self.by_chain.entry(chain).or_default();
-        if of_chain.is_empty() {
+        if of_chain.requests.is_empty() {
             self.turns.push_back(chain);
         }
-        of_chain.push_back(request);
+        of_chain.requests.push_back(request);
     }
 
     fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Bytes of the request whose turn it is.
-    fn next_bytes(&self) -> Option<usize> {
-        self.by_chain.get(self.turns.front()?)?.front().map(|request| request.bytes)
+    /// Bytes of the request whose turn it is. A request that is larger than a turn waits for as many turns as it is large.
+    fn next_bytes(&mut self) -> Option<usize> {
+        loop {
+            let of_chain = self.by_chain.get_mut(self.turns.front()?)?;
+            let bytes = of_chain.requests.front()?.bytes;
+            if of_chain.credit >= bytes {
+                return Some(bytes);
+            }
+            of_chain.credit += TURN_BYTES;
+            self.turns.rotate_left(1);
+        }
     }
 
     fn pop(&mut self) -> Option<Request> {
-        let chain = self.turns.pop_front()?;
+        let bytes = self.next_bytes()?;
+        let chain = *self.turns.front()?;
         let of_chain = self.by_chain.get_mut(&chain)?;
-        let request = of_chain.pop_front()?;
-        if of_chain.is_empty() {
+        let request = of_chain.requests.pop_front()?;
+        of_chain.credit -= bytes;
+        if of_chain.requests.is_empty() {
             self.by_chain.remove(&chain);
-        } else {
-            self.turns.push_back(chain);
+            self.turns.pop_front();
         }
-        self.bytes -= request.bytes;
+        self.bytes -= bytes;
         Some(request)
     }
 
     fn take_expired(&mut self, deadline: std::time::Duration) -> Vec<Request> {
         let mut expired = Vec::new();
         for of_chain in self.by_chain.values_mut() {
-            while of_chain.front().is_some_and(|request| request.queued.elapsed() >= deadline) {
-                expired.extend(of_chain.pop_front());
+            while of_chain.requests.front().is_some_and(|request| request.queued.elapsed() >= deadline) {
+                expired.extend(of_chain.requests.pop_front());
             }
         }
         self.bytes -= expired.iter().map(|request| request.bytes).sum::<usize>();
-        self.by_chain.retain(|_, of_chain| !of_chain.is_empty());
+        self.by_chain.retain(|_, of_chain| !of_chain.requests.is_empty());
         self.turns.retain(|chain| self.by_chain.contains_key(chain));
         expired
     }
@@ -314,8 +337,12 @@ impl Log {
             return Err(StoreError::QueueFull);
         }
         shared.queue.push(request);
+        let idle = !shared.sealing && !shared.syncing;
+        let wake = idle || shared.queue.bytes >= SEAL_EARLY_BYTES;
         drop(shared);
-        self.work.notify_one();
+        if wake {
+            self.work.notify_one();
+        }
         Ok(())
     }
 
@@ -372,12 +399,17 @@ impl Log {
             drop(sealer);
             shared.syncing = true;
             shared.sealing = false;
-            self.work.notify_one();
+            let wake = shared.stop || shared.queue.bytes >= SEAL_EARLY_BYTES;
             drop(shared);
+            if wake {
+                self.work.notify_one();
+            }
             self.commit(group);
             shared = lock(&self.shared);
             shared.syncing = false;
-            self.work.notify_one();
+            if shared.sealing || shared.stop {
+                self.work.notify_one();
+            }
         }
     }
 
@@ -766,5 +798,72 @@ impl Group {
             entries,
             key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position }),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
+
+    use super::*;
+
+    fn request(project: u8, bytes: usize) -> Request {
+        let uuid = Uuid([project; 16]);
+        let chain = ChainId { tenant_id: TenantId(uuid), project_id: ProjectId(uuid), mode: Mode::Live };
+        let work = Work::Import { events: Vec::new(), answer: oneshot::channel().0 };
+        Request { chain, work, bytes, queued: Instant::now() }
+    }
+
+    /// Projects and sizes in the order in which they are written.
+    fn order(queue: &mut Queue) -> Vec<(u8, usize)> {
+        std::iter::from_fn(|| queue.pop()).map(|taken| (taken.chain.project_id.0.0[0], taken.bytes)).collect()
+    }
+
+    #[test]
+    fn a_small_request_does_not_wait_for_all_that_a_neighbour_has_queued() {
+        let mut queue = Queue::default();
+        for _ in 0..32 {
+            queue.push(request(1, 2 << 20));
+        }
+        for _ in 0..1000 {
+            queue.push(request(2, 500));
+        }
+        queue.push(request(3, 500));
+        let place = order(&mut queue).iter().position(|(project, _)| *project == 3).unwrap();
+        assert!(place <= TURN_BYTES / 500, "{place}");
+    }
+
+    #[test]
+    fn chains_get_as_many_bytes_as_each_other_whatever_the_size_of_their_requests() {
+        let mut queue = Queue::default();
+        for _ in 0..10 {
+            queue.push(request(1, 100 << 10));
+        }
+        for _ in 0..1000 {
+            queue.push(request(2, 1 << 10));
+        }
+        let order = order(&mut queue);
+        let first_half = &order[..order.len() / 2];
+        let bytes = |project: u8| -> usize {
+            first_half.iter().filter(|(of, _)| *of == project).map(|(_, bytes)| bytes).sum()
+        };
+        assert!(bytes(1).abs_diff(bytes(2)) <= (100 << 10) + TURN_BYTES, "{} {}", bytes(1), bytes(2));
+    }
+
+    #[test]
+    fn the_requests_of_a_chain_keep_their_order_and_none_is_left() {
+        let mut queue = Queue::default();
+        let sizes = [40 << 10, 10, 2 << 20, 3, TURN_BYTES, TURN_BYTES + 1];
+        for bytes in sizes {
+            queue.push(request(1, bytes));
+            queue.push(request(2, bytes));
+        }
+        let order = order(&mut queue);
+        for project in [1, 2] {
+            let of_chain: Vec<usize> =
+                order.iter().filter(|(of, _)| *of == project).map(|(_, bytes)| *bytes).collect();
+            assert_eq!(of_chain, sizes);
+        }
+        assert!(queue.is_empty() && queue.bytes == 0 && queue.by_chain.is_empty());
     }
 }
