@@ -31,7 +31,7 @@ pub(crate) async fn read(
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }
-    let mut content = BytesMut::new();
+    let mut content = Content::default();
     let mut share = None;
     if body.size_hint().lower() > SMALL_BYTES_MAX as u64 {
         let length = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
@@ -49,7 +49,7 @@ pub(crate) async fn read(
                 if share.is_none() && content.len() + data.len() > SMALL_BYTES_MAX {
                     share = large(app, whose, bytes_max, request_id).await?;
                 }
-                content.extend_from_slice(&data);
+                content.push(data);
             }
         }
         Ok(())
@@ -71,6 +71,34 @@ pub(crate) async fn read(
         .into());
     }
     Ok((content.freeze(), share))
+}
+
+/// What has arrived. Most bodies come in one piece, which is then not copied.
+#[derive(Default)]
+struct Content {
+    first: Bytes,
+    all: BytesMut,
+}
+
+impl Content {
+    fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        // Joined as soon as there are two, so that at most one piece keeps a buffer of the connection.
+        let first = std::mem::take(&mut self.first);
+        self.all.extend_from_slice(&first);
+        self.all.extend_from_slice(&piece);
+    }
+
+    fn freeze(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    }
 }
 
 async fn large(

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -70,6 +70,8 @@ impl Default for Server {
         Server::new()
     }
 }
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Serves connections until the server is stopped and what was under way is done.
 pub async fn serve(app: Arc<App>, listener: TcpListener, server: &Server) {
@@ -190,7 +192,7 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Res
         *response.body_mut() = full("");
     }
     let id = HeaderValue::try_from(request_id.to_string()).expect("letters, digits and an underscore");
-    response.headers_mut().insert("x-request-id", id);
+    response.headers_mut().insert(X_REQUEST_ID, id);
     app.metrics.answered(place, response.status(), begun.elapsed());
     let (route, method) = (place.route(), place.method());
     tracing::debug!(%request_id, method, route, status = response.status().as_u16(), "answered");

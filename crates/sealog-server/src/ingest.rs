@@ -1,7 +1,9 @@
 //! The write path for 1 to 100 events, the only caller of `Store::append`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use sealog_core::catalog::Catalog;
 use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft};
 use sealog_core::id::{Hash, RequestId};
@@ -53,27 +55,35 @@ pub(crate) fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
     Ok(Hash(Sha256::digest(value).into()))
 }
 
+/// A body up to this size is parsed where it was read: a worker would cost more than it takes.
+const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
+
 /// Stores the events of a body, or says what is wrong with the first one that cannot be stored. All or none.
 pub(crate) async fn ingest(
     app: &App,
-    caller: &Caller,
+    caller: &Arc<Caller>,
     endpoint: Endpoint,
     key_hash: Option<Hash>,
-    body: &[u8],
+    body: Bytes,
     client: IpAddr,
     request_id: RequestId,
 ) -> Result<Ingested, Failure> {
-    let (events, count) = match endpoint {
-        Endpoint::Single => (vec![event::parse_single(body)?], 1),
-        Endpoint::Batch => {
-            let batch = event::parse_batch(body)?;
-            (batch.events, batch.count)
-        }
+    let origin = Origin::of(app, client);
+    let keyed = key_hash.is_some();
+    let read = if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
+        read(endpoint, &body, keyed, caller, &origin)
+    } else {
+        let caller = Arc::clone(caller);
+        let (whose, bytes) = (caller.chain.tenant_id, body.len());
+        let act = move || read(endpoint, &body, keyed, &caller, &origin);
+        let panicked = || Failure::internal(&"parsing a body has panicked", request_id);
+        app.workers.run(whose, bytes, act).await.ok_or_else(panicked)?
     };
-    let reservation = match key_hash {
+    let Read { events, count, fingerprint } = read?;
+    let reservation = match key_hash.zip(fingerprint) {
         None => None,
-        Some(key_hash) => {
-            let key = IdempotencyKey { key_hash, fingerprint: fingerprint(endpoint, body) };
+        Some((key_hash, fingerprint)) => {
+            let key = IdempotencyKey { key_hash, fingerprint };
             match app
                 .store
                 .reserve(caller.chain, key)
@@ -93,11 +103,9 @@ pub(crate) async fn ingest(
     if count > BATCH_EVENTS_MAX {
         return Err(Reject::BatchTooLarge { count }.into());
     }
-    let origin = Origin::of(app, client);
     let mut drafts = Vec::with_capacity(events.len());
     for (index, event) in events.into_iter().enumerate() {
-        let admitted = event.and_then(|draft| admit(caller, draft, &origin));
-        drafts.push(admitted.map_err(|reject| match endpoint {
+        drafts.push(event.map_err(|reject| match endpoint {
             Endpoint::Single => Failure::from(reject),
             Endpoint::Batch => Failure::in_batch(reject, index),
         })?);
@@ -115,6 +123,38 @@ pub(crate) async fn ingest(
     }
 }
 
+/// All that can be said of a body without asking the store.
+struct Read {
+    events: Vec<Result<Draft, Reject>>,
+    count: usize,
+    /// Of a request with a key.
+    fingerprint: Option<Hash>,
+}
+
+fn read(
+    endpoint: Endpoint,
+    body: &[u8],
+    keyed: bool,
+    caller: &Caller,
+    origin: &Origin,
+) -> Result<Read, Reject> {
+    let (mut events, count) = match endpoint {
+        Endpoint::Single => (vec![event::parse_single(body)?], 1),
+        Endpoint::Batch => {
+            let batch = event::parse_batch(body)?;
+            (batch.events, batch.count)
+        }
+    };
+    for event in &mut events {
+        if let Ok(draft) = event
+            && let Err(reject) = admit(caller, draft, origin)
+        {
+            *event = Err(reject);
+        }
+    }
+    Ok(Read { events, count, fingerprint: keyed.then(|| fingerprint(endpoint, body)) })
+}
+
 /// Where a request comes from: the same for all of its events.
 struct Origin {
     ip_address: Box<str>,
@@ -130,7 +170,7 @@ impl Origin {
 }
 
 /// Asks the catalog, and adds what the service knows of the event.
-fn admit(caller: &Caller, mut draft: Draft, origin: &Origin) -> Result<Draft, Reject> {
+fn admit(caller: &Caller, draft: &mut Draft, origin: &Origin) -> Result<(), Reject> {
     let fields = draft.text.fields();
     // Without a backslash the text between the quotes is the value.
     let inner = &fields.action[1..fields.action.len() - 1];
@@ -150,7 +190,7 @@ fn admit(caller: &Caller, mut draft: Draft, origin: &Origin) -> Result<Draft, Re
     annotations.ip_address = Some(origin.ip_address.clone());
     annotations.country.clone_from(&origin.place.country);
     annotations.city.clone_from(&origin.place.city);
-    Ok(draft)
+    Ok(())
 }
 
 fn replay(receipt: Receipt, request_id: RequestId) -> Ingested {

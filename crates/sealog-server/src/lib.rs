@@ -23,6 +23,7 @@ mod quota;
 mod respond;
 mod routes;
 mod wire;
+mod workers;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub struct App {
     reads: budget::Budget,
     /// Memory for large request bodies.
     bodies: budget::Budget,
+    workers: workers::Workers,
     openapi: openapi::Served,
 }
 
@@ -68,6 +70,7 @@ impl App {
             metrics: metrics::Metrics::default(),
             reads: budget::Budget::new(config.memory.answers_bytes),
             bodies: budget::Budget::new(config.memory.bodies_bytes),
+            workers: workers::Workers::start(),
             openapi: openapi::Served::new(&config),
             config,
         })

@@ -8,6 +8,7 @@ pub mod postgres;
 pub mod reference;
 mod reference_accounts;
 pub mod stats;
+pub mod turns;
 pub mod verify;
 pub mod world;
 

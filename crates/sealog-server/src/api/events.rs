@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use hyper::body::Incoming;
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{FieldProblem, Reject};
@@ -26,7 +26,7 @@ pub(crate) async fn post(
     let whose = Some(caller.chain.tenant_id);
     let (body, _share) =
         crate::body::read(app, request, endpoint.body_bytes_max(), whose, request_id).await?;
-    let ingested = ingest::ingest(app, &caller, endpoint, key_hash, &body, client, request_id).await?;
+    let ingested = ingest::ingest(app, &caller, endpoint, key_hash, body, client, request_id).await?;
     if ingested.replayed {
         app.metrics.replayed();
     }
@@ -44,26 +44,40 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<sealog_core::id::Hash>,
     }
 }
 
+const CHAIN_SEQ: HeaderName = HeaderName::from_static("sealog-chain-seq");
+const HASH: HeaderName = HeaderName::from_static("sealog-hash");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
 fn accepted(endpoint: Endpoint, ingested: &Ingested) -> Response<Body> {
     let receipt = &ingested.receipt;
-    let (ids, seqs) = match endpoint {
-        Endpoint::Single => (format!("\"log_id\":\"{}\"", receipt.log_ids[0]), receipt.first_seq.to_string()),
-        Endpoint::Batch => {
-            let ids: Vec<String> = receipt.log_ids.iter().map(|id| format!("\"{id}\"")).collect();
-            (
-                format!("\"log_ids\":[{}]", ids.join(",")),
-                format!("{}-{}", receipt.first_seq, receipt.last_seq()),
-            )
+    let mut body = Vec::with_capacity(80 + 29 * receipt.log_ids.len());
+    body.extend_from_slice(match endpoint {
+        Endpoint::Single => b"{\"log_id\":\"",
+        Endpoint::Batch => b"{\"log_ids\":[\"",
+    });
+    for (number, log_id) in receipt.log_ids.iter().enumerate() {
+        if number > 0 {
+            body.extend_from_slice(b"\",\"");
         }
+        body.extend_from_slice(&log_id.to_text());
+    }
+    body.extend_from_slice(match endpoint {
+        Endpoint::Single => b"\",\"request_id\":\"req_",
+        Endpoint::Batch => b"\"],\"request_id\":\"req_",
+    });
+    body.extend_from_slice(&ingested.request_id.0.to_text());
+    body.extend_from_slice(b"\"}");
+    let seqs = match endpoint {
+        Endpoint::Single => HeaderValue::from(receipt.first_seq),
+        Endpoint::Batch => HeaderValue::try_from(format!("{}-{}", receipt.first_seq, receipt.last_seq()))
+            .expect("digits and a hyphen"),
     };
-    let mut response =
-        json(StatusCode::ACCEPTED, format!("{{{ids},\"request_id\":\"{}\"}}", ingested.request_id));
+    let mut response = json(StatusCode::ACCEPTED, body);
     let headers = response.headers_mut();
-    let text = |text: String| HeaderValue::try_from(text).expect("digits, hex digits and a hyphen");
-    headers.insert("sealog-chain-seq", text(seqs));
-    headers.insert("sealog-hash", text(receipt.hash.to_string()));
+    headers.insert(CHAIN_SEQ, seqs);
+    headers.insert(HASH, HeaderValue::from_bytes(&receipt.hash.to_text()).expect("hex digits"));
     if ingested.replayed {
-        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
     response
 }

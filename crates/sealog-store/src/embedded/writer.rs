@@ -6,7 +6,7 @@
 //! t0: group 7 is being synced; group 8 is sealed on top of its heads, in memory. t1: the sync of 7 fails. t2: 8 must not be written, since its first events name hashes that
 //! are on no disk; its requests fail with those of 7, and no head of either is ever used again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +25,7 @@ use super::log::Log;
 use super::segment::{Segment, next_path, segment_path};
 use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
+use crate::turns::Turns;
 use crate::{Append, Appended, Receipt, Reservation, StoreError};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -34,8 +35,6 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(super) struct Request {
     chain: ChainId,
     work: Work,
-    /// What it will take in the log, at most.
-    bytes: usize,
     queued: Instant,
 }
 
@@ -72,7 +71,8 @@ pub(super) struct Plan {
 /// What the two threads and the callers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    queue: Queue,
+    /// By chain, and with what each will take in the log at most.
+    queue: Turns<ChainId, Request>,
     sealing: bool,
     syncing: bool,
     stop: bool,
@@ -89,7 +89,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(durable: Plan, durable_commit: u64, poisoned: Option<StoreError>) -> Shared {
         Shared {
-            queue: Queue::default(),
+            queue: Turns::default(),
             sealing: false,
             syncing: false,
             stop: false,
@@ -116,8 +116,7 @@ impl Shared {
 
     /// Requests and bytes in the queue.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        let requests: usize = self.queue.by_chain.values().map(|of_chain| of_chain.requests.len()).sum();
-        (requests as u64, self.queue.bytes as u64)
+        (self.queue.len() as u64, self.queue.bytes() as u64)
     }
 
     /// No more events are accepted, for this reason or an earlier one.
@@ -127,89 +126,15 @@ impl Shared {
 
     /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known.
     pub(super) fn expire(&mut self, deadline: std::time::Duration) {
-        for request in self.queue.take_expired(deadline) {
+        for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
             request.work.fail(StoreError::Deadline);
         }
     }
 }
 
-/// What a chain may hand over before the next one has its turn. Turns count bytes: a chain with large requests gets as much of the disk as one with many small ones.
-const TURN_BYTES: usize = 16 << 10;
-
 /// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
 /// that itself when it is back, and no request costs a switch between threads.
 const SEAL_EARLY_BYTES: usize = 64 << 10;
-
-/// Requests by chain, chains in turn, so that one tenant's load does not become everyone's wait.
-#[derive(Debug, Default)]
-struct Queue {
-    by_chain: HashMap<ChainId, Waiting>,
-    turns: VecDeque<ChainId>,
-    bytes: usize,
-}
-
-/// What a chain has in the queue, and how many bytes of it may still go in this turn.
-#[derive(Debug, Default)]
-struct Waiting {
-    requests: VecDeque<Request>,
-    credit: usize,
-}
-
-impl Queue {
-    fn push(&mut self, request: Request) {
-        self.bytes += request.bytes;
-        let chain = request.chain;
-        let of_chain = self.by_chain.entry(chain).or_default();
-        if of_chain.requests.is_empty() {
-            self.turns.push_back(chain);
-        }
-        of_chain.requests.push_back(request);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
-    /// Bytes of the request whose turn it is. A request that is larger than a turn waits for as many turns as it is large.
-    fn next_bytes(&mut self) -> Option<usize> {
-        loop {
-            let of_chain = self.by_chain.get_mut(self.turns.front()?)?;
-            let bytes = of_chain.requests.front()?.bytes;
-            if of_chain.credit >= bytes {
-                return Some(bytes);
-            }
-            of_chain.credit += TURN_BYTES;
-            self.turns.rotate_left(1);
-        }
-    }
-
-    fn pop(&mut self) -> Option<Request> {
-        let bytes = self.next_bytes()?;
-        let chain = *self.turns.front()?;
-        let of_chain = self.by_chain.get_mut(&chain)?;
-        let request = of_chain.requests.pop_front()?;
-        of_chain.credit -= bytes;
-        if of_chain.requests.is_empty() {
-            self.by_chain.remove(&chain);
-            self.turns.pop_front();
-        }
-        self.bytes -= bytes;
-        Some(request)
-    }
-
-    fn take_expired(&mut self, deadline: std::time::Duration) -> Vec<Request> {
-        let mut expired = Vec::new();
-        for of_chain in self.by_chain.values_mut() {
-            while of_chain.requests.front().is_some_and(|request| request.queued.elapsed() >= deadline) {
-                expired.extend(of_chain.requests.pop_front());
-            }
-        }
-        self.bytes -= expired.iter().map(|request| request.bytes).sum::<usize>();
-        self.by_chain.retain(|_, of_chain| !of_chain.requests.is_empty());
-        self.turns.retain(|chain| self.by_chain.contains_key(chain));
-        expired
-    }
-}
 
 /// What sealing goes by. Owned by whichever thread seals.
 #[derive(Debug)]
@@ -219,13 +144,11 @@ pub(super) struct Sealer {
     heads: HashMap<ChainId, Head>,
     plan: Plan,
     commit: u64,
-    /// Random bytes in stock, so that not every event asks the kernel.
-    entropy: Vec<u8>,
 }
 
 impl Sealer {
     pub(super) fn new(plan: Plan, commit: u64) -> Sealer {
-        Sealer { generation: 0, heads: HashMap::new(), plan, commit, entropy: Vec::new() }
+        Sealer { generation: 0, heads: HashMap::new(), plan, commit }
     }
 }
 
@@ -296,12 +219,8 @@ impl Log {
             return Err(StoreError::Refused("the idempotency key was reserved for another chain".into()));
         }
         let (answer, receiver) = oneshot::channel();
-        self.enqueue(Request {
-            chain,
-            work: Work::Append { drafts, idempotency, answer },
-            bytes,
-            queued: Instant::now(),
-        })?;
+        let work = Work::Append { drafts, idempotency, answer };
+        self.enqueue(Request { chain, work, queued: Instant::now() }, bytes)?;
         Ok(receiver)
     }
 
@@ -316,29 +235,25 @@ impl Log {
             return Err(StoreError::Refused(format!("event {at} belongs to another tenant or project")));
         }
         let (answer, receiver) = oneshot::channel();
-        self.enqueue(Request {
-            chain,
-            work: Work::Import { events, answer },
-            bytes,
-            queued: Instant::now(),
-        })?;
+        let work = Work::Import { events, answer };
+        self.enqueue(Request { chain, work, queued: Instant::now() }, bytes)?;
         Ok(receiver)
     }
 
-    fn enqueue(&self, request: Request) -> Result<(), StoreError> {
-        let too_large = request.bytes > format::FRAME_LEN_MAX
-            || request.bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first;
+    fn enqueue(&self, request: Request, bytes: usize) -> Result<(), StoreError> {
+        let too_large = bytes > format::FRAME_LEN_MAX
+            || bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first;
         if too_large {
             return Err(StoreError::Refused("the request is larger than a segment".into()));
         }
         let mut shared = lock(&self.shared);
         shared.ready()?;
-        if shared.queue.bytes + request.bytes > self.options.queue_bytes_max {
+        if shared.queue.bytes() + bytes > self.options.queue_bytes_max {
             return Err(StoreError::QueueFull);
         }
-        shared.queue.push(request);
+        shared.queue.push(request.chain, bytes, request);
         let idle = !shared.sealing && !shared.syncing;
-        let wake = idle || shared.queue.bytes >= SEAL_EARLY_BYTES;
+        let wake = idle || shared.queue.bytes() >= SEAL_EARLY_BYTES;
         drop(shared);
         if wake {
             self.work.notify_one();
@@ -399,7 +314,7 @@ impl Log {
             drop(sealer);
             shared.syncing = true;
             shared.sealing = false;
-            let wake = shared.stop || shared.queue.bytes >= SEAL_EARLY_BYTES;
+            let wake = shared.stop || shared.queue.bytes() >= SEAL_EARLY_BYTES;
             drop(shared);
             if wake {
                 self.work.notify_one();
@@ -438,8 +353,7 @@ impl Log {
                 let sealed: Vec<Sealed> = drafts
                     .iter()
                     .map(|draft| {
-                        let sealed =
-                            next.seal(chain.tenant_id, &draft.text, now_ms, sealer.random80(&*self.world));
+                        let sealed = next.seal(chain.tenant_id, &draft.text, now_ms, self.world.random80());
                         next = sealed.head();
                         sealed
                     })
@@ -676,17 +590,6 @@ impl Sealer {
             self.commit = shared.durable_commit;
         }
     }
-
-    fn random80(&mut self, world: &dyn crate::world::World) -> sealog_core::id::Random80 {
-        const STOCK: usize = 4000;
-        if self.entropy.is_empty() {
-            self.entropy.resize(STOCK, 0);
-            world.fill_random(&mut self.entropy);
-        }
-        let mut bytes = [0; 10];
-        bytes.copy_from_slice(&self.entropy.split_off(self.entropy.len() - 10));
-        sealog_core::id::Random80(bytes)
-    }
 }
 
 impl Group {
@@ -705,7 +608,7 @@ impl Group {
     /// Takes the requests that still fit. A group lies in one segment; the one that does not fit begins the next.
     fn take_from(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut Turns<ChainId, Request>,
         bytes_max: usize,
         sealer: &mut Sealer,
         log: &Log,
@@ -798,72 +701,5 @@ impl Group {
             entries,
             key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position }),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
-
-    use super::*;
-
-    fn request(project: u8, bytes: usize) -> Request {
-        let uuid = Uuid([project; 16]);
-        let chain = ChainId { tenant_id: TenantId(uuid), project_id: ProjectId(uuid), mode: Mode::Live };
-        let work = Work::Import { events: Vec::new(), answer: oneshot::channel().0 };
-        Request { chain, work, bytes, queued: Instant::now() }
-    }
-
-    /// Projects and sizes in the order in which they are written.
-    fn order(queue: &mut Queue) -> Vec<(u8, usize)> {
-        std::iter::from_fn(|| queue.pop()).map(|taken| (taken.chain.project_id.0.0[0], taken.bytes)).collect()
-    }
-
-    #[test]
-    fn a_small_request_does_not_wait_for_all_that_a_neighbour_has_queued() {
-        let mut queue = Queue::default();
-        for _ in 0..32 {
-            queue.push(request(1, 2 << 20));
-        }
-        for _ in 0..1000 {
-            queue.push(request(2, 500));
-        }
-        queue.push(request(3, 500));
-        let place = order(&mut queue).iter().position(|(project, _)| *project == 3).unwrap();
-        assert!(place <= TURN_BYTES / 500, "{place}");
-    }
-
-    #[test]
-    fn chains_get_as_many_bytes_as_each_other_whatever_the_size_of_their_requests() {
-        let mut queue = Queue::default();
-        for _ in 0..10 {
-            queue.push(request(1, 100 << 10));
-        }
-        for _ in 0..1000 {
-            queue.push(request(2, 1 << 10));
-        }
-        let order = order(&mut queue);
-        let first_half = &order[..order.len() / 2];
-        let bytes = |project: u8| -> usize {
-            first_half.iter().filter(|(of, _)| *of == project).map(|(_, bytes)| bytes).sum()
-        };
-        assert!(bytes(1).abs_diff(bytes(2)) <= (100 << 10) + TURN_BYTES, "{} {}", bytes(1), bytes(2));
-    }
-
-    #[test]
-    fn the_requests_of_a_chain_keep_their_order_and_none_is_left() {
-        let mut queue = Queue::default();
-        let sizes = [40 << 10, 10, 2 << 20, 3, TURN_BYTES, TURN_BYTES + 1];
-        for bytes in sizes {
-            queue.push(request(1, bytes));
-            queue.push(request(2, bytes));
-        }
-        let order = order(&mut queue);
-        for project in [1, 2] {
-            let of_chain: Vec<usize> =
-                order.iter().filter(|(of, _)| *of == project).map(|(_, bytes)| *bytes).collect();
-            assert_eq!(of_chain, sizes);
-        }
-        assert!(queue.is_empty() && queue.bytes == 0 && queue.by_chain.is_empty());
     }
 }

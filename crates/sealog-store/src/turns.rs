@@ -1,0 +1,176 @@
+//! A queue in which everyone has a turn, so that one tenant's load does not become everyone's wait.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+/// What one may hand over before the next one has its turn. Turns count bytes: whoever sends large requests gets as much as one who sends many small ones.
+const TURN_BYTES: usize = 16 << 10;
+
+/// Items by whose they are. Those of one keep their order.
+#[derive(Debug)]
+pub struct Turns<K, T> {
+    waiting: HashMap<K, Waiting<T>>,
+    order: VecDeque<K>,
+    items: usize,
+    bytes: usize,
+}
+
+/// What one has in the queue, and how many bytes of it may still go in this turn.
+#[derive(Debug)]
+struct Waiting<T> {
+    items: VecDeque<(usize, T)>,
+    credit: usize,
+}
+
+impl<K, T> Default for Turns<K, T> {
+    fn default() -> Turns<K, T> {
+        Turns { waiting: HashMap::new(), order: VecDeque::new(), items: 0, bytes: 0 }
+    }
+}
+
+impl<K: Copy + Eq + Hash, T> Turns<K, T> {
+    pub fn push(&mut self, whose: K, bytes: usize, item: T) {
+        let waiting =
+            self.waiting.entry(whose).or_insert_with(|| Waiting { items: VecDeque::new(), credit: 0 });
+        if waiting.items.is_empty() {
+            self.order.push_back(whose);
+        }
+        waiting.items.push_back((bytes, item));
+        self.items += 1;
+        self.bytes += bytes;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.items
+    }
+
+    /// Of all items together.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the item whose turn it is. One that is larger than a turn waits for as many turns as it is large.
+    pub fn next_bytes(&mut self) -> Option<usize> {
+        loop {
+            let waiting = self.waiting.get_mut(self.order.front()?)?;
+            let (bytes, _) = waiting.items.front()?;
+            if waiting.credit >= *bytes {
+                return Some(*bytes);
+            }
+            waiting.credit += TURN_BYTES;
+            self.order.rotate_left(1);
+        }
+    }
+
+    pub fn pop(&mut self) -> Option<T> {
+        self.next_bytes()?;
+        let whose = *self.order.front()?;
+        let waiting = self.waiting.get_mut(&whose)?;
+        let (bytes, item) = waiting.items.pop_front()?;
+        waiting.credit -= bytes;
+        if waiting.items.is_empty() {
+            self.waiting.remove(&whose);
+            self.order.pop_front();
+        }
+        self.items -= 1;
+        self.bytes -= bytes;
+        Some(item)
+    }
+
+    /// Takes everyone's oldest items for as long as they meet the condition.
+    pub fn take_oldest(&mut self, condition: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        for waiting in self.waiting.values_mut() {
+            while waiting.items.front().is_some_and(|(_, item)| condition(item)) {
+                let (bytes, item) = waiting.items.pop_front().expect("there is a front");
+                self.items -= 1;
+                self.bytes -= bytes;
+                taken.push(item);
+            }
+        }
+        self.waiting.retain(|_, waiting| !waiting.items.is_empty());
+        self.order.retain(|whose| self.waiting.contains_key(whose));
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(turns: &mut Turns<u8, (u8, usize)>, whose: u8, bytes: usize) {
+        turns.push(whose, bytes, (whose, bytes));
+    }
+
+    fn order(turns: &mut Turns<u8, (u8, usize)>) -> Vec<(u8, usize)> {
+        std::iter::from_fn(|| turns.pop()).collect()
+    }
+
+    #[test]
+    fn a_small_item_does_not_wait_for_all_that_a_neighbour_has_queued() {
+        let mut turns = Turns::default();
+        for _ in 0..32 {
+            push(&mut turns, 1, 2 << 20);
+        }
+        for _ in 0..1000 {
+            push(&mut turns, 2, 500);
+        }
+        push(&mut turns, 3, 500);
+        let place = order(&mut turns).iter().position(|(whose, _)| *whose == 3).unwrap();
+        assert!(place <= TURN_BYTES / 500, "{place}");
+    }
+
+    #[test]
+    fn everyone_gets_as_many_bytes_whatever_the_size_of_their_items() {
+        let mut turns = Turns::default();
+        for _ in 0..10 {
+            push(&mut turns, 1, 100 << 10);
+        }
+        for _ in 0..1000 {
+            push(&mut turns, 2, 1 << 10);
+        }
+        let order = order(&mut turns);
+        let first_half = &order[..order.len() / 2];
+        let bytes = |whose: u8| -> usize {
+            first_half.iter().filter(|(of, _)| *of == whose).map(|(_, bytes)| bytes).sum()
+        };
+        assert!(bytes(1).abs_diff(bytes(2)) <= (100 << 10) + TURN_BYTES, "{} {}", bytes(1), bytes(2));
+    }
+
+    #[test]
+    fn items_of_one_keep_their_order_and_none_is_left() {
+        let mut turns = Turns::default();
+        let sizes = [40 << 10, 10, 2 << 20, 3, TURN_BYTES, TURN_BYTES + 1, 0];
+        for bytes in sizes {
+            push(&mut turns, 1, bytes);
+            push(&mut turns, 2, bytes);
+        }
+        assert_eq!((turns.len(), turns.bytes()), (14, 2 * sizes.iter().sum::<usize>()));
+        let order = order(&mut turns);
+        for whose in [1, 2] {
+            let of_one: Vec<usize> =
+                order.iter().filter(|(of, _)| *of == whose).map(|(_, bytes)| *bytes).collect();
+            assert_eq!(of_one, sizes);
+        }
+        assert!(turns.is_empty() && turns.bytes() == 0 && turns.waiting.is_empty() && turns.order.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_are_taken_up_to_the_first_that_does_not_meet_the_condition() {
+        let mut turns = Turns::default();
+        for (whose, bytes) in [(1, 5), (1, 50), (1, 6), (2, 7), (3, 70)] {
+            push(&mut turns, whose, bytes);
+        }
+        let mut taken = turns.take_oldest(|(_, bytes)| *bytes < 10);
+        taken.sort_unstable();
+        assert_eq!(taken, [(1, 5), (2, 7)]);
+        assert_eq!((turns.len(), turns.bytes()), (3, 126));
+        let mut left = order(&mut turns);
+        left.sort_unstable();
+        assert_eq!(left, [(1, 6), (1, 50), (3, 70)]);
+    }
+}
