@@ -57,6 +57,9 @@ pub(super) struct Log {
     pub sync_time: Histogram,
 }
 
+/// Below that of those who answer requests.
+const UPKEEP_NICENESS: i32 = 5;
+
 /// What the upkeep thread has to do.
 #[derive(Debug, Default)]
 struct Upkeep {
@@ -283,6 +286,8 @@ impl Log {
 
     /// Marks and index files are written here, away from the path of events.
     fn upkeep_loop(&self) {
+        // Indexing a full segment is a lot of work that nobody waits for. Of this thread alone; without it everything works as well, only less evenly.
+        let _ = rustix::process::setpriority_process(None, UPKEEP_NICENESS);
         // Index files are written in the order of their segments, since readers expect runs on disk before runs in memory. One that fails is tried again.
         let mut sealed: VecDeque<SegmentEnd> = VecDeque::new();
         loop {

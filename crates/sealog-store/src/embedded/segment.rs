@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use sealog_core::id::Mode;
 
@@ -112,6 +113,8 @@ struct Preparing {
     failures: u64,
     /// Someone needs a segment now and does not wait for the next look.
     urgent: bool,
+    /// Someone waits for the one that is being made.
+    awaited: bool,
     stop: bool,
 }
 
@@ -134,6 +137,7 @@ impl Preparer {
         let before = state.failures;
         loop {
             if let Some(capacity) = state.ready.take() {
+                state.awaited = false;
                 return Ok(capacity);
             }
             if state.stop {
@@ -147,8 +151,27 @@ impl Preparer {
                 }
                 None => {}
             }
+            if !std::mem::replace(&mut state.awaited, true) {
+                self.changed.notify_all();
+            }
             state = wait(&self.changed, state);
         }
+    }
+
+    /// Lets the disk go on with the events of others for as long as the last zeros took it, unless someone waits for these.
+    fn step_back(&self, file: &dyn DiskFile) -> io::Result<()> {
+        let begun = Instant::now();
+        file.sync()?;
+        let until = Instant::now() + begun.elapsed();
+        let mut state = lock(&self.state);
+        while !state.awaited && !state.stop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = wait_for(&self.changed, state, left);
+        }
+        Ok(())
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -176,7 +199,7 @@ impl Preparer {
             };
             state.urgent = false;
             drop(state);
-            let made = prepare(&*self.disk, &self.dir, capacity);
+            let made = prepare(&*self.disk, &self.dir, capacity, |file| self.step_back(file));
             state = lock(&self.state);
             match made {
                 Ok(()) => {
@@ -204,8 +227,15 @@ impl Preparer {
     }
 }
 
-/// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room.
-pub(super) fn prepare(disk: &dyn Disk, dir: &Path, capacity: u64) -> io::Result<()> {
+/// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room. `pause` is called after each mebibyte: all the
+/// zeros of a large segment at once would make every event wait that is synced meanwhile.
+pub(super) fn prepare(
+    disk: &dyn Disk,
+    dir: &Path,
+    capacity: u64,
+    pause: impl Fn(&dyn DiskFile) -> io::Result<()>,
+) -> io::Result<()> {
+    const STEP: u64 = 1 << 20;
     // The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece. Larger ones make a small sync dearer, smaller ones a large one.
     const PIECE: usize = 64 << 10;
     let path = next_path(dir);
@@ -217,6 +247,9 @@ pub(super) fn prepare(disk: &dyn Disk, dir: &Path, capacity: u64) -> io::Result<
             let length = usize::try_from(capacity - at).unwrap_or(PIECE).min(PIECE);
             file.write_all_at(&zeros[..length], at)?;
             at += length as u64;
+            if at.is_multiple_of(STEP) && at < capacity {
+                pause(&*file)?;
+            }
         }
         file.sync()?;
         disk.sync_dir(dir)
@@ -237,6 +270,54 @@ mod tests {
 
     use super::super::disk::RealDisk;
     use super::*;
+
+    #[test]
+    fn zeros_are_written_with_pauses_unless_someone_waits_for_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let preparer = Preparer::new(Arc::new(RealDisk), dir.path().to_owned());
+        let file = RealDisk.create(&dir.path().join("x")).unwrap();
+        // A sync that takes a while, as far as `step_back` can tell.
+        #[derive(Debug)]
+        struct Slow(Box<dyn DiskFile>);
+        impl DiskFile for Slow {
+            fn length(&self) -> io::Result<u64> {
+                self.0.length()
+            }
+            fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+                self.0.read_at(buffer, offset)
+            }
+            fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+                self.0.write_all_at(bytes, offset)
+            }
+            fn set_len(&self, length: u64) -> io::Result<()> {
+                self.0.set_len(length)
+            }
+            fn sync(&self) -> io::Result<()> {
+                std::thread::sleep(Duration::from_millis(100));
+                Ok(())
+            }
+        }
+        let slow = Slow(file);
+        let begun = Instant::now();
+        preparer.step_back(&slow).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(200));
+
+        // It is taken as soon as it is there: nothing is left to wait for afterwards.
+        preparer.want(8 << 20);
+        std::thread::scope(|scope| {
+            scope.spawn(|| preparer.run(Duration::from_secs(3600), || {}));
+            assert_eq!(preparer.take(), Ok(8 << 20));
+            assert!(!lock(&preparer.state).awaited);
+            preparer.stop();
+        });
+        assert_eq!(std::fs::metadata(next_path(dir.path())).unwrap().len(), 8 << 20);
+
+        lock(&preparer.state).stop = false;
+        lock(&preparer.state).awaited = true;
+        let begun = Instant::now();
+        preparer.step_back(&slow).unwrap();
+        assert!(begun.elapsed() < Duration::from_millis(190));
+    }
 
     #[test]
     fn a_failure_of_some_time_ago_refuses_nothing_once_there_is_room() {
