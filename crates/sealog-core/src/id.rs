@@ -255,8 +255,18 @@ pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
 }
 
 fn hex_pair(byte: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+    // Both digits in one look: every event that is verified has its hashes and ids written out.
+    const PAIRS: [[u8; 2]; 256] = {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut pairs = [[0; 2]; 256];
+        let mut byte = 0;
+        while byte < pairs.len() {
+            pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+            byte += 1;
+        }
+        pairs
+    };
+    PAIRS[usize::from(byte)]
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ pub enum Kind {
     Null,
 }
 
+const NO_KEY: &str = "expected a key in double quotes";
+const NO_COLON: &str = "expected ':'";
+
 /// Takes the canonical text piece by piece.
 pub trait Sink {
     fn put(&mut self, piece: &[u8]);
@@ -56,13 +59,15 @@ impl Sink for Discard {
 pub struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
+    /// From here to `at` the canonical text is the client's own and has not been written yet: most values are one copy.
+    kept: usize,
     /// One entry for each open bracket inside [`Scanner::value`]: true for an object. Kept here so that its memory is used again.
     open: Vec<bool>,
 }
 
 impl<'a> Scanner<'a> {
     pub fn new(text: &'a str) -> Scanner<'a> {
-        Scanner { text: text.as_bytes(), at: 0, open: Vec::new() }
+        Scanner { text: text.as_bytes(), at: 0, kept: 0, open: Vec::new() }
     }
 
     pub fn offset(&self) -> usize {
@@ -109,7 +114,13 @@ impl<'a> Scanner<'a> {
             _ => return self.fail("expected ',' or '}'"),
         }
         *first = false;
-        self.key(key)?;
+        if self.peek() != Some(b'"') {
+            return self.fail(NO_KEY);
+        }
+        self.kept = self.at;
+        self.string(key)?;
+        self.flush(key);
+        self.expect(b':', NO_COLON)?;
         Ok(true)
     }
 
@@ -139,6 +150,8 @@ impl<'a> Scanner<'a> {
     /// Takes one value of any kind and writes its canonical text.
     pub fn value<S: Sink>(&mut self, out: &mut S) -> Result<Kind, JsonError> {
         self.open.clear();
+        self.peek();
+        self.kept = self.at;
         let mut outermost = None;
         loop {
             let kind = self.scalar_or_open(out)?;
@@ -148,29 +161,46 @@ impl<'a> Scanner<'a> {
                 continue;
             }
             if !self.close_or_continue(out)? {
+                self.flush(out);
                 return Ok(outermost.unwrap_or(kind));
             }
         }
     }
 
+    /// Writes what was kept.
+    fn flush<S: Sink>(&mut self, out: &mut S) {
+        out.put(&self.text[self.kept..self.at]);
+        self.kept = self.at;
+    }
+
+    /// As [`Scanner::peek`], inside a value: white space is left out of the canonical text.
+    fn peek_inside<S: Sink>(&mut self, out: &mut S) -> Option<u8> {
+        let next = *self.text.get(self.at)?;
+        if !matches!(next, b' ' | b'\t' | b'\n' | b'\r') {
+            return Some(next);
+        }
+        self.flush(out);
+        let next = self.peek();
+        self.kept = self.at;
+        next
+    }
+
     /// Takes a scalar, or the opening bracket of an object or array.
     fn scalar_or_open<S: Sink>(&mut self, out: &mut S) -> Result<Kind, JsonError> {
-        match self.peek() {
+        match self.peek_inside(out) {
             Some(b'"') => self.string(out).map(|()| Kind::String),
             Some(b'{') => {
                 self.at += 1;
-                out.put(b"{");
                 Ok(Kind::Object)
             }
             Some(b'[') => {
                 self.at += 1;
-                out.put(b"[");
                 Ok(Kind::Array)
             }
-            Some(b'-' | b'0'..=b'9') => self.number(out).map(|()| Kind::Number),
-            Some(b't') => self.literal(b"true", out).map(|()| Kind::True),
-            Some(b'f') => self.literal(b"false", out).map(|()| Kind::False),
-            Some(b'n') => self.literal(b"null", out).map(|()| Kind::Null),
+            Some(b'-' | b'0'..=b'9') => self.number().map(|()| Kind::Number),
+            Some(b't') => self.literal(b"true").map(|()| Kind::True),
+            Some(b'f') => self.literal(b"false").map(|()| Kind::False),
+            Some(b'n') => self.literal(b"null").map(|()| Kind::Null),
             Some(_) => self.fail("expected a value"),
             None => self.fail("the text ends where a value should stand"),
         }
@@ -178,55 +208,34 @@ impl<'a> Scanner<'a> {
 
     /// After an opening bracket: true when a first value is to come, false when the brackets close at once.
     fn just_opened<S: Sink>(&mut self, kind: Kind, out: &mut S) -> Result<bool, JsonError> {
-        match kind {
-            Kind::Object => {
-                if self.peek() == Some(b'}') {
-                    self.at += 1;
-                    out.put(b"}");
-                    return Ok(false);
-                }
-                self.open.push(true);
-                self.key(out)?;
-                out.put(b":");
-                Ok(true)
-            }
-            Kind::Array => {
-                if self.peek() == Some(b']') {
-                    self.at += 1;
-                    out.put(b"]");
-                    return Ok(false);
-                }
-                self.open.push(false);
-                Ok(true)
-            }
-            _ => Ok(false),
+        let (in_object, closing) = match kind {
+            Kind::Object => (true, b'}'),
+            Kind::Array => (false, b']'),
+            _ => return Ok(false),
+        };
+        if self.peek_inside(out) == Some(closing) {
+            self.at += 1;
+            return Ok(false);
         }
+        self.open.push(in_object);
+        if in_object {
+            self.key(out)?;
+        }
+        Ok(true)
     }
 
     /// After a complete value: closes what closes here. True when another value is to come, false when the outermost one is complete.
     fn close_or_continue<S: Sink>(&mut self, out: &mut S) -> Result<bool, JsonError> {
         while let Some(&in_object) = self.open.last() {
-            match (self.peek(), in_object) {
-                (Some(b','), true) => {
+            match (self.peek_inside(out), in_object) {
+                (Some(b','), _) => {
                     self.at += 1;
-                    out.put(b",");
-                    self.key(out)?;
-                    out.put(b":");
+                    if in_object {
+                        self.key(out)?;
+                    }
                     return Ok(true);
                 }
-                (Some(b','), false) => {
-                    self.at += 1;
-                    out.put(b",");
-                    return Ok(true);
-                }
-                (Some(b'}'), true) => {
-                    self.at += 1;
-                    out.put(b"}");
-                }
-                (Some(b']'), false) => {
-                    self.at += 1;
-                    out.put(b"]");
-                }
+                (Some(b'}'), true) | (Some(b']'), false) => self.at += 1,
                 (_, true) => return self.fail("expected ',' or '}'"),
                 (_, false) => return self.fail("expected ',' or ']'"),
             }
@@ -235,55 +244,52 @@ impl<'a> Scanner<'a> {
         Ok(false)
     }
 
-    /// A key and its colon.
+    /// A key and its colon, inside a value.
     fn key<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
-        if self.peek() != Some(b'"') {
-            return self.fail("expected a key in double quotes");
+        if self.peek_inside(out) != Some(b'"') {
+            return self.fail(NO_KEY);
         }
         self.string(out)?;
-        self.expect(b':', "expected ':'")
+        if self.peek_inside(out) != Some(b':') {
+            return self.fail(NO_COLON);
+        }
+        self.at += 1;
+        Ok(())
     }
 
+    /// A string. It is kept, but for escapes that have another spelling in canonical text.
     fn string<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
-        let mut from = self.at;
         self.at += 1;
         loop {
             self.at += plain_run(&self.text[self.at..]);
-            let Some(byte) = self.text.get(self.at) else {
-                return self.fail("a string does not end");
-            };
-            match byte {
-                b'"' => {
+            match self.text.get(self.at) {
+                Some(b'"') => {
                     self.at += 1;
-                    out.put(&self.text[from..self.at]);
                     return Ok(());
                 }
-                b'\\' => {
-                    out.put(&self.text[from..self.at]);
-                    self.escape(out)?;
-                    from = self.at;
-                }
-                _ => return self.fail("a control character stands in a string unescaped"),
+                Some(b'\\') => self.escape(out)?,
+                Some(_) => return self.fail("a control character stands in a string unescaped"),
+                None => return self.fail("a string does not end"),
             }
         }
     }
 
-    /// Takes an escape and writes its one canonical spelling.
+    /// Takes an escape and sees to it that its one canonical spelling is written.
     fn escape<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
         let Some(&letter) = self.text.get(self.at + 1) else {
             return self.fail("a string does not end");
         };
         match letter {
-            b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => {
-                out.put(&self.text[self.at..self.at + 2]);
-                self.at += 2;
-            }
+            b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,
             b'/' => {
+                self.flush(out);
                 out.put(b"/");
                 self.at += 2;
+                self.kept = self.at;
             }
             b'u' => {
                 let unit = self.hex4(self.at + 2)?;
+                self.flush(out);
                 self.at += 6;
                 let partner = match unit {
                     0xD800..=0xDBFF if self.text[self.at..].starts_with(b"\\u") => {
@@ -303,6 +309,7 @@ impl<'a> Scanner<'a> {
                     // Half of a pair has no UTF-8: it can only stay an escape.
                     None => put_unicode_escape(unit, out),
                 }
+                self.kept = self.at;
             }
             _ => return self.fail("an unknown escape"),
         }
@@ -315,8 +322,7 @@ impl<'a> Scanner<'a> {
         digits.iter().try_fold(0u16, |unit, &digit| Some(unit << 4 | u16::from(hex_digit(digit)?))).ok_or(bad)
     }
 
-    fn number<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
-        let from = self.at;
+    fn number(&mut self) -> Result<(), JsonError> {
         if self.text[self.at] == b'-' {
             self.at += 1;
         }
@@ -336,7 +342,6 @@ impl<'a> Scanner<'a> {
             }
             self.digits()?;
         }
-        out.put(&self.text[from..self.at]);
         Ok(())
     }
 
@@ -349,12 +354,11 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn literal<S: Sink>(&mut self, word: &[u8], out: &mut S) -> Result<(), JsonError> {
+    fn literal(&mut self, word: &[u8]) -> Result<(), JsonError> {
         if !self.text[self.at..].starts_with(word) {
             return self.fail("expected a value");
         }
         self.at += word.len();
-        out.put(word);
         Ok(())
     }
 
