@@ -50,8 +50,9 @@ impl Ulid {
         // Ten letters of time and twice eight of randomness, each in a register of its own: shifting 128 bits 26 times takes several times as long.
         let (time, random) = text.split_at_mut(10);
         let (high, low) = random.split_at_mut(8);
+        const LOW: u128 = u64::MAX as u128;
         for (letters, bits) in [(time, self.0 >> 80), (high, self.0 >> 40), (low, self.0)] {
-            let mut rest = bits as u64;
+            let mut rest = u64::try_from(bits & LOW).expect("64 bits");
             for slot in letters.iter_mut().rev() {
                 *slot = ALPHABET[(rest & 31) as usize];
                 rest >>= 5;

@@ -15,6 +15,9 @@ use crate::respond::Failure;
 /// As much as every connection may hold without asking.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
+/// What is read before others have their turn.
+const TURN_BYTES: usize = 64 << 10;
+
 /// The whole body, if it has at most this many bytes. Reading stops at the first byte too many.
 ///
 /// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
@@ -36,8 +39,11 @@ pub(crate) async fn read(
     if body.size_hint().lower() > SMALL_BYTES_MAX as u64 {
         let length = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
         share = large(app, whose, length, request_id).await?;
+        // Only now: a length is a claim until there is memory for it.
+        content.all.reserve(length);
     }
     let collect = async {
+        let mut arrived = 0;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Reject::InvalidJson {
                 detail: format!("the body could not be read: {error}"),
@@ -49,7 +55,13 @@ pub(crate) async fn read(
                 if share.is_none() && content.len() + data.len() > SMALL_BYTES_MAX {
                     share = large(app, whose, bytes_max, request_id).await?;
                 }
+                arrived += data.len();
                 content.push(data);
+                // Copying megabytes in one go would keep everyone else on this event loop waiting.
+                if arrived >= TURN_BYTES {
+                    arrived = 0;
+                    tokio::task::yield_now().await;
+                }
             }
         }
         Ok(())
@@ -73,7 +85,7 @@ pub(crate) async fn read(
     Ok((content.freeze(), share))
 }
 
-/// What has arrived. Most bodies come in one piece, which is then not copied.
+/// What has arrived. Most bodies are small and come in one piece, which is then not copied.
 #[derive(Default)]
 struct Content {
     first: Bytes,
@@ -86,7 +98,7 @@ impl Content {
     }
 
     fn push(&mut self, piece: Bytes) {
-        if self.len() == 0 {
+        if self.len() == 0 && self.all.capacity() == 0 {
             self.first = piece;
             return;
         }

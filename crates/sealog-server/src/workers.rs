@@ -8,7 +8,7 @@ use sealog_store::turns::Turns;
 use tokio::sync::oneshot;
 
 /// Below that of the event loops and the store: whoever sends little does not wait for who sends much.
-const NICENESS: i32 = 5;
+const NICENESS: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
