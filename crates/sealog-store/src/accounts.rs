@@ -89,7 +89,7 @@ pub trait Accounts: Send + Sync {
     fn version(&self) -> u64;
 }
 
-/// All control data, each kind in the order of creation. Sessions are left out: people log in again.
+/// All control data, each kind in the order of creation; sessions in that of their tokens' digests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Everything {
     pub tenants: Vec<Tenant>,
@@ -99,6 +99,7 @@ pub struct Everything {
     pub actions: Vec<(TenantId, CustomAction)>,
     /// With the hash of their password.
     pub users: Vec<(User, String)>,
+    pub sessions: Vec<Session>,
     pub mails: Vec<KeptMail>,
 }
 

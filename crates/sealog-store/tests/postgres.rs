@@ -428,7 +428,7 @@ fn no_hot_statement_touches_two_chains() {
     get(&store, live(), all[0].sealed.log_id);
     assert!(verify(&store, live()).valid());
     let elsewhere = chain(1, 2, sealog_core::id::Mode::Test);
-    wait(store.import(elsewhere, vec![])).unwrap_err();
+    wait(store.import(elsewhere, vec![], None)).unwrap_err();
     wait(store.heads()).unwrap();
     wait(store.usage(live().tenant_id, sealog_core::time::Month::of(MORNING_MS))).unwrap();
     eventually("the sweep has run", || logged(&cluster.dir).iter().any(|sql| sql.starts_with("DELETE")));

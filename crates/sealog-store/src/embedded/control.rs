@@ -723,6 +723,10 @@ fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
 
 fn create_session(db: &Connection, session: &Session) -> rusqlite::Result<()> {
     run(db, "DELETE FROM sessions WHERE expires_at_ms <= ?1", [Ms(session.created_at_ms)])?;
+    insert_session(db, session)
+}
+
+fn insert_session(db: &Connection, session: &Session) -> rusqlite::Result<()> {
     run(
         db,
         "INSERT INTO sessions (token_digest, user_id, created_at_ms, expires_at_ms) VALUES (?1, ?2, ?3, ?4)",

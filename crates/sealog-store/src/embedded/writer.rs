@@ -25,7 +25,7 @@ use super::log::Log;
 use super::segment::{Segment, next_path, segment_path};
 use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
-use crate::{Append, Appended, Receipt, Reservation, StoreError};
+use crate::{Append, Appended, KeptKey, Receipt, Reservation, StoreError};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -42,7 +42,7 @@ pub(super) struct Request {
 #[derive(Debug)]
 enum Work {
     Append { drafts: Vec<Draft>, idempotency: Option<(Reservation, Ulid)>, answer: Answer<Appended> },
-    Import { events: Vec<StoredEvent>, answer: Answer<Head> },
+    Import { events: Vec<StoredEvent>, key: Option<KeptKey>, answer: Answer<Head> },
 }
 
 impl Work {
@@ -286,16 +286,20 @@ impl Log {
         &self,
         chain: ChainId,
         events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
     ) -> Result<oneshot::Receiver<Result<Head, StoreError>>, StoreError> {
         let bytes = request_bytes(events.iter().map(|event| (event.text.as_str(), &event.annotations)))?;
         if let Some(event) = events.iter().find(|event| event.chain(chain.mode) != chain) {
             let at = event.sealed.chain_seq;
             return Err(StoreError::Refused(format!("event {at} belongs to another tenant or project")));
         }
+        if let Some(key) = &key {
+            key.check(&events)?;
+        }
         let (answer, receiver) = oneshot::channel();
         self.enqueue(Request {
             chain,
-            work: Work::Import { events, answer },
+            work: Work::Import { events, key, answer },
             bytes,
             queued: Instant::now(),
         })?;
@@ -435,7 +439,7 @@ impl Log {
                     outcome: Outcome::Append { receipt, reservation, answer },
                 });
             }
-            Work::Import { events, answer } => {
+            Work::Import { events, key, answer } => {
                 let last = match verify::continues(&head, &events) {
                     Ok(last) => last,
                     Err(broken) => {
@@ -449,7 +453,10 @@ impl Log {
                     }
                 };
                 let records = events.iter().map(|event| (&event.sealed, (&event.text, &event.annotations)));
-                let (entries, key) = group.encode(sealer, chain, records, None, true, now_ms);
+                let stored = key.map(|key| StoredKey { key: key.key, request_id: key.request_id });
+                // The key's 24 hours began where it was first received.
+                let received_ms = key.map_or(now_ms, |key| key.received_ms);
+                let (entries, key) = group.encode(sealer, chain, records, stored.as_ref(), true, received_ms);
                 sealer.heads.insert(chain, last);
                 group.frames.push(SealedFrame {
                     chain,

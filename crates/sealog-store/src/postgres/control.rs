@@ -615,6 +615,10 @@ fn read_user(row: &Row) -> Option<User> {
 async fn create_session(db: &Session, session: UserSession) -> Result<(), Error> {
     let over = "DELETE FROM sealog.sessions WHERE expires_at_ms <= $1";
     db.execute(over, &[Type::INT8], &[&signed(session.created_at_ms)]).await?;
+    insert_session(db, &session).await
+}
+
+async fn insert_session(db: &Session, session: &UserSession) -> Result<(), Error> {
     let sql = "INSERT INTO sealog.sessions (token_digest, user_id, created_at_ms, expires_at_ms) VALUES ($1, $2, $3, $4)";
     let params: [Param<'_>; 4] = [
         &Digest32(session.token_digest.0),

@@ -30,7 +30,9 @@ use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, COLUMN_TYPES, COLUMNS, Digest32, EventRow, Id, signed, unsigned};
 use super::{Options, Time, unavailable};
 use crate::stats::{Histogram, LogStats};
-use crate::{Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, Receipt, Reservation, StoreError};
+use crate::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
+};
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
 const GROUP_EVENTS_MAX: usize = 1000;
@@ -90,6 +92,7 @@ enum Work {
     },
     Import {
         events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
         answer: oneshot::Sender<Result<Head, StoreError>>,
     },
 }
@@ -169,15 +172,19 @@ impl Writer {
         self: &Arc<Writer>,
         chain: ChainId,
         events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<oneshot::Receiver<Result<Head, StoreError>>, StoreError> {
         let bytes = request_bytes(events.iter().map(|event| &event.text))?;
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
+        if let Some(key) = &key {
+            key.check(&events)?;
+        }
         let (answer, receiver) = oneshot::channel();
         let count = events.len();
-        self.enqueue(chain, Work::Import { events, answer }, count, bytes, runtime)?;
+        self.enqueue(chain, Work::Import { events, key, answer }, count, bytes, runtime)?;
         Ok(receiver)
     }
 
@@ -513,11 +520,17 @@ impl Transaction<'_> {
                         }
                     }
                 }
-                Work::Import { events: imported, .. } => match verify::continues(&next, imported) {
+                Work::Import { events: imported, key, .. } => match verify::continues(&next, imported) {
                     Ok(last) => {
                         for event in imported {
                             events.push(row(&event.sealed, &event.text, &event.annotations));
                             *months.entry(Month::of(event.timestamp_ms).0).or_default() += 1;
+                        }
+                        if let Some(kept) = key {
+                            let row = KeyRow::imported(kept, imported, last);
+                            // One statement cannot set a row twice: of a key that was used again, the later use counts.
+                            used.retain(|earlier| earlier.key_hash != row.key_hash);
+                            used.push(row);
                         }
                         next = last;
                         Outcome::Imported(last)
@@ -760,6 +773,16 @@ impl KeyRow {
             hash: Digest32(receipt.hash.0),
             received_ms: signed(received_ms),
         }
+    }
+
+    fn imported(kept: &KeptKey, events: &[StoredEvent], last: Head) -> KeyRow {
+        let receipt = Receipt {
+            request_id: Some(kept.request_id),
+            log_ids: events.iter().map(|event| event.sealed.log_id).collect(),
+            first_seq: kept.first_seq,
+            hash: last.hash,
+        };
+        KeyRow::new(kept.key, kept.request_id, &receipt, kept.received_ms)
     }
 
     fn params(&self) -> [&(dyn ToSql + Sync); 7] {
