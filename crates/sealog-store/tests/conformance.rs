@@ -95,6 +95,7 @@ conformance! {
         sessions_end_and_expire
         a_mail_with_the_same_key_is_queued_once
         a_failed_mail_is_due_again_at_its_time
+        a_mail_is_claimed_by_one_and_due_again_when_the_claim_is_over
         a_sent_mail_is_not_due_and_its_key_stays_taken
         every_change_of_access_raises_the_version
         concurrent_changes_are_all_kept
