@@ -651,6 +651,18 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
+/// Appends one event after the other, each until it is acknowledged, and keeps a ledger of them.
+fn hammer(store: &dyn Store, name: &str, ledger: &Mutex<Vec<(String, u64, String)>>, enough: &AtomicBool) {
+    for i in 0.. {
+        let nonce = format!("{name}i{i}");
+        let Some(receipt) = until_acknowledged(store, &nonce, enough) else { return };
+        ledger.lock().unwrap().push((nonce, receipt.first_seq, receipt.hash.to_string()));
+        if enough.load(Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
 #[test]
 fn kill_9_of_the_database_in_a_loop_loses_nothing_and_stores_nothing_twice() {
     let seed = seed("kill_9_of_the_database_in_a_loop_loses_nothing_and_stores_nothing_twice");
@@ -664,16 +676,7 @@ fn kill_9_of_the_database_in_a_loop_loses_nothing_and_stores_nothing_twice() {
         for (n, store) in nodes.iter().enumerate() {
             for thread in 0..3 {
                 let (ledger, enough) = (&ledger, &enough);
-                scope.spawn(move || {
-                    for i in 0.. {
-                        let nonce = format!("n{n}t{thread}i{i}");
-                        let Some(receipt) = until_acknowledged(store, &nonce, enough) else { return };
-                        ledger.lock().unwrap().push((nonce, receipt.first_seq, receipt.hash.to_string()));
-                        if enough.load(Ordering::SeqCst) {
-                            return;
-                        }
-                    }
-                });
+                scope.spawn(move || hammer(store, &format!("n{n}t{thread}"), ledger, enough));
             }
         }
         let _enough = AtTheEnd(&enough);
@@ -743,4 +746,70 @@ fn a_failover_that_lost_acknowledged_events_is_noticed_and_nothing_is_sealed_ove
         .map(|event| event.sealed.chain_seq)
         .collect();
     assert_eq!(known, HashSet::from([1, 2, 3, 4, 5]));
+}
+
+/// A primary with a standby that it waits for, and the URL of both.
+fn with_synchronous_standby() -> (Cluster, Cluster, String) {
+    let primary = Cluster::start("restart_after_crash = off");
+    // Before the primary waits for anyone: the standby would, once it is the primary itself.
+    let standby = primary.standby();
+    primary.set("synchronous_standby_names = '*'");
+    let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+    eventually("the standby is synchronous", || primary.sql("postgres", synchronous) == "1");
+    let url = format!(
+        "postgres://owner@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+        primary.port, standby.port
+    );
+    (primary, standby, url)
+}
+
+#[test]
+fn an_event_is_acknowledged_only_when_a_synchronous_standby_has_it() {
+    let (primary, standby, url) = with_synchronous_standby();
+    // A COMMIT that is cancelled while it waits for the standby succeeds, by PostgreSQL's rules: no timeout of ours may cancel it.
+    let hasty = Options { statement_timeout: Duration::from_millis(200), ..options(0) };
+    let store = PostgresStore::open(&url, &hasty).unwrap();
+    append(&store, live(), vec![login("with the standby")]);
+    let follows = standby.sql("postgres", "SHOW primary_conninfo").replace('\'', "''");
+    standby.set("primary_conninfo = ''");
+    let alone = "SELECT count(*) = 0 FROM pg_stat_replication";
+    eventually("the standby is gone", || primary.sql("postgres", alone) == "t");
+    let waiting = Append { chain: live(), drafts: vec![login("without it")], idempotency: None };
+    let mut waiting = store.append(waiting);
+    let soon = Instant::now() + Duration::from_millis(500);
+    assert_eq!(wait_until(waiting.as_mut(), Some(soon)), None, "nobody has it but the primary");
+    standby.set(&format!("primary_conninfo = '{follows}'"));
+    assert!(matches!(wait(waiting), Ok(Appended::Sealed(_))));
+    assert_eq!(line(&store).len(), 2);
+}
+
+#[test]
+fn a_failover_to_a_synchronous_standby_loses_nothing_and_the_nodes_go_on_there() {
+    let (primary, standby, url) = with_synchronous_standby();
+    let nodes = [0, TEN_MINUTES_MS].map(|skew_ms| node(&url, skew_ms));
+    let ledger: Mutex<Vec<(String, u64, String)>> = Mutex::default();
+    let enough = AtomicBool::new(false);
+    let acknowledged = || ledger.lock().unwrap().len();
+    let failover = std::thread::scope(|scope| {
+        for (n, store) in nodes.iter().enumerate() {
+            for thread in 0..3 {
+                let (ledger, enough) = (&ledger, &enough);
+                scope.spawn(move || hammer(store, &format!("n{n}t{thread}"), ledger, enough));
+            }
+        }
+        let _enough = AtTheEnd(&enough);
+        eventually("events are acknowledged", || acknowledged() > 100);
+        primary.kill_9();
+        let (killed, before) = (Instant::now(), acknowledged());
+        standby.promote();
+        eventually("events are acknowledged by the standby", || acknowledged() > before + 100);
+        killed.elapsed()
+    });
+    let acked = ledger.into_inner().unwrap();
+    let events = check_ledger(&nodes[0], &acked);
+    println!("acked={} events={events} lost=0 duplicated=0 over in {failover:?}", acked.len());
+    // A node that is started now finds the new primary, and nothing missing.
+    let started = node(&url, 0);
+    append(&started, live(), vec![login("after")]);
+    assert_eq!(line(&started).len(), events + 1);
 }
