@@ -83,7 +83,11 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'_, Result<Head, StoreError>>;
 
     /// Idempotency keys of a chain, in the order of their events. Fewer than asked for means that there are no more. For copies.
-    fn keys(&self, chain: ChainId, wanted: WantedKeys) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>>;
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>>;
 
     /// Verifies whole chains, each from its first event to its recorded head; the verdicts are in the order of the chains. Counts events as it checks them.
     /// A store that can use all cores for it does.

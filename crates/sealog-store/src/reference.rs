@@ -164,7 +164,7 @@ impl ReferenceStore {
         })
     }
 
-    fn keys_now(&self, chain: ChainId, wanted: WantedKeys) -> Vec<KeptKey> {
+    fn kept_keys_now(&self, chain: ChainId, wanted: WantedKeys) -> Vec<KeptKey> {
         let mut kept: Vec<KeptKey> = self.with(|state| {
             let of_chain = state.keys.iter().filter(|((of, _), _)| *of == chain);
             let kept = of_chain.filter_map(|((_, key_hash), used)| {
@@ -272,8 +272,12 @@ impl Store for ReferenceStore {
         Box::pin(async move { self.import_now(chain, &events, key) })
     }
 
-    fn keys(&self, chain: ChainId, wanted: WantedKeys) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
-        Box::pin(async move { Ok(self.keys_now(chain, wanted)) })
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        Box::pin(async move { Ok(self.kept_keys_now(chain, wanted)) })
     }
 
     fn ready(&self) -> Result<(), StoreError> {

@@ -429,6 +429,8 @@ fn no_hot_statement_touches_two_chains() {
     assert!(verify(&store, live()).valid());
     let elsewhere = chain(1, 2, sealog_core::id::Mode::Test);
     wait(store.import(elsewhere, vec![], None)).unwrap_err();
+    let wanted = sealog_store::WantedKeys { from: 1, received_after_ms: 0, limit: 10 };
+    assert_eq!(wait(store.kept_keys(live(), wanted)).unwrap().len(), 5);
     wait(store.heads()).unwrap();
     wait(store.usage(live().tenant_id, sealog_core::time::Month::of(MORNING_MS))).unwrap();
     eventually("the sweep has run", || logged(&cluster.dir).iter().any(|sql| sql.starts_with("DELETE")));

@@ -207,7 +207,7 @@ impl<'a> Keys<'a> {
 
     async fn peek(&mut self) -> Result<Option<KeptKey>, String> {
         if self.read.is_empty() && !self.whole {
-            self.read = self.store.keys(self.chain, self.wanted).await.map_err(text)?.into();
+            self.read = self.store.kept_keys(self.chain, self.wanted).await.map_err(text)?.into();
             self.whole = self.read.len() < self.wanted.limit;
             self.wanted.from = self.read.back().map_or(self.wanted.from, |last| last.first_seq + 1);
         }

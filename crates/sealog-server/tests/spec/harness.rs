@@ -719,8 +719,12 @@ impl Store for Hinge {
         self.inner.import(chain, events, key)
     }
 
-    fn keys(&self, chain: ChainId, wanted: WantedKeys) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
-        self.inner.keys(chain, wanted)
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        self.inner.kept_keys(chain, wanted)
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

@@ -263,7 +263,11 @@ impl Store for EmbeddedStore {
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
-    fn keys(&self, chain: ChainId, wanted: WantedKeys) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
         self.read(chain.mode, move |log| log.kept_keys(chain, wanted))
     }
 

@@ -576,8 +576,12 @@ impl Store for PostgresStore {
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
-    fn keys(&self, chain: ChainId, wanted: WantedKeys) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
-        self.read(move |session| Box::pin(reader::keys(session, chain, wanted)))
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        self.read(move |session| Box::pin(reader::kept_keys(session, chain, wanted)))
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

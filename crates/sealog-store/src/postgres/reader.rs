@@ -120,7 +120,7 @@ pub(super) async fn heads(session: &Session) -> Result<Vec<(ChainId, Head)>, Err
     Ok(heads)
 }
 
-pub(super) async fn keys(
+pub(super) async fn kept_keys(
     session: &Session,
     chain: ChainId,
     wanted: WantedKeys,
