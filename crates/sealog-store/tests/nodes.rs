@@ -139,6 +139,47 @@ fn the_same_request_on_all_nodes_at_once_is_one_event() {
 }
 
 #[test]
+fn what_comes_while_the_lock_is_waited_for_is_decided_and_stored_in_the_same_transaction() {
+    let database = cluster().database();
+    let [store, other] = [node(&database.url(), 0), node(&database.url(), 0)];
+    let reserve = |name: &str| match wait(store.reserve(live(), key(name, "b"))).unwrap() {
+        Reserved::Fresh(reservation) => reservation,
+        other => panic!("{other:?}"),
+    };
+    let append = |name: &str, reservation| {
+        let (drafts, idempotency) = (vec![login(name); 3], Some((reservation, Ulid(2))));
+        store.append(Append { chain: live(), drafts, idempotency })
+    };
+    let taken = reserve("taken");
+    let Outcome::Sealed(first) =
+        append_once(&other, live(), vec![login("taken")], key("taken", "b"), Ulid(1))
+    else {
+        panic!("it is the first")
+    };
+    let waiting = |what: &str| {
+        let sql =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {what}");
+        database.sql(&sql) == "1"
+    };
+    std::thread::scope(|scope| {
+        let lock = "BEGIN; SELECT chain_seq FROM sealog.chains FOR UPDATE; SELECT pg_sleep(1); COMMIT";
+        scope.spawn(|| database.sql(lock));
+        eventually("the chain is locked", || waiting("wait_event = 'PgSleep'"));
+        let mut answers = vec![append("u0", reserve("u0"))];
+        eventually("it is waited for", || waiting("wait_event_type = 'Lock'"));
+        answers.extend((1..10).map(|n| format!("u{n}")).map(|name| append(&name, reserve(&name))));
+        let replayed = append("taken", taken);
+        for answer in answers {
+            assert!(matches!(wait(answer), Ok(Appended::Sealed(_))));
+        }
+        assert_eq!(wait(replayed), Ok(Appended::Replayed(first)));
+    });
+    assert_eq!(line(&store).len(), 31);
+    assert_eq!(database.sql("SELECT count(DISTINCT xmin::text) FROM sealog.events"), "2");
+    assert_eq!(database.sql("SELECT count(*) FROM sealog.idempotency"), "11");
+}
+
+#[test]
 fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock() {
     let database = cluster().database();
     let [one, two] = [node(&database.url(), 0), node(&database.url(), 0)];

@@ -462,6 +462,13 @@ fn no_hot_statement_touches_two_chains() {
 
 /// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is.
 fn touches_one_chain(sql: &str) -> bool {
+    if let Some((into, from)) = sql.split_once(" SELECT ").filter(|_| sql.starts_with("INSERT INTO sealog."))
+    {
+        return into.contains(" (chain_id, ")
+            && from.starts_with("$1, ")
+            && from.contains(" FROM unnest(")
+            && !from.contains("sealog.");
+    }
     if let Some((_, rows)) = sql.split_once(" VALUES ").filter(|_| sql.starts_with("INSERT INTO sealog.")) {
         let rows = rows.split(" ON CONFLICT").next().unwrap();
         return rows.matches('(').count() == rows.matches("($1, ").count();
@@ -474,10 +481,13 @@ fn touches_one_chain(sql: &str) -> bool {
 fn a_statement_that_touches_two_chains_is_noticed() {
     assert!(touches_one_chain("SELECT x FROM sealog.events WHERE chain_id = $1 AND chain_seq = $2"));
     assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($1, $3)"));
+    assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) SELECT $1, * FROM unnest($2)"));
     for sql in [
         "SELECT x FROM sealog.events WHERE log_id = $1",
         "SELECT x FROM sealog.events JOIN sealog.chains USING (chain_id) WHERE chain_id = $1 UNION SELECT x FROM sealog.usage",
         "INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($3, $4)",
+        "INSERT INTO sealog.events (chain_id, x) SELECT * FROM unnest($1, $2)",
+        "INSERT INTO sealog.events (chain_id, x) SELECT $1, x FROM sealog.events",
         "DELETE FROM sealog.events",
     ] {
         assert!(!touches_one_chain(sql), "{sql}");
