@@ -78,6 +78,11 @@ bench *ARGS: _bench-build
 bench-growth *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" growth --plots {{bench_out}} --json {{bench_out}}/growth.json {{ARGS}} | tee {{bench_out}}/growth.md
 
+# Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL.
+bench-postgres *ARGS: _bench-build
+    scripts/bench-setup
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/postgres.toml --json {{bench_out}}/postgres.json {{ARGS}} | tee {{bench_out}}/postgres.md
+
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/matrix.toml --json {{bench_out}}/matrix.json | tee {{bench_out}}/matrix.md

@@ -63,6 +63,24 @@ fn a_tiny_run_against_the_real_server_has_no_wrong_answer() {
 }
 
 #[test]
+fn a_tiny_run_on_postgresql_has_no_wrong_answer_and_a_number_for_each_side() {
+    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/postgres.toml");
+    let sealog = sealog();
+    let arguments =
+        ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
+    let (report, stdout) = report("postgres-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
+    let rows = rows(&report);
+    assert_eq!(rows.len(), 5, "{stdout}");
+    for row in rows {
+        for repeat in row["values"]["repeats"].as_array().unwrap() {
+            assert_eq!(repeat["sealog"]["errors"], Value::Null, "{row}");
+            assert!(repeat["sealog"]["requests"].as_u64().unwrap() > 0, "{row}");
+            assert!(repeat["beside"]["requests"].as_u64().unwrap() > 0, "{row}");
+        }
+    }
+}
+
+#[test]
 fn a_tiny_store_that_grows_keeps_what_was_acknowledged_when_it_is_killed() {
     let sealog = sealog();
     let arguments =

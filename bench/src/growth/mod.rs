@@ -200,7 +200,7 @@ fn sample(
             let limit = if kind.send.events() > 0 { setting.slice } else { setting.slice / 6 };
             let counters = || sealog.counters();
             let (loaded, cpu, bytes) = load(
-                sealog.address,
+                sealog.addresses(),
                 shape.connections,
                 Pace::Closed,
                 limit,
@@ -247,14 +247,14 @@ fn kill_while_it_writes(setting: &Setting, sealog: &mut Sealog, chain: usize) ->
     const CONNECTIONS: usize = 16;
     let tally = AtomicU64::new(0);
     let mut requests = Requests::new(sealog, &Send::Batch, chain, 1, false)?;
-    let address = sealog.address;
+    let addresses = sealog.addresses().to_owned();
     let writing = (setting.slice / 10).max(Duration::from_millis(50));
     sealog.while_stopped(
         |process| {
             std::thread::scope(|scope| {
                 let writer = scope.spawn(|| {
                     let load = Load {
-                        address,
+                        addresses: &addresses,
                         connections: CONNECTIONS,
                         pace: Pace::Closed,
                         warm_up: Duration::ZERO,

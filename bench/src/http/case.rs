@@ -198,15 +198,15 @@ impl Bench<'_> {
         Ok(Measured { case: case.clone(), rate, repeats })
     }
 
-    /// Checks that everything that was acknowledged is there, and stops the server.
-    pub fn retire(&self, mut sealog: Sealog) -> Outcome<Memory> {
+    /// Checks that everything that was acknowledged is there, and stops the server. Its memory, where it keeps the events itself.
+    pub fn retire(&self, mut sealog: Sealog) -> Outcome<Option<Memory>> {
         self.setting.progress.say("looking for every acknowledged event");
         sealog.check(0)?;
-        let memory = Memory {
+        let memory = (!sealog.is_on_postgres()).then(|| Memory {
             chains: sealog.accounts.len() - 1,
             events: sealog.events(),
             resident_bytes: sealog.process().resident_bytes(),
-        };
+        });
         let dir = sealog.dir().to_owned();
         sealog.stop()?;
         std::fs::remove_dir_all(dir)?;
@@ -234,7 +234,7 @@ impl Bench<'_> {
                     let tick =
                         |text: &str| setting.progress.say(&say(&format!(", bare hyper server: {text}")));
                     let (loaded, cpu, _) = load(
-                        *address,
+                        &[*address],
                         case.connections,
                         pace,
                         setting.slice,
@@ -271,9 +271,16 @@ impl Bench<'_> {
                 })?;
                 return Ok(measured(slice));
             }
+            Beside::OneNode => {
+                let slice = setting.quietly(&say(", one node"), || {
+                    self.drive_nodes(sealog, 1, case, requests, None, pace, setting.slice)
+                })?;
+                return Ok(measured(slice));
+            }
             Beside::Trigger => Peer::Trigger { batch, connections: case.connections },
             Beside::Copy => Peer::Copy { group: 100 },
             Beside::LargeCopy => Peer::Copy { group: 1000 },
+            Beside::SameTable => Peer::SameTable { group: 1000 },
             Beside::Quipu => Peer::Quipu { connections: case.connections },
         };
         let what = say(&format!(", {}", peer.name()));
@@ -309,9 +316,24 @@ impl Bench<'_> {
         pace: Pace,
         limit: Duration,
     ) -> Outcome<Side> {
+        self.drive_nodes(sealog, case.nodes, case, requests, neighbour, pace, limit)
+    }
+
+    /// Drives only the first of the nodes, or more of them.
+    #[allow(clippy::too_many_arguments, reason = "all of them change from call to call")]
+    fn drive_nodes(
+        &self,
+        sealog: &mut Sealog,
+        nodes: usize,
+        case: &Case,
+        requests: &mut Requests,
+        neighbour: Option<&Send>,
+        pace: Pace,
+        limit: Duration,
+    ) -> Outcome<Side> {
         let name = case.name();
         let tick = |text: &str| self.setting.progress.say(&format!("{name}: {text}"));
-        let address = sealog.address;
+        let addresses = &sealog.addresses()[..nodes];
         let counters = || sealog.counters();
         let over = AtomicBool::new(false);
         let (outcome, noise) = std::thread::scope(|scope| -> Outcome<_> {
@@ -323,7 +345,7 @@ impl Bench<'_> {
                     Some(scope.spawn(move || {
                         let limit = Duration::from_secs(3600);
                         let noise = load(
-                            address,
+                            addresses,
                             NEIGHBOUR_CONNECTIONS,
                             Pace::Closed,
                             limit,
@@ -336,7 +358,7 @@ impl Bench<'_> {
                     }))
                 }
             };
-            let outcome = load(address, case.connections, pace, limit, requests, &counters, None, &tick);
+            let outcome = load(addresses, case.connections, pace, limit, requests, &counters, None, &tick);
             over.store(true, Ordering::Relaxed);
             let noise = match noise {
                 None => None,
@@ -360,7 +382,7 @@ impl Bench<'_> {
 /// Drives a server for this long after a warm-up; also returns its CPU time and device bytes.
 #[allow(clippy::too_many_arguments, reason = "all of them change from call to call")]
 pub fn load(
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     connections: usize,
     pace: Pace,
     limit: Duration,
@@ -370,7 +392,7 @@ pub fn load(
     tick: &dyn Fn(&str),
 ) -> Outcome<(Loaded, Duration, u64)> {
     let warm_up = (limit / 5).min(Duration::from_secs(1));
-    let load = Load { address, connections, pace, warm_up, limit, busy: None, stop, tally: None, tick };
+    let load = Load { addresses, connections, pace, warm_up, limit, busy: None, stop, tally: None, tick };
     let mut marks = Vec::new();
     let loaded = load.run(requests, &mut || marks.push(counters()))?;
     match marks[..] {

@@ -46,7 +46,8 @@ pub enum Pace {
 }
 
 pub struct Load<'a> {
-    pub address: SocketAddr,
+    /// Connections are spread over them.
+    pub addresses: &'a [SocketAddr],
     pub connections: usize,
     pub pace: Pace,
     pub warm_up: Duration,
@@ -140,8 +141,8 @@ impl<'a> Running<'a> {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)?;
         let mut connections = Vec::with_capacity(load.connections);
-        for at in 0..load.connections {
-            let stream = TcpStream::connect(load.address)?;
+        for (at, address) in (0..load.connections).zip(load.addresses.iter().cycle()) {
+            let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;

@@ -66,26 +66,30 @@ pub fn run(args: &HttpArgs) -> Outcome<()> {
         sync: None,
     };
     let (mut measured, mut memory) = (Vec::new(), Vec::new());
-    let mut server: Option<((usize, u64), Sealog)> = None;
+    let mut server = None;
     for case in &cases {
-        let shape = (case.chains, case.fill);
-        if server.as_ref().is_none_or(|(own, _)| *own != shape) {
+        if server.as_ref().is_none_or(|(own, _)| *own != case.server()) {
             if let Some((_, sealog)) = server.take() {
-                memory.push(bench.retire(sealog)?);
+                memory.extend(bench.retire(sealog)?);
             }
             setting.progress.say("starting a server");
-            let mut sealog = Sealog::create(&setting, &bench.program, "sealog", case.chains)?;
+            let mut sealog = match case.store {
+                plan::Store::Embedded => Sealog::create(&setting, &bench.program, "sealog", case.chains)?,
+                plan::Store::Postgres => {
+                    Sealog::create_on_postgres(&setting, &bench.program, case.nodes, case.chains)?
+                }
+            };
             if case.fill > 0 {
                 sealog.fill(&setting, case.fill)?;
             }
-            server = Some((shape, sealog));
+            server = Some((case.server(), sealog));
         }
         if let Some((_, sealog)) = &mut server {
             measured.push(bench.measure(sealog, case)?);
         }
     }
     if let Some((_, sealog)) = server.take() {
-        memory.push(bench.retire(sealog)?);
+        memory.extend(bench.retire(sealog)?);
     }
     let peers = bench.peers.describe();
     drop(bench);

@@ -27,6 +27,12 @@ struct Run {
     chains: Vec<usize>,
     #[serde(default = "without")]
     idempotency: Vec<bool>,
+    /// Where the events are kept.
+    #[serde(default)]
+    store: Store,
+    /// Servers on one database that connections are spread over.
+    #[serde(default = "one")]
+    nodes: Vec<usize>,
     /// Events that are there before, for what reads.
     #[serde(default)]
     fill: u64,
@@ -46,6 +52,14 @@ fn one() -> Vec<usize> {
 
 fn without() -> Vec<bool> {
     vec![false]
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Store {
+    #[default]
+    Embedded,
+    Postgres,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
@@ -75,6 +89,10 @@ pub enum Beside {
     Copy,
     /// The same with 1000.
     LargeCopy,
+    /// The same with 1000, into the table and the indexes of Sealog's own PostgreSQL store.
+    SameTable,
+    /// Sealog on one of its nodes.
+    OneNode,
     /// quipu-server.
     Quipu,
 }
@@ -96,6 +114,8 @@ pub struct Case {
     pub connections: usize,
     pub chains: usize,
     pub idempotency: bool,
+    pub store: Store,
+    pub nodes: usize,
     pub fill: u64,
     pub pace: PlannedPace,
     pub neighbour: Option<Send>,
@@ -104,8 +124,19 @@ pub struct Case {
 }
 
 impl Case {
+    /// Cases that are equal in this share a server.
+    pub fn server(&self) -> (Store, usize, usize, u64) {
+        (self.store, self.nodes, self.chains, self.fill)
+    }
+
     pub fn name(&self) -> String {
         let mut name = self.send.name();
+        if self.store == Store::Postgres {
+            name += " on PostgreSQL";
+        }
+        if self.nodes > 1 {
+            name += &format!(", {} nodes", self.nodes);
+        }
         let connections = if self.connections == 1 { "connection" } else { "connections" };
         name += &format!(", {} {connections}", self.connections);
         if self.chains > 1 {
@@ -139,27 +170,37 @@ pub fn read(paths: &[impl AsRef<Path>]) -> Outcome<Vec<Case>> {
     if cases.iter().any(|case| case.connections == 0 || case.chains == 0) {
         return Err("connections and chains must be above 0".into());
     }
-    cases.sort_by_key(|case| (case.chains, case.fill));
+    if cases.iter().any(|case| case.nodes == 0 || (case.nodes > 1 && case.store == Store::Embedded)) {
+        return Err("nodes must be above 0, and 1 without PostgreSQL".into());
+    }
+    if cases.iter().any(|case| case.store == Store::Postgres && case.fill > 0) {
+        return Err("only an embedded store can be filled beforehand".into());
+    }
+    cases.sort_by_key(Case::server);
     Ok(cases)
 }
 
 impl Run {
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
-        for &chains in &self.chains {
-            for &connections in &self.connections {
-                for &idempotency in &self.idempotency {
-                    cases.push(Case {
-                        send: self.send.clone(),
-                        connections,
-                        chains,
-                        idempotency,
-                        fill: self.fill,
-                        pace: self.pace,
-                        neighbour: self.neighbour.clone(),
-                        beside: self.beside.clone(),
-                        targets: self.targets.clone(),
-                    });
+        for &nodes in &self.nodes {
+            for &chains in &self.chains {
+                for &connections in &self.connections {
+                    for &idempotency in &self.idempotency {
+                        cases.push(Case {
+                            send: self.send.clone(),
+                            connections,
+                            chains,
+                            idempotency,
+                            store: self.store,
+                            nodes,
+                            fill: self.fill,
+                            pace: self.pace,
+                            neighbour: self.neighbour.clone(),
+                            beside: self.beside.clone(),
+                            targets: self.targets.clone(),
+                        });
+                    }
                 }
             }
         }

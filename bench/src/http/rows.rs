@@ -49,6 +49,7 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
         (Beside::Trigger, "PostgreSQL, hash chain by a trigger"),
         (Beside::Copy, "PostgreSQL, hash chain by the client, COPY of 100"),
         (Beside::LargeCopy, "PostgreSQL, hash chain by the client, COPY of 1000"),
+        (Beside::SameTable, "PostgreSQL, bare COPY of 1000 into the same table and indexes"),
         (Beside::Quipu, "quipu-server"),
     ] {
         peers.extend(rows(beside, &|_| true, &|case| {
@@ -62,6 +63,10 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
             )]
         }));
     }
+    let one_node = rows(Beside::OneNode, &|_| true, &|case| {
+        let target = bound(case, Beside::OneNode, |bounds| bounds.events_min);
+        vec![row(case, Beside::OneNode, "", |side| side.events_per_s, target.map(at_least))]
+    });
     let alone = rows(Beside::Alone, &|_| true, &|case| {
         let target = bound(case, Beside::Alone, |bounds| bounds.p99_max);
         vec![
@@ -95,6 +100,11 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
             "Beside what a user could take instead",
             "durable events/s of Sealog over those of the other",
             peers,
+        ),
+        section(
+            "Several nodes on one database",
+            "durable events/s of all nodes over those of one of them with as many connections",
+            one_node,
         ),
         section(
             "A neighbour that sends without pause",

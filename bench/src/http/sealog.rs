@@ -1,4 +1,4 @@
-//! The real server on a directory of its own, with its limits raised by settings and its accounts made by the operator's interface.
+//! The real server on a directory of its own, or several on a PostgreSQL of their own, with its limits raised by settings and its accounts made by the operator's interface.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_store::embedded::{EmbeddedStore, Options};
@@ -17,6 +18,7 @@ use super::load::Loaded;
 use crate::Outcome;
 use crate::driver::{self, Until};
 use crate::meter::Meter;
+use crate::peers::Cluster;
 use crate::process::Process;
 use crate::setting::Setting;
 use crate::workload::{self, Timeline};
@@ -37,11 +39,20 @@ pub struct Sealog {
     unsafe_storage: bool,
     /// Always there but while it is stopped on purpose.
     process: Option<Process>,
-    pub address: SocketAddr,
+    /// Of all nodes; the first one's process is the one above.
+    addresses: Vec<SocketAddr>,
+    on_postgres: Option<OnPostgres>,
     /// The last one belongs to another tenant than the rest.
     pub accounts: Vec<Account>,
     /// How many events each chain must have.
     expected: Vec<u64>,
+}
+
+/// The database, and the nodes besides the first one.
+#[derive(Debug)]
+struct OnPostgres {
+    others: Vec<Process>,
+    database: Process,
 }
 
 /// Where `cargo` puts the server: beside this program.
@@ -54,13 +65,49 @@ impl Sealog {
     /// A new server with `chains` chains of one tenant, and one more of another.
     pub fn create(setting: &Setting, program: &Path, name: &str, chains: usize) -> Outcome<Sealog> {
         let dir = setting.dir.join(name);
-        let (process, address) = start(program, &dir, setting.quick)?;
+        let (process, address) = start(program, &dir, setting.quick, None)?;
+        Sealog::furnish(setting, program, dir, process, vec![address], None, chains)
+    }
+
+    /// The same with some nodes on a database, which runs as long as they do.
+    pub fn create_on_postgres(
+        setting: &Setting,
+        program: &Path,
+        nodes: usize,
+        chains: usize,
+    ) -> Outcome<Sealog> {
+        let dir = setting.dir.join("on-postgres");
+        let cluster = Cluster::create(&dir.join("database"), "")?;
+        let database = cluster.start()?;
+        let (mut processes, mut addresses) = (Vec::new(), Vec::new());
+        for node in 0..nodes {
+            let own = dir.join(format!("node-{node}"));
+            let (process, address) = start(program, &own, setting.quick, Some(&cluster.url("postgres")))?;
+            processes.push(process);
+            addresses.push(address);
+        }
+        let first = processes.remove(0);
+        let on_postgres = Some(OnPostgres { others: processes, database });
+        Sealog::furnish(setting, program, dir, first, addresses, on_postgres, chains)
+    }
+
+    fn furnish(
+        setting: &Setting,
+        program: &Path,
+        dir: PathBuf,
+        process: Process,
+        addresses: Vec<SocketAddr>,
+        on_postgres: Option<OnPostgres>,
+        chains: usize,
+    ) -> Outcome<Sealog> {
+        let address = addresses[0];
         let mut sealog = Sealog {
             program: program.to_owned(),
             dir,
             unsafe_storage: setting.quick,
             process: Some(process),
-            address,
+            addresses,
+            on_postgres,
             accounts: Vec::new(),
             expected: vec![0; chains + 1],
         };
@@ -80,7 +127,15 @@ impl Sealog {
     }
 
     pub fn client(&self) -> Outcome<Client> {
-        Client::connect(self.address, "")
+        Client::connect(self.addresses[0], "")
+    }
+
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub fn is_on_postgres(&self) -> bool {
+        self.on_postgres.is_some()
     }
 
     pub fn process(&self) -> &Process {
@@ -88,7 +143,10 @@ impl Sealog {
     }
 
     pub fn stop(mut self) -> Outcome<()> {
-        self.process.take().map_or(Ok(()), Process::stop)
+        self.process.take().map_or(Ok(()), Process::stop)?;
+        let Some(OnPostgres { others, database }) = self.on_postgres.take() else { return Ok(()) };
+        others.into_iter().try_for_each(Process::stop)?;
+        database.stop_with(Signal::INT)
     }
 
     pub fn dir(&self) -> &Path {
@@ -103,8 +161,8 @@ impl Sealog {
     ) -> Outcome<()> {
         stop(self.process.take().ok_or("the server is not running")?)?;
         act(self)?;
-        let (process, address) = start(&self.program, &self.dir, self.unsafe_storage)?;
-        (self.process, self.address) = (Some(process), address);
+        let (process, address) = start(&self.program, &self.dir, self.unsafe_storage, None)?;
+        (self.process, self.addresses) = (Some(process), vec![address]);
         Ok(())
     }
 
@@ -181,13 +239,24 @@ impl Sealog {
         Ok(())
     }
 
-    /// CPU time and bytes towards the device up to now.
+    /// CPU time and bytes towards the device up to now. With a database, its time and that of all nodes; the bytes are then its own affair.
     pub fn counters(&self) -> (Duration, u64) {
-        (self.process().cpu(), self.process().device_bytes_written())
+        match &self.on_postgres {
+            None => (self.process().cpu(), self.process().device_bytes_written()),
+            Some(OnPostgres { others, database }) => {
+                let nodes: Duration = others.iter().chain(&self.process).map(Process::cpu).sum();
+                (nodes + database.cpu_of_all(), 0)
+            }
+        }
     }
 }
 
-fn start(program: &Path, dir: &Path, unsafe_storage: bool) -> Outcome<(Process, SocketAddr)> {
+fn start(
+    program: &Path,
+    dir: &Path,
+    unsafe_storage: bool,
+    database: Option<&str>,
+) -> Outcome<(Process, SocketAddr)> {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEALOG_")) {
         command.env_remove(name);
@@ -201,6 +270,7 @@ fn start(program: &Path, dir: &Path, unsafe_storage: bool) -> Outcome<(Process, 
             ("SEALOG_LIMITS_LIVE_RPS", "0"),
             ("SEALOG_LIMITS_TEST_RPS", "0"),
         ])
+        .envs(database.map(|url| ("SEALOG_STORE", url)))
         .env("SEALOG_ALLOW_UNSAFE_STORAGE", unsafe_storage.to_string())
         .current_dir(dir.parent().unwrap_or(dir));
     Process::start("sealog", command, |line| {

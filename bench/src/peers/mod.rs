@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::Outcome;
 use crate::http::Side;
 use crate::setting::Setting;
-use postgres::Cluster;
+pub use postgres::Cluster;
 use quipu::Quipu;
 
 /// One way to write to one of them.
@@ -19,6 +19,8 @@ pub enum Peer {
     Trigger { batch: usize, connections: usize },
     /// PostgreSQL, with a hash chain made by the client, which hands over so many rows with one COPY.
     Copy { group: usize },
+    /// PostgreSQL with the tables of Sealog's own store; nothing is sealed, and so many rows are handed over with one COPY.
+    SameTable { group: usize },
     /// quipu-server, which takes one event at a time.
     Quipu { connections: usize },
 }
@@ -28,6 +30,7 @@ impl Peer {
         match self {
             Peer::Trigger { .. } => "PostgreSQL with a trigger",
             Peer::Copy { .. } => "PostgreSQL with COPY",
+            Peer::SameTable { .. } => "PostgreSQL with COPY into the tables of Sealog",
             Peer::Quipu { .. } => "quipu-server",
         }
     }
@@ -50,11 +53,11 @@ impl<'a> Peers<'a> {
     pub fn ready(&mut self, peer: &Peer) -> Result<(), String> {
         self.setting.progress.say(&format!("preparing {}", peer.name()));
         match peer {
-            Peer::Trigger { .. } | Peer::Copy { .. } => {
+            Peer::Trigger { .. } | Peer::Copy { .. } | Peer::SameTable { .. } => {
                 let dir = self.setting.dir.join("postgres");
                 let cluster = self
                     .postgres
-                    .get_or_insert_with(|| Cluster::create(&dir).map_err(|error| error.to_string()));
+                    .get_or_insert_with(|| Cluster::by_hand(&dir).map_err(|error| error.to_string()));
                 cluster.as_ref().map(drop).map_err(Clone::clone)
             }
             Peer::Quipu { .. } => {
@@ -77,6 +80,7 @@ impl<'a> Peers<'a> {
                 cluster.trigger(*batch, *connections, slice)
             }
             (Peer::Copy { group }, Some(Ok(cluster)), _) => cluster.copy(*group, slice),
+            (Peer::SameTable { group }, Some(Ok(cluster)), _) => cluster.same_table(*group, slice),
             (Peer::Quipu { connections }, _, Some(Ok(quipu))) => quipu.run(*connections, slice),
             _ => Err(ready(peer.name()).into()),
         }

@@ -48,6 +48,9 @@ CREATE TRIGGER seal BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION seal()
 ";
 const CHAIN: &str = "5e5e5e5e-5e5e-5e5e-5e5e-5e5e5e5e5e5e";
 const POOL: u64 = 4096;
+/// The database with the tables of Sealog's own store, and which columns are filled.
+const OWN_TABLES: &str = "own_tables";
+const OWN_COLUMNS: &str = "chain_id, chain_seq, log_id, timestamp_ms, tenant_id, project_id, prev_hash, hash, action, actor_id, resource, metadata, category, severity";
 
 #[derive(Debug)]
 pub struct Cluster {
@@ -79,7 +82,13 @@ impl Rows {
 }
 
 impl Cluster {
-    pub fn create(dir: &Path) -> Outcome<Cluster> {
+    /// With the hash chain that a user would write.
+    pub fn by_hand(dir: &Path) -> Outcome<Cluster> {
+        Cluster::create(dir, SCHEMA)
+    }
+
+    /// With these tables.
+    pub fn create(dir: &Path, schema: &'static str) -> Outcome<Cluster> {
         if !Path::new(PROGRAMS).join("postgres").exists() {
             return Err("PostgreSQL 15 is not installed (Debian: postgresql-15)".into());
         }
@@ -102,8 +111,8 @@ impl Cluster {
             return Err(format!("initdb: {}", String::from_utf8_lossy(&output.stderr).trim()).into());
         }
         let settings = cluster.while_running(|port, _| async move {
-            let client = connect(port).await?;
-            client.batch_execute(SCHEMA).await?;
+            let client = connect(port, "postgres").await?;
+            client.batch_execute(schema).await?;
             let mut settings = Vec::new();
             for name in
                 ["server_version", "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method"]
@@ -131,7 +140,7 @@ impl Cluster {
             let mut tasks = Vec::new();
             for at in 0..connections {
                 let rows = std::sync::Arc::clone(&rows);
-                let client = connect(port).await?;
+                let client = connect(port, "postgres").await?;
                 tasks.push(tokio::spawn(
                     async move { insert(&client, &rows, batch, at * 97, begin, end).await },
                 ));
@@ -157,7 +166,7 @@ impl Cluster {
     pub fn copy(&mut self, group: usize, limit: Duration) -> Outcome<Side> {
         self.while_running(|port, process| async move {
             let control = reset(port, false).await?;
-            let mut client = connect(port).await?;
+            let mut client = connect(port, "postgres").await?;
             let rows = Rows::pool();
             let begin = Instant::now() + warm_up(limit);
             let (mut seq, mut hash, mut sent_at) = (0, "0".repeat(64), 0);
@@ -201,11 +210,63 @@ impl Cluster {
         })
     }
 
-    /// Runs the cluster only while it is asked: its autovacuum would take part in what is measured next.
-    fn while_running<T, F: Future<Output = Outcome<T>>>(
-        &self,
-        act: impl FnOnce(u16, std::rc::Rc<Process>) -> F,
-    ) -> Outcome<T> {
+    /// One connection, and rows that need not be sealed, into the table that Sealog would have filled.
+    pub fn same_table(&mut self, group: usize, limit: Duration) -> Outcome<Side> {
+        let url = self.url(OWN_TABLES);
+        self.while_running(|port, process| async move {
+            let control = connect(port, "postgres").await?;
+            control.batch_execute(&format!("DROP DATABASE IF EXISTS {OWN_TABLES}")).await?;
+            control.batch_execute(&format!("CREATE DATABASE {OWN_TABLES}")).await?;
+            std::thread::spawn(move || sealog_store::postgres::migrate(&url, false))
+                .join()
+                .map_err(|_| "the migration panicked")??;
+            let mut client = connect(port, OWN_TABLES).await?;
+            client.batch_execute("CHECKPOINT").await?;
+            let copy = format!("COPY sealog.events ({OWN_COLUMNS}) FROM STDIN");
+            let rows = Rows::pool();
+            let begin = Instant::now() + warm_up(limit);
+            let (mut seq, mut run, mut cpu) = (0, Run { elapsed: limit, ..Run::default() }, None);
+            loop {
+                let sent = Instant::now();
+                if sent >= begin && cpu.is_none() {
+                    cpu = Some(process.cpu_of_all());
+                }
+                let mut text = String::new();
+                for _ in 0..group {
+                    seq += 1;
+                    push_own_row(&mut text, &rows, seq);
+                }
+                let transaction = client.transaction().await?;
+                let sink = transaction.copy_in(&copy).await?;
+                let mut sink = std::pin::pin!(sink);
+                sink.send(Bytes::from(text)).await?;
+                sink.finish().await?;
+                transaction.commit().await?;
+                let now = Instant::now();
+                if now >= begin + limit {
+                    break;
+                }
+                if now >= begin {
+                    run.requests += 1;
+                    run.events += group as u64;
+                    run.latencies_ns.push(nanos(now - sent));
+                }
+            }
+            run.cpu = process.cpu_of_all().saturating_sub(cpu.unwrap_or_default());
+            let count: i64 = client.query_one("SELECT count(*) FROM sealog.events", &[]).await?.get(0);
+            if count != i64::try_from(seq)? {
+                return Err(format!("PostgreSQL acknowledged {seq} rows and has {count}").into());
+            }
+            Side::of_run(&run)
+        })
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://bench@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Starts the server.
+    pub fn start(&self) -> Outcome<Process> {
         let mut command = self.command("postgres");
         command.arg("-D").arg(&self.dir).args([
             "-p",
@@ -218,7 +279,15 @@ impl Cluster {
         let (process, ()) = Process::start("postgres", command, |line| {
             line.contains("is ready to accept connections").then_some(())
         })?;
-        let process = std::rc::Rc::new(process);
+        Ok(process)
+    }
+
+    /// Runs the cluster only while it is asked: its autovacuum would take part in what is measured next.
+    fn while_running<T, F: Future<Output = Outcome<T>>>(
+        &self,
+        act: impl FnOnce(u16, std::rc::Rc<Process>) -> F,
+    ) -> Outcome<T> {
+        let process = std::rc::Rc::new(self.start()?);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let outcome = runtime.block_on(act(self.port, std::rc::Rc::clone(&process)));
         drop(runtime);
@@ -251,8 +320,8 @@ fn user(name: &str) -> Option<(u32, u32)> {
     })
 }
 
-async fn connect(port: u16) -> Outcome<Client> {
-    let address = format!("host=127.0.0.1 port={port} user=bench dbname=postgres");
+async fn connect(port: u16, database: &str) -> Outcome<Client> {
+    let address = format!("host=127.0.0.1 port={port} user=bench dbname={database}");
     let (client, connection) = tokio_postgres::connect(&address, NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
@@ -260,7 +329,7 @@ async fn connect(port: u16) -> Outcome<Client> {
 
 /// An empty table.
 async fn reset(port: u16, trigger: bool) -> Outcome<Client> {
-    let client = connect(port).await?;
+    let client = connect(port, "postgres").await?;
     let state = if trigger { "ENABLE" } else { "DISABLE" };
     let zero = "0".repeat(64);
     client
@@ -319,6 +388,19 @@ fn push_row(text: &mut String, rows: &Rows, at: usize, seq: i64, hash: &mut Stri
     let sealed: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
     *text += &format!("{CHAIN}\t{seq}\t{now}\t{action}\t{actor}\t{resource}\t{metadata}\t{hash}\t{sealed}\n");
     *hash = sealed;
+}
+
+/// A line of COPY's text format with what one of Sealog's rows holds, and random bytes for hashes.
+fn push_own_row(text: &mut String, rows: &Rows, seq: u64) {
+    let at = usize::try_from(seq).unwrap_or(0) % rows.actions.len();
+    let (action, actor, resource, metadata) =
+        (&rows.actions[at], &rows.actors[at], &rows.resources[at], &rows.metadata[at]);
+    let (ms, hash) = (workload::START_MS, workload::mix(seq));
+    *text += &format!(
+        "{CHAIN}\t{seq}\t{:012x}{seq:020x}\t{ms}\t{CHAIN}\t{CHAIN}\t\\\\x{:064x}\t\\\\x{hash:064x}\t{action}\t{actor}\t{resource}\t{metadata}\tdocuments\tinfo\n",
+        ms,
+        workload::mix(seq - 1)
+    );
 }
 
 /// Fails unless everything that was acknowledged is there, without a gap.

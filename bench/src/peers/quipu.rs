@@ -141,7 +141,7 @@ fn events(loaded: &Loaded) -> u64 {
 
 fn load(address: SocketAddr, connections: usize, limit: Duration) -> Outcome<Loaded> {
     let load = Load {
-        address,
+        addresses: &[address],
         connections,
         pace: Pace::Closed,
         warm_up: Duration::ZERO,

@@ -2,6 +2,15 @@
 //!
 //! A mail is sent at least once, and noted as sent only after the server has taken it. A crash in between sends it again, with the same `Message-ID`, by which
 //! a mail program knows the second one for the first.
+//!
+//! Several nodes can look into one outbox. Each mail is claimed before it is tried, and a claim ends by itself:
+//!
+//! ```text
+//! t0  nodes A and B find a mail due
+//! t1  A claims it; B is told no, and leaves it alone
+//! t2  A sends it and notes that, or notes when it is to be tried again; or A dies
+//! t3  the claim is over: only if A died is the mail still due, and whoever finds it sends it
+//! ```
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,6 +33,8 @@ const ROUND_MAX: usize = 50;
 /// How long a mail waits after its first failure. Doubled by each one that follows, up to the longest wait.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_LONGEST: Duration = Duration::from_secs(60 * 60);
+/// How much longer than an attempt a claim holds. What was delivered and could not be noted is noted within it, so that nobody else sends it again.
+const CLAIM_REST: Duration = Duration::from_secs(2 * 60);
 /// After the store could not say what is due, or could not note what became of it.
 const STORE_PAUSE: Duration = Duration::from_secs(60);
 /// For the farewell, when everything is noted already.
@@ -137,6 +148,10 @@ async fn round(
     server: &Server,
     delivered: &mut HashSet<i64>,
 ) -> Result<(), StoreError> {
+    for id in delivered.iter().copied().collect::<Vec<_>>() {
+        app.accounts.mail_attempted(id, MailOutcome::Sent { now_ms: app.world.now_ms() }).await?;
+        delivered.remove(&id);
+    }
     let due = app.accounts.due_mails(app.world.now_ms(), ROUND_MAX).await?;
     if due.is_empty() {
         return Ok(());
@@ -149,8 +164,11 @@ async fn round(
             break;
         }
         let now_ms = app.world.now_ms();
+        let until_ms = now_ms.saturating_add(ms(attempt_max + CLAIM_REST));
+        if !app.accounts.claim_mail(mail.id, now_ms, until_ms).await? {
+            continue;
+        }
         let attempt = match (&unreachable, message(&mail, &smtp.from, now_ms)) {
-            _ if delivered.contains(&mail.id) => Ok(()),
             (Some(failure), _) => Err(Failure::clone(failure)),
             (None, Err(cause)) => Err(Failure::Refused(cause)),
             (None, Ok(message)) => attempt(&transport, message, attempt_max).await,

@@ -71,6 +71,9 @@ pub trait Accounts: Send + Sync {
     fn enqueue_mail(&self, mail: NewMail) -> BoxFuture<'_, Result<bool, StoreError>>;
     /// Mails that are due, oldest first.
     fn due_mails(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Mail>, StoreError>>;
+    /// Takes a mail for one attempt: of any number of callers that found it due, one. It is due again at `until_ms`, whatever has become of the caller, unless the
+    /// attempt's outcome was noted before. Whether it is the caller's.
+    fn claim_mail(&self, id: i64, now_ms: u64, until_ms: u64) -> BoxFuture<'_, Result<bool, StoreError>>;
     /// What became of an attempt: sent, or to be tried again at a time.
     fn mail_attempted(&self, id: i64, outcome: MailOutcome) -> BoxFuture<'_, Result<(), StoreError>>;
     /// Mails that wait.
@@ -89,7 +92,7 @@ pub trait Accounts: Send + Sync {
     fn version(&self) -> u64;
 }
 
-/// All control data, each kind in the order of creation. Sessions are left out: people log in again.
+/// All control data, each kind in the order of creation; sessions in that of their tokens' digests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Everything {
     pub tenants: Vec<Tenant>,
@@ -99,6 +102,7 @@ pub struct Everything {
     pub actions: Vec<(TenantId, CustomAction)>,
     /// With the hash of their password.
     pub users: Vec<(User, String)>,
+    pub sessions: Vec<Session>,
     pub mails: Vec<KeptMail>,
 }
 

@@ -74,8 +74,21 @@ pub trait Store: Send + Sync {
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
 
     /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,
-    /// and on the first fault nothing is written. For copies and restores; nothing else bypasses sealing.
-    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>>;
+    /// and on the first fault nothing is written. With the key of their request they are the whole request, and a retry of it is answered from them.
+    /// For copies and restores; nothing else bypasses sealing.
+    fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
+    ) -> BoxFuture<'_, Result<Head, StoreError>>;
+
+    /// Idempotency keys of a chain, in the order of their events. Fewer than asked for means that there are no more. For copies.
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>>;
 
     /// Verifies whole chains, each from its first event to its recorded head; the verdicts are in the order of the chains. Counts events as it checks them.
     /// A store that can use all cores for it does.
@@ -111,6 +124,39 @@ pub struct IdempotencyKey {
     pub key_hash: Hash,
     /// SHA-256 over endpoint and body: what makes two requests the same.
     pub fingerprint: Hash,
+}
+
+/// A key that was used, as it is kept: with the answer that a retry gets, and what that answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptKey {
+    pub key: IdempotencyKey,
+    /// Of the answer.
+    pub request_id: Ulid,
+    /// Its 24 hours begin here.
+    pub received_ms: u64,
+    /// Of the request's first event.
+    pub first_seq: u64,
+    /// How many events the request had.
+    pub events: usize,
+}
+
+impl KeptKey {
+    /// A key with a part of its request would replay an answer that was never given.
+    pub(crate) fn check(&self, events: &[StoredEvent]) -> Result<(), StoreError> {
+        let first_seq = events.first().map(|event| event.sealed.chain_seq);
+        if first_seq == Some(self.first_seq) && events.len() == self.events {
+            return Ok(());
+        }
+        Err(StoreError::Refused("the idempotency key belongs to other events".into()))
+    }
+}
+
+/// Which keys to read: of requests whose events begin at `from` or later and that were received after a time, at most so many.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedKeys {
+    pub from: u64,
+    pub received_after_ms: u64,
+    pub limit: usize,
 }
 
 #[derive(Debug)]

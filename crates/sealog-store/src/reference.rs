@@ -14,8 +14,8 @@ use sealog_core::verify::{self, Item};
 use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Range,
-    Receipt, Reservation, Reserved, Store, StoreError,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
+    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
 };
 
 #[derive(Debug)]
@@ -134,8 +134,16 @@ impl ReferenceStore {
         chunk
     }
 
-    fn import_now(&self, chain: ChainId, events: &[StoredEvent]) -> Result<Head, StoreError> {
+    fn import_now(
+        &self,
+        chain: ChainId,
+        events: &[StoredEvent],
+        key: Option<KeptKey>,
+    ) -> Result<Head, StoreError> {
         check_count(events.len())?;
+        if let Some(key) = &key {
+            key.check(events)?;
+        }
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
@@ -146,8 +154,34 @@ impl ReferenceStore {
                 StoreError::Refused(format!("event {} does not continue the chain", broken.at))
             })?;
             stored.extend(events.iter().cloned());
+            if let Some(KeptKey { key, request_id, received_ms, first_seq, .. }) = key {
+                let log_ids = events.iter().map(|event| event.sealed.log_id).collect();
+                let receipt = Receipt { request_id: Some(request_id), log_ids, first_seq, hash: last.hash };
+                let used = UsedKey { fingerprint: key.fingerprint, received_ms, receipt };
+                state.keys.insert((chain, key.key_hash.0), used);
+            }
             Ok(last)
         })
+    }
+
+    fn kept_keys_now(&self, chain: ChainId, wanted: WantedKeys) -> Vec<KeptKey> {
+        let mut kept: Vec<KeptKey> = self.with(|state| {
+            let of_chain = state.keys.iter().filter(|((of, _), _)| *of == chain);
+            let kept = of_chain.filter_map(|((_, key_hash), used)| {
+                Some(KeptKey {
+                    key: IdempotencyKey { key_hash: Hash(*key_hash), fingerprint: used.fingerprint },
+                    request_id: used.receipt.request_id?,
+                    received_ms: used.received_ms,
+                    first_seq: used.receipt.first_seq,
+                    events: used.receipt.log_ids.len(),
+                })
+            });
+            kept.filter(|key| key.first_seq >= wanted.from && key.received_ms > wanted.received_after_ms)
+                .collect()
+        });
+        kept.sort_by_key(|key| key.first_seq);
+        kept.truncate(wanted.limit);
+        kept
     }
 }
 
@@ -229,8 +263,21 @@ impl Store for ReferenceStore {
         Box::pin(async move { Ok(count as u64) })
     }
 
-    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
-        Box::pin(async move { self.import_now(chain, &events) })
+    fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
+    ) -> BoxFuture<'_, Result<Head, StoreError>> {
+        Box::pin(async move { self.import_now(chain, &events, key) })
+    }
+
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        Box::pin(async move { Ok(self.kept_keys_now(chain, wanted)) })
     }
 
     fn ready(&self) -> Result<(), StoreError> {

@@ -212,6 +212,13 @@ impl State {
         Ok(true)
     }
 
+    fn claim_mail(&mut self, id: i64, now_ms: u64, until_ms: u64) -> bool {
+        let due =
+            |queued: &&mut QueuedMail| queued.mail.id == id && !queued.sent && queued.due_at_ms <= now_ms;
+        let claimed = self.mails.iter_mut().find(due);
+        claimed.map(|queued| queued.due_at_ms = until_ms).is_some()
+    }
+
     fn mail_attempted(&mut self, id: i64, outcome: &MailOutcome) {
         let waiting = |queued: &&mut QueuedMail| queued.mail.id == id && !queued.sent;
         if let Some(queued) = self.mails.iter_mut().find(waiting) {
@@ -377,6 +384,11 @@ impl Accounts for ReferenceStore {
             due.take(limit).map(|queued| queued.mail.clone()).collect()
         });
         Box::pin(async move { Ok(found) })
+    }
+
+    fn claim_mail(&self, id: i64, now_ms: u64, until_ms: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let claimed = self.book.with(|state| state.claim_mail(id, now_ms, until_ms));
+        Box::pin(async move { Ok(claimed) })
     }
 
     fn mail_attempted(&self, id: i64, outcome: MailOutcome) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -71,6 +71,9 @@ conformance! {
         heads_name_every_chain_with_events
         import_takes_a_chain_as_it_is
         import_refuses_what_does_not_continue_the_chain
+        keys_are_listed_in_the_order_of_their_events
+        an_imported_key_is_replayed_as_where_it_was_used_and_for_as_long
+        import_refuses_a_key_of_other_events
         large_events_come_back_whole
         concurrent_appends_form_one_line
     }
@@ -92,6 +95,7 @@ conformance! {
         sessions_end_and_expire
         a_mail_with_the_same_key_is_queued_once
         a_failed_mail_is_due_again_at_its_time
+        a_mail_is_claimed_by_one_and_due_again_when_the_claim_is_over
         a_sent_mail_is_not_due_and_its_key_stays_taken
         every_change_of_access_raises_the_version
         concurrent_changes_are_all_kept

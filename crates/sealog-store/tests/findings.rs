@@ -245,7 +245,7 @@ fn refuse_a_group_that_begins_a_segment(stage: &Stage, store: &EmbeddedStore) {
     let stray = Head { chain_seq: 7, log_id: Ulid(5), hash: Hash([1; 32]) };
     let large = big(30_000);
     let sealed = stray.seal(other(2).tenant_id, &large.text, MORNING_MS, Random80([1; 10]));
-    let refused = wait(store.import(other(2), vec![StoredEvent::new(other(2), sealed, large)]));
+    let refused = wait(store.import(other(2), vec![StoredEvent::new(other(2), sealed, large)], None));
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     eventually("the next segment has begun", || begun.load(SeqCst));
     // The writer is one step from where it takes the group for durable, and no call of the disk shows that step.
@@ -946,13 +946,13 @@ fn an_import_past_the_end_of_time_is_refused() {
     let store = stage.open();
     let random = Random80([1; 10]);
     for log_id in [Ulid(u128::MAX), Ulid::new(TIMESTAMP_MS_MAX + 1, random)] {
-        let refused = wait(store.import(live(), vec![first_event(live(), log_id)]));
+        let refused = wait(store.import(live(), vec![first_event(live(), log_id)], None));
         assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     }
     append(&store, live(), vec![login("a")]);
     assert_valid(&store, live(), 1);
     let last = first_event(other(2), Ulid::new(TIMESTAMP_MS_MAX, random));
-    wait(store.import(other(2), vec![last])).unwrap();
+    wait(store.import(other(2), vec![last], None)).unwrap();
     append(&store, other(2), vec![login("after it")]);
     assert_valid(&store, other(2), 2);
 }

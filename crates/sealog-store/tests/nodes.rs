@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Reason;
-use sealog_store::accounts::Accounts;
+use sealog_store::accounts::{Accounts, MailKey, NewMail, NewTenant};
 use sealog_store::postgres::{Finding, Options, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
@@ -139,6 +139,47 @@ fn the_same_request_on_all_nodes_at_once_is_one_event() {
 }
 
 #[test]
+fn what_comes_while_the_lock_is_waited_for_is_decided_and_stored_in_the_same_transaction() {
+    let database = cluster().database();
+    let [store, other] = [node(&database.url(), 0), node(&database.url(), 0)];
+    let reserve = |name: &str| match wait(store.reserve(live(), key(name, "b"))).unwrap() {
+        Reserved::Fresh(reservation) => reservation,
+        other => panic!("{other:?}"),
+    };
+    let append = |name: &str, reservation| {
+        let (drafts, idempotency) = (vec![login(name); 3], Some((reservation, Ulid(2))));
+        store.append(Append { chain: live(), drafts, idempotency })
+    };
+    let taken = reserve("taken");
+    let Outcome::Sealed(first) =
+        append_once(&other, live(), vec![login("taken")], key("taken", "b"), Ulid(1))
+    else {
+        panic!("it is the first")
+    };
+    let waiting = |what: &str| {
+        let sql =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {what}");
+        database.sql(&sql) == "1"
+    };
+    std::thread::scope(|scope| {
+        let lock = "BEGIN; SELECT chain_seq FROM sealog.chains FOR UPDATE; SELECT pg_sleep(1); COMMIT";
+        scope.spawn(|| database.sql(lock));
+        eventually("the chain is locked", || waiting("wait_event = 'PgSleep'"));
+        let mut answers = vec![append("u0", reserve("u0"))];
+        eventually("it is waited for", || waiting("wait_event_type = 'Lock'"));
+        answers.extend((1..10).map(|n| format!("u{n}")).map(|name| append(&name, reserve(&name))));
+        let replayed = append("taken", taken);
+        for answer in answers {
+            assert!(matches!(wait(answer), Ok(Appended::Sealed(_))));
+        }
+        assert_eq!(wait(replayed), Ok(Appended::Replayed(first)));
+    });
+    assert_eq!(line(&store).len(), 31);
+    assert_eq!(database.sql("SELECT count(DISTINCT xmin::text) FROM sealog.events"), "2");
+    assert_eq!(database.sql("SELECT count(*) FROM sealog.idempotency"), "11");
+}
+
+#[test]
 fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock() {
     let database = cluster().database();
     let [one, two] = [node(&database.url(), 0), node(&database.url(), 0)];
@@ -157,10 +198,53 @@ fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock()
 }
 
 #[test]
+fn a_mail_that_all_nodes_find_due_is_claimed_by_one() {
+    const MAILS: u8 = 30;
+    let database = cluster().database();
+    let nodes = SKEWS_MS.map(|skew_ms| node(&database.url(), skew_ms));
+    let tenant_id = live().tenant_id;
+    let tenant = NewTenant {
+        id: tenant_id,
+        name: "Acme".into(),
+        plan: "entry".into(),
+        contact_email: None,
+        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
+        created_at_ms: 1,
+    };
+    wait(nodes[0].create_tenant(tenant)).unwrap();
+    for percent in 0..MAILS {
+        let key = MailKey { tenant_id, month: sealog_core::time::Month(1), percent };
+        let (to, subject, body) = ("a@example.com".into(), "s".into(), "b".into());
+        wait(nodes[0].enqueue_mail(NewMail { key, to, subject, body, created_at_ms: 1 })).unwrap();
+    }
+    let round = |now_ms: u64| {
+        let together = std::sync::Barrier::new(nodes.len());
+        let claim = |store: &PostgresStore| {
+            let due = wait(store.due_mails(now_ms, 100)).unwrap();
+            assert_eq!(due.len(), usize::from(MAILS));
+            together.wait();
+            let claimed =
+                due.iter().filter(|mail| wait(store.claim_mail(mail.id, now_ms, now_ms + 1000)).unwrap());
+            claimed.map(|mail| mail.id).collect::<Vec<_>>()
+        };
+        let claimed: Vec<i64> = std::thread::scope(|scope| {
+            let claim = &claim;
+            let threads: Vec<_> = nodes.iter().map(|store| scope.spawn(move || claim(store))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(claimed.len(), usize::from(MAILS), "each once");
+        assert_eq!(claimed.iter().collect::<HashSet<_>>().len(), claimed.len(), "and none left out");
+    };
+    round(1);
+    // Nobody has said what became of them, so they are due again.
+    round(1001);
+}
+
+#[test]
 fn a_change_of_access_on_one_node_reaches_the_others_within_a_second() {
     let database = cluster().database();
     let nodes = [node(&database.url(), 0), node(&database.url(), 0), node(&database.url(), 0)];
-    let new = |n: u8| sealog_store::accounts::NewTenant {
+    let new = |n: u8| NewTenant {
         id: sealog_core::id::TenantId(sealog_core::id::Uuid([n; 16])),
         name: "t".into(),
         plan: "top".into(),
@@ -608,6 +692,18 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
+/// Appends one event after the other, each until it is acknowledged, and keeps a ledger of them.
+fn hammer(store: &dyn Store, name: &str, ledger: &Mutex<Vec<(String, u64, String)>>, enough: &AtomicBool) {
+    for i in 0.. {
+        let nonce = format!("{name}i{i}");
+        let Some(receipt) = until_acknowledged(store, &nonce, enough) else { return };
+        ledger.lock().unwrap().push((nonce, receipt.first_seq, receipt.hash.to_string()));
+        if enough.load(Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
 #[test]
 fn kill_9_of_the_database_in_a_loop_loses_nothing_and_stores_nothing_twice() {
     let seed = seed("kill_9_of_the_database_in_a_loop_loses_nothing_and_stores_nothing_twice");
@@ -621,16 +717,7 @@ fn kill_9_of_the_database_in_a_loop_loses_nothing_and_stores_nothing_twice() {
         for (n, store) in nodes.iter().enumerate() {
             for thread in 0..3 {
                 let (ledger, enough) = (&ledger, &enough);
-                scope.spawn(move || {
-                    for i in 0.. {
-                        let nonce = format!("n{n}t{thread}i{i}");
-                        let Some(receipt) = until_acknowledged(store, &nonce, enough) else { return };
-                        ledger.lock().unwrap().push((nonce, receipt.first_seq, receipt.hash.to_string()));
-                        if enough.load(Ordering::SeqCst) {
-                            return;
-                        }
-                    }
-                });
+                scope.spawn(move || hammer(store, &format!("n{n}t{thread}"), ledger, enough));
             }
         }
         let _enough = AtTheEnd(&enough);
@@ -700,4 +787,70 @@ fn a_failover_that_lost_acknowledged_events_is_noticed_and_nothing_is_sealed_ove
         .map(|event| event.sealed.chain_seq)
         .collect();
     assert_eq!(known, HashSet::from([1, 2, 3, 4, 5]));
+}
+
+/// A primary with a standby that it waits for, and the URL of both.
+fn with_synchronous_standby() -> (Cluster, Cluster, String) {
+    let primary = Cluster::start("restart_after_crash = off");
+    // Before the primary waits for anyone: the standby would, once it is the primary itself.
+    let standby = primary.standby();
+    primary.set("synchronous_standby_names = '*'");
+    let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+    eventually("the standby is synchronous", || primary.sql("postgres", synchronous) == "1");
+    let url = format!(
+        "postgres://owner@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+        primary.port, standby.port
+    );
+    (primary, standby, url)
+}
+
+#[test]
+fn an_event_is_acknowledged_only_when_a_synchronous_standby_has_it() {
+    let (primary, standby, url) = with_synchronous_standby();
+    // A COMMIT that is cancelled while it waits for the standby succeeds, by PostgreSQL's rules: no timeout of ours may cancel it.
+    let hasty = Options { statement_timeout: Duration::from_millis(200), ..options(0) };
+    let store = PostgresStore::open(&url, &hasty).unwrap();
+    append(&store, live(), vec![login("with the standby")]);
+    let follows = standby.sql("postgres", "SHOW primary_conninfo").replace('\'', "''");
+    standby.set("primary_conninfo = ''");
+    let alone = "SELECT count(*) = 0 FROM pg_stat_replication";
+    eventually("the standby is gone", || primary.sql("postgres", alone) == "t");
+    let waiting = Append { chain: live(), drafts: vec![login("without it")], idempotency: None };
+    let mut waiting = store.append(waiting);
+    let soon = Instant::now() + Duration::from_millis(500);
+    assert_eq!(wait_until(waiting.as_mut(), Some(soon)), None, "nobody has it but the primary");
+    standby.set(&format!("primary_conninfo = '{follows}'"));
+    assert!(matches!(wait(waiting), Ok(Appended::Sealed(_))));
+    assert_eq!(line(&store).len(), 2);
+}
+
+#[test]
+fn a_failover_to_a_synchronous_standby_loses_nothing_and_the_nodes_go_on_there() {
+    let (primary, standby, url) = with_synchronous_standby();
+    let nodes = [0, TEN_MINUTES_MS].map(|skew_ms| node(&url, skew_ms));
+    let ledger: Mutex<Vec<(String, u64, String)>> = Mutex::default();
+    let enough = AtomicBool::new(false);
+    let acknowledged = || ledger.lock().unwrap().len();
+    let failover = std::thread::scope(|scope| {
+        for (n, store) in nodes.iter().enumerate() {
+            for thread in 0..3 {
+                let (ledger, enough) = (&ledger, &enough);
+                scope.spawn(move || hammer(store, &format!("n{n}t{thread}"), ledger, enough));
+            }
+        }
+        let _enough = AtTheEnd(&enough);
+        eventually("events are acknowledged", || acknowledged() > 100);
+        primary.kill_9();
+        let (killed, before) = (Instant::now(), acknowledged());
+        standby.promote();
+        eventually("events are acknowledged by the standby", || acknowledged() > before + 100);
+        killed.elapsed()
+    });
+    let acked = ledger.into_inner().unwrap();
+    let events = check_ledger(&nodes[0], &acked);
+    println!("acked={} events={events} lost=0 duplicated=0 over in {failover:?}", acked.len());
+    // A node that is started now finds the new primary, and nothing missing.
+    let started = node(&url, 0);
+    append(&started, live(), vec![login("after")]);
+    assert_eq!(line(&started).len(), events + 1);
 }

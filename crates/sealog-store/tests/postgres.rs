@@ -428,7 +428,9 @@ fn no_hot_statement_touches_two_chains() {
     get(&store, live(), all[0].sealed.log_id);
     assert!(verify(&store, live()).valid());
     let elsewhere = chain(1, 2, sealog_core::id::Mode::Test);
-    wait(store.import(elsewhere, vec![])).unwrap_err();
+    wait(store.import(elsewhere, vec![], None)).unwrap_err();
+    let wanted = sealog_store::WantedKeys { from: 1, received_after_ms: 0, limit: 10 };
+    assert_eq!(wait(store.kept_keys(live(), wanted)).unwrap().len(), 5);
     wait(store.heads()).unwrap();
     wait(store.usage(live().tenant_id, sealog_core::time::Month::of(MORNING_MS))).unwrap();
     eventually("the sweep has run", || logged(&cluster.dir).iter().any(|sql| sql.starts_with("DELETE")));
@@ -460,6 +462,13 @@ fn no_hot_statement_touches_two_chains() {
 
 /// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is.
 fn touches_one_chain(sql: &str) -> bool {
+    if let Some((into, from)) = sql.split_once(" SELECT ").filter(|_| sql.starts_with("INSERT INTO sealog."))
+    {
+        return into.contains(" (chain_id, ")
+            && from.starts_with("$1, ")
+            && from.contains(" FROM unnest(")
+            && !from.contains("sealog.");
+    }
     if let Some((_, rows)) = sql.split_once(" VALUES ").filter(|_| sql.starts_with("INSERT INTO sealog.")) {
         let rows = rows.split(" ON CONFLICT").next().unwrap();
         return rows.matches('(').count() == rows.matches("($1, ").count();
@@ -472,10 +481,13 @@ fn touches_one_chain(sql: &str) -> bool {
 fn a_statement_that_touches_two_chains_is_noticed() {
     assert!(touches_one_chain("SELECT x FROM sealog.events WHERE chain_id = $1 AND chain_seq = $2"));
     assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($1, $3)"));
+    assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) SELECT $1, * FROM unnest($2)"));
     for sql in [
         "SELECT x FROM sealog.events WHERE log_id = $1",
         "SELECT x FROM sealog.events JOIN sealog.chains USING (chain_id) WHERE chain_id = $1 UNION SELECT x FROM sealog.usage",
         "INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($3, $4)",
+        "INSERT INTO sealog.events (chain_id, x) SELECT * FROM unnest($1, $2)",
+        "INSERT INTO sealog.events (chain_id, x) SELECT $1, x FROM sealog.events",
         "DELETE FROM sealog.events",
     ] {
         assert!(!touches_one_chain(sql), "{sql}");
@@ -490,6 +502,104 @@ fn logged(dir: &Path) -> Vec<String> {
         Some(sql.split_once(": ")?.1.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     log.lines().filter_map(statement).collect()
+}
+
+// ---- Plans --------------------------------------------------------------------------------------------------------
+
+const MANY: usize = 100_000;
+
+/// Event *n* of many: 20 actions, 500 actors of which one sends a twentieth, resources of their own; `never.together` is a frequent action that the frequent actor does not do.
+fn one_of_many(n: usize) -> String {
+    let actor = if n.is_multiple_of(20) { 0 } else { n % 500 + 1 };
+    let action = match (n % 19, actor) {
+        (0, 1..) => "never.together".to_owned(),
+        (0, 0) => "once.more".to_owned(),
+        (kind, _) => format!("kind.n{kind}"),
+    };
+    format!(r#"{{"action":"{action}","actor_id":"u{actor}","resource":"doc/{n}","metadata":{{"n":{n}}}}}"#)
+}
+
+/// The rows that each node of a plan has looked at, whether it has kept them or not, and the kinds of nodes.
+fn looked_at(plan: &serde_json::Value, kinds: &mut BTreeSet<String>) -> u64 {
+    let number = |name: &str| plan[name].as_u64().unwrap_or(0);
+    let kind = plan["Node Type"].as_str().unwrap_or_default();
+    kinds.insert(kind.to_owned());
+    let rows = number("Actual Rows") + number("Rows Removed by Filter");
+    let own = if kind.ends_with("Scan") { rows * number("Actual Loops") } else { 0 };
+    let below = plan["Plans"].as_array().into_iter().flatten();
+    own + below.map(|plan| looked_at(plan, kinds)).sum::<u64>()
+}
+
+/// The plans of lists that the server has logged.
+fn plans_of_lists(dir: &Path) -> Vec<serde_json::Value> {
+    let log = std::fs::read_to_string(dir.join("log")).unwrap();
+    let plans = log.split("LOG:  duration: ").skip(1).filter_map(|entry| {
+        let (_, json) = entry.split_once("plan:\n")?;
+        let lines = json.lines().take_while(|line| line.starts_with('\t'));
+        serde_json::from_str::<serde_json::Value>(&lines.collect::<String>()).ok()
+    });
+    plans
+        .filter(|plan| plan["Query Text"].as_str().is_some_and(|sql| sql.contains("chain_seq DESC")))
+        .collect()
+}
+
+#[test]
+fn a_list_of_any_filters_reads_by_an_index_and_no_more_than_its_rarest_value_has() {
+    let cluster = Cluster::start(
+        "session_preload_libraries = 'auto_explain'\nauto_explain.log_analyze = on\nauto_explain.log_format = json",
+    );
+    let world = StillWorld::new();
+    let store = PostgresStore::open(&cluster.url("postgres"), &on_postgres(&world)).unwrap();
+    let mut waiting = Vec::new();
+    for batch in 0..MANY / 100 {
+        let drafts = (batch * 100..(batch + 1) * 100).map(|n| draft(&one_of_many(n))).collect();
+        waiting.push(store.append(sealog_store::Append { chain: live(), drafts, idempotency: None }));
+        if waiting.len() == 20 {
+            waiting.drain(..).for_each(|append| drop(wait(append).unwrap()));
+            world.advance(60_000);
+        }
+    }
+    waiting.drain(..).for_each(|append| drop(wait(append).unwrap()));
+    cluster.sql("postgres", "ANALYZE sealog.events");
+    cluster.set("auto_explain.log_min_duration = 0");
+    eventually("plans are logged", || {
+        list(&store, live(), &Filter::default(), None, 50);
+        !plans_of_lists(&cluster.dir).is_empty()
+    });
+
+    let some = |text: &str| Some(format!("\"{text}\""));
+    let actions = [None, some("kind.n3"), some("never.together"), some("absent.action")];
+    let actors = [None, some("u0"), some("u77"), some("absent")];
+    let resources = [None, some("doc/50000"), some("absent")];
+    let days = [(None, None), (Some(MORNING_MS + 600_000), Some(MORNING_MS + 900_000))];
+    let mut worst = (0, String::new());
+    for (action, actor_id) in
+        actions.iter().flat_map(|action| actors.iter().map(move |actor| (action, actor)))
+    {
+        for (resource, (from_ms, until_ms)) in
+            resources.iter().flat_map(|resource| days.iter().map(move |days| (resource, *days)))
+        {
+            let (action, actor_id, resource) = (action.clone(), actor_id.clone(), resource.clone());
+            let filter = Filter { action, actor_id, resource, from_ms, until_ms };
+            for before in [None, Some(MANY as u64 / 2)] {
+                let known = plans_of_lists(&cluster.dir).len();
+                list(&store, live(), &filter, before, 50);
+                let plans = plans_of_lists(&cluster.dir);
+                assert!(plans.len() > known, "{filter:?} was not logged");
+                for plan in &plans[known..] {
+                    let mut kinds = BTreeSet::new();
+                    let rows = looked_at(&plan["Plan"], &mut kinds);
+                    assert!(!kinds.contains("Seq Scan"), "{filter:?}: {plan:#}");
+                    if rows > worst.0 {
+                        worst = (rows, format!("{filter:?} before {before:?}"));
+                    }
+                }
+            }
+        }
+    }
+    println!("of {MANY} events a list looked at {} at most: {}", worst.0, worst.1);
+    // The rarer of two frequent values: an actor with a twentieth of the events.
+    assert!(worst.0 <= MANY as u64 / 20 + 1000, "{worst:?}");
 }
 
 // ---- Roles --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 //! `sealog copy`: everything from one store into another, verified on the way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
@@ -10,12 +10,17 @@ use sealog_core::id::ChainId;
 use sealog_core::verify::Item;
 use sealog_server::config::Secret;
 use sealog_store::accounts::Accounts;
-use sealog_store::{Range, Store, StoreError};
+use sealog_store::world::{SystemWorld, World};
+use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
 
 use crate::store::{Opened, Place};
 
 /// What is read at a time, and written while the next is read.
 const PIECE_BYTES: usize = 4 << 20;
+/// Idempotency keys that are read at a time. A store may look at all keys of a chain for each piece.
+const PIECE_KEYS: usize = 20_000;
+/// How far the clocks of two stores may be apart: a key that one of them still counts is copied, one that both count must have arrived.
+const CLOCKS_APART_MS: u64 = 60_000;
 
 pub(crate) fn command() -> Command {
     let store = |name: &'static str, help: &'static str| {
@@ -26,8 +31,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Copies everything from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
              Events are copied as they were sealed, and each is verified against the one before it before it is written; at the end the heads of all chains are equal, \
-             so every hash is. Accounts, keys and waiting mails are copied too. Sessions of the dashboard are not, nor are idempotency keys: \
-             a request that was sent before the copy and is sent again after it is stored again.\n\n\
+             so every hash is. Idempotency keys that still count go with their events, so a request that is sent again after the copy is answered as before. \
+             Accounts, keys, sessions and waiting mails are copied too.\n\n\
              The target must be empty, or what an earlier copy of the same store has left: then it goes on from there. Stop the servers of both stores first, \
              or copy once while they run and once more, which is quick, when they are stopped.",
         )
@@ -113,8 +118,26 @@ async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String>
                 there.chain_seq, head.chain_seq
             ));
         }
+        compare_keys(from, to, *chain).await.map_err(|error| format!("chain {chain}: {error}"))?;
     }
     Ok(Copied { events, chains: source.len() })
+}
+
+/// Every key that still counts in the source must be in the target, with the same answer.
+async fn compare_keys(from: &dyn Store, to: &dyn Store, chain: ChainId) -> Result<(), String> {
+    let after_ms = counting_after_ms() + CLOCKS_APART_MS;
+    let (mut source, mut target) = (Keys::new(from, chain, 1, after_ms), Keys::new(to, chain, 1, after_ms));
+    while let Some(key) = source.next().await? {
+        if target.next().await? != Some(key) {
+            return Err(format!("the idempotency key of event {} is not in the target", key.first_seq));
+        }
+    }
+    Ok(())
+}
+
+/// Keys that were received before have expired by this clock.
+fn counting_after_ms() -> u64 {
+    SystemWorld.now_ms().saturating_sub(IDEMPOTENCY_RETENTION_MS)
 }
 
 /// Copies what the target does not have. How much that was.
@@ -133,14 +156,16 @@ async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head
         return Err(format!("the target has another event {} than the source", begun.chain_seq));
     }
     let mut next = begun.chain_seq + 1;
+    let mut keys = Keys::new(from, chain, next, counting_after_ms().saturating_sub(CLOCKS_APART_MS));
+    let mut events = VecDeque::new();
     let mut written = Vec::new();
     while next <= head.chain_seq {
         let range = Range { from: next, to: head.chain_seq, bytes_max: PIECE_BYTES };
         let piece = from.range(chain, range).await.map_err(text)?;
-        let mut events = Vec::with_capacity(piece.items.len());
+        let held = events.len();
         for item in piece.items {
             match item {
-                Item::Event(event) if event.sealed.chain_seq == next => events.push(*event),
+                Item::Event(event) if event.sealed.chain_seq == next => events.push_back(*event),
                 Item::Event(_) => return Err(format!("event {next} is missing in the source")),
                 Item::Damaged { chain_seq } => {
                     return Err(format!("event {chain_seq} is damaged in the source"));
@@ -148,18 +173,78 @@ async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head
             }
             next += 1;
         }
-        if events.is_empty() {
+        if events.len() == held {
             return Err(format!("event {next} is missing in the source"));
         }
         // What was handed over before is written while this piece was read.
         finish(&mut written).await?;
-        while !events.is_empty() {
-            let rest = events.split_off(events.len().min(BATCH_EVENTS_MAX));
-            written.push(to.import(chain, std::mem::replace(&mut events, rest)));
+        while let Some((request, key)) = keys.cut(&mut events).await? {
+            written.push(to.import(chain, request, key));
         }
     }
     finish(&mut written).await?;
+    if let Some(event) = events.front() {
+        return Err(format!("the request of event {} ends behind the chain", event.sealed.chain_seq));
+    }
     Ok(head.chain_seq - begun.chain_seq)
+}
+
+/// The idempotency keys of a chain, read piece by piece.
+struct Keys<'a> {
+    store: &'a dyn Store,
+    chain: ChainId,
+    wanted: WantedKeys,
+    read: VecDeque<KeptKey>,
+    /// The store has no more than were read.
+    whole: bool,
+}
+
+impl<'a> Keys<'a> {
+    fn new(store: &'a dyn Store, chain: ChainId, from: u64, received_after_ms: u64) -> Keys<'a> {
+        let wanted = WantedKeys { from, received_after_ms, limit: PIECE_KEYS };
+        Keys { store, chain, wanted, read: VecDeque::new(), whole: false }
+    }
+
+    async fn peek(&mut self) -> Result<Option<KeptKey>, String> {
+        if self.read.is_empty() && !self.whole {
+            self.read = self.store.kept_keys(self.chain, self.wanted).await.map_err(text)?.into();
+            self.whole = self.read.len() < self.wanted.limit;
+            self.wanted.from = self.read.back().map_or(self.wanted.from, |last| last.first_seq + 1);
+        }
+        Ok(self.read.front().copied())
+    }
+
+    async fn next(&mut self) -> Result<Option<KeptKey>, String> {
+        self.peek().await?;
+        Ok(self.read.pop_front())
+    }
+
+    /// Takes what is to be imported next off the front: a request with its key, or events before the next one that has a key.
+    /// Nothing when there is nothing, or only a part of a request.
+    async fn cut(
+        &mut self,
+        events: &mut VecDeque<StoredEvent>,
+    ) -> Result<Option<(Vec<StoredEvent>, Option<KeptKey>)>, String> {
+        let Some(first) = events.front() else { return Ok(None) };
+        let key = self.peek().await?;
+        let Some(key) = key else {
+            let count = events.len().min(BATCH_EVENTS_MAX);
+            return Ok(Some((events.drain(..count).collect(), None)));
+        };
+        match key.first_seq.checked_sub(first.sealed.chain_seq) {
+            None => Err(format!("two idempotency keys of the source claim event {}", key.first_seq)),
+            Some(0) if events.len() < key.events => Ok(None),
+            Some(0) => {
+                self.read.pop_front();
+                Ok(Some((events.drain(..key.events).collect(), Some(key))))
+            }
+            Some(before) => {
+                let before = usize::try_from(before).unwrap_or(usize::MAX);
+                let count = events.len().min(BATCH_EVENTS_MAX).min(before);
+                Ok(Some((events.drain(..count).collect(), None)))
+            }
+        }
+    }
 }
 
 /// Waits for pieces in their order. The target has verified each event against the one before it.

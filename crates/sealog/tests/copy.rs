@@ -8,12 +8,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use sealog_core::event::parse_single;
-use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::plan::Billing;
 use sealog_store::accounts::*;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
-use sealog_store::{Append, BoxFuture, Store};
+use sealog_store::{Append, Appended, BoxFuture, IdempotencyKey, Receipt, Reserved, Store};
 
 fn wait<T>(future: BoxFuture<'_, T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -49,6 +49,40 @@ fn append(store: &dyn Store, chain: ChainId, count: usize, text: &str) {
     }
 }
 
+/// What a client is told that sends a request with this key.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Sealed(Receipt),
+    Replayed(Receipt),
+    Conflict,
+}
+
+fn send(store: &dyn Store, chain: ChainId, name: u8, body: u8, events: usize) -> Told {
+    let key = IdempotencyKey { key_hash: Hash([name; 32]), fingerprint: Hash([body; 32]) };
+    let reservation = match wait(store.reserve(chain, key)).unwrap() {
+        Reserved::Fresh(reservation) => reservation,
+        Reserved::Replay(receipt) => return Told::Replayed(receipt),
+        Reserved::Conflict => return Told::Conflict,
+        Reserved::InFlight => panic!("nobody else uses it"),
+    };
+    let draft = parse_single(br#"{"action":"a.b"}"#).unwrap().unwrap();
+    let idempotency = Some((reservation, Ulid(u128::from(name))));
+    match wait(store.append(Append { chain, drafts: vec![draft; events], idempotency })).unwrap() {
+        Appended::Sealed(receipt) => Told::Sealed(receipt),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Sends each request again, and another under its key.
+fn assert_answered_as_before(store: &dyn Store, answers: &[(ChainId, u8, Told)]) {
+    for (chain, name, first) in answers {
+        let Told::Sealed(receipt) = first else { panic!("{first:?}") };
+        let again = send(store, *chain, *name, 1, receipt.log_ids.len());
+        assert_eq!(again, Told::Replayed(receipt.clone()));
+        assert_eq!(send(store, *chain, *name, 2, 1), Told::Conflict);
+    }
+}
+
 /// Something of everything that is kept.
 fn furnish(store: &dyn Accounts) {
     let (tenant_id, now) = (TenantId(Uuid([1; 16])), 5);
@@ -81,7 +115,7 @@ fn furnish(store: &dyn Accounts) {
             project_id: id,
             name: "k".into(),
             mode: Mode::Live,
-            digest: sealog_core::id::Hash([n; 32]),
+            digest: Hash([n; 32]),
             prefix: "at_live_0123".into(),
             expires_at_ms: Some(99),
             created_at_ms: now,
@@ -108,6 +142,13 @@ fn furnish(store: &dyn Accounts) {
         created_at_ms: now,
     };
     wait(store.create_user(user)).unwrap();
+    let session = Session {
+        token_digest: Hash([4; 32]),
+        user_id: UserId(Uuid([3; 16])),
+        created_at_ms: now,
+        expires_at_ms: 1000,
+    };
+    wait(store.create_session(session)).unwrap();
     for percent in [80, 100] {
         let key = MailKey { tenant_id, month: sealog_core::time::Month(3), percent };
         let (to, subject, body) = ("t".into(), "s".into(), "b".into());
@@ -184,6 +225,47 @@ fn everything_moves_to_a_database_and_back_and_is_the_same() {
     // It is a store like any other.
     append(&*returned, chains()[0], 1, "after");
     assert_eq!(wait(returned.head(chains()[0])).unwrap().durable.chain_seq, 251);
+}
+
+#[test]
+fn a_request_that_is_sent_again_after_a_copy_gets_its_first_answer_whichever_way_the_copy_went() {
+    let (dir, back) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (dir.path().join("data"), back.path().join("data"));
+    let database = postgres::cluster().database();
+    let source = embedded(&from);
+    furnish(&source);
+    let mut answers = Vec::new();
+    // Requests of all sizes, with and without a key, and more than fit into one read of a range.
+    for name in 0..40 {
+        let chain = chains()[usize::from(name) % 2];
+        append(&source, chain, usize::from(name) * 3, "without a key");
+        answers.push((chain, name, send(&source, chain, name, 1, [1, 7, 100][usize::from(name) % 3])));
+    }
+    let heads = wait(source.heads()).unwrap();
+    drop(source);
+
+    assert!(copy(from.to_str().unwrap(), &database.url()).0);
+    let there = on_postgres(&database);
+    assert_answered_as_before(&there, &answers);
+    assert!(wait(there.session(Hash([4; 32]), 999)).unwrap().is_some());
+    answers.push((chains()[0], 99, send(&there, chains()[0], 99, 1, 3)));
+    drop(there);
+
+    // Back, into what was left where it came from, and into a new directory.
+    for target in [&from, &to] {
+        let (done, said) = copy(&database.url(), target.to_str().unwrap());
+        assert!(done, "{said}");
+        for _ in 0..2 {
+            let returned = embedded(target);
+            assert_answered_as_before(&returned, &answers);
+            assert!(wait(returned.session(Hash([4; 32]), 999)).unwrap().is_some());
+            assert_eq!(wait(returned.heads()).unwrap().len(), heads.len());
+        }
+    }
+    // A target that has lost a key is not taken for a copy.
+    database.sql("DELETE FROM sealog.idempotency WHERE first_seq > 500");
+    let (done, said) = copy(to.to_str().unwrap(), &database.url());
+    assert!(!done && said.contains("is not in the target"), "{said}");
 }
 
 #[test]

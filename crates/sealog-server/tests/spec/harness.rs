@@ -19,7 +19,8 @@ use sealog_store::accounts::Accounts;
 use sealog_store::stats::StoreStats;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, List, Range, Reserved, Store, StoreError,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
+    StoreError, WantedKeys,
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -709,8 +710,21 @@ impl Store for Hinge {
         self.inner.usage(tenant_id, month)
     }
 
-    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
-        self.inner.import(chain, events)
+    fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
+    ) -> BoxFuture<'_, Result<Head, StoreError>> {
+        self.inner.import(chain, events, key)
+    }
+
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        self.inner.kept_keys(chain, wanted)
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

@@ -85,9 +85,10 @@ impl Notified {
         wait(self.service.accounts().due_mails(at_ms, 100)).unwrap().len()
     }
 
-    /// Waits until a mail has been tried in vain.
-    fn failed_once(&self) {
-        eventually(|| self.pending() == 1 && self.due(0) == 0);
+    /// Waits until the one mail that waits has been tried in vain so often.
+    fn failed(&self, attempts: u32) {
+        let waiting = || wait(self.service.accounts().due_mails(u64::MAX, 100)).unwrap();
+        eventually(|| waiting().iter().map(|mail| mail.attempts).eq([attempts]));
     }
 }
 
@@ -340,10 +341,10 @@ fn without_a_mail_server_in_the_settings_mails_wait_until_there_is_one() {
 fn a_mail_for_a_dead_server_arrives_once_when_the_server_is_back_also_after_a_restart() {
     let mut notified = Notified::on(MailPort::hold(), |_| {});
     notified.send(8);
-    notified.failed_once();
+    notified.failed(1);
     assert_eq!((notified.due(MINUTE_MS - 1), notified.due(MINUTE_MS)), (0, 1));
     notified.service.clock.advance(MINUTE_MS);
-    eventually(|| notified.due(MINUTE_MS) == 0);
+    notified.failed(2);
     assert_eq!((notified.due(2 * MINUTE_MS - 1), notified.due(2 * MINUTE_MS)), (0, 1));
 
     notified.service.stop();
@@ -359,7 +360,7 @@ fn a_mail_that_the_server_asks_to_have_later_is_sent_later_under_the_same_messag
     let (notified, mut server) = Notified::start();
     server.order("answer 451 4.7.1 not now");
     notified.send(8);
-    notified.failed_once();
+    notified.failed(1);
     assert_eq!((notified.due(MINUTE_MS - 1), notified.due(MINUTE_MS)), (0, 1));
     server.order("accept");
     notified.service.clock.advance(MINUTE_MS);
@@ -378,11 +379,11 @@ fn a_mail_that_the_server_refuses_is_tried_again_every_hour() {
     let (notified, mut server) = Notified::start();
     server.order("answer 550 5.7.1 not here");
     notified.send(8);
-    notified.failed_once();
-    for _ in 0..2 {
+    notified.failed(1);
+    for attempts in 2..4 {
         assert_eq!((notified.due(HOUR_MS - 1), notified.due(HOUR_MS)), (0, 1));
         notified.service.clock.advance(HOUR_MS);
-        eventually(|| notified.due(HOUR_MS - 1) == 0);
+        notified.failed(attempts);
     }
     server.order("accept");
     notified.service.clock.advance(HOUR_MS);
@@ -394,7 +395,7 @@ fn a_mail_that_is_refused_does_not_hold_up_the_others() {
     let (notified, mut server) = Notified::start();
     server.order("answer 550 5.7.1 not here");
     notified.send(8);
-    notified.failed_once();
+    notified.failed(1);
     server.order("accept");
     notified.settle(&server);
     eventually(|| notified.pending() == 1);
@@ -410,7 +411,7 @@ fn a_server_that_says_nothing_is_given_up_after_the_deadline() {
         setup.config.background.mail_attempt_max = Duration::from_millis(50);
     });
     notified.send(8);
-    notified.failed_once();
+    notified.failed(1);
     assert_eq!(notified.due(MINUTE_MS), 1);
 }
 
@@ -430,8 +431,21 @@ fn a_stop_does_not_wait_for_a_mail_server_and_the_mail_is_kept() {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     let server = notified.port.start();
     notified.service.setup.config.smtp = Some(notified.port.smtp());
+    // The attempt that was broken off has its claim until then.
+    notified.service.clock.advance(HOUR_MS + 2 * MINUTE_MS);
     notified.service.resume();
     notified.expect(&server, &[80]);
+}
+
+#[test]
+fn a_mail_that_is_on_its_way_is_due_for_nobody_else_until_its_claim_is_over() {
+    let (notified, mut server) = Notified::start();
+    server.order("hold");
+    notified.send(8);
+    eventually(|| server.taken(CONTACT).len() == 1);
+    assert_eq!((notified.due(3 * MINUTE_MS - 1), notified.due(3 * MINUTE_MS)), (0, 1));
+    server.order("accept");
+    eventually(|| notified.pending() == 0);
 }
 
 #[test]
@@ -457,7 +471,7 @@ fn a_server_without_starttls_gets_nothing_where_it_is_required() {
     let url = format!("smtp://user:password@127.0.0.1:{}?tls=required", port.number());
     let notified = Notified::on(port, |setup| setup.config.smtp = Some(smtp(&url)));
     notified.send(8);
-    notified.failed_once();
+    notified.failed(1);
     assert_eq!(server.taken(CONTACT).len(), 0);
 }
 

@@ -149,6 +149,10 @@ impl Accounts for EmbeddedStore {
         self.control(move |control| control.read(|db| due_mails(db, now_ms, limit)))
     }
 
+    fn claim_mail(&self, id: i64, now_ms: u64, until_ms: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.control(move |control| control.change(|db| claim_mail(db, id, now_ms, until_ms)))
+    }
+
     fn mail_attempted(&self, id: i64, outcome: MailOutcome) -> BoxFuture<'_, Result<(), StoreError>> {
         self.control(move |control| control.change(|db| mail_attempted(db, id, &outcome)))
     }
@@ -723,6 +727,10 @@ fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
 
 fn create_session(db: &Connection, session: &Session) -> rusqlite::Result<()> {
     run(db, "DELETE FROM sessions WHERE expires_at_ms <= ?1", [Ms(session.created_at_ms)])?;
+    insert_session(db, session)
+}
+
+fn insert_session(db: &Connection, session: &Session) -> rusqlite::Result<()> {
     run(
         db,
         "INSERT INTO sessions (token_digest, user_id, created_at_ms, expires_at_ms) VALUES (?1, ?2, ?3, ?4)",
@@ -786,6 +794,11 @@ fn due_mails(db: &Connection, now_ms: u64, limit: usize) -> rusqlite::Result<Vec
             attempts: row.get("attempts")?,
         })
     })
+}
+
+fn claim_mail(db: &Connection, id: i64, now_ms: u64, until_ms: u64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE mails SET due_at_ms = ?3 WHERE id = ?1 AND sent_at_ms IS NULL AND due_at_ms <= ?2";
+    Ok(run(db, sql, params![id, Ms(now_ms), Ms(until_ms)])? > 0)
 }
 
 fn mail_attempted(db: &Connection, id: i64, outcome: &MailOutcome) -> rusqlite::Result<()> {

@@ -38,7 +38,8 @@ pub use self::recovery::Finding;
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
 use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, List, Range, Reserved, Store, StoreError,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
+    StoreError, WantedKeys,
 };
 use disk::{Disk, RealDisk};
 use log::Log;
@@ -252,9 +253,22 @@ impl Store for EmbeddedStore {
         Box::pin(async move { Ok(usage) })
     }
 
-    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
-        let answer = self.log(chain.mode).import(chain, events);
+    fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
+    ) -> BoxFuture<'_, Result<Head, StoreError>> {
+        let answer = self.log(chain.mode).import(chain, events, key);
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        self.read(chain.mode, move |log| log.kept_keys(chain, wanted))
     }
 
     fn audit(

@@ -13,13 +13,13 @@ use tokio::sync::oneshot;
 
 use super::chain_index::{Chain, Run};
 use super::filter::Key;
-use super::format;
+use super::format::{self, Frame, FrameHeader};
 use super::index::{BLOCK_EVENTS, Probe};
 use super::log::Log;
 use super::segment::Segment;
 use super::sidecar::damaged_segment;
 use super::sync::{lock, read, wait};
-use crate::{ChainHead, Chunk, List, Range, StoreError};
+use crate::{ChainHead, Chunk, KeptKey, List, Range, StoreError, WantedKeys};
 
 /// A record that fails its checksum, or that the disk does not give.
 pub(super) struct Damaged;
@@ -204,6 +204,69 @@ impl Log {
             }
         }
         Ok(None)
+    }
+
+    /// The keys stand in the frames of their requests, and the first record of a frame stands right behind its header: what lies before a record tells whether a
+    /// request begins there. (If none does, the bytes are another record's, and no record can have the checksum of a header: it depends on the segment's salt.)
+    pub(super) fn kept_keys(&self, chain: ChainId, wanted: WantedKeys) -> Result<Vec<KeptKey>, StoreError> {
+        let Some(chain) = self.chains.get(chain) else { return Ok(Vec::new()) };
+        self.with_rebuild(|| self.kept_keys_once(&chain, wanted))
+    }
+
+    fn kept_keys_once(&self, chain: &Chain, wanted: WantedKeys) -> io::Result<Vec<KeptKey>> {
+        let mut kept = Vec::new();
+        let mut next = wanted.from;
+        for run in chain.snapshot().runs() {
+            // No event is older than the receipt of its request.
+            if run.end_seq() <= next || run.log_ids().1.timestamp_ms() <= wanted.received_after_ms {
+                continue;
+            }
+            let Some(segment) = self.segment(run.segment()) else { continue };
+            let blocks = run.blocks(&self.caches)?;
+            next = next.max(run.first_seq());
+            while next < run.end_seq() {
+                let place = usize::try_from(next - run.first_seq()).unwrap_or(usize::MAX);
+                let block = blocks.block(place / BLOCK_EVENTS)?;
+                let position = u64::from(block.position(place % BLOCK_EVENTS));
+                let Some(frame) = self.frame_before(&segment, position)? else {
+                    next += 1;
+                    continue;
+                };
+                next = frame.first_seq + u64::from(frame.count);
+                if frame.idempotency && frame.received_ms > wanted.received_after_ms {
+                    kept.push(self.kept_key(&segment, &frame)?);
+                    if kept.len() >= wanted.limit {
+                        return Ok(kept);
+                    }
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The header of the frame whose first record stands at this position, if a frame begins there.
+    fn frame_before(&self, segment: &Segment, position: u64) -> io::Result<Option<FrameHeader>> {
+        let Some(at) = position.checked_sub(format::FRAME_HEADER_LEN as u64) else { return Ok(None) };
+        let mut header = [0; format::FRAME_HEADER_LEN];
+        let filled = segment.file.read_at(&mut header, at)?;
+        Ok(FrameHeader::decode(&header[..filled], at, &segment.salt, self.mode))
+    }
+
+    fn kept_key(&self, segment: &Segment, header: &FrameHeader) -> io::Result<KeptKey> {
+        let mut bytes = vec![0; header.length as usize];
+        let filled = segment.file.read_at(&mut bytes, header.position)?;
+        let stored = Frame::decode(&bytes[..filled], header.position, &segment.salt, self.mode)
+            .and_then(|frame| frame.idempotency())
+            .ok_or_else(|| {
+                io::Error::other(format!("the idempotency key of event {} cannot be read", header.first_seq))
+            })?;
+        Ok(KeptKey {
+            key: stored.key,
+            request_id: stored.request_id,
+            received_ms: header.received_ms,
+            first_seq: header.first_seq,
+            events: usize::from(header.count),
+        })
     }
 
     pub(super) fn read_record(

@@ -26,7 +26,7 @@ use super::segment::{Segment, next_path, segment_path};
 use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
 use crate::turns::Turns;
-use crate::{Append, Appended, Receipt, Reservation, StoreError};
+use crate::{Append, Appended, KeptKey, Receipt, Reservation, StoreError};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -41,7 +41,7 @@ pub(super) struct Request {
 #[derive(Debug)]
 enum Work {
     Append { drafts: Vec<Draft>, idempotency: Option<(Reservation, Ulid)>, answer: Answer<Appended> },
-    Import { events: Vec<StoredEvent>, answer: Answer<Head> },
+    Import { events: Vec<StoredEvent>, key: Option<KeptKey>, answer: Answer<Head> },
 }
 
 impl Work {
@@ -228,14 +228,18 @@ impl Log {
         &self,
         chain: ChainId,
         events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
     ) -> Result<oneshot::Receiver<Result<Head, StoreError>>, StoreError> {
         let bytes = request_bytes(events.iter().map(|event| (event.text.as_str(), &event.annotations)))?;
         if let Some(event) = events.iter().find(|event| event.chain(chain.mode) != chain) {
             let at = event.sealed.chain_seq;
             return Err(StoreError::Refused(format!("event {at} belongs to another tenant or project")));
         }
+        if let Some(key) = &key {
+            key.check(&events)?;
+        }
         let (answer, receiver) = oneshot::channel();
-        let work = Work::Import { events, answer };
+        let work = Work::Import { events, key, answer };
         self.enqueue(Request { chain, work, queued: Instant::now() }, bytes)?;
         Ok(receiver)
     }
@@ -381,7 +385,7 @@ impl Log {
                     outcome: Outcome::Append { receipt, reservation, answer },
                 });
             }
-            Work::Import { events, answer } => {
+            Work::Import { events, key, answer } => {
                 let last = match verify::continues(&head, &events) {
                     Ok(last) => last,
                     Err(broken) => {
@@ -395,7 +399,10 @@ impl Log {
                     }
                 };
                 let records = events.iter().map(|event| (&event.sealed, (&event.text, &event.annotations)));
-                let (entries, key) = group.encode(sealer, chain, records, None, true, now_ms);
+                let stored = key.map(|key| StoredKey { key: key.key, request_id: key.request_id });
+                // The key's 24 hours began where it was first received.
+                let received_ms = key.map_or(now_ms, |key| key.received_ms);
+                let (entries, key) = group.encode(sealer, chain, records, stored.as_ref(), true, received_ms);
                 sealer.heads.insert(chain, last);
                 group.frames.push(SealedFrame {
                     chain,

@@ -177,6 +177,10 @@ impl Accounts for PostgresStore {
         self.read(move |db| Box::pin(due_mails(db, now_ms, limit)))
     }
 
+    fn claim_mail(&self, id: i64, now_ms: u64, until_ms: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.change(Lock::None, move |db| Box::pin(claim_mail(db, id, now_ms, until_ms)))
+    }
+
     fn mail_attempted(&self, id: i64, outcome: MailOutcome) -> BoxFuture<'_, Result<(), StoreError>> {
         self.change(Lock::None, move |db| Box::pin(mail_attempted(db, id, outcome)))
     }
@@ -615,6 +619,10 @@ fn read_user(row: &Row) -> Option<User> {
 async fn create_session(db: &Session, session: UserSession) -> Result<(), Error> {
     let over = "DELETE FROM sealog.sessions WHERE expires_at_ms <= $1";
     db.execute(over, &[Type::INT8], &[&signed(session.created_at_ms)]).await?;
+    insert_session(db, &session).await
+}
+
+async fn insert_session(db: &Session, session: &UserSession) -> Result<(), Error> {
     let sql = "INSERT INTO sealog.sessions (token_digest, user_id, created_at_ms, expires_at_ms) VALUES ($1, $2, $3, $4)";
     let params: [Param<'_>; 4] = [
         &Digest32(session.token_digest.0),
@@ -671,6 +679,14 @@ async fn due_mails(db: &Session, now_ms: u64, limit: usize) -> Result<Vec<Mail>,
         attempts: u32::try_from(row.get::<_, i32>("attempts")).unwrap_or(0),
     };
     Ok(rows.iter().map(read).collect())
+}
+
+/// Whoever comes second waits for the row, and then finds that it is not due.
+async fn claim_mail(db: &Session, id: i64, now_ms: u64, until_ms: u64) -> Result<bool, Error> {
+    let sql =
+        "UPDATE sealog.mails SET due_at_ms = $3 WHERE id = $1 AND sent_at_ms IS NULL AND due_at_ms <= $2";
+    let params: [Param<'_>; 3] = [&id, &signed(now_ms), &signed(until_ms)];
+    Ok(db.execute(sql, &[Type::INT8, Type::INT8, Type::INT8], &params).await? > 0)
 }
 
 async fn mail_attempted(db: &Session, id: i64, outcome: MailOutcome) -> Result<(), Error> {

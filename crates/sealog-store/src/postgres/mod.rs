@@ -35,8 +35,8 @@ use tokio_postgres::types::Type;
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
 use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Range,
-    Reservation, Reserved, Store, StoreError,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
+    Range, Reservation, Reserved, Store, StoreError, WantedKeys,
 };
 use mark::MarkFile;
 use pool::{Pool, Session};
@@ -566,9 +566,22 @@ impl Store for PostgresStore {
         self.read(move |session| Box::pin(reader::usage(session, tenant_id, month)))
     }
 
-    fn import(&self, chain: ChainId, events: Vec<StoredEvent>) -> BoxFuture<'_, Result<Head, StoreError>> {
-        let answer = self.inner.writer.import(chain, events, &self.runtime);
+    fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
+    ) -> BoxFuture<'_, Result<Head, StoreError>> {
+        let answer = self.inner.writer.import(chain, events, key, &self.runtime);
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        self.read(move |session| Box::pin(reader::kept_keys(session, chain, wanted)))
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

@@ -11,7 +11,7 @@ use tokio_postgres::{Error, Row};
 
 use super::pool::Session;
 use super::rows::{self, COLUMNS, Id, signed, unsigned};
-use crate::{ChainHead, Chunk, List, Range, StoreError};
+use crate::{ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, StoreError, WantedKeys};
 
 /// Rows that one statement of a range looks at.
 const RANGE_ROWS_MAX: i64 = 1000;
@@ -118,6 +118,32 @@ pub(super) async fn heads(session: &Session) -> Result<Vec<(ChainId, Head)>, Err
         .collect();
     heads.sort_by_key(|(chain, _)| *chain);
     Ok(heads)
+}
+
+pub(super) async fn kept_keys(
+    session: &Session,
+    chain: ChainId,
+    wanted: WantedKeys,
+) -> Result<Vec<KeptKey>, Error> {
+    let sql = "SELECT key_hash, fingerprint, request_id, received_ms, first_seq, octet_length(log_ids) / 16 AS events FROM sealog.idempotency
+               WHERE chain_id = $1 AND first_seq >= $2 AND received_ms > $3 ORDER BY first_seq LIMIT $4";
+    let limit = i64::try_from(wanted.limit).unwrap_or(i64::MAX);
+    let params: [&(dyn ToSql + Sync); 4] =
+        [&Id::of_chain(chain), &signed(wanted.from), &signed(wanted.received_after_ms), &limit];
+    let rows = session.query(sql, &[Type::UUID, Type::INT8, Type::INT8, Type::INT8], &params).await?;
+    let kept = |row: &Row| {
+        Some(KeptKey {
+            key: IdempotencyKey {
+                key_hash: rows::hash(row.get("key_hash"))?,
+                fingerprint: rows::hash(row.get("fingerprint"))?,
+            },
+            request_id: row.get::<_, Id>("request_id").ulid(),
+            received_ms: unsigned(row.get("received_ms")),
+            first_seq: unsigned(row.get("first_seq")),
+            events: usize::try_from(row.get::<_, i32>("events")).ok()?,
+        })
+    };
+    Ok(rows.iter().filter_map(kept).collect())
 }
 
 pub(super) async fn usage(session: &Session, tenant_id: TenantId, month: Month) -> Result<u64, Error> {

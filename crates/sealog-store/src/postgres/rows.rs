@@ -159,65 +159,65 @@ pub(super) fn head(row: &Row, seq: &str, log_id: &str, hash_column: &str) -> Opt
     })
 }
 
-/// All columns of an event but its chain's, in the order of [`EventRow::params`].
+/// All columns of an event but its chain's, in the order of [`EventColumns::params`].
 pub(super) const COLUMNS: &str = "chain_seq, log_id, timestamp_ms, prev_hash, hash, action, actor_id, resource, metadata, \
      category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city";
 pub(super) const COLUMN_TYPES: [Type; 18] = [
-    Type::INT8,
-    Type::UUID,
-    Type::INT8,
-    Type::BYTEA,
-    Type::BYTEA,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
+    Type::INT8_ARRAY,
+    Type::UUID_ARRAY,
+    Type::INT8_ARRAY,
+    Type::BYTEA_ARRAY,
+    Type::BYTEA_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
 ];
 
-/// An event on its way into the table.
-#[derive(Debug)]
-pub(super) struct EventRow<'a> {
-    chain_seq: i64,
-    log_id: Id,
-    timestamp_ms: i64,
-    prev_hash: Digest32,
-    hash: Digest32,
-    action: String,
-    actor_id: Option<String>,
-    resource: Option<String>,
-    metadata: Option<&'a str>,
-    annotations: [Option<Text<'a>>; 9],
+/// Events on their way into the table, column by column: one statement takes any number of them.
+#[derive(Debug, Default)]
+pub(super) struct EventColumns<'a> {
+    chain_seq: Vec<i64>,
+    log_id: Vec<Id>,
+    timestamp_ms: Vec<i64>,
+    prev_hash: Vec<Digest32>,
+    hash: Vec<Digest32>,
+    action: Vec<String>,
+    actor_id: Vec<Option<String>>,
+    resource: Vec<Option<String>>,
+    metadata: Vec<Option<&'a str>>,
+    annotations: [Vec<Option<Text<'a>>>; 9],
 }
 
-impl<'a> EventRow<'a> {
-    /// Nothing where [`storable`] says no.
-    pub(super) fn new(
-        sealed: &Sealed,
-        text: &'a EventText,
-        annotations: &'a Annotations,
-    ) -> Option<EventRow<'a>> {
-        let Columns { action, actor_id, resource, metadata } = Columns::of(text)?;
-        Some(EventRow {
-            chain_seq: signed(sealed.chain_seq),
-            log_id: Id::of_ulid(sealed.log_id),
-            timestamp_ms: signed(sealed.timestamp_ms()),
-            prev_hash: Digest32(sealed.prev_hash.0),
-            hash: Digest32(sealed.hash.0),
-            action,
-            actor_id,
-            resource,
-            metadata,
-            annotations: annotation_columns(annotations),
-        })
+impl<'a> EventColumns<'a> {
+    /// The text must be [`storable`].
+    pub(super) fn push(&mut self, sealed: &Sealed, text: &'a EventText, annotations: &'a Annotations) {
+        let columns = Columns::of(text).expect("request_bytes has looked at it");
+        self.chain_seq.push(signed(sealed.chain_seq));
+        self.log_id.push(Id::of_ulid(sealed.log_id));
+        self.timestamp_ms.push(signed(sealed.timestamp_ms()));
+        self.prev_hash.push(Digest32(sealed.prev_hash.0));
+        self.hash.push(Digest32(sealed.hash.0));
+        self.action.push(columns.action);
+        self.actor_id.push(columns.actor_id);
+        self.resource.push(columns.resource);
+        self.metadata.push(columns.metadata);
+        for (column, value) in self.annotations.iter_mut().zip(annotation_columns(annotations)) {
+            column.push(value);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chain_seq.is_empty()
     }
 
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 18] {

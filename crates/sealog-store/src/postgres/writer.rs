@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! t0  BEGIN; lock the chain's row; look at the clock and the last event; look up the keys      one journey to the database
-//! t1  seal, here, with the same functions as every store
+//! t1  take along what came while the lock was waited for (its keys are looked up by one more journey), and seal, here, with the same functions as every store
 //! t2  insert events, keys and usage; set the head; COMMIT                                      one journey
 //! t3  answer
 //! ```
@@ -10,14 +10,13 @@
 //! its key finds out. A node that is stopped between t0 and t2 loses its lock when the server ends its session, and everything that it sends then fails.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use futures_util::future::{join_all, join4, join5, try_join_all};
+use futures_util::future::{join_all, join4, join5};
 use sealog_core::canonical::EventText;
-use sealog_core::chain::{Head, Sealed};
-use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, StoredEvent};
+use sealog_core::chain::Head;
+use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify;
@@ -26,16 +25,16 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
-use super::pool::{Pool, Prepared, Session};
-use super::rows::{self, COLUMN_TYPES, COLUMNS, Digest32, EventRow, Id, signed, unsigned};
+use super::pool::{Pool, Session};
+use super::rows::{self, COLUMN_TYPES, COLUMNS, Digest32, EventColumns, Id, signed, unsigned};
 use super::{Options, Time, unavailable};
 use crate::stats::{Histogram, LogStats};
-use crate::{Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, Receipt, Reservation, StoreError};
+use crate::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
+};
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
 const GROUP_EVENTS_MAX: usize = 1000;
-/// How many rows one statement inserts: the largest that still fits, until nothing is left. Few sizes, so that each is prepared once.
-const ROWS: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -90,6 +89,7 @@ enum Work {
     },
     Import {
         events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
         answer: oneshot::Sender<Result<Head, StoreError>>,
     },
 }
@@ -169,15 +169,19 @@ impl Writer {
         self: &Arc<Writer>,
         chain: ChainId,
         events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<oneshot::Receiver<Result<Head, StoreError>>, StoreError> {
         let bytes = request_bytes(events.iter().map(|event| &event.text))?;
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
+        if let Some(key) = &key {
+            key.check(&events)?;
+        }
         let (answer, receiver) = oneshot::channel();
         let count = events.len();
-        self.enqueue(chain, Work::Import { events, answer }, count, bytes, runtime)?;
+        self.enqueue(chain, Work::Import { events, key, answer }, count, bytes, runtime)?;
         Ok(receiver)
     }
 
@@ -254,11 +258,13 @@ impl Writer {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next group of a chain; nothing, and the line is gone, when nothing waits.
-    fn take(&self, chain: ChainId) -> Option<(Vec<Request>, bool)> {
+    /// Adds what waits for a chain to a group, as far as it fits. If the group stays empty, the line is gone. Whether the chain is contested.
+    fn take(&self, chain: ChainId, group: &mut Vec<Request>) -> bool {
         let mut shared = self.lock();
         let now = Instant::now();
-        let (mut group, mut events, mut bytes, mut late) = (Vec::new(), 0, 0, Vec::new());
+        let of_group = |of: fn(&Request) -> usize| group.iter().map(of).sum::<usize>();
+        let (mut events, mut bytes) = (of_group(|request| request.events), of_group(|request| request.bytes));
+        let (bytes_before, mut late) = (bytes, Vec::new());
         let line = shared.lines.get_mut(&chain).expect("a line is removed by its driver only");
         while let Some(next) = line.queue.front() {
             let full =
@@ -278,13 +284,13 @@ impl Writer {
         if group.is_empty() {
             shared.lines.remove(&chain);
         }
-        shared.queued_bytes -= bytes + late.iter().map(|request| request.bytes).sum::<usize>();
+        shared.queued_bytes -= bytes - bytes_before + late.iter().map(|request| request.bytes).sum::<usize>();
         let contested = shared.contested.contains(&chain);
         drop(shared);
         for request in late {
             request.answer(Outcome::Refused(StoreError::Deadline));
         }
-        (!group.is_empty()).then_some((group, contested))
+        contested
     }
 
     fn set_contested(&self, chain: ChainId, contested: bool) {
@@ -309,7 +315,7 @@ impl Writer {
     async fn write(
         &self,
         chain: ChainId,
-        group: &[Request],
+        group: &mut Vec<Request>,
         contested: bool,
     ) -> Result<Vec<Outcome>, StoreError> {
         let deadline = self.options.queue_deadline;
@@ -352,8 +358,13 @@ struct Driver {
 
 impl Driver {
     async fn drive(mut self) {
-        while let Some((group, contested)) = self.writer.take(self.chain) {
-            match self.writer.write(self.chain, &group, contested).await {
+        loop {
+            let mut group = Vec::new();
+            let contested = self.writer.take(self.chain, &mut group);
+            if group.is_empty() {
+                break;
+            }
+            match self.writer.write(self.chain, &mut group, contested).await {
                 Ok(outcomes) => {
                     for (request, outcome) in group.into_iter().zip(outcomes) {
                         let times = self.writer.times(self.chain.mode);
@@ -479,12 +490,16 @@ impl UsedKey {
 }
 
 impl Transaction<'_> {
-    async fn run(&self, group: &[Request]) -> Result<Vec<Outcome>, Failed> {
-        let locked = self.lock(group).await?;
-        let Locked { head, now_ms, mut keys } = locked;
+    async fn run(&self, group: &mut Vec<Request>) -> Result<Vec<Outcome>, Failed> {
+        let Locked { head, now_ms, mut keys } = self.lock(group).await?;
+        // With several nodes the lock was long in coming, and what has come in the meantime would wait for as long again.
+        let before = group.len();
+        self.writer.take(self.chain, group);
+        let group: &[Request] = group;
+        keys.extend(self.keys(&group[before..]).await?);
         let mut next = head;
         let mut outcomes = Vec::with_capacity(group.len());
-        let mut events: Vec<EventRow<'_>> = Vec::new();
+        let mut events = EventColumns::default();
         let mut used: Vec<KeyRow> = Vec::new();
         let mut months: BTreeMap<u32, i64> = BTreeMap::new();
         for request in group {
@@ -513,11 +528,17 @@ impl Transaction<'_> {
                         }
                     }
                 }
-                Work::Import { events: imported, .. } => match verify::continues(&next, imported) {
+                Work::Import { events: imported, key, .. } => match verify::continues(&next, imported) {
                     Ok(last) => {
                         for event in imported {
-                            events.push(row(&event.sealed, &event.text, &event.annotations));
+                            events.push(&event.sealed, &event.text, &event.annotations);
                             *months.entry(Month::of(event.timestamp_ms).0).or_default() += 1;
+                        }
+                        if let Some(kept) = key {
+                            let row = KeyRow::imported(kept, imported, last);
+                            // One statement cannot set a row twice: of a key that was used again, the later use counts.
+                            used.retain(|earlier| earlier.key_hash != row.key_hash);
+                            used.push(row);
                         }
                         next = last;
                         Outcome::Imported(last)
@@ -546,14 +567,10 @@ impl Transaction<'_> {
 
     /// Locks the chain's row and reads all that sealing needs.
     async fn lock(&self, group: &[Request]) -> Result<Locked, Failed> {
-        let hashes: Vec<Digest32> =
-            group.iter().filter_map(Request::key).map(|key| Digest32(key.key_hash.0)).collect();
         let lock = self.session.prepare(LOCK, &[Type::UUID]).await?;
         let look = self.session.prepare(LOOK, &[Type::UUID]).await?;
-        let keys = match hashes.is_empty() {
-            true => None,
-            false => Some(self.session.prepare(KEYS, &[Type::UUID, Type::BYTEA_ARRAY]).await?),
-        };
+        // Asked for before the transaction begins, so that everything can be sent at once.
+        self.session.prepare(KEYS, &[Type::UUID, Type::BYTEA_ARRAY]).await?;
         let mut begun = false;
         loop {
             let begin = async {
@@ -562,27 +579,37 @@ impl Transaction<'_> {
                     true => Ok(()),
                 }
             };
-            let keys = async {
-                match &keys {
-                    Some(keys) => self.session.rows(keys, &[&self.id, &hashes]).await,
-                    None => Ok(Vec::new()),
-                }
-            };
             let of_chain: [&(dyn ToSql + Sync); 1] = [&self.id];
             let (lock, look) = (self.session.rows(&lock, &of_chain), self.session.rows(&look, &of_chain));
-            let (begin, lock, look, keys) = join4(begin, lock, look, keys).await;
+            let (begin, lock, look, keys) = join4(begin, lock, look, self.keys(group)).await;
             // The first error is the cause of those behind it.
             begin?;
             let (lock, look, keys) = (lock?, look?, keys?);
             begun = true;
             if let (Some(lock), Some(look)) = (lock.first(), look.first()) {
-                return self.locked(lock, look, &keys).await;
+                return self.locked(lock, look, keys).await;
             }
             self.create().await?;
         }
     }
 
-    async fn locked(&self, lock: &Row, look: &Row, keys: &[Row]) -> Result<Locked, Failed> {
+    /// Earlier uses of the keys of these requests.
+    async fn keys(&self, requests: &[Request]) -> Result<HashMap<[u8; 32], UsedKey>, Error> {
+        let hashes: Vec<Digest32> =
+            requests.iter().filter_map(Request::key).map(|key| Digest32(key.key_hash.0)).collect();
+        if hashes.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self.session.query(KEYS, &[Type::UUID, Type::BYTEA_ARRAY], &[&self.id, &hashes]).await?;
+        Ok(rows.iter().filter_map(UsedKey::of).collect())
+    }
+
+    async fn locked(
+        &self,
+        lock: &Row,
+        look: &Row,
+        keys: HashMap<[u8; 32], UsedKey>,
+    ) -> Result<Locked, Failed> {
         let unproven = || Failed::Store(StoreError::HeadUnproven { chain: self.chain });
         if let Some(settings) = look.get::<_, Option<&str>>("unsafe")
             && !self.writer.options.allow_unsafe_storage
@@ -618,7 +645,7 @@ impl Transaction<'_> {
             Time::OfDatabase => unsigned(look.get("now_ms")),
             Time::OfWorld => self.writer.options.world.now_ms(),
         };
-        Ok(Locked { head, now_ms, keys: keys.iter().filter_map(UsedKey::of).collect() })
+        Ok(Locked { head, now_ms, keys })
     }
 
     /// The first event of a chain. Whoever comes second finds the row.
@@ -632,7 +659,7 @@ impl Transaction<'_> {
         drafts: &'d [Draft],
         idempotency: Option<&(Reservation, Ulid)>,
         now_ms: u64,
-        events: &mut Vec<EventRow<'d>>,
+        events: &mut EventColumns<'d>,
     ) -> Receipt {
         let first_seq = next.chain_seq + 1;
         let mut log_ids = Vec::with_capacity(drafts.len());
@@ -641,7 +668,7 @@ impl Transaction<'_> {
             let sealed = next.seal(self.chain.tenant_id, &draft.text, now_ms, random);
             *next = sealed.head();
             log_ids.push(sealed.log_id);
-            events.push(row(&sealed, &draft.text, &draft.annotations));
+            events.push(&sealed, &draft.text, &draft.annotations);
         }
         Receipt {
             request_id: idempotency.map(|(_, request_id)| *request_id),
@@ -655,43 +682,33 @@ impl Transaction<'_> {
         &self,
         before: Head,
         after: Head,
-        events: &[EventRow<'_>],
+        events: &EventColumns<'_>,
         keys: &[KeyRow],
         months: &BTreeMap<u32, i64>,
     ) -> Result<(), Failed> {
         let (id, tenant) = (self.id, Id(self.chain.tenant_id.0.0));
         let project = Id(self.chain.project_id.0.0);
-        let inserts = try_join_all(pieces(events).map(|piece| async move {
-            Ok::<_, Error>((
-                self.session.prepare(&insert_events(piece.len()), &event_types(piece.len())).await?,
-                piece,
-            ))
-        }));
-        let key_inserts = try_join_all(pieces(keys).map(|piece| async move {
-            Ok::<_, Error>((
-                self.session.prepare(&insert_keys(piece.len()), &key_types(piece.len())).await?,
-                piece,
-            ))
-        }));
-        let (inserts, key_inserts) = (inserts.await?, key_inserts.await?);
+        let insert = self.session.prepare(&insert_events(), &event_types()).await?;
+        let insert_keys = match keys.is_empty() {
+            true => None,
+            false => Some(self.session.prepare(INSERT_KEYS, &KEY_TYPES).await?),
+        };
         let usage = self.session.prepare(USAGE, &[Type::UUID, Type::INT4, Type::UUID, Type::INT8]).await?;
         let set_head = self
             .session
             .prepare(HEAD, &[Type::UUID, Type::INT8, Type::UUID, Type::BYTEA, Type::INT8])
             .await?;
 
-        let events =
-            join_all(inserts.iter().map(|(statement, piece): &(Prepared, &[EventRow<'_>])| async move {
-                let mut params: Vec<&(dyn ToSql + Sync)> = vec![&id, &tenant, &project];
-                params.extend(piece.iter().flat_map(EventRow::params));
-                self.session.change(statement, &params).await
-            }));
-        let keys =
-            join_all(key_inserts.iter().map(|(statement, piece): &(Prepared, &[KeyRow])| async move {
-                let mut params: Vec<&(dyn ToSql + Sync)> = vec![&id];
-                params.extend(piece.iter().flat_map(KeyRow::params));
-                self.session.change(statement, &params).await
-            }));
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&id, &tenant, &project];
+        params.extend(events.params());
+        let events = self.session.change(&insert, &params);
+        let keys = KeyColumns::of(keys);
+        let keys = async {
+            match &insert_keys {
+                Some(insert) => self.session.change(insert, &keys.params(&id)).await,
+                None => Ok(0),
+            }
+        };
         let usage = join_all(months.iter().map(|(month, count)| {
             let (usage, month) = (&usage, i32::try_from(*month).unwrap_or(i32::MAX));
             async move { self.session.change(usage, &[&id, &month, &tenant, count]).await }
@@ -705,7 +722,7 @@ impl Transaction<'_> {
         let begun = Instant::now();
         // Sent one behind the other, without waiting. If one fails, the server refuses the rest, and the COMMIT does nothing.
         let (events, keys, usage, head, commit) = join5(events, keys, usage, head, commit).await;
-        for changed in events.into_iter().chain(keys).chain(usage) {
+        for changed in [events, keys].into_iter().chain(usage) {
             changed?;
         }
         assert_eq!(head?, 1, "the row is locked, so nobody has moved it");
@@ -713,10 +730,6 @@ impl Transaction<'_> {
         self.writer.times(self.chain.mode).commit.observe_duration(begun.elapsed());
         Ok(())
     }
-}
-
-fn row<'a>(sealed: &Sealed, text: &'a EventText, annotations: &'a Annotations) -> EventRow<'a> {
-    EventRow::new(sealed, text, annotations).expect("request_bytes has looked at it")
 }
 
 pub(super) async fn create(session: &Session, chain: ChainId) -> Result<(), Error> {
@@ -746,9 +759,6 @@ struct KeyRow {
     received_ms: i64,
 }
 
-const KEY_TYPES: [Type; 7] =
-    [Type::BYTEA, Type::BYTEA, Type::UUID, Type::INT8, Type::BYTEA, Type::BYTEA, Type::INT8];
-
 impl KeyRow {
     fn new(key: IdempotencyKey, request_id: Ulid, receipt: &Receipt, received_ms: u64) -> KeyRow {
         KeyRow {
@@ -762,8 +772,58 @@ impl KeyRow {
         }
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 7] {
+    fn imported(kept: &KeptKey, events: &[StoredEvent], last: Head) -> KeyRow {
+        let receipt = Receipt {
+            request_id: Some(kept.request_id),
+            log_ids: events.iter().map(|event| event.sealed.log_id).collect(),
+            first_seq: kept.first_seq,
+            hash: last.hash,
+        };
+        KeyRow::new(kept.key, kept.request_id, &receipt, kept.received_ms)
+    }
+}
+
+/// Idempotency records, column by column.
+#[derive(Default)]
+struct KeyColumns<'a> {
+    key_hash: Vec<Digest32>,
+    fingerprint: Vec<Digest32>,
+    request_id: Vec<Id>,
+    first_seq: Vec<i64>,
+    log_ids: Vec<&'a [u8]>,
+    hash: Vec<Digest32>,
+    received_ms: Vec<i64>,
+}
+
+const KEY_TYPES: [Type; 8] = [
+    Type::UUID,
+    Type::BYTEA_ARRAY,
+    Type::BYTEA_ARRAY,
+    Type::UUID_ARRAY,
+    Type::INT8_ARRAY,
+    Type::BYTEA_ARRAY,
+    Type::BYTEA_ARRAY,
+    Type::INT8_ARRAY,
+];
+
+impl<'a> KeyColumns<'a> {
+    fn of(rows: &'a [KeyRow]) -> KeyColumns<'a> {
+        let mut columns = KeyColumns::default();
+        for row in rows {
+            columns.key_hash.push(row.key_hash);
+            columns.fingerprint.push(row.fingerprint);
+            columns.request_id.push(row.request_id);
+            columns.first_seq.push(row.first_seq);
+            columns.log_ids.push(&row.log_ids);
+            columns.hash.push(row.hash);
+            columns.received_ms.push(row.received_ms);
+        }
+        columns
+    }
+
+    fn params<'b>(&'b self, chain: &'b Id) -> [&'b (dyn ToSql + Sync); 8] {
         [
+            chain,
             &self.key_hash,
             &self.fingerprint,
             &self.request_id,
@@ -775,57 +835,24 @@ impl KeyRow {
     }
 }
 
-/// Rows in pieces of the sizes that there are statements for.
-fn pieces<T>(rows: &[T]) -> impl Iterator<Item = &[T]> {
-    let mut rest = rows;
-    std::iter::from_fn(move || {
-        let size = *ROWS.iter().find(|size| **size <= rest.len())?;
-        let (piece, behind) = rest.split_at(size);
-        rest = behind;
-        Some(piece)
-    })
+/// One statement for any number of rows: to a row of `VALUES` the server gives an expression for each of its values, which costs more than the row.
+fn insert_events() -> String {
+    let columns: Vec<String> = (4..4 + COLUMN_TYPES.len()).map(|number| format!("${number}")).collect();
+    format!(
+        "INSERT INTO sealog.events (chain_id, tenant_id, project_id, {COLUMNS}) SELECT $1, $2, $3, * FROM unnest({})",
+        columns.join(", ")
+    )
 }
 
-fn insert_events(rows: usize) -> String {
-    let mut sql = format!("INSERT INTO sealog.events (chain_id, tenant_id, project_id, {COLUMNS}) VALUES ");
-    put_rows(&mut sql, "$1, $2, $3", 3, COLUMN_TYPES.len(), rows);
-    sql
-}
-
-fn event_types(rows: usize) -> Vec<Type> {
-    let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
-    types.extend(std::iter::repeat_n(COLUMN_TYPES, rows).flatten());
-    types
+fn event_types() -> Vec<Type> {
+    [Type::UUID, Type::UUID, Type::UUID].into_iter().chain(COLUMN_TYPES).collect()
 }
 
 /// A key whose 24 hours are over may still have its row.
-fn insert_keys(rows: usize) -> String {
-    let mut sql = "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms) VALUES ".to_owned();
-    put_rows(&mut sql, "$1", 1, KEY_TYPES.len(), rows);
-    sql.push_str(
-        " ON CONFLICT (chain_id, key_hash) DO UPDATE SET fingerprint = excluded.fingerprint, request_id = excluded.request_id,
-          first_seq = excluded.first_seq, log_ids = excluded.log_ids, hash = excluded.hash, received_ms = excluded.received_ms",
-    );
-    sql
-}
-
-fn key_types(rows: usize) -> Vec<Type> {
-    let mut types = vec![Type::UUID];
-    types.extend(std::iter::repeat_n(KEY_TYPES, rows).flatten());
-    types
-}
-
-/// `($1, $2, $3), ($1, $4, $5)`: values that all rows share, then each one's own.
-fn put_rows(sql: &mut String, shared: &str, shared_count: usize, own: usize, rows: usize) {
-    for row in 0..rows {
-        sql.push_str(if row == 0 { "(" } else { ", (" });
-        sql.push_str(shared);
-        for column in 0..own {
-            let _ = write!(sql, ", ${}", shared_count + row * own + column + 1);
-        }
-        sql.push(')');
-    }
-}
+const INSERT_KEYS: &str = "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms)
+    SELECT $1, * FROM unnest($2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (chain_id, key_hash) DO UPDATE SET fingerprint = excluded.fingerprint, request_id = excluded.request_id,
+        first_seq = excluded.first_seq, log_ids = excluded.log_ids, hash = excluded.hash, received_ms = excluded.received_ms";
 
 /// What a request takes in memory, or why it cannot be stored.
 fn request_bytes<'a>(events: impl Iterator<Item = &'a EventText>) -> Result<usize, StoreError> {

@@ -468,6 +468,30 @@ pub fn a_failed_mail_is_due_again_at_its_time(store: &dyn Accounts, _: &StillWor
     assert_eq!(wait(store.pending_mails()), Ok(2));
 }
 
+pub fn a_mail_is_claimed_by_one_and_due_again_when_the_claim_is_over(store: &dyn Accounts, _: &StillWorld) {
+    furnish(store);
+    for percent in [80, 100] {
+        wait(store.enqueue_mail(new_mail(1, 1, percent))).unwrap();
+    }
+    let mails = due(store, MORNING_MS);
+    let claim = |id, now_ms| wait(store.claim_mail(id, now_ms, now_ms + 1000)).unwrap();
+    assert!(!claim(mails[0].id, MORNING_MS - 1), "before it is due");
+    assert!(claim(mails[0].id, MORNING_MS));
+    assert!(!claim(mails[0].id, MORNING_MS));
+    assert!(!claim(mails[0].id, MORNING_MS + 999));
+    assert_eq!(due(store, MORNING_MS + 999), mails[1..]);
+    // A claim is not an attempt.
+    assert_eq!(due(store, MORNING_MS + 1000), mails);
+    assert!(claim(mails[0].id, MORNING_MS + 1000));
+    assert!(claim(mails[1].id, MORNING_MS + 1000));
+    let failed = MailOutcome::Failed { retry_at_ms: MORNING_MS + 1500, cause: "refused".into() };
+    wait(store.mail_attempted(mails[0].id, failed)).unwrap();
+    assert!(claim(mails[0].id, MORNING_MS + 1500), "the outcome ends the claim");
+    wait(store.mail_attempted(mails[1].id, MailOutcome::Sent { now_ms: MORNING_MS + 1500 })).unwrap();
+    assert!(!claim(mails[1].id, MORNING_MS + 9000), "it was sent");
+    assert!(!claim(mails[1].id + 1, MORNING_MS + 9000), "there is none");
+}
+
 pub fn a_sent_mail_is_not_due_and_its_key_stays_taken(store: &dyn Accounts, _: &StillWorld) {
     furnish(store);
     wait(store.enqueue_mail(new_mail(1, 1, 80))).unwrap();

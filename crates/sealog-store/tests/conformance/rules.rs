@@ -1,12 +1,14 @@
 //! The rules. Each is given an empty store whose clock stands at `MORNING_MS`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use sealog_core::id::{Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::time::{Date, Month};
 use sealog_core::verify::{Item, Verdict};
-use sealog_store::{IDEMPOTENCY_RETENTION_MS, Reserved, Store, StoreError};
+use sealog_store::reference::ReferenceStore;
+use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Receipt, Reserved, Store, StoreError, WantedKeys};
 
 use crate::support::*;
 
@@ -375,7 +377,7 @@ pub fn heads_name_every_chain_with_events(store: &dyn Store, _: &StillWorld) {
 
 /// Events sealed by another store.
 fn sealed_elsewhere(count: usize) -> Vec<sealog_core::event::StoredEvent> {
-    let other = sealog_store::reference::ReferenceStore::new(StillWorld::new());
+    let other = ReferenceStore::new(StillWorld::new());
     for n in 0..count {
         append(&other, live(), vec![login(&format!("u{n}"))]);
     }
@@ -387,9 +389,9 @@ fn sealed_elsewhere(count: usize) -> Vec<sealog_core::event::StoredEvent> {
 pub fn import_takes_a_chain_as_it_is(store: &dyn Store, world: &StillWorld) {
     world.advance(1_000_000);
     let events = sealed_elsewhere(150);
-    let head = wait(store.import(live(), events[..100].to_vec())).unwrap();
+    let head = wait(store.import(live(), events[..100].to_vec(), None)).unwrap();
     assert_eq!(head, events[99].head());
-    wait(store.import(live(), events[100..].to_vec())).unwrap();
+    wait(store.import(live(), events[100..].to_vec(), None)).unwrap();
     let mut stored = list(store, live(), &Filter::default(), None, 150);
     stored.reverse();
     assert_eq!(stored, events);
@@ -400,8 +402,9 @@ pub fn import_takes_a_chain_as_it_is(store: &dyn Store, world: &StillWorld) {
 
 pub fn import_refuses_what_does_not_continue_the_chain(store: &dyn Store, _: &StillWorld) {
     let events = sealed_elsewhere(10);
-    let refused =
-        |events: Vec<_>| assert!(matches!(wait(store.import(live(), events)), Err(StoreError::Refused(_))));
+    let refused = |events: Vec<_>| {
+        assert!(matches!(wait(store.import(live(), events, None)), Err(StoreError::Refused(_))))
+    };
     refused(events[1..].to_vec());
     refused(vec![]);
     let mut changed = events.clone();
@@ -411,9 +414,96 @@ pub fn import_refuses_what_does_not_continue_the_chain(store: &dyn Store, _: &St
     foreign[3].project_id = chain(1, 9, Mode::Live).project_id;
     refused(foreign);
     assert_eq!(verify(store, live()).checked, 0);
-    wait(store.import(live(), events.clone())).unwrap();
+    wait(store.import(live(), events.clone(), None)).unwrap();
     refused(events);
     assert_valid(store, live(), 10);
+}
+
+/// A chain with requests of 1, 100, 1 and 3 events of which the second and the last have a key; their keys.
+fn fill_with_keys(store: &dyn Store, world: &StillWorld) -> [KeptKey; 2] {
+    append(store, live(), vec![login("before")]);
+    append_once(store, live(), vec![login("a"); 100], key("first", "body"), Ulid(7));
+    world.advance(1000);
+    append(store, live(), vec![login("between")]);
+    append_once(store, live(), vec![login("b"); 3], key("second", "body"), Ulid(8));
+    append_once(store, chain(1, 2, Mode::Live), vec![login("c")], key("elsewhere", "body"), Ulid(9));
+    let kept = |name, request_id, received_ms, first_seq, events| KeptKey {
+        key: key(name, "body"),
+        request_id: Ulid(request_id),
+        received_ms,
+        first_seq,
+        events,
+    };
+    [kept("first", 7, MORNING_MS, 2, 100), kept("second", 8, MORNING_MS + 1000, 103, 3)]
+}
+
+pub fn keys_are_listed_in_the_order_of_their_events(store: &dyn Store, world: &StillWorld) {
+    let [first, second] = fill_with_keys(store, world);
+    let keys = |from, received_after_ms, limit| {
+        wait(store.kept_keys(live(), WantedKeys { from, received_after_ms, limit })).unwrap()
+    };
+    assert_eq!(keys(1, 0, 10), [first, second]);
+    assert_eq!(keys(1, 0, 1), [first]);
+    assert_eq!(keys(2, 0, 10), [first, second]);
+    // The rest of a request is not a request.
+    assert_eq!(keys(3, 0, 10), [second]);
+    assert_eq!(keys(104, 0, 10), []);
+    assert_eq!(keys(1, MORNING_MS - 1, 10), [first, second]);
+    assert_eq!(keys(1, MORNING_MS, 10), [second]);
+    assert_eq!(keys(1, MORNING_MS + 1000, 10), []);
+}
+
+pub fn an_imported_key_is_replayed_as_where_it_was_used_and_for_as_long(
+    store: &dyn Store,
+    world: &StillWorld,
+) {
+    let elsewhere = StillWorld::new();
+    let other = ReferenceStore::new(Arc::clone(&elsewhere) as _);
+    let [first, second] = fill_with_keys(&other, &elsewhere);
+    let mut events = list(&other, live(), &Filter::default(), None, 200);
+    events.reverse();
+    let first = KeptKey { received_ms: MORNING_MS - 5000, ..first };
+    for (events, key) in [
+        (&events[..1], None),
+        (&events[1..101], Some(first)),
+        (&events[101..102], None),
+        (&events[102..], Some(second)),
+    ] {
+        wait(store.import(live(), events.to_vec(), key)).unwrap();
+    }
+    let wanted = WantedKeys { from: 1, received_after_ms: 0, limit: 10 };
+    assert_eq!(wait(store.kept_keys(live(), wanted)).unwrap(), [first, second]);
+    let again = |body| append_once(store, live(), vec![login("a"); 100], key("first", body), Ulid(99));
+    let replay = Outcome::Replayed(Receipt {
+        request_id: Some(Ulid(7)),
+        log_ids: events[1..101].iter().map(|event| event.sealed.log_id).collect(),
+        first_seq: 2,
+        hash: events[100].sealed.hash,
+    });
+    assert_eq!(again("body"), replay);
+    assert_eq!(again("other"), Outcome::Conflict);
+    world.set(MORNING_MS - 5000 + IDEMPOTENCY_RETENTION_MS - 1);
+    assert_eq!(again("body"), replay);
+    world.advance(1);
+    assert!(matches!(again("body"), Outcome::Sealed(_)));
+    assert_valid(store, live(), 205);
+}
+
+pub fn import_refuses_a_key_of_other_events(store: &dyn Store, _: &StillWorld) {
+    let events = sealed_elsewhere(10);
+    let kept = |first_seq, events| KeptKey {
+        key: key("k", "body"),
+        request_id: Ulid(1),
+        received_ms: MORNING_MS,
+        first_seq,
+        events,
+    };
+    for key in [kept(1, 9), kept(1, 11), kept(2, 10), kept(0, 10)] {
+        let refused = wait(store.import(live(), events.clone(), Some(key)));
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{key:?}");
+    }
+    assert_eq!(verify(store, live()).checked, 0);
+    wait(store.import(live(), events, Some(kept(1, 10)))).unwrap();
 }
 
 pub fn large_events_come_back_whole(store: &dyn Store, _: &StillWorld) {

@@ -10,14 +10,15 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings. Says `ready` or why not.
+/// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings, `$5` how the data is made. Says `ready` or why not.
 const KEEPER: &str = r#"
 # What ends the tests must not end whoever cleans up after them.
 trap '' HUP INT TERM
 set -eu
 cd "$1"
 export LC_ALL=C.UTF-8
-"$2/initdb" -D data -A trust -U owner -E UTF8 --locale=C.UTF-8 --no-sync >initdb.out 2>&1 || { cat initdb.out; exit 1; }
+export PATH="$2:$PATH"
+sh -c "$5" >make.out 2>&1 || { cat make.out; exit 1; }
 cat >>data/postgresql.conf <<END
 listen_addresses = '127.0.0.1'
 port = $3
@@ -34,6 +35,8 @@ cat >/dev/null
 cd /
 rm -rf "$1"
 "#;
+
+const NEW_DATA: &str = "initdb -D data -A trust -U owner -E UTF8 --locale=C.UTF-8 --no-sync";
 
 #[derive(Debug)]
 pub struct Cluster {
@@ -53,6 +56,30 @@ pub fn cluster() -> &'static Cluster {
 impl Cluster {
     /// Starts a cluster with further lines for `postgresql.conf`.
     pub fn start(settings: &str) -> Cluster {
+        Cluster::start_on(NEW_DATA, settings)
+    }
+
+    /// A standby that follows this cluster.
+    pub fn standby(&self) -> Cluster {
+        let copy =
+            format!("pg_basebackup -h 127.0.0.1 -p {} -U owner -D data -R -c fast --no-sync", self.port);
+        Cluster::start_on(&copy, "wal_retrieve_retry_interval = '100ms'")
+    }
+
+    /// Makes a standby a primary.
+    pub fn promote(&self) {
+        let data = self.dir.join("data");
+        let promoted = self.run("pg_ctl", &["-D", data.to_str().unwrap(), "-w", "promote"]);
+        assert!(promoted.status.success(), "{}", String::from_utf8_lossy(&promoted.stderr));
+    }
+
+    /// Sets something for good, while the server runs.
+    pub fn set(&self, setting: &str) {
+        self.sql("postgres", &format!("ALTER SYSTEM SET {setting}"));
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    fn start_on(data: &str, settings: &str) -> Cluster {
         let bin = programs();
         for _ in 0..20 {
             // In memory where there is some: what is tested here is the store, and the server syncs all the same.
@@ -70,7 +97,8 @@ impl Cluster {
                 .arg(&dir)
                 .arg(&bin)
                 .arg(port.to_string())
-                .arg(settings);
+                .arg(settings)
+                .arg(data);
             let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let mut said = String::new();
             for line in BufReader::new(keeper.stdout.take().unwrap()).lines().map_while(Result::ok) {

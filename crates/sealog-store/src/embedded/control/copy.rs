@@ -9,7 +9,7 @@ use super::{
     KEYS, Ms, Names, PROJECTS, TENANTS, USERS, all, ms, optional_ms, read_key, read_project, read_tenant,
     read_user, run,
 };
-use crate::accounts::{Enabled, Everything, KeptMail, MailKey};
+use crate::accounts::{Enabled, Everything, KeptMail, MailKey, Session, UserId};
 
 pub(super) fn export(db: &Connection) -> rusqlite::Result<Everything> {
     let projects = all(db, &format!("{PROJECTS} ORDER BY number"), [], read_project)?;
@@ -38,6 +38,14 @@ pub(super) fn export(db: &Connection) -> rusqlite::Result<Everything> {
         })?,
         users: all(db, &format!("{USERS} ORDER BY number"), [], |row| {
             Ok((read_user(row)?, row.get("password_hash")?))
+        })?,
+        sessions: all(db, "SELECT * FROM sessions ORDER BY token_digest", [], |row| {
+            Ok(Session {
+                token_digest: Hash(row.get("token_digest")?),
+                user_id: UserId(Uuid(row.get("user_id")?)),
+                created_at_ms: ms(row, "created_at_ms")?,
+                expires_at_ms: ms(row, "expires_at_ms")?,
+            })
         })?,
         mails: all(db, "SELECT * FROM mails ORDER BY id", [], read_mail)?,
     })
@@ -127,6 +135,9 @@ pub(super) fn replace(db: &Connection, everything: &Everything) -> rusqlite::Res
                 Ms(user.created_at_ms)
             ],
         )?;
+    }
+    for session in &everything.sessions {
+        super::insert_session(db, session)?;
     }
     for mail in &everything.mails {
         run(

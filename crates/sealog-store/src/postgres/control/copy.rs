@@ -11,7 +11,7 @@ use super::{
     KEYS, PROJECTS, TENANTS, USERS, ms, optional_ms, optional_text, read_action, read_key, read_project,
     read_tenant, read_user,
 };
-use crate::accounts::{Enabled, Everything, KeptMail, MailKey};
+use crate::accounts::{Enabled, Everything, KeptMail, MailKey, Session as UserSession, UserId};
 
 /// Every read in the one transaction that the caller has begun.
 pub(super) async fn export(db: &Session) -> Result<Everything, Error> {
@@ -27,6 +27,7 @@ pub(super) async fn export(db: &Session) -> Result<Everything, Error> {
     let key = |row: &Row| Some((read_key(row)?, Hash(rows::hash(row.get("digest"))?.0)));
     let actions = rows("SELECT * FROM sealog.actions ORDER BY tenant_id, action".into()).await?;
     let users = rows(format!("{USERS} ORDER BY number")).await?;
+    let sessions = rows("SELECT * FROM sealog.sessions ORDER BY token_digest".into()).await?;
     Ok(Everything {
         tenants: rows(format!("{TENANTS} ORDER BY number")).await?.iter().map(read_tenant).collect(),
         projects,
@@ -36,6 +37,7 @@ pub(super) async fn export(db: &Session) -> Result<Everything, Error> {
             .map(|row| (TenantId(row.get::<_, Id>("tenant_id").uuid()), read_action(row)))
             .collect(),
         users: users.iter().filter_map(|row| Some((read_user(row)?, row.get("password_hash")))).collect(),
+        sessions: sessions.iter().filter_map(read_session).collect(),
         mails: rows("SELECT * FROM sealog.mails ORDER BY id".into()).await?.iter().map(read_mail).collect(),
     })
 }
@@ -141,6 +143,9 @@ pub(super) async fn replace(db: &Session, everything: Everything) -> Result<(), 
         )
         .await?;
     }
+    for session in everything.sessions {
+        super::insert_session(db, &session).await?;
+    }
     for mail in &everything.mails {
         db.execute(
             "INSERT INTO sealog.mails (tenant_id, month, percent, recipient, subject, body, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms)
@@ -183,6 +188,15 @@ fn read_enabled(row: &Row) -> Enabled {
         enabled_at_ms: ms(row, "enabled_at_ms"),
         disabled_at_ms: optional_ms(row, "disabled_at_ms"),
     }
+}
+
+fn read_session(row: &Row) -> Option<UserSession> {
+    Some(UserSession {
+        token_digest: rows::hash(row.get("token_digest"))?,
+        user_id: UserId(row.get::<_, Id>("user_id").uuid()),
+        created_at_ms: ms(row, "created_at_ms"),
+        expires_at_ms: ms(row, "expires_at_ms"),
+    })
 }
 
 fn read_mail(row: &Row) -> KeptMail {
