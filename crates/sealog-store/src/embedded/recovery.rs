@@ -668,7 +668,7 @@ impl Recovery<'_> {
             running = copy_frame(frame, commit + 1, &salt, &mut content, running);
         }
         let capacity = self.options.segment_bytes_first.max(content.len() as u64 * 2);
-        segment::prepare(&**disk, self.dir, capacity, |_| Ok(()))?;
+        segment::prepare(&**disk, self.dir, capacity, |_, _| Ok(()))?;
         let file = disk.open(&next_path(self.dir))?;
         file.write_all_at(&content, 0)?;
         file.sync()?;

@@ -115,6 +115,8 @@ struct Preparing {
     urgent: bool,
     /// Someone waits for the one that is being made.
     awaited: bool,
+    /// How full the active segment is, in thousandths.
+    filled: u64,
     stop: bool,
 }
 
@@ -158,13 +160,20 @@ impl Preparer {
         }
     }
 
-    /// Lets the disk go on with the events of others for as long as the last zeros took it, unless someone waits for these.
-    fn step_back(&self, file: &dyn DiskFile) -> io::Result<()> {
+    /// The active segment ends here now.
+    pub(super) fn note_filled(&self, end: u64, capacity: u64) {
+        lock(&self.state).filled = end * 1000 / capacity.max(1);
+    }
+
+    /// Lets the disk go on with events for as long as the last zeros took it, unless someone waits for these or soon will: `made` thousandths are there.
+    fn step_back(&self, file: &dyn DiskFile, made: u64) -> io::Result<()> {
+        /// How far the zeros have to be ahead of the events.
+        const AHEAD: u64 = 200;
         let begun = Instant::now();
         file.sync()?;
         let until = Instant::now() + begun.elapsed();
         let mut state = lock(&self.state);
-        while !state.awaited && !state.stop {
+        while !state.awaited && !state.stop && made >= (state.filled + AHEAD).min(1000) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -199,7 +208,9 @@ impl Preparer {
             };
             state.urgent = false;
             drop(state);
-            let made = prepare(&*self.disk, &self.dir, capacity, |file| self.step_back(file));
+            let made = prepare(&*self.disk, &self.dir, capacity, |file, made| {
+                self.step_back(file, made * 1000 / capacity)
+            });
             state = lock(&self.state);
             match made {
                 Ok(()) => {
@@ -227,13 +238,13 @@ impl Preparer {
     }
 }
 
-/// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room. `pause` is called after each mebibyte: all the
-/// zeros of a large segment at once would make every event wait that is synced meanwhile.
+/// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room. `pause` is called after each mebibyte
+/// with the number of bytes that are there: all the zeros of a large segment at once would make every event wait that is synced meanwhile.
 pub(super) fn prepare(
     disk: &dyn Disk,
     dir: &Path,
     capacity: u64,
-    pause: impl Fn(&dyn DiskFile) -> io::Result<()>,
+    pause: impl Fn(&dyn DiskFile, u64) -> io::Result<()>,
 ) -> io::Result<()> {
     const STEP: u64 = 1 << 20;
     // The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece. Larger ones make a small sync dearer, smaller ones a large one.
@@ -248,7 +259,7 @@ pub(super) fn prepare(
             file.write_all_at(&zeros[..length], at)?;
             at += length as u64;
             if at.is_multiple_of(STEP) && at < capacity {
-                pause(&*file)?;
+                pause(&*file, at)?;
             }
         }
         file.sync()?;
@@ -299,7 +310,7 @@ mod tests {
         }
         let slow = Slow(file);
         let begun = Instant::now();
-        preparer.step_back(&slow).unwrap();
+        preparer.step_back(&slow, 500).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(200));
 
         // It is taken as soon as it is there: nothing is left to wait for afterwards.
@@ -313,10 +324,16 @@ mod tests {
         assert_eq!(std::fs::metadata(next_path(dir.path())).unwrap().len(), 8 << 20);
 
         lock(&preparer.state).stop = false;
+        let hurried = |what: &str| {
+            let begun = Instant::now();
+            preparer.step_back(&slow, 500).unwrap();
+            assert!(begun.elapsed() < Duration::from_millis(190), "{what}");
+        };
         lock(&preparer.state).awaited = true;
-        let begun = Instant::now();
-        preparer.step_back(&slow).unwrap();
-        assert!(begun.elapsed() < Duration::from_millis(190));
+        hurried("someone waits");
+        lock(&preparer.state).awaited = false;
+        preparer.note_filled(4 << 20, 10 << 20);
+        hurried("someone soon will");
     }
 
     #[test]

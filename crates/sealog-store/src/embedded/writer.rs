@@ -81,6 +81,8 @@ pub(super) struct Shared {
     no_room: bool,
     /// Counts up when what was sealed but not written has to be forgotten.
     generation: u64,
+    /// Memory of a group that was written, for the next one.
+    spare: Vec<u8>,
     /// The end of what is durable.
     durable: Plan,
     durable_commit: u64,
@@ -96,6 +98,7 @@ impl Shared {
             poisoned,
             no_room: false,
             generation: 0,
+            spare: Vec::new(),
             durable,
             durable_commit,
         }
@@ -293,7 +296,7 @@ impl Log {
             shared.sealing = true;
             let mut sealer = lock(&self.sealer);
             sealer.begin(&shared);
-            let mut group = Group::new(&sealer);
+            let mut group = Group::new(&sealer, std::mem::take(&mut shared.spare));
             // Goes on adding to the group for as long as the disk is busy with the one before.
             loop {
                 let requests =
@@ -323,9 +326,11 @@ impl Log {
             if wake {
                 self.work.notify_one();
             }
-            self.commit(group);
+            let mut bytes = self.commit(group);
+            bytes.clear();
             shared = lock(&self.shared);
             shared.syncing = false;
+            shared.spare = bytes;
             if shared.sealing || shared.stop {
                 self.work.notify_one();
             }
@@ -417,16 +422,18 @@ impl Log {
     }
 
     /// Makes a group durable, then visible, then answers. In this order: an acknowledged event can be read at once, an event that can be read is never lost.
-    fn commit(&self, group: Group) {
+    /// Returns the group's memory.
+    fn commit(&self, mut group: Group) -> Vec<u8> {
+        let bytes = std::mem::take(&mut group.bytes);
         // A group whose requests were all refused writes nothing, but a segment that it was to begin must still begin: the next group is planned into it.
         if group.frames.is_empty() && group.begins.is_none() {
-            return;
+            return bytes;
         }
-        if let Err(error) = self.write_group(&group) {
+        if let Err(error) = self.write_group(&group, &bytes) {
             for frame in group.frames {
                 frame.outcome.fail(error.clone());
             }
-            return;
+            return bytes;
         }
         let (after, commit) = (group.after, (!group.frames.is_empty()).then_some(group.commit));
         let answers = self.publish(group);
@@ -434,6 +441,7 @@ impl Log {
             // Behind the heads, so that no mark claims more of the log than it knows the heads of.
             let mut shared = lock(&self.shared);
             shared.durable = after;
+            self.preparer.note_filled(after.end, after.capacity);
             shared.durable_commit = commit.unwrap_or(shared.durable_commit);
         }
         let now = Instant::now();
@@ -441,9 +449,10 @@ impl Log {
             self.append_time.observe_duration(now.duration_since(queued));
             outcome.succeed(head);
         }
+        bytes
     }
 
-    fn write_group(&self, group: &Group) -> Result<(), StoreError> {
+    fn write_group(&self, group: &Group, bytes: &[u8]) -> Result<(), StoreError> {
         {
             let shared = lock(&self.shared);
             if let Some(error) = &shared.poisoned {
@@ -458,7 +467,7 @@ impl Log {
             *active = self.roll(header)?;
         }
         let begun = Instant::now();
-        let written = active.file.write_all_at(&group.bytes, group.start);
+        let written = active.file.write_all_at(bytes, group.start);
         // The deliberate bug of a build for tests: the answer does not wait for the disk.
         let synced = if cfg!(feature = "mutant-ack-before-sync") {
             written
@@ -600,13 +609,13 @@ impl Sealer {
 }
 
 impl Group {
-    fn new(sealer: &Sealer) -> Group {
+    fn new(sealer: &Sealer, bytes: Vec<u8>) -> Group {
         Group {
             generation: sealer.generation,
             commit: sealer.commit + 1,
             begins: None,
             start: sealer.plan.end,
-            bytes: Vec::new(),
+            bytes,
             frames: Vec::new(),
             after: sealer.plan,
         }
