@@ -50,7 +50,7 @@ pub fn parse_single(body: &[u8]) -> Result<Result<Draft, Reject>, Reject> {
         scanner.end()?;
         return Err(Reject::InvalidJson { detail: "the body must be a JSON object".into() });
     }
-    let draft = parse_event(&mut scanner, &mut Vec::with_capacity(body.len()))?;
+    let draft = parse_event(&mut scanner, &mut Memory::for_body(body))?;
     scanner.end()?;
     Ok(draft)
 }
@@ -92,14 +92,14 @@ pub fn parse_batch(body: &[u8]) -> Result<Batch, Reject> {
 
 fn parse_events(scanner: &mut Scanner<'_>) -> Result<Batch, Reject> {
     scanner.begin_array()?;
-    let (mut first, mut texts) = (true, Vec::new());
+    let (mut first, mut memory) = (true, Memory::default());
     let mut batch = Batch { events: Vec::new(), count: 0 };
     while scanner.next_item(&mut first)? {
         batch.count += 1;
         if batch.count > BATCH_EVENTS_MAX {
             scanner.value(&mut Discard)?;
         } else {
-            batch.events.push(parse_event(scanner, &mut texts)?);
+            batch.events.push(parse_event(scanner, &mut memory)?);
         }
     }
     Ok(batch)
@@ -135,21 +135,35 @@ const TS_CLIENT: usize = 8;
 /// Those that may stand in `metadata` instead.
 const OPTIONAL: std::ops::Range<usize> = ACTOR_TYPE..INPUTS.len();
 
-/// `texts` is memory for the canonical text of the inputs; a batch uses it again for each event.
-fn parse_event(scanner: &mut Scanner<'_>, texts: &mut Vec<u8>) -> Result<Result<Draft, Reject>, Reject> {
+/// What parsing an event needs for a moment; a batch uses it again for each.
+#[derive(Default)]
+struct Memory {
+    key: Vec<u8>,
+    /// Canonical text of the inputs.
+    texts: Vec<u8>,
+}
+
+impl Memory {
+    fn for_body(body: &[u8]) -> Memory {
+        Memory { key: Vec::with_capacity(32), texts: Vec::with_capacity(body.len()) }
+    }
+}
+
+fn parse_event(scanner: &mut Scanner<'_>, memory: &mut Memory) -> Result<Result<Draft, Reject>, Reject> {
     if scanner.peek() != Some(b'{') {
         scanner.value(&mut Discard)?;
         return Ok(Err(Reject::InvalidField { field: "event", problem: FieldProblem::NotAnObject }));
     }
     scanner.begin_object()?;
-    let (mut first, mut key) = (true, Vec::with_capacity(32));
+    let Memory { key, texts } = memory;
+    let mut first = true;
     texts.clear();
     // Where the text of each input that was given and is not `null` stands in `texts`.
     let mut inputs: [Option<std::ops::Range<usize>>; INPUTS.len()] = Default::default();
     let mut seen = [false; INPUTS.len()];
     // The first wrong field answers, but the rest of the body must still be JSON.
     let mut wrong = None;
-    while scanner.next_key(&mut first, &mut key)? {
+    while scanner.next_key(&mut first, key)? {
         let name = &key[1..key.len() - 1];
         let Some(input) = INPUTS.iter().position(|input| input.as_bytes() == name) else {
             scanner.value(&mut Discard)?;
@@ -227,7 +241,11 @@ impl Inputs<'_> {
         let resource_type = optional(RESOURCE_TYPE).or_else(|| {
             // A slash has one canonical spelling, and no other character's has a slash in it.
             let (kind, _) = field(RESOURCE)?.split_once('/')?;
-            json::decode(&format!("{kind}\"")).filter(|kind| !kind.is_empty()).map(String::into_boxed_str)
+            let kind = match kind.contains('\\') {
+                true => json::decode(&format!("{kind}\""))?.into_boxed_str(),
+                false => kind[1..].into(),
+            };
+            (!kind.is_empty()).then_some(kind)
         });
         Ok(Draft {
             annotations: Annotations {

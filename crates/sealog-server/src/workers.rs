@@ -12,7 +12,7 @@ const NICENESS: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Half as many threads as cores, so that event loops and the store find one free. Tenants take turns.
+/// As many threads as cores. Tenants take turns.
 #[derive(Debug)]
 pub(crate) struct Workers(Arc<Shared>);
 
@@ -37,7 +37,7 @@ impl Workers {
     pub(crate) fn start() -> Workers {
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        for number in 0..cores.div_ceil(2) {
+        for number in 0..cores {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name(format!("sealog-work-{number}"));
             thread
