@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 
@@ -43,6 +44,8 @@ pub(super) struct Log {
     pub work: Condvar,
     pub sealer: Mutex<Sealer>,
     pub active: Mutex<Arc<Segment>>,
+    /// Set with every request, for a thread that looks without the lock.
+    pub arrived: AtomicBool,
     pub preparer: Preparer,
     pub files: Arc<OpenFiles>,
     /// Ends of all segments but the active one.
@@ -105,6 +108,7 @@ impl Log {
             work: Condvar::new(),
             sealer: Mutex::new(Sealer::new(recovered.plan, recovered.commit)),
             active: Mutex::new(active),
+            arrived: AtomicBool::new(false),
             preparer: Preparer::new(Arc::clone(&options.disk), dir.to_owned()),
             ends: Mutex::new(recovered.ends),
             upkeep: Mutex::default(),

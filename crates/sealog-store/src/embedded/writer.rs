@@ -8,8 +8,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
 
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     queue: Turns<ChainId, Request>,
     sealing: bool,
     syncing: bool,
+    /// A thread looks for requests by itself and needs no wake-up.
+    looking: bool,
     stop: bool,
     /// Set by a failed write or sync, for good.
     poisoned: Option<StoreError>,
@@ -94,6 +97,7 @@ impl Shared {
             queue: Turns::default(),
             sealing: false,
             syncing: false,
+            looking: false,
             stop: false,
             poisoned,
             no_room: false,
@@ -128,12 +132,15 @@ impl Shared {
     }
 
     /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known.
-    pub(super) fn expire(&mut self, deadline: std::time::Duration) {
+    pub(super) fn expire(&mut self, deadline: Duration) {
         for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
             request.work.fail(StoreError::Deadline);
         }
     }
 }
+
+/// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
+const STAY_AWAKE: Duration = Duration::from_micros(100);
 
 /// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
 /// that itself when it is back, and no request costs a switch between threads.
@@ -259,8 +266,9 @@ impl Log {
             return Err(StoreError::QueueFull);
         }
         shared.queue.push(request.chain, bytes, request);
-        let idle = !shared.sealing && !shared.syncing;
-        let wake = idle || shared.queue.bytes() >= SEAL_EARLY_BYTES;
+        self.arrived.store(true, Ordering::Release);
+        let asleep = !shared.sealing && !shared.syncing && !shared.looking;
+        let wake = asleep || shared.queue.bytes() >= SEAL_EARLY_BYTES;
         drop(shared);
         if wake {
             self.work.notify_one();
@@ -331,10 +339,28 @@ impl Log {
             shared = lock(&self.shared);
             shared.syncing = false;
             shared.spare = bytes;
+            if shared.queue.is_empty() && !shared.sealing && !shared.stop {
+                shared = self.stay_awake(shared);
+            }
             if shared.sealing || shared.stop {
                 self.work.notify_one();
             }
         }
+    }
+
+    /// Looks for the next request for a moment before going to sleep. A client that sends one event after the other is back in less time than it takes to wake a thread
+    /// twice, and whoever else wants the core gets it.
+    fn stay_awake<'a>(&'a self, mut shared: MutexGuard<'a, Shared>) -> MutexGuard<'a, Shared> {
+        shared.looking = true;
+        self.arrived.store(false, Ordering::Relaxed);
+        drop(shared);
+        let begun = Instant::now();
+        while !self.arrived.load(Ordering::Acquire) && begun.elapsed() < STAY_AWAKE {
+            std::thread::yield_now();
+        }
+        let mut shared = lock(&self.shared);
+        shared.looking = false;
+        shared
     }
 
     /// The critical section: decides everything about a request and encodes its frame.
