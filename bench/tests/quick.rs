@@ -70,7 +70,7 @@ fn a_tiny_run_on_postgresql_has_no_wrong_answer_and_a_number_for_each_side() {
         ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
     let (report, stdout) = report("postgres-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
     let rows = rows(&report);
-    assert_eq!(rows.len(), 5, "{stdout}");
+    assert_eq!(rows.len(), 6, "{stdout}");
     for row in rows {
         for repeat in row["values"]["repeats"].as_array().unwrap() {
             assert_eq!(repeat["sealog"]["errors"], Value::Null, "{row}");
