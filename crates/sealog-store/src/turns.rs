@@ -11,6 +11,8 @@ const TURN_BYTES: usize = 16 << 10;
 pub struct Turns<K, T> {
     waiting: HashMap<K, Waiting<T>>,
     order: VecDeque<K>,
+    /// Who has no turn at present. Seldom more than one.
+    held: Vec<K>,
     items: usize,
     bytes: usize,
 }
@@ -24,7 +26,7 @@ struct Waiting<T> {
 
 impl<K, T> Default for Turns<K, T> {
     fn default() -> Turns<K, T> {
-        Turns { waiting: HashMap::new(), order: VecDeque::new(), items: 0, bytes: 0 }
+        Turns { waiting: HashMap::new(), order: VecDeque::new(), held: Vec::new(), items: 0, bytes: 0 }
     }
 }
 
@@ -38,6 +40,28 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         waiting.items.push_back((bytes, item));
         self.items += 1;
         self.bytes += bytes;
+    }
+
+    /// Puts back what was taken, in front of all that its owner has. It has had its turn, and waits for no other.
+    pub fn put_back(&mut self, whose: K, bytes: usize, item: T) {
+        let waiting =
+            self.waiting.entry(whose).or_insert_with(|| Waiting { items: VecDeque::new(), credit: 0 });
+        if waiting.items.is_empty() {
+            self.order.push_back(whose);
+        }
+        waiting.items.push_front((bytes, item));
+        waiting.credit += bytes;
+        self.items += 1;
+        self.bytes += bytes;
+    }
+
+    /// Passes over one until they are released: what they have stays in the queue.
+    pub fn hold(&mut self, whose: K) {
+        self.held.push(whose);
+    }
+
+    pub fn release(&mut self, whose: K) {
+        self.held.retain(|held| *held != whose);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -55,19 +79,38 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
 
     /// Bytes of the item whose turn it is. One that is larger than a turn waits for as many turns as it is large.
     pub fn next_bytes(&mut self) -> Option<usize> {
+        self.next().map(|(bytes, _)| bytes)
+    }
+
+    /// The item whose turn it is, and its bytes.
+    pub fn next(&mut self) -> Option<(usize, &T)> {
+        // How many in a row have no turn.
+        let mut passed = 0;
         loop {
-            let waiting = self.waiting.get_mut(self.order.front()?)?;
+            let whose = *self.order.front()?;
+            if self.held.contains(&whose) {
+                passed += 1;
+                if passed == self.order.len() {
+                    return None;
+                }
+                self.order.rotate_left(1);
+                continue;
+            }
+            passed = 0;
+            let waiting = self.waiting.get_mut(&whose)?;
             let (bytes, _) = waiting.items.front()?;
             if waiting.credit >= *bytes {
-                return Some(*bytes);
+                break;
             }
             waiting.credit += TURN_BYTES;
             self.order.rotate_left(1);
         }
+        let (bytes, item) = self.waiting.get(self.order.front()?)?.items.front()?;
+        Some((*bytes, item))
     }
 
     pub fn pop(&mut self) -> Option<T> {
-        self.next_bytes()?;
+        self.next()?;
         let whose = *self.order.front()?;
         let waiting = self.waiting.get_mut(&whose)?;
         let (bytes, item) = waiting.items.pop_front()?;
@@ -157,6 +200,28 @@ mod tests {
             assert_eq!(of_one, sizes);
         }
         assert!(turns.is_empty() && turns.bytes() == 0 && turns.waiting.is_empty() && turns.order.is_empty());
+    }
+
+    #[test]
+    fn who_is_held_has_no_turn_until_released_and_what_is_put_back_goes_first() {
+        let mut turns = Turns::default();
+        for (whose, bytes) in [(1, 2 << 20), (1, 10), (2, 20), (2, 21)] {
+            push(&mut turns, whose, bytes);
+        }
+        let mut first = turns.pop().unwrap();
+        while first.0 != 1 {
+            first = turns.pop().unwrap();
+        }
+        assert_eq!(first, (1, 2 << 20));
+        turns.hold(1);
+        push(&mut turns, 3, 30);
+        assert_eq!(order(&mut turns), [(3, 30)], "the others' were popped before");
+        assert_eq!((turns.next_bytes(), turns.is_empty(), turns.bytes()), (None, false, 10));
+        turns.put_back(1, first.1, first);
+        assert!(turns.pop().is_none());
+        turns.release(1);
+        assert_eq!(order(&mut turns), [(1, 2 << 20), (1, 10)]);
+        assert!(turns.is_empty() && turns.bytes() == 0);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
+use sealog_store::embedded;
 use sealog_store::world::{SystemWorld, World};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,6 +18,8 @@ use crate::{config, first_run};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 4096;
+
+const FIRST_TIMER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
@@ -61,12 +65,14 @@ fn serve_on_all_cores(
         let (app, server) = (Arc::clone(app), Arc::clone(&server));
         let thread = std::thread::Builder::new().name(format!("sealog-http-{number}")).spawn(move || {
             let runtime = runtime()?;
+            equip(&runtime);
             let listener = runtime.block_on(async { listen(address) })?;
             runtime.block_on(sealog_server::serve(app, listener, &server));
             Ok::<(), String>(())
         });
         threads.push(thread.map_err(|error| error.to_string())?);
     }
+    equip(main);
     main.block_on(async {
         let stop = async {
             let (mut terminate, mut interrupt) = signals;
@@ -89,8 +95,22 @@ fn serve_on_all_cores(
     Ok(())
 }
 
+/// An event loop on this thread. What its tasks append in one turn goes to the store together.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().on_thread_park(embedded::end_of_turn);
+    builder.build().map_err(|error| error.to_string())
+}
+
+/// The tasks that every event loop needs.
+fn equip(runtime: &tokio::runtime::Runtime) {
+    runtime.spawn(embedded::answers());
+    // A runtime wakes itself, by a system call, for every timer that is due before all others. Those of requests are due in seconds; with this one they never come first.
+    runtime.spawn(async {
+        loop {
+            tokio::time::sleep(FIRST_TIMER).await;
+        }
+    });
 }
 
 /// What a supervisor and a person at a terminal send.

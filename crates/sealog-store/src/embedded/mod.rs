@@ -9,6 +9,7 @@ mod control;
 pub mod disk;
 mod filter;
 mod format;
+mod hand_over;
 mod index;
 mod keys;
 mod log;
@@ -34,6 +35,7 @@ use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
+pub use self::hand_over::{answers, end_of_turn};
 pub use self::recovery::Finding;
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
@@ -54,6 +56,8 @@ pub struct Options {
     pub segment_bytes_max: u64,
     /// Most bytes that are synced together.
     pub group_bytes_max: usize,
+    /// A request of this size is sealed outside of the critical section, while its chain is held and the others go on: two megabytes take milliseconds.
+    pub large_bytes: usize,
     /// Most bytes that may wait to be written, for each log.
     pub queue_bytes_max: usize,
     /// How long a request may wait for its turn.
@@ -74,6 +78,7 @@ impl Default for Options {
             segment_bytes_first: 8 << 20,
             segment_bytes_max: 64 << 20,
             group_bytes_max: 256 << 10,
+            large_bytes: 128 << 10,
             queue_bytes_max: 64 << 20,
             queue_deadline: Duration::from_secs(10),
             cache_bytes: 64 << 20,

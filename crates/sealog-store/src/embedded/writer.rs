@@ -6,7 +6,7 @@
 //! t0: group 7 is being synced; group 8 is sealed on top of its heads, in memory. t1: the sync of 7 fails. t2: 8 must not be written, since its first events name hashes that
 //! are on no disk; its requests fail with those of 7, and no head of either is ever used again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use super::format::{
     self, FrameHeader, FrameWriter, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader, StoredKey,
 };
+use super::hand_over::{self, Answers};
 use super::index::{Entry, FieldHashes};
 use super::log::Log;
 use super::segment::{Segment, next_path, segment_path};
@@ -36,7 +37,27 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(super) struct Request {
     chain: ChainId,
     work: Work,
+    /// What it takes in the log at most.
+    pub bytes: usize,
     queued: Instant,
+    /// Where to leave the answer if an event loop waits for it.
+    pub answers: Option<Arc<Answers>>,
+    ahead: Option<Ahead>,
+}
+
+/// Events that were sealed before they had a place in the log.
+#[derive(Debug)]
+struct Ahead {
+    /// On this head. If the chain has another one by then, they are sealed again.
+    on: Head,
+    sealed: Vec<Sealed>,
+}
+
+impl Request {
+    /// Whether sealing it would hold up everyone else's events for too long.
+    fn needs_sealing_ahead(&self, large_bytes: usize) -> bool {
+        self.bytes >= large_bytes && self.ahead.is_none() && matches!(self.work, Work::Append { .. })
+    }
 }
 
 #[derive(Debug)]
@@ -74,6 +95,10 @@ pub(super) struct Plan {
 pub(super) struct Shared {
     /// By chain, and with what each will take in the log at most.
     queue: Turns<ChainId, Request>,
+    /// Requests that are to be sealed ahead, each with the head to seal it on once that is known, and whether a thread is at it. Their chains are held.
+    large: VecDeque<(Request, Option<Head>)>,
+    large_bytes: usize,
+    sealing_ahead: bool,
     sealing: bool,
     syncing: bool,
     /// A thread looks for requests by itself and needs no wake-up.
@@ -95,6 +120,9 @@ impl Shared {
     pub(super) fn new(durable: Plan, durable_commit: u64, poisoned: Option<StoreError>) -> Shared {
         Shared {
             queue: Turns::default(),
+            large: VecDeque::new(),
+            large_bytes: 0,
+            sealing_ahead: false,
             sealing: false,
             syncing: false,
             looking: false,
@@ -123,7 +151,40 @@ impl Shared {
 
     /// Requests and bytes in the queue.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        (self.queue.len() as u64, self.queue.bytes() as u64)
+        ((self.queue.len() + self.large.len()) as u64, self.bytes() as u64)
+    }
+
+    /// Whether there is something to seal in a group. What is too large for that waits apart from the queue.
+    fn sort_out(&mut self, large_bytes: usize) -> bool {
+        while let Some((_, request)) = self.queue.next() {
+            if !request.needs_sealing_ahead(large_bytes) {
+                return true;
+            }
+            let chain = request.chain;
+            self.large_bytes += request.bytes;
+            self.large.extend(self.queue.pop().map(|request| (request, None)));
+            self.queue.hold(chain);
+        }
+        false
+    }
+
+    fn pop_large(&mut self) -> Option<(Request, Option<Head>)> {
+        let (request, on) = self.large.pop_front()?;
+        self.large_bytes -= request.bytes;
+        Some((request, on))
+    }
+
+    /// Of all that waits.
+    fn bytes(&self) -> usize {
+        self.queue.bytes() + self.large_bytes
+    }
+
+    fn can_seal_ahead(&self) -> bool {
+        !self.sealing_ahead && self.large.front().is_some_and(|(_, on)| on.is_some())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.large.is_empty() && !self.sealing_ahead
     }
 
     /// No more events are accepted, for this reason or an earlier one.
@@ -136,7 +197,19 @@ impl Shared {
         for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
             request.work.fail(StoreError::Deadline);
         }
+        while self.large.front().is_some_and(|(request, _)| request.queued.elapsed() >= deadline) {
+            let Some((request, _)) = self.pop_large() else { break };
+            self.queue.release(request.chain);
+            request.work.fail(StoreError::Deadline);
+        }
     }
+}
+
+/// What a writer thread does next.
+enum Job {
+    Group,
+    /// A large request, sealed on this head.
+    Ahead(Request, Head),
 }
 
 /// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
@@ -185,16 +258,27 @@ struct SealedFrame {
     key: Option<KeyEntry>,
     queued: Instant,
     outcome: Outcome,
+    answers: Option<Arc<Answers>>,
 }
 
+/// A request that is durable and visible, and not yet answered.
 #[derive(Debug)]
-enum Outcome {
+struct Durable {
+    head: Head,
+    queued: Instant,
+    outcome: Outcome,
+    answers: Option<Arc<Answers>>,
+}
+
+/// What is said once a request is durable.
+#[derive(Debug)]
+pub(super) enum Outcome {
     Append { receipt: Receipt, reservation: Option<Box<Reservation>>, answer: Answer<Appended> },
     Import { answer: Answer<Head> },
 }
 
 impl Outcome {
-    fn succeed(self, head: Head) {
+    pub(super) fn succeed(self, head: Head) {
         match self {
             Outcome::Append { receipt, reservation, answer } => {
                 // The key is in the index by now, so it may leave the set of those in flight.
@@ -219,7 +303,7 @@ impl Outcome {
 
 impl Log {
     pub(super) fn append(
-        &self,
+        self: &Arc<Log>,
         append: Append,
     ) -> Result<oneshot::Receiver<Result<Appended, StoreError>>, StoreError> {
         let Append { chain, drafts, idempotency } = append;
@@ -229,13 +313,12 @@ impl Log {
             return Err(StoreError::Refused("the idempotency key was reserved for another chain".into()));
         }
         let (answer, receiver) = oneshot::channel();
-        let work = Work::Append { drafts, idempotency, answer };
-        self.enqueue(Request { chain, work, queued: Instant::now() }, bytes)?;
+        self.hand_over(chain, Work::Append { drafts, idempotency, answer }, bytes)?;
         Ok(receiver)
     }
 
     pub(super) fn import(
-        &self,
+        self: &Arc<Log>,
         chain: ChainId,
         events: Vec<StoredEvent>,
         key: Option<KeptKey>,
@@ -249,23 +332,37 @@ impl Log {
             key.check(&events)?;
         }
         let (answer, receiver) = oneshot::channel();
-        let work = Work::Import { events, key, answer };
-        self.enqueue(Request { chain, work, queued: Instant::now() }, bytes)?;
+        self.hand_over(chain, Work::Import { events, key, answer }, bytes)?;
         Ok(receiver)
     }
 
-    fn enqueue(&self, request: Request, bytes: usize) -> Result<(), StoreError> {
+    fn hand_over(self: &Arc<Log>, chain: ChainId, work: Work, bytes: usize) -> Result<(), StoreError> {
         let too_large = bytes > format::FRAME_LEN_MAX
             || bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first;
         if too_large {
             return Err(StoreError::Refused("the request is larger than a segment".into()));
         }
-        let mut shared = lock(&self.shared);
-        shared.ready()?;
-        if shared.queue.bytes() + bytes > self.options.queue_bytes_max {
-            return Err(StoreError::QueueFull);
+        let request = Request { chain, work, bytes, queued: Instant::now(), answers: None, ahead: None };
+        if let Some(request) = hand_over::put_aside(self, request) {
+            self.enqueue(std::iter::once(request));
         }
-        shared.queue.push(request.chain, bytes, request);
+        Ok(())
+    }
+
+    /// Queues requests, or answers why they cannot be queued.
+    pub(super) fn enqueue(&self, requests: impl Iterator<Item = Request>) {
+        let mut refused = Vec::new();
+        let mut shared = lock(&self.shared);
+        let ready = shared.ready();
+        for request in requests {
+            match &ready {
+                Ok(()) if shared.bytes() + request.bytes <= self.options.queue_bytes_max => {
+                    shared.queue.push(request.chain, request.bytes, request);
+                }
+                Ok(()) => refused.push((request, StoreError::QueueFull)),
+                Err(error) => refused.push((request, error.clone())),
+            }
+        }
         self.arrived.store(true, Ordering::Release);
         let asleep = !shared.sealing && !shared.syncing && !shared.looking;
         let wake = asleep || shared.queue.bytes() >= SEAL_EARLY_BYTES;
@@ -273,7 +370,9 @@ impl Log {
         if wake {
             self.work.notify_one();
         }
-        Ok(())
+        for (request, error) in refused {
+            request.work.fail(error);
+        }
     }
 
     /// A writer thread. If it panics, our own reasoning was wrong and what is in memory cannot be trusted: the log stops as after a failed write.
@@ -284,6 +383,7 @@ impl Log {
             let mut shared = lock(&self.shared);
             shared.sealing = false;
             shared.syncing = false;
+            shared.sealing_ahead = false;
             drop(shared);
             self.work.notify_all();
         }
@@ -293,26 +393,34 @@ impl Log {
     fn write_loop(&self) {
         let mut shared = lock(&self.shared);
         loop {
-            while shared.sealing || shared.queue.is_empty() {
-                if shared.stop && !shared.sealing && shared.queue.is_empty() {
+            match self.next_job(&mut shared) {
+                None if shared.stop && !shared.sealing && shared.is_idle() => {
                     // The other thread may be waiting for the same.
                     self.work.notify_all();
                     return;
                 }
-                shared = wait(&self.work, shared);
+                None => {
+                    shared = wait(&self.work, shared);
+                    continue;
+                }
+                Some(Job::Ahead(request, on)) => {
+                    drop(shared);
+                    shared = self.seal_ahead(request, on);
+                    continue;
+                }
+                Some(Job::Group) => {}
             }
             shared.sealing = true;
             let mut sealer = lock(&self.sealer);
-            sealer.begin(&shared);
             let mut group = Group::new(&sealer, std::mem::take(&mut shared.spare));
             // Goes on adding to the group for as long as the disk is busy with the one before.
             loop {
-                let requests =
-                    group.take_from(&mut shared.queue, self.options.group_bytes_max, &mut sealer, self);
+                let requests = group.take_from(&mut shared, &mut sealer, self);
                 if requests.is_empty() {
                     if !shared.syncing {
                         break;
                     }
+                    self.note_heads(&mut shared, &sealer);
                     shared = wait(&self.work, shared);
                     continue;
                 }
@@ -326,10 +434,11 @@ impl Log {
                 }
             }
             group.after = sealer.plan;
+            self.note_heads(&mut shared, &sealer);
             drop(sealer);
             shared.syncing = true;
             shared.sealing = false;
-            let wake = shared.stop || shared.queue.bytes() >= SEAL_EARLY_BYTES;
+            let wake = shared.stop || shared.queue.bytes() >= SEAL_EARLY_BYTES || shared.can_seal_ahead();
             drop(shared);
             if wake {
                 self.work.notify_one();
@@ -339,7 +448,7 @@ impl Log {
             shared = lock(&self.shared);
             shared.syncing = false;
             shared.spare = bytes;
-            if shared.queue.is_empty() && !shared.sealing && !shared.stop {
+            if shared.is_idle() && !shared.sealing && !shared.stop {
                 shared = self.stay_awake(shared);
             }
             if shared.sealing || shared.stop {
@@ -363,13 +472,68 @@ impl Log {
         shared
     }
 
-    /// The critical section: decides everything about a request and encodes its frame.
-    fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request) {
-        let Request { chain, work, queued, .. } = request;
-        let (head, unproven) = match sealer.heads.get(&chain) {
+    /// What a thread that has nothing to do can do. Nobody holds the sealer unless someone is sealing.
+    fn next_job(&self, shared: &mut Shared) -> Option<Job> {
+        let mut group = false;
+        if !shared.sealing {
+            group = shared.sort_out(self.options.large_bytes);
+            let mut sealer = lock(&self.sealer);
+            sealer.begin(shared);
+            self.note_heads(shared, &sealer);
+        }
+        if shared.can_seal_ahead()
+            && let Some((request, Some(on))) = shared.pop_large()
+        {
+            shared.sealing_ahead = true;
+            return Some(Job::Ahead(request, on));
+        }
+        group.then_some(Job::Group)
+    }
+
+    /// Notes what large requests are to be sealed on. Their chains are held, so it stays true unless a group comes to nothing.
+    fn note_heads(&self, shared: &mut Shared, sealer: &Sealer) {
+        for (request, on) in &mut shared.large {
+            *on = Some(self.last_sealed(sealer, request.chain).0);
+        }
+    }
+
+    /// Seals a large request while the other thread goes on with other chains, and puts it back where it was.
+    fn seal_ahead(&self, mut request: Request, on: Head) -> MutexGuard<'_, Shared> {
+        // There may be something for the other one to do.
+        self.work.notify_one();
+        if let Work::Append { drafts, .. } = &request.work {
+            let sealed = self.seal_on(on, request.chain, drafts, self.world.now_ms());
+            request.ahead = Some(Ahead { on, sealed });
+        }
+        let mut shared = lock(&self.shared);
+        shared.sealing_ahead = false;
+        shared.queue.release(request.chain);
+        shared.queue.put_back(request.chain, request.bytes, request);
+        shared
+    }
+
+    fn seal_on(&self, head: Head, chain: ChainId, drafts: &[Draft], now_ms: u64) -> Vec<Sealed> {
+        let mut next = head;
+        let seal = |draft: &Draft| {
+            let sealed = next.seal(chain.tenant_id, &draft.text, now_ms, self.world.random80());
+            next = sealed.head();
+            sealed
+        };
+        drafts.iter().map(seal).collect()
+    }
+
+    /// The last sealed event of a chain, durable or not yet, and whether nothing may be sealed on it.
+    fn last_sealed(&self, sealer: &Sealer, chain: ChainId) -> (Head, bool) {
+        match sealer.heads.get(&chain) {
             Some(head) => (*head, false),
             None => self.durable_head(chain),
-        };
+        }
+    }
+
+    /// The critical section: decides everything about a request and encodes its frame.
+    fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request) {
+        let Request { chain, work, queued, answers, ahead, .. } = request;
+        let (head, unproven) = self.last_sealed(sealer, chain);
         if unproven {
             return work.fail(StoreError::HeadUnproven { chain });
         }
@@ -384,15 +548,11 @@ impl Log {
                         return drop(answer.send(decided));
                     }
                 }
-                let mut next = head;
-                let sealed: Vec<Sealed> = drafts
-                    .iter()
-                    .map(|draft| {
-                        let sealed = next.seal(chain.tenant_id, &draft.text, now_ms, self.world.random80());
-                        next = sealed.head();
-                        sealed
-                    })
-                    .collect();
+                let sealed = match ahead {
+                    Some(ahead) if ahead.on == head => ahead.sealed,
+                    _ => self.seal_on(head, chain, &drafts, now_ms),
+                };
+                let next = sealed.last().map_or(head, Sealed::head);
                 let records = sealed.iter().zip(drafts.iter().map(|draft| (&draft.text, &draft.annotations)));
                 let stored = idempotency.as_ref().map(|(reservation, request_id)| StoredKey {
                     key: reservation.key,
@@ -414,6 +574,7 @@ impl Log {
                     key,
                     queued,
                     outcome: Outcome::Append { receipt, reservation, answer },
+                    answers,
                 });
             }
             Work::Import { events, key, answer } => {
@@ -442,6 +603,7 @@ impl Log {
                     key,
                     queued,
                     outcome: Outcome::Import { answer },
+                    answers,
                 });
             }
         }
@@ -462,7 +624,7 @@ impl Log {
             return bytes;
         }
         let (after, commit) = (group.after, (!group.frames.is_empty()).then_some(group.commit));
-        let answers = self.publish(group);
+        let durable = self.publish(group);
         {
             // Behind the heads, so that no mark claims more of the log than it knows the heads of.
             let mut shared = lock(&self.shared);
@@ -470,12 +632,28 @@ impl Log {
             self.preparer.note_filled(after.end, after.capacity);
             shared.durable_commit = commit.unwrap_or(shared.durable_commit);
         }
-        let now = Instant::now();
-        for (head, queued, outcome) in answers {
-            self.append_time.observe_duration(now.duration_since(queued));
-            outcome.succeed(head);
-        }
+        self.answer(durable);
         bytes
+    }
+
+    /// One by one, or in one piece to an event loop.
+    fn answer(&self, durable: Vec<Durable>) {
+        let now = Instant::now();
+        let mut for_loops: Vec<(Arc<Answers>, Vec<(Outcome, Head)>)> = Vec::new();
+        for Durable { head, queued, outcome, answers } in durable {
+            self.append_time.observe_duration(now.duration_since(queued));
+            let Some(answers) = answers else {
+                outcome.succeed(head);
+                continue;
+            };
+            match for_loops.iter_mut().find(|(of, _)| Arc::ptr_eq(of, &answers)) {
+                Some((_, outcomes)) => outcomes.push((outcome, head)),
+                None => for_loops.push((answers, vec![(outcome, head)])),
+            }
+        }
+        for (answers, outcomes) in for_loops {
+            answers.leave(outcomes);
+        }
     }
 
     fn write_group(&self, group: &Group, bytes: &[u8]) -> Result<(), StoreError> {
@@ -510,7 +688,9 @@ impl Log {
         let error = StoreError::Poisoned(error.to_string());
         let mut shared = lock(&self.shared);
         shared.poison(error.clone());
-        while let Some(request) = shared.queue.pop() {
+        let waiting = shared.queue.take_oldest(|_| true);
+        let large = std::iter::from_fn(|| shared.pop_large()).map(|(request, _)| request);
+        for request in waiting.into_iter().chain(large) {
             request.work.fail(error.clone());
         }
         error
@@ -569,9 +749,9 @@ impl Log {
     }
 
     /// Makes a durable group visible. The answers are left to the caller.
-    fn publish(&self, group: Group) -> Vec<(Head, Instant, Outcome)> {
+    fn publish(&self, group: Group) -> Vec<Durable> {
         let segment = group.after.segment;
-        let mut answers = Vec::with_capacity(group.frames.len());
+        let mut durable = Vec::with_capacity(group.frames.len());
         for frame in group.frames {
             self.chains.get_or_create(frame.chain).publish(segment, &frame.entries, frame.head);
             self.count_usage(frame.chain, &frame.entries);
@@ -579,9 +759,10 @@ impl Log {
                 self.keys.insert(segment, key);
             }
             self.changed(frame.chain, frame.head);
-            answers.push((frame.head, frame.queued, frame.outcome));
+            let SealedFrame { head, queued, outcome, answers, .. } = frame;
+            durable.push(Durable { head, queued, outcome, answers });
         }
-        answers
+        durable
     }
 
     /// Looks whether a segment was prepared, and if so accepts events again. Asked when one becomes ready and at every tick: between the writer's look and its verdict
@@ -648,17 +829,13 @@ impl Group {
     }
 
     /// Takes the requests that still fit. A group lies in one segment; the one that does not fit begins the next.
-    fn take_from(
-        &mut self,
-        queue: &mut Turns<ChainId, Request>,
-        bytes_max: usize,
-        sealer: &mut Sealer,
-        log: &Log,
-    ) -> Vec<Request> {
+    fn take_from(&mut self, shared: &mut Shared, sealer: &mut Sealer, log: &Log) -> Vec<Request> {
         let mut requests = Vec::new();
         let mut planned = self.bytes.len();
-        while let Some(bytes) = queue.next_bytes() {
-            if planned > 0 && planned + bytes > bytes_max {
+        while shared.sort_out(log.options.large_bytes)
+            && let Some(bytes) = shared.queue.next_bytes()
+        {
+            if planned > 0 && planned + bytes > log.options.group_bytes_max {
                 break;
             }
             if self.start + (planned + bytes) as u64 > sealer.plan.capacity {
@@ -668,7 +845,7 @@ impl Group {
                 self.begin_segment(sealer, log);
             }
             planned += bytes;
-            requests.extend(queue.pop());
+            requests.extend(shared.queue.pop());
         }
         requests
     }

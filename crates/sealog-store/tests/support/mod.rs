@@ -277,6 +277,7 @@ pub fn small(world: &Arc<StillWorld>) -> Options {
         segment_bytes_first: 64 << 10,
         segment_bytes_max: 64 << 10,
         group_bytes_max: 16 << 10,
+        large_bytes: 4 << 10,
         cache_bytes: 256 << 10,
         world: Arc::clone(world) as Arc<dyn World>,
         ..Options::default()

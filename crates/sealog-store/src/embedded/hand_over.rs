@@ -1,0 +1,141 @@
+//! Hand-overs between an event loop and a writer: one in each direction for a turn of the loop, however many requests the turn has brought.
+//!
+//! t0: the loop runs the tasks that are ready, and what they append is put aside. t1: no task is ready any more; all that was put aside goes to the writer, with one lock
+//! and at most one wake-up. t2: a group is durable; the writer leaves its answers for this loop in one place and wakes the loop once. t3: the loop passes them on, each to
+//! a task on its own thread.
+//!
+//! A thread that is no event loop hands over each request by itself, and is answered one by one.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use sealog_core::chain::Head;
+
+use super::log::Log;
+use super::sync::lock;
+use super::writer::{Outcome, Request};
+
+/// A turn that has brought so much is handed over before it ends: the writer should not wait for a loop that has always something to do.
+const REQUESTS_MAX: usize = 32;
+const BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+/// What this thread's event loop has put aside.
+#[derive(Debug)]
+struct Turn {
+    answers: Arc<Answers>,
+    aside: Vec<(Arc<Log>, Request)>,
+    bytes: usize,
+}
+
+/// Answers for the tasks of one event loop.
+#[derive(Debug, Default)]
+pub(super) struct Answers(Mutex<Left>);
+
+#[derive(Debug, Default)]
+struct Left {
+    outcomes: Vec<(Outcome, Head)>,
+    reader: Option<Waker>,
+    /// The loop has ended.
+    closed: bool,
+}
+
+impl Answers {
+    /// Tells the tasks of this loop that their requests are durable.
+    pub(super) fn leave(&self, mut outcomes: Vec<(Outcome, Head)>) {
+        let mut left = lock(&self.0);
+        let reader = left.reader.take();
+        if left.closed {
+            drop(left);
+            pass_on(outcomes);
+        } else {
+            left.outcomes.append(&mut outcomes);
+            drop(left);
+        }
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
+fn pass_on(outcomes: Vec<(Outcome, Head)>) {
+    for (outcome, head) in outcomes {
+        outcome.succeed(head);
+    }
+}
+
+/// Puts a request aside until the turn ends. Gives it back if this thread has no turns.
+pub(super) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request> {
+    let mut full = false;
+    let given_back = TURN.with_borrow_mut(|turn| {
+        let Some(turn) = turn else { return Some(request) };
+        request.answers = Some(Arc::clone(&turn.answers));
+        turn.bytes += request.bytes;
+        turn.aside.push((Arc::clone(log), request));
+        full = turn.aside.len() >= REQUESTS_MAX || turn.bytes >= BYTES_MAX;
+        None
+    });
+    if full {
+        end_of_turn();
+    }
+    given_back
+}
+
+/// Hands over what was put aside in this turn. For an event loop that has no task ready, and for a task that gives way to others.
+pub fn end_of_turn() {
+    let aside = TURN.with_borrow_mut(|turn| {
+        turn.as_mut().map(|turn| {
+            turn.bytes = 0;
+            std::mem::take(&mut turn.aside)
+        })
+    });
+    let mut aside = aside.into_iter().flatten().peekable();
+    while let Some((log, request)) = aside.next() {
+        let more =
+            std::iter::from_fn(|| aside.next_if(|(of, _)| Arc::ptr_eq(of, &log)).map(|(_, more)| more));
+        log.enqueue(std::iter::once(request).chain(more));
+    }
+}
+
+/// Makes the event loop of this thread one that hands over once in a turn, for as long as this runs. It must be a task of a runtime that has this thread alone and calls
+/// [`end_of_turn`] before it waits.
+pub async fn answers() {
+    let answers = Arc::new(Answers::default());
+    TURN.set(Some(Turn { answers: Arc::clone(&answers), aside: Vec::new(), bytes: 0 }));
+    let reading = Reading(answers);
+    poll_fn(|context| {
+        let outcomes = {
+            let mut left = lock(&reading.0.0);
+            if !left.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+                left.reader = Some(context.waker().clone());
+            }
+            std::mem::take(&mut left.outcomes)
+        };
+        pass_on(outcomes);
+        Poll::<()>::Pending
+    })
+    .await;
+}
+
+struct Reading(Arc<Answers>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // At the end of the thread there may be nothing left to clear.
+        let turn = TURN.try_with(|turn| turn.borrow_mut().take());
+        for (log, request) in turn.ok().flatten().into_iter().flat_map(|turn| turn.aside) {
+            log.enqueue(std::iter::once(request));
+        }
+        let outcomes = {
+            let mut left = lock(&self.0.0);
+            left.closed = true;
+            std::mem::take(&mut left.outcomes)
+        };
+        pass_on(outcomes);
+    }
+}
