@@ -42,19 +42,6 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         self.bytes += bytes;
     }
 
-    /// Puts back what was taken, in front of all that its owner has. It has had its turn, and waits for no other.
-    pub fn put_back(&mut self, whose: K, bytes: usize, item: T) {
-        let waiting =
-            self.waiting.entry(whose).or_insert_with(|| Waiting { items: VecDeque::new(), credit: 0 });
-        if waiting.items.is_empty() {
-            self.order.push_back(whose);
-        }
-        waiting.items.push_front((bytes, item));
-        waiting.credit += bytes;
-        self.items += 1;
-        self.bytes += bytes;
-    }
-
     /// Passes over one until they are released: what they have stays in the queue.
     pub fn hold(&mut self, whose: K) {
         self.held.push(whose);
@@ -203,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_has_no_turn_until_released_and_what_is_put_back_goes_first() {
+    fn who_is_held_has_no_turn_until_released() {
         let mut turns = Turns::default();
         for (whose, bytes) in [(1, 2 << 20), (1, 10), (2, 20), (2, 21)] {
             push(&mut turns, whose, bytes);
@@ -217,10 +204,8 @@ mod tests {
         push(&mut turns, 3, 30);
         assert_eq!(order(&mut turns), [(3, 30)], "the others' were popped before");
         assert_eq!((turns.next_bytes(), turns.is_empty(), turns.bytes()), (None, false, 10));
-        turns.put_back(1, first.1, first);
-        assert!(turns.pop().is_none());
         turns.release(1);
-        assert_eq!(order(&mut turns), [(1, 2 << 20), (1, 10)]);
+        assert_eq!(order(&mut turns), [(1, 10)]);
         assert!(turns.is_empty() && turns.bytes() == 0);
     }
 

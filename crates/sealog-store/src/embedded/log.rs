@@ -42,6 +42,8 @@ pub(super) struct Log {
     pub shared: Mutex<Shared>,
     /// Wakes the writer threads.
     pub work: Condvar,
+    /// Wakes the thread that seals large requests.
+    pub ahead_due: Condvar,
     pub sealer: Mutex<Sealer>,
     pub active: Mutex<Arc<Segment>>,
     /// Set with every request, for a thread that looks without the lock.
@@ -106,6 +108,7 @@ impl Log {
             },
             shared: Mutex::new(Shared::new(recovered.plan, recovered.commit, poisoned)),
             work: Condvar::new(),
+            ahead_due: Condvar::new(),
             sealer: Mutex::new(Sealer::new(recovered.plan, recovered.commit)),
             active: Mutex::new(active),
             arrived: AtomicBool::new(false),
@@ -139,7 +142,8 @@ impl Log {
             };
             threads.push(start("write-1", Log::write_thread)?);
             threads.push(start("write-2", Log::write_thread)?);
-            threads.push(start("prepare", |log| log.preparer.run(log.options.tick, || log.look_for_room()))?);
+            threads.push(start("ahead", Log::ahead_thread)?);
+            threads.push(start("prepare", |log| log.preparer.run(log.options.tick, || log.prepared_more()))?);
             threads.push(start("upkeep", Log::upkeep_loop)?);
             threads.push(start("deadlines", Log::deadline_loop)?);
         }
@@ -479,7 +483,7 @@ impl Handle {
         log.stop_writing();
         let mut threads = threads.into_iter();
         // The writers first, while a segment can still be prepared for what they have to write.
-        for writer in threads.by_ref().take(2) {
+        for writer in threads.by_ref().take(3) {
             let _ = writer.join();
         }
         log.preparer.stop();

@@ -103,6 +103,9 @@ pub(super) struct Preparer {
     changed: Condvar,
 }
 
+/// How far the zeros have to be ahead of the events for the thread to take its time, in thousandths of a segment.
+const ZEROS_AHEAD: u64 = 200;
+
 #[derive(Debug, Default)]
 struct Preparing {
     wanted: Option<u64>,
@@ -115,8 +118,9 @@ struct Preparing {
     urgent: bool,
     /// Someone waits for the one that is being made.
     awaited: bool,
-    /// How full the active segment is, in thousandths.
+    /// How full the active segment is, in thousandths, and how much of the next one is there.
     filled: u64,
+    made: u64,
     stop: bool,
 }
 
@@ -129,6 +133,7 @@ impl Preparer {
         let mut state = lock(&self.state);
         state.wanted = Some(capacity);
         state.ready = None;
+        state.made = 0;
         self.changed.notify_all();
     }
 
@@ -167,13 +172,11 @@ impl Preparer {
 
     /// Lets the disk go on with events for as long as the last zeros took it, unless someone waits for these or soon will: `made` thousandths are there.
     fn step_back(&self, file: &dyn DiskFile, made: u64) -> io::Result<()> {
-        /// How far the zeros have to be ahead of the events.
-        const AHEAD: u64 = 200;
         let begun = Instant::now();
         file.sync()?;
         let until = Instant::now() + begun.elapsed();
         let mut state = lock(&self.state);
-        while !state.awaited && !state.stop && made >= (state.filled + AHEAD).min(1000) {
+        while !state.awaited && !state.stop && made >= (state.filled + ZEROS_AHEAD).min(1000) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -181,6 +184,13 @@ impl Preparer {
             state = wait_for(&self.changed, state, left);
         }
         Ok(())
+    }
+
+    /// Whether the zeros are so far ahead of the events that a large request, which would shorten their lead, makes nobody wait for the next segment.
+    pub(super) fn keeps_up(&self) -> bool {
+        let state = lock(&self.state);
+        let on_the_way = state.wanted.is_some() && state.failed.is_none() && state.ready.is_none();
+        !on_the_way || state.made >= (state.filled + ZEROS_AHEAD / 2).min(1000)
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -198,8 +208,8 @@ impl Preparer {
         self.changed.notify_all();
     }
 
-    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_ready` is told each time one is there.
-    pub(super) fn run(&self, retry: std::time::Duration, on_ready: impl Fn()) {
+    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is told of each step, and when one is ready.
+    pub(super) fn run(&self, retry: std::time::Duration, on_progress: impl Fn()) {
         let mut state = lock(&self.state);
         while !state.stop {
             let Some(capacity) = state.wanted else {
@@ -209,7 +219,10 @@ impl Preparer {
             state.urgent = false;
             drop(state);
             let made = prepare(&*self.disk, &self.dir, capacity, |file, made| {
-                self.step_back(file, made * 1000 / capacity)
+                let made = made * 1000 / capacity;
+                lock(&self.state).made = made;
+                on_progress();
+                self.step_back(file, made)
             });
             state = lock(&self.state);
             match made {
@@ -219,7 +232,7 @@ impl Preparer {
                     state.failed = None;
                     self.changed.notify_all();
                     drop(state);
-                    on_ready();
+                    on_progress();
                     state = lock(&self.state);
                 }
                 Err(error) => {
@@ -312,6 +325,22 @@ mod tests {
         let begun = Instant::now();
         preparer.step_back(&slow, 500).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(200));
+
+        // A lead of half as much is enough for others to go on; without a segment in the making, there is nothing to wait for.
+        assert!(preparer.keeps_up());
+        preparer.want(8 << 20);
+        for (filled, made, keeps_up) in
+            [(500, 500, false), (500, 600, true), (950, 999, false), (950, 1000, true)]
+        {
+            let mut state = lock(&preparer.state);
+            (state.filled, state.made) = (filled, made);
+            drop(state);
+            assert_eq!(preparer.keeps_up(), keeps_up, "{filled} {made}");
+        }
+        lock(&preparer.state).failed = Some("no room".into());
+        assert!(preparer.keeps_up(), "whether there is room is for others to say");
+        lock(&preparer.state).failed = None;
+        lock(&preparer.state).filled = 0;
 
         // It is taken as soon as it is there: nothing is left to wait for afterwards.
         preparer.want(8 << 20);

@@ -95,10 +95,15 @@ pub(super) struct Plan {
 pub(super) struct Shared {
     /// By chain, and with what each will take in the log at most.
     queue: Turns<ChainId, Request>,
-    /// Requests that are to be sealed ahead, each with the head to seal it on once that is known, and whether a thread is at it. Their chains are held.
+    /// Requests to be sealed ahead, each with the head to seal it on once that is known. Their chains are held from here until they are in a group.
     large: VecDeque<(Request, Option<Head>)>,
+    /// Those that were, and that a group can take.
+    ready: VecDeque<Request>,
+    /// Of both, and of the one that is being sealed.
     large_bytes: usize,
     sealing_ahead: bool,
+    /// The last group was such a request, so the next one is for the others.
+    large_was_last: bool,
     sealing: bool,
     syncing: bool,
     /// A thread looks for requests by itself and needs no wake-up.
@@ -121,8 +126,10 @@ impl Shared {
         Shared {
             queue: Turns::default(),
             large: VecDeque::new(),
+            ready: VecDeque::new(),
             large_bytes: 0,
             sealing_ahead: false,
+            large_was_last: false,
             sealing: false,
             syncing: false,
             looking: false,
@@ -151,7 +158,8 @@ impl Shared {
 
     /// Requests and bytes in the queue.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        ((self.queue.len() + self.large.len()) as u64, self.bytes() as u64)
+        let large = self.large.len() + self.ready.len() + usize::from(self.sealing_ahead);
+        ((self.queue.len() + large) as u64, self.bytes() as u64)
     }
 
     /// Whether there is something to seal in a group. What is too large for that waits apart from the queue.
@@ -168,10 +176,15 @@ impl Shared {
         false
     }
 
-    fn pop_large(&mut self) -> Option<(Request, Option<Head>)> {
-        let (request, on) = self.large.pop_front()?;
+    /// What goes into a group by itself, unless others have waited while the last of its kind was written.
+    fn take_ready(&mut self, others: bool) -> Option<Request> {
+        if others && self.large_was_last {
+            return None;
+        }
+        let request = self.ready.pop_front()?;
         self.large_bytes -= request.bytes;
-        Some((request, on))
+        self.queue.release(request.chain);
+        Some(request)
     }
 
     /// Of all that waits.
@@ -179,12 +192,8 @@ impl Shared {
         self.queue.bytes() + self.large_bytes
     }
 
-    fn can_seal_ahead(&self) -> bool {
-        !self.sealing_ahead && self.large.front().is_some_and(|(_, on)| on.is_some())
-    }
-
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.large.is_empty() && !self.sealing_ahead
+        self.queue.is_empty() && self.large.is_empty() && self.ready.is_empty() && !self.sealing_ahead
     }
 
     /// No more events are accepted, for this reason or an earlier one.
@@ -197,20 +206,24 @@ impl Shared {
         for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
             request.work.fail(StoreError::Deadline);
         }
-        while self.large.front().is_some_and(|(request, _)| request.queued.elapsed() >= deadline) {
-            let Some((request, _)) = self.pop_large() else { break };
+        let late = |request: &Request| request.queued.elapsed() >= deadline;
+        let mut expired = Vec::new();
+        while self.large.front().is_some_and(|(request, _)| late(request)) {
+            expired.extend(self.large.pop_front().map(|(request, _)| request));
+        }
+        while self.ready.front().is_some_and(late) {
+            expired.extend(self.ready.pop_front());
+        }
+        for request in expired {
+            self.large_bytes -= request.bytes;
             self.queue.release(request.chain);
             request.work.fail(StoreError::Deadline);
         }
     }
 }
 
-/// What a writer thread does next.
-enum Job {
-    Group,
-    /// A large request, sealed on this head.
-    Ahead(Request, Head),
-}
+/// Below that of those who answer requests.
+const AHEAD_NICENESS: i32 = 10;
 
 /// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
 const STAY_AWAKE: Duration = Duration::from_micros(100);
@@ -366,9 +379,13 @@ impl Log {
         self.arrived.store(true, Ordering::Release);
         let asleep = !shared.sealing && !shared.syncing && !shared.looking;
         let wake = asleep || shared.queue.bytes() >= SEAL_EARLY_BYTES;
+        let large = shared.queue.bytes() >= self.options.large_bytes && !shared.sealing_ahead;
         drop(shared);
         if wake {
             self.work.notify_one();
+        }
+        if large {
+            self.ahead_due.notify_one();
         }
         for (request, error) in refused {
             request.work.fail(error);
@@ -393,25 +410,21 @@ impl Log {
     fn write_loop(&self) {
         let mut shared = lock(&self.shared);
         loop {
-            match self.next_job(&mut shared) {
-                None if shared.stop && !shared.sealing && shared.is_idle() => {
-                    // The other thread may be waiting for the same.
+            while shared.sealing
+                || !(shared.sort_out(self.options.large_bytes) || self.can_take_large(&shared))
+            {
+                if shared.stop && !shared.sealing && shared.is_idle() {
+                    // The other threads may be waiting for the same.
                     self.work.notify_all();
+                    self.ahead_due.notify_all();
                     return;
                 }
-                None => {
-                    shared = wait(&self.work, shared);
-                    continue;
-                }
-                Some(Job::Ahead(request, on)) => {
-                    drop(shared);
-                    shared = self.seal_ahead(request, on);
-                    continue;
-                }
-                Some(Job::Group) => {}
+                self.wake_ahead(&shared);
+                shared = wait(&self.work, shared);
             }
             shared.sealing = true;
             let mut sealer = lock(&self.sealer);
+            sealer.begin(&shared);
             let mut group = Group::new(&sealer, std::mem::take(&mut shared.spare));
             // Goes on adding to the group for as long as the disk is busy with the one before.
             loop {
@@ -421,6 +434,7 @@ impl Log {
                         break;
                     }
                     self.note_heads(&mut shared, &sealer);
+                    self.wake_ahead(&shared);
                     shared = wait(&self.work, shared);
                     continue;
                 }
@@ -438,7 +452,8 @@ impl Log {
             drop(sealer);
             shared.syncing = true;
             shared.sealing = false;
-            let wake = shared.stop || shared.queue.bytes() >= SEAL_EARLY_BYTES || shared.can_seal_ahead();
+            let wake = shared.stop || shared.queue.bytes() >= SEAL_EARLY_BYTES || !shared.ready.is_empty();
+            self.wake_ahead(&shared);
             drop(shared);
             if wake {
                 self.work.notify_one();
@@ -472,24 +487,6 @@ impl Log {
         shared
     }
 
-    /// What a thread that has nothing to do can do. Nobody holds the sealer unless someone is sealing.
-    fn next_job(&self, shared: &mut Shared) -> Option<Job> {
-        let mut group = false;
-        if !shared.sealing {
-            group = shared.sort_out(self.options.large_bytes);
-            let mut sealer = lock(&self.sealer);
-            sealer.begin(shared);
-            self.note_heads(shared, &sealer);
-        }
-        if shared.can_seal_ahead()
-            && let Some((request, Some(on))) = shared.pop_large()
-        {
-            shared.sealing_ahead = true;
-            return Some(Job::Ahead(request, on));
-        }
-        group.then_some(Job::Group)
-    }
-
     /// Notes what large requests are to be sealed on. Their chains are held, so it stays true unless a group comes to nothing.
     fn note_heads(&self, shared: &mut Shared, sealer: &Sealer) {
         for (request, on) in &mut shared.large {
@@ -497,19 +494,59 @@ impl Log {
         }
     }
 
-    /// Seals a large request while the other thread goes on with other chains, and puts it back where it was.
-    fn seal_ahead(&self, mut request: Request, on: Head) -> MutexGuard<'_, Shared> {
-        // There may be something for the other one to do.
-        self.work.notify_one();
-        if let Work::Append { drafts, .. } = &request.work {
-            let sealed = self.seal_on(on, request.chain, drafts, self.world.now_ms());
-            request.ahead = Some(Ahead { on, sealed });
+    /// Large requests go at the pace at which segments can be prepared, so that it is them who wait and not everyone.
+    fn can_take_large(&self, shared: &Shared) -> bool {
+        !shared.ready.is_empty() && self.preparer.keeps_up()
+    }
+
+    fn wake_ahead(&self, shared: &Shared) {
+        if !shared.large.is_empty() && !shared.sealing_ahead {
+            self.ahead_due.notify_one();
         }
+    }
+
+    /// The thread that seals large requests while the writers go on with other chains.
+    pub(super) fn ahead_thread(&self) {
+        // As those who parse them. Of this thread alone; without it everything works as well, only less evenly.
+        let _ = rustix::process::setpriority_process(None, AHEAD_NICENESS);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.ahead_loop())).is_err();
+        if panicked {
+            self.poison(&io::Error::other("the thread that seals large requests has panicked"));
+            lock(&self.shared).sealing_ahead = false;
+            self.work.notify_all();
+        }
+    }
+
+    fn ahead_loop(&self) {
         let mut shared = lock(&self.shared);
-        shared.sealing_ahead = false;
-        shared.queue.release(request.chain);
-        shared.queue.put_back(request.chain, request.bytes, request);
-        shared
+        loop {
+            // Nobody holds the sealer unless someone is sealing.
+            if !shared.sealing {
+                shared.sort_out(self.options.large_bytes);
+                let mut sealer = lock(&self.sealer);
+                sealer.begin(&shared);
+                self.note_heads(&mut shared, &sealer);
+            }
+            if shared.large.front().is_none_or(|(_, on)| on.is_none()) {
+                if shared.stop && shared.is_idle() {
+                    return;
+                }
+                shared = wait(&self.ahead_due, shared);
+                continue;
+            }
+            let Some((mut request, Some(on))) = shared.large.pop_front() else { continue };
+            shared.sealing_ahead = true;
+            drop(shared);
+            if let Work::Append { drafts, .. } = &request.work {
+                let sealed = self.seal_on(on, request.chain, drafts, self.world.now_ms());
+                request.ahead = Some(Ahead { on, sealed });
+            }
+            shared = lock(&self.shared);
+            shared.sealing_ahead = false;
+            shared.ready.push_back(request);
+            self.arrived.store(true, Ordering::Release);
+            self.work.notify_one();
+        }
     }
 
     fn seal_on(&self, head: Head, chain: ChainId, drafts: &[Draft], now_ms: u64) -> Vec<Sealed> {
@@ -689,8 +726,10 @@ impl Log {
         let mut shared = lock(&self.shared);
         shared.poison(error.clone());
         let waiting = shared.queue.take_oldest(|_| true);
-        let large = std::iter::from_fn(|| shared.pop_large()).map(|(request, _)| request);
-        for request in waiting.into_iter().chain(large) {
+        let large: Vec<Request> = shared.large.drain(..).map(|(request, _)| request).collect();
+        let ready = std::mem::take(&mut shared.ready);
+        shared.large_bytes -= large.iter().chain(&ready).map(|request| request.bytes).sum::<usize>();
+        for request in waiting.into_iter().chain(large).chain(ready) {
             request.work.fail(error.clone());
         }
         error
@@ -765,6 +804,15 @@ impl Log {
         durable
     }
 
+    /// The next segment has grown or is there.
+    pub(super) fn prepared_more(&self) {
+        self.look_for_room();
+        let shared = lock(&self.shared);
+        if self.can_take_large(&shared) {
+            self.work.notify_one();
+        }
+    }
+
     /// Looks whether a segment was prepared, and if so accepts events again. Asked when one becomes ready and at every tick: between the writer's look and its verdict
     /// the preparer may have finished.
     pub(super) fn look_for_room(&self) {
@@ -780,6 +828,7 @@ impl Log {
     pub(super) fn stop_writing(&self) {
         lock(&self.shared).stop = true;
         self.work.notify_all();
+        self.ahead_due.notify_all();
     }
 }
 
@@ -832,6 +881,17 @@ impl Group {
     fn take_from(&mut self, shared: &mut Shared, sealer: &mut Sealer, log: &Log) -> Vec<Request> {
         let mut requests = Vec::new();
         let mut planned = self.bytes.len();
+        let others = shared.sort_out(log.options.large_bytes);
+        if planned == 0
+            && log.can_take_large(shared)
+            && let Some(large) = shared.take_ready(others)
+        {
+            if self.start + large.bytes as u64 > sealer.plan.capacity {
+                self.begin_segment(sealer, log);
+            }
+            shared.large_was_last = true;
+            return vec![large];
+        }
         while shared.sort_out(log.options.large_bytes)
             && let Some(bytes) = shared.queue.next_bytes()
         {
@@ -846,6 +906,7 @@ impl Group {
             }
             planned += bytes;
             requests.extend(shared.queue.pop());
+            shared.large_was_last = false;
         }
         requests
     }
