@@ -180,6 +180,62 @@ fn what_comes_while_the_lock_is_waited_for_is_decided_and_stored_in_the_same_tra
 }
 
 #[test]
+fn nodes_wait_for_a_chain_in_the_order_in_which_they_came_and_one_of_them_for_its_row() {
+    let database = cluster().database();
+    let nodes = [0; 4].map(|skew_ms| node(&database.url(), skew_ms));
+    append(&nodes[0], live(), vec![login("first")]);
+    let waiting = |what: &str| -> usize {
+        let sql =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {what}");
+        database.sql(&sql).parse().unwrap()
+    };
+    std::thread::scope(|scope| {
+        let lock = "BEGIN; SELECT chain_seq FROM sealog.chains FOR UPDATE; SELECT pg_sleep(1); COMMIT";
+        scope.spawn(|| database.sql(lock));
+        eventually("the chain is locked", || waiting("wait_event = 'PgSleep'") == 1);
+        let mut answers = Vec::new();
+        for (n, store) in nodes.iter().enumerate() {
+            let drafts = vec![login(&format!("n{n}"))];
+            answers.push(store.append(Append { chain: live(), drafts, idempotency: None }));
+            eventually("it is waited for", || waiting("wait_event_type = 'Lock'") == n + 1);
+        }
+        assert_eq!(waiting("wait_event = 'advisory'"), 3);
+        for (answer, seq) in answers.into_iter().zip(2..) {
+            let Ok(Appended::Sealed(receipt)) = wait(answer) else { panic!("it has its turn") };
+            assert_eq!(receipt.first_seq, seq);
+        }
+    });
+    assert_eq!(line(&nodes[3]).len(), 5);
+}
+
+#[test]
+fn a_chain_that_changed_while_its_row_was_waited_for_is_looked_at_again() {
+    let database = cluster().database();
+    let [store, other] = [node(&database.url(), 0), node(&database.url(), 0)];
+    for n in 1..=2 {
+        append(&other, live(), vec![login(&format!("u{n}"))]);
+    }
+    let waiting = |what: &str| {
+        let sql =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {what}");
+        database.sql(&sql) == "1"
+    };
+    // Someone who does not wait in line, and takes back the last event.
+    let change = "BEGIN; SELECT chain_seq FROM sealog.chains FOR UPDATE; SELECT pg_sleep(1);
+        DELETE FROM sealog.events WHERE chain_seq = 2;
+        UPDATE sealog.chains SET (chain_seq, log_id, hash) = (SELECT chain_seq, log_id, hash FROM sealog.events); COMMIT";
+    std::thread::scope(|scope| {
+        scope.spawn(|| database.sql(change));
+        eventually("the chain is locked", || waiting("wait_event = 'PgSleep'"));
+        let answer = store.append(Append { chain: live(), drafts: vec![login("on it")], idempotency: None });
+        eventually("it is waited for", || waiting("wait_event_type = 'Lock'"));
+        let Ok(Appended::Sealed(receipt)) = wait(answer) else { panic!("the head is proven") };
+        assert_eq!(receipt.first_seq, 2);
+    });
+    assert_eq!(line(&store).len(), 2);
+}
+
+#[test]
 fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock() {
     let database = cluster().database();
     let [one, two] = [node(&database.url(), 0), node(&database.url(), 0)];

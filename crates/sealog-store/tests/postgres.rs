@@ -460,8 +460,11 @@ fn no_hot_statement_touches_two_chains() {
     }
 }
 
-/// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is.
+/// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is; so is every statement inside it.
 fn touches_one_chain(sql: &str) -> bool {
+    if let Some(inner) = sql.strip_prefix("WITH ") {
+        return parts(inner).into_iter().all(touches_one_chain);
+    }
     if let Some((into, from)) = sql.split_once(" SELECT ").filter(|_| sql.starts_with("INSERT INTO sealog."))
     {
         return into.contains(" (chain_id, ")
@@ -477,12 +480,36 @@ fn touches_one_chain(sql: &str) -> bool {
     named > 0 && named == sql.matches("chain_id = $1").count()
 }
 
+/// The statements in parentheses behind `AS`, and the one behind them.
+fn parts(sql: &str) -> Vec<&str> {
+    let Some((_, rest)) = sql.split_once(" AS (").filter(|(name, _)| !name.contains(['(', '.'])) else {
+        return vec![sql.trim()];
+    };
+    let mut depth = 1;
+    let end = rest.find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    let end = end.expect("parentheses come in pairs");
+    let mut all = vec![&rest[..end]];
+    all.extend(parts(&rest[end + 1..]));
+    all
+}
+
 #[test]
 fn a_statement_that_touches_two_chains_is_noticed() {
     assert!(touches_one_chain("SELECT x FROM sealog.events WHERE chain_id = $1 AND chain_seq = $2"));
     assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($1, $3)"));
     assert!(touches_one_chain("INSERT INTO sealog.events (chain_id, x) SELECT $1, * FROM unnest($2)"));
+    let with = |usage: &str| {
+        format!(
+            "WITH stored AS (INSERT INTO sealog.events (chain_id, x) SELECT $1, * FROM unnest($2)), counted AS ({usage}) UPDATE sealog.chains SET x = $3 WHERE chain_id = $1"
+        )
+    };
+    assert!(touches_one_chain(&with("INSERT INTO sealog.usage (chain_id, x) VALUES ($1, $4)")));
+    assert!(!touches_one_chain(&with("INSERT INTO sealog.usage (chain_id, x) VALUES ($4, $1)")));
     for sql in [
+        "WITH stored AS (INSERT INTO sealog.events (chain_id, x) SELECT $1, * FROM unnest($2)) UPDATE sealog.chains SET x = $3",
         "SELECT x FROM sealog.events WHERE log_id = $1",
         "SELECT x FROM sealog.events JOIN sealog.chains USING (chain_id) WHERE chain_id = $1 UNION SELECT x FROM sealog.usage",
         "INSERT INTO sealog.events (chain_id, x) VALUES ($1, $2), ($3, $4)",
@@ -502,6 +529,67 @@ fn logged(dir: &Path) -> Vec<String> {
         Some(sql.split_once(": ")?.1.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     log.lines().filter_map(statement).collect()
+}
+
+/// What there is of Citus for a node that asks: the name of the extension, and that the table of events is distributed. The rows stay where they are.
+const AS_IF_DISTRIBUTED: &str = "SET allow_system_table_mods = on;
+    CREATE TABLE pg_catalog.pg_dist_partition AS SELECT 'sealog.events'::regclass AS logicalrelid;
+    INSERT INTO pg_extension VALUES (99999, 'citus', 10, 11, false, '0', NULL, NULL)";
+
+#[test]
+fn where_events_are_distributed_each_statement_of_an_append_names_its_chain_in_its_text_or_its_rows() {
+    let cluster = Cluster::start("log_statement = all");
+    let (url, options) = (cluster.url("postgres"), on_postgres(&StillWorld::new()));
+    let receipt = append(&PostgresStore::open(&url, &options).unwrap(), live(), vec![login("before")]);
+    cluster.sql("postgres", AS_IF_DISTRIBUTED);
+    let before = logged(&cluster.dir).len();
+    let store = PostgresStore::open(&url, &options).unwrap();
+    assert_eq!(wait(store.head(live())).unwrap().durable.hash, receipt.hash);
+    for (n, events) in [1, 2, 3, 100].into_iter().enumerate() {
+        let drafts = (0..events).map(|event| login(&format!("n{n}e{event}"))).collect();
+        let key = key(&format!("k{n}"), "b");
+        let done = append_once(&store, live(), drafts, key, sealog_core::id::Ulid(n as u128));
+        assert!(matches!(done, Outcome::Sealed(_)), "{done:?}");
+    }
+    // Many requests at once, so that a group has more keys than one.
+    let waiting: Vec<_> = (0..40)
+        .map(|n| match wait(store.reserve(live(), key(&format!("together {n}"), "b"))).unwrap() {
+            sealog_store::Reserved::Fresh(reservation) => store.append(sealog_store::Append {
+                chain: live(),
+                drafts: vec![login("a"); 5],
+                idempotency: Some((reservation, sealog_core::id::Ulid(n))),
+            }),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    waiting.into_iter().for_each(|append| drop(wait(append).unwrap()));
+    let again =
+        append_once(&store, live(), vec![login("x")], key("together 7", "b"), sealog_core::id::Ulid(1));
+    assert!(matches!(again, Outcome::Replayed(_)), "{again:?}");
+    assert_valid(&store, live(), 1 + 106 + 200);
+    assert_eq!(cluster.sql("postgres", "SELECT sum(events) FROM sealog.usage"), "307");
+    drop(store);
+
+    let id = format!("'{}'", cluster.sql("postgres", "SELECT chain_id FROM sealog.chains"));
+    let hot: BTreeSet<String> = logged(&cluster.dir)
+        .split_off(before)
+        .into_iter()
+        .filter(|sql| ["INSERT INTO sealog.", "UPDATE", "BEGIN"].iter().any(|word| sql.starts_with(word)))
+        .map(|sql| sql.replace(&id, "$1"))
+        .collect();
+    for sql in &hot {
+        assert!(!sql.contains("unnest") && !sql.contains("EXECUTE"), "{sql}");
+        assert!(touches_one_chain(sql), "{sql}");
+    }
+    for expected in [
+        "pg_advisory_xact_lock",
+        "sealog.events",
+        "sealog.idempotency",
+        "sealog.usage",
+        "UPDATE sealog.chains",
+    ] {
+        assert!(hot.iter().any(|sql| sql.contains(expected)), "the workload must reach {expected}: {hot:#?}");
+    }
 }
 
 // ---- Plans --------------------------------------------------------------------------------------------------------

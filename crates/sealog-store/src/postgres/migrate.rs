@@ -78,6 +78,18 @@ pub(super) async fn distribute(session: &Session) -> Result<(), OpenError> {
     session.client.batch_execute(CITUS).await.map_err(failed)
 }
 
+/// Whether that was done.
+pub(super) async fn is_distributed(session: &Session) -> Result<bool, OpenError> {
+    let citus = "SELECT count(*) > 0 FROM pg_extension WHERE extname = 'citus'";
+    let citus: bool = session.client.query_typed(citus, &[]).await.map_err(failed)?[0].get(0);
+    if !citus {
+        return Ok(false);
+    }
+    // A catalog of Citus, which is not there without it.
+    let events = "SELECT count(*) > 0 FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'sealog.events'::regclass";
+    Ok(session.client.query_typed(events, &[]).await.map_err(failed)?[0].get(0))
+}
+
 /// One step in the transaction that was begun, and its commit; `false` when there is none left.
 async fn step(session: &Session) -> Result<bool, OpenError> {
     wait_for_lock(session).await.map_err(failed)?;

@@ -9,6 +9,7 @@ mod migrate;
 mod pool;
 mod reader;
 mod rows;
+mod statements;
 mod tls;
 mod url;
 mod writer;
@@ -41,6 +42,7 @@ use crate::{
 use mark::MarkFile;
 use pool::{Pool, Session};
 use rows::{Digest32, Id, signed, unsigned};
+use statements::{Closing, Opening};
 use url::Target;
 use writer::{UsedKey, Writer};
 
@@ -340,10 +342,12 @@ async fn start(target: Arc<Target>, options: Options) -> Result<(Arc<Inner>, Vec
     };
     let findings =
         look_for_losses(&session, &acknowledged).await.map_err(|error| failed(&explain(&error)))?;
+    let distributed = migrate::is_distributed(&session).await?;
+    let opening = Opening::new(target.begin(&options), target.pooled, distributed);
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let inner = Inner {
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
-        writer: Writer::new(&options, target.begin(&options), Arc::clone(&writes), acknowledged),
+        writer: Writer::new(&options, opening, Closing::new(distributed), Arc::clone(&writes), acknowledged),
         writes,
         mark,
         in_flight: Arc::default(),

@@ -1,7 +1,7 @@
 //! Connections: a bounded number, made when they are needed, dropped when anything went wrong on them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -91,6 +91,7 @@ pub(super) struct Session {
     pub client: Client,
     pooled: bool,
     statements: Mutex<HashMap<Box<str>, Statement>>,
+    furnished: AtomicBool,
 }
 
 /// A statement that can be sent at once, so that several travel together in the order in which they are sent.
@@ -110,7 +111,21 @@ impl Session {
                 tracing::warn!(error = %super::explain(&error), "a connection to the database has ended");
             }
         });
-        Ok(Session { client, pooled: target.pooled, statements: Mutex::default() })
+        Ok(Session {
+            client,
+            pooled: target.pooled,
+            statements: Mutex::default(),
+            furnished: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs what a connection needs before its first use, once.
+    pub(super) async fn furnish(&self, sql: &str) -> Result<(), Error> {
+        if !self.furnished.load(Ordering::Relaxed) {
+            self.client.batch_execute(sql).await?;
+            self.furnished.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     pub(super) async fn prepare(&self, sql: &str, types: &[Type]) -> Result<Prepared, Error> {

@@ -162,7 +162,28 @@ pub(super) fn head(row: &Row, seq: &str, log_id: &str, hash_column: &str) -> Opt
 /// All columns of an event but its chain's, in the order of [`EventColumns::params`].
 pub(super) const COLUMNS: &str = "chain_seq, log_id, timestamp_ms, prev_hash, hash, action, actor_id, resource, metadata, \
      category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city";
-pub(super) const COLUMN_TYPES: [Type; 18] = [
+pub(super) const VALUE_TYPES: [Type; 18] = [
+    Type::INT8,
+    Type::UUID,
+    Type::INT8,
+    Type::BYTEA,
+    Type::BYTEA,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+];
+/// The same for columns of many events.
+pub(super) const ARRAY_TYPES: [Type; 18] = [
     Type::INT8_ARRAY,
     Type::UUID_ARRAY,
     Type::INT8_ARRAY,
@@ -216,8 +237,8 @@ impl<'a> EventColumns<'a> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.chain_seq.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.chain_seq.len()
     }
 
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 18] {
@@ -232,6 +253,33 @@ impl<'a> EventColumns<'a> {
             &self.actor_id,
             &self.resource,
             &self.metadata,
+            a0,
+            a1,
+            a2,
+            a3,
+            a4,
+            a5,
+            a6,
+            a7,
+            a8,
+        ]
+    }
+}
+
+impl EventColumns<'_> {
+    /// One event, in the order of the columns.
+    pub(super) fn row(&self, at: usize) -> [&(dyn ToSql + Sync); 18] {
+        let [a0, a1, a2, a3, a4, a5, a6, a7, a8] = self.annotations.each_ref().map(|column| &column[at]);
+        [
+            &self.chain_seq[at],
+            &self.log_id[at],
+            &self.timestamp_ms[at],
+            &self.prev_hash[at],
+            &self.hash[at],
+            &self.action[at],
+            &self.actor_id[at],
+            &self.resource[at],
+            &self.metadata[at],
             a0,
             a1,
             a2,

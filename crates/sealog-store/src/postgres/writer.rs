@@ -1,19 +1,21 @@
 //! Appending: each node groups what waits for a chain, and writes one group at a time in one transaction.
 //!
 //! ```text
-//! t0  BEGIN; lock the chain's row; look at the clock and the last event; look up the keys      one journey to the database
+//! t0  BEGIN; wait in line; lock the chain's row; look at the clock and the last event; look up the keys      one journey to the database
 //! t1  take along what came while the lock was waited for (its keys are looked up by one more journey), and seal, here, with the same functions as every store
-//! t2  insert events, keys and usage; set the head; COMMIT                                      one journey
+//! t2  insert events, keys and usage; set the head; COMMIT                                                    one journey
 //! t3  answer
 //! ```
 //! Up to t2 nothing has happened: a failure leaves nothing. From the moment COMMIT was sent until its answer the outcome is unknown, which the caller is told by an error;
 //! its key finds out. A node that is stopped between t0 and t2 loses its lock when the server ends its session, and everything that it sends then fails.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Instant;
 
-use futures_util::future::{join_all, join4, join5};
+use futures_util::future::{join, maybe_done};
 use sealog_core::canonical::EventText;
 use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
@@ -23,10 +25,11 @@ use sealog_core::verify;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Error, Row, SimpleQueryRow};
 
-use super::pool::{Pool, Session};
-use super::rows::{self, COLUMN_TYPES, COLUMNS, Digest32, EventColumns, Id, signed, unsigned};
+use super::pool::{Pool, Prepared, Session};
+use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
+use super::statements::{self, Closing, Opening, Text, pieces};
 use super::{Options, Time, unavailable};
 use crate::stats::{Histogram, LogStats};
 use crate::{
@@ -39,7 +42,8 @@ const GROUP_EVENTS_MAX: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Writer {
     options: Options,
-    begin: String,
+    opening: Opening,
+    closing: Closing,
     pool: Arc<Pool>,
     shared: Mutex<Shared>,
     /// Chains that could not be locked lately share half of the connections, so that the others keep the rest.
@@ -134,7 +138,8 @@ impl Request {
 impl Writer {
     pub(super) fn new(
         options: &Options,
-        begin: String,
+        opening: Opening,
+        closing: Closing,
         pool: Arc<Pool>,
         acknowledged: BTreeMap<ChainId, Head>,
     ) -> Arc<Writer> {
@@ -144,7 +149,8 @@ impl Writer {
             Mode::ALL.map(|_| Times { append: Histogram::durations(), commit: Histogram::durations() });
         Arc::new(Writer {
             options: options.clone(),
-            begin,
+            opening,
+            closing,
             pool,
             shared: Mutex::new(shared),
             contested,
@@ -422,24 +428,12 @@ struct Transaction<'a> {
     id: Id,
 }
 
-const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
-/// After the lock, in a statement of its own: what it sees is at least as new as the lock. The settings are looked at each time, because they can be changed at any time.
-const LOOK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
-        nullif(concat_ws(', ', CASE WHEN current_setting('fsync') = 'off' THEN 'fsync' END,
-                               CASE WHEN current_setting('synchronous_commit') = 'off' THEN 'synchronous_commit' END,
-                               CASE WHEN current_setting('full_page_writes') = 'off' THEN 'full_page_writes' END), '') AS unsafe,
-        (SELECT hash FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash
-    FROM sealog.chains WHERE chain_id = $1";
 const KEYS: &str =
     "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms FROM sealog.idempotency
     WHERE chain_id = $1 AND key_hash = ANY ($2)";
 const CREATE: &str =
     "INSERT INTO sealog.chains (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash)
     VALUES ($1, $2, $3, $4, 0, $5, $6) ON CONFLICT (chain_id) DO NOTHING";
-const USAGE: &str = "INSERT INTO sealog.usage (chain_id, month, tenant_id, events) VALUES ($1, $2, $3, $4)
-    ON CONFLICT (chain_id, month) DO UPDATE SET events = sealog.usage.events + excluded.events";
-const HEAD: &str =
-    "UPDATE sealog.chains SET chain_seq = $2, log_id = $3, hash = $4 WHERE chain_id = $1 AND chain_seq = $5";
 const LOST: &str = "UPDATE sealog.chains SET recorded_seq = $2, recorded_log_id = $3, recorded_hash = $4
     WHERE chain_id = $1 AND coalesce(recorded_seq, 0) < $2";
 
@@ -553,7 +547,7 @@ impl Transaction<'_> {
             };
             outcomes.push(outcome);
         }
-        if events.is_empty() {
+        if events.len() == 0 {
             self.session.client.batch_execute("ROLLBACK").await?;
             return Ok(outcomes);
         }
@@ -567,29 +561,24 @@ impl Transaction<'_> {
 
     /// Locks the chain's row and reads all that sealing needs.
     async fn lock(&self, group: &[Request]) -> Result<Locked, Failed> {
-        let lock = self.session.prepare(LOCK, &[Type::UUID]).await?;
-        let look = self.session.prepare(LOOK, &[Type::UUID]).await?;
         // Asked for before the transaction begins, so that everything can be sent at once.
         self.session.prepare(KEYS, &[Type::UUID, Type::BYTEA_ARRAY]).await?;
-        let mut begun = false;
+        let opening = &self.writer.opening;
+        if let Some(names) = opening.names() {
+            self.session.furnish(&names).await?;
+        }
+        let mut text = opening.begin(self.id);
         loop {
-            let begin = async {
-                match begun {
-                    false => self.session.client.batch_execute(&self.writer.begin).await,
-                    true => Ok(()),
-                }
-            };
-            let of_chain: [&(dyn ToSql + Sync); 1] = [&self.id];
-            let (lock, look) = (self.session.rows(&lock, &of_chain), self.session.rows(&look, &of_chain));
-            let (begin, lock, look, keys) = join4(begin, lock, look, self.keys(group)).await;
+            let (found, keys) = join(self.session.client.simple_query(&text), self.keys(group)).await;
             // The first error is the cause of those behind it.
-            begin?;
-            let (lock, look, keys) = (lock?, look?, keys?);
-            begun = true;
-            if let (Some(lock), Some(look)) = (lock.first(), look.first()) {
+            let (found, keys) = (found?, keys?);
+            if let (Some(lock), Some(look)) =
+                (statements::row(&found, "recorded_seq"), statements::row(&found, "now_ms"))
+            {
                 return self.locked(lock, look, keys).await;
             }
             self.create().await?;
+            text = opening.take(self.id);
         }
     }
 
@@ -606,22 +595,21 @@ impl Transaction<'_> {
 
     async fn locked(
         &self,
-        lock: &Row,
-        look: &Row,
+        lock: &SimpleQueryRow,
+        look: &SimpleQueryRow,
         keys: HashMap<[u8; 32], UsedKey>,
     ) -> Result<Locked, Failed> {
         let unproven = || Failed::Store(StoreError::HeadUnproven { chain: self.chain });
-        if let Some(settings) = look.get::<_, Option<&str>>("unsafe")
-            && !self.writer.options.allow_unsafe_storage
-        {
-            let why =
-                format!("the database runs with {settings} off, so it cannot keep what it acknowledges");
+        let off = statements::unsafe_settings(look);
+        if !off.is_empty() && !self.writer.options.allow_unsafe_storage {
+            let off = off.join(", ");
+            let why = format!("the database runs with {off} off, so it cannot keep what it acknowledges");
             return Err(StoreError::Unavailable(why).into());
         }
-        if super::reader::chain(lock) != Some(self.chain) {
+        if statements::chain(lock) != Some(self.chain) {
             return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
         }
-        let head = rows::head(lock, "chain_seq", "log_id", "hash").ok_or_else(unproven)?;
+        let head = statements::head(lock).ok_or_else(unproven)?;
         if let Some(known) = self.writer.acknowledged(self.chain)
             && (known.chain_seq > head.chain_seq
                 || (known.chain_seq == head.chain_seq && known.hash != head.hash))
@@ -633,19 +621,23 @@ impl Transaction<'_> {
             return Err(unproven());
         }
         // Nothing is sealed on top of events that are not there.
-        let last = look.get::<_, Option<&[u8]>>("last_hash");
-        let proven = match last {
-            Some(last) => head.chain_seq > 0 && rows::hash(last) == Some(head.hash),
-            None => head.chain_seq == 0,
-        };
-        if !proven || lock.get::<_, Option<i64>>("recorded_seq").is_some() {
+        if lock.get("recorded_seq").is_some()
+            || !(statements::proves(look, head) || self.proves_by_now(head).await?)
+        {
             return Err(unproven());
         }
         let now_ms = match self.writer.options.time {
-            Time::OfDatabase => unsigned(look.get("now_ms")),
+            Time::OfDatabase => statements::now_ms(look)
+                .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?,
             Time::OfWorld => self.writer.options.world.now_ms(),
         };
         Ok(Locked { head, now_ms, keys })
+    }
+
+    /// Whoever had the row without waiting in line may have appended after the statement began that waited for it, and then that saw the events before. Another one sees them all.
+    async fn proves_by_now(&self, head: Head) -> Result<bool, Error> {
+        let found = self.session.client.simple_query(&self.writer.opening.look(self.id)).await?;
+        Ok(statements::row(&found, "now_ms").is_some_and(|look| statements::proves(look, head)))
     }
 
     /// The first event of a chain. Whoever comes second finds the row.
@@ -686,51 +678,96 @@ impl Transaction<'_> {
         keys: &[KeyRow],
         months: &BTreeMap<u32, i64>,
     ) -> Result<(), Failed> {
+        let closing = &self.writer.closing;
         let (id, tenant) = (self.id, Id(self.chain.tenant_id.0.0));
         let project = Id(self.chain.project_id.0.0);
-        let insert = self.session.prepare(&insert_events(), &event_types()).await?;
-        let insert_keys = match keys.is_empty() {
-            true => None,
-            false => Some(self.session.prepare(INSERT_KEYS, &KEY_TYPES).await?),
-        };
-        let usage = self.session.prepare(USAGE, &[Type::UUID, Type::INT4, Type::UUID, Type::INT8]).await?;
-        let set_head = self
-            .session
-            .prepare(HEAD, &[Type::UUID, Type::INT8, Type::UUID, Type::BYTEA, Type::INT8])
-            .await?;
-
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&id, &tenant, &project];
-        params.extend(events.params());
-        let events = self.session.change(&insert, &params);
-        let keys = KeyColumns::of(keys);
-        let keys = async {
-            match &insert_keys {
-                Some(insert) => self.session.change(insert, &keys.params(&id)).await,
-                None => Ok(0),
-            }
-        };
-        let usage = join_all(months.iter().map(|(month, count)| {
-            let (usage, month) = (&usage, i32::try_from(*month).unwrap_or(i32::MAX));
-            async move { self.session.change(usage, &[&id, &month, &tenant, count]).await }
-        }));
         let (seq, last_id, hash) =
             (signed(after.chain_seq), Id::of_ulid(after.log_id), Digest32(after.hash.0));
         let seq_before = signed(before.chain_seq);
-        let head_params: [&(dyn ToSql + Sync); 5] = [&id, &seq, &last_id, &hash, &seq_before];
-        let head = self.session.change(&set_head, &head_params);
-        let commit = self.session.client.batch_execute("COMMIT");
+        let mut months: Vec<(i32, i64)> =
+            months.iter().map(|(month, count)| (i32::try_from(*month).unwrap_or(i32::MAX), *count)).collect();
+        let of_events: [&(dyn ToSql + Sync); 3] = [&id, &tenant, &project];
+        let of_head: [&(dyn ToSql + Sync); 4] = [&seq, &last_id, &hash, &seq_before];
+
+        // The last statement sets the head.
+        let mut changes = Vec::new();
+        let columns = KeyColumns::of(keys);
+        match &closing.together {
+            Some(_) if keys.is_empty() => {}
+            Some(_) => changes.push(self.change(&closing.key_arrays, columns.params(&id).to_vec()).await?),
+            None => {
+                for (size, piece) in pieces(0..keys.len()) {
+                    let rows = keys[piece].iter().flat_map(KeyRow::params);
+                    let params = std::iter::once(&id as &(dyn ToSql + Sync)).chain(rows).collect();
+                    changes.push(self.change(&closing.keys[size], params).await?);
+                }
+            }
+        }
+        // In general all events are of one month.
+        let together = closing.together.as_ref().map(|together| {
+            let month = if months.len() == 1 { months.pop() } else { None };
+            (if events.len() == 1 { &together.one } else { &together.arrays }, month)
+        });
+        for (month, count) in &months {
+            changes.push(self.change(&closing.usage, vec![&id, month, &tenant, count]).await?);
+        }
+        match &together {
+            Some((texts, month)) => {
+                let mut params = of_events.to_vec();
+                match events.len() {
+                    1 => params.extend(events.row(0)),
+                    _ => params.extend(events.params()),
+                }
+                if let Some((month, count)) = month {
+                    params.extend([month as &(dyn ToSql + Sync), count]);
+                }
+                params.extend(of_head);
+                changes.push(self.change(&texts[usize::from(month.is_some())], params).await?);
+            }
+            None => {
+                for (size, piece) in pieces(0..events.len()) {
+                    let rows = piece.flat_map(|at| events.row(at));
+                    let params = of_events.into_iter().chain(rows).collect();
+                    changes.push(self.change(&closing.events[size], params).await?);
+                }
+                let params = std::iter::once(&id as &(dyn ToSql + Sync)).chain(of_head).collect();
+                changes.push(self.change(&closing.head, params).await?);
+            }
+        }
         let begun = Instant::now();
         // Sent one behind the other, without waiting. If one fails, the server refuses the rest, and the COMMIT does nothing.
-        let (events, keys, usage, head, commit) = join5(events, keys, usage, head, commit).await;
-        for changed in [events, keys].into_iter().chain(usage) {
-            changed?;
+        let changes = changes.iter().map(|(statement, params)| self.session.change(statement, params));
+        let (changed, commit) =
+            join(in_order(changes.collect()), self.session.client.batch_execute("COMMIT")).await;
+        let mut head = 0;
+        for changed in changed {
+            head = changed?;
         }
-        assert_eq!(head?, 1, "the row is locked, so nobody has moved it");
+        assert_eq!(head, 1, "the row is locked, so nobody has moved it");
         commit?;
         self.writer.times(self.chain.mode).commit.observe_duration(begun.elapsed());
         Ok(())
     }
+
+    /// A statement that is ready to be sent, with its values.
+    async fn change<'v>(&self, text: &Text, params: Values<'v>) -> Result<(Prepared, Values<'v>), Error> {
+        Ok((self.session.prepare(&text.sql, &text.types).await?, params))
+    }
 }
+
+/// The outcomes of all of them; each begins in the order in which they stand, which `join_all` does not promise for many.
+async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.into_iter().map(|future| Box::pin(maybe_done(future))).collect();
+    poll_fn(|context| {
+        let waiting =
+            futures.iter_mut().filter_map(|future| future.as_mut().poll(context).is_pending().then_some(()));
+        if waiting.count() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    futures.iter_mut().map(|future| future.as_mut().take_output().expect("it is done")).collect()
+}
+
+type Values<'v> = Vec<&'v (dyn ToSql + Sync)>;
 
 pub(super) async fn create(session: &Session, chain: ChainId) -> Result<(), Error> {
     let types = [Type::UUID, Type::UUID, Type::UUID, Type::TEXT, Type::UUID, Type::BYTEA];
@@ -772,6 +809,18 @@ impl KeyRow {
         }
     }
 
+    fn params(&self) -> [&(dyn ToSql + Sync); 7] {
+        [
+            &self.key_hash,
+            &self.fingerprint,
+            &self.request_id,
+            &self.first_seq,
+            &self.log_ids,
+            &self.hash,
+            &self.received_ms,
+        ]
+    }
+
     fn imported(kept: &KeptKey, events: &[StoredEvent], last: Head) -> KeyRow {
         let receipt = Receipt {
             request_id: Some(kept.request_id),
@@ -794,17 +843,6 @@ struct KeyColumns<'a> {
     hash: Vec<Digest32>,
     received_ms: Vec<i64>,
 }
-
-const KEY_TYPES: [Type; 8] = [
-    Type::UUID,
-    Type::BYTEA_ARRAY,
-    Type::BYTEA_ARRAY,
-    Type::UUID_ARRAY,
-    Type::INT8_ARRAY,
-    Type::BYTEA_ARRAY,
-    Type::BYTEA_ARRAY,
-    Type::INT8_ARRAY,
-];
 
 impl<'a> KeyColumns<'a> {
     fn of(rows: &'a [KeyRow]) -> KeyColumns<'a> {
@@ -834,25 +872,6 @@ impl<'a> KeyColumns<'a> {
         ]
     }
 }
-
-/// One statement for any number of rows: to a row of `VALUES` the server gives an expression for each of its values, which costs more than the row.
-fn insert_events() -> String {
-    let columns: Vec<String> = (4..4 + COLUMN_TYPES.len()).map(|number| format!("${number}")).collect();
-    format!(
-        "INSERT INTO sealog.events (chain_id, tenant_id, project_id, {COLUMNS}) SELECT $1, $2, $3, * FROM unnest({})",
-        columns.join(", ")
-    )
-}
-
-fn event_types() -> Vec<Type> {
-    [Type::UUID, Type::UUID, Type::UUID].into_iter().chain(COLUMN_TYPES).collect()
-}
-
-/// A key whose 24 hours are over may still have its row.
-const INSERT_KEYS: &str = "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms)
-    SELECT $1, * FROM unnest($2, $3, $4, $5, $6, $7, $8)
-    ON CONFLICT (chain_id, key_hash) DO UPDATE SET fingerprint = excluded.fingerprint, request_id = excluded.request_id,
-        first_seq = excluded.first_seq, log_ids = excluded.log_ids, hash = excluded.hash, received_ms = excluded.received_ms";
 
 /// What a request takes in memory, or why it cannot be stored.
 fn request_bytes<'a>(events: impl Iterator<Item = &'a EventText>) -> Result<usize, StoreError> {

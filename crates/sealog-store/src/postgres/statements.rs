@@ -1,0 +1,354 @@
+//! What an append says to the database, and in how many messages: a message that is answered by itself costs both sides more than a small statement does.
+
+use std::fmt::Write as _;
+
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Hash, ProjectId, TenantId, Ulid, Uuid};
+use tokio_postgres::types::Type;
+use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
+
+use super::rows::{self, ARRAY_TYPES, COLUMNS, Id, VALUE_TYPES};
+
+/// Nodes wait for a chain in one line, in the order in which they came. Those who wait for a row instead are all woken whenever it changes, and whoever comes at that moment overtakes them.
+/// It is for speed alone: what keeps others out is the lock on the row.
+const TURN: &str = "SELECT pg_advisory_xact_lock($1)";
+const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, encode(hash, 'hex') AS hash, recorded_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
+/// The settings are looked at each time, because they can be changed at any time.
+const AROUND: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+        current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
+        (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash";
+const SETTINGS: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
+
+const EVENTS: &str = "INSERT INTO sealog.events (chain_id, tenant_id, project_id, ";
+const USAGE: &str = "INSERT INTO sealog.usage (chain_id, month, tenant_id, events) VALUES ";
+const USAGE_ADDS: &str =
+    " ON CONFLICT (chain_id, month) DO UPDATE SET events = sealog.usage.events + excluded.events";
+const KEYS: &str = "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms) ";
+/// A key whose 24 hours are over may still have its row.
+const KEYS_REPLACE: &str = " ON CONFLICT (chain_id, key_hash) DO UPDATE SET fingerprint = excluded.fingerprint, request_id = excluded.request_id,
+        first_seq = excluded.first_seq, log_ids = excluded.log_ids, hash = excluded.hash, received_ms = excluded.received_ms";
+
+/// A statement with the types of its parameters.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub sql: String,
+    pub types: Vec<Type>,
+}
+
+/// How an append begins: one message, whose answers come together.
+#[derive(Debug)]
+pub(super) struct Opening {
+    begin: String,
+    take: String,
+    look: String,
+    /// The statements have names on each connection, so that the server need not parse and plan them each time.
+    named: bool,
+}
+
+impl Opening {
+    /// `begin` is the statements that begin a transaction. Behind a pooler nothing outlives a transaction, so no names; nor on Citus, which finds the shard of a statement by its text.
+    pub(super) fn new(begin: String, pooled: bool, distributed: bool) -> Opening {
+        // On Citus a statement goes to the shard of the table that it reads from, also one that looks around.
+        let look = format!("SELECT {AROUND} FROM sealog.chains WHERE chain_id = $1");
+        let take = match distributed {
+            false => format!("SELECT locked.*, {AROUND} FROM ({LOCK}) AS locked"),
+            true => format!("{LOCK}; {look}"),
+        };
+        Opening { begin, take, look, named: !pooled && !distributed }
+    }
+
+    /// To be run once on each connection.
+    pub(super) fn names(&self) -> Option<String> {
+        let Opening { take, look, .. } = self;
+        self.named.then(|| {
+            format!("PREPARE sealog_turn (bigint) AS {TURN}; PREPARE sealog_take (uuid) AS {take}; PREPARE sealog_look (uuid) AS {look}")
+        })
+    }
+
+    /// Begins a transaction, waits for the chain's turn, then takes it.
+    pub(super) fn begin(&self, id: Id) -> String {
+        let line = i64::from_be_bytes(std::array::from_fn(|at| id.0[at]));
+        let (begin, take) = (&self.begin, self.take(id));
+        match self.named {
+            true => format!("{begin}; EXECUTE sealog_turn ('{line}'); {take}"),
+            false => format!("{begin}; {}; {take}", TURN.replace("$1", &format!("'{line}'"))),
+        }
+    }
+
+    /// Locks the chain's row and looks around: at the clock after it has the lock, at the last event as it was when the statement began.
+    pub(super) fn take(&self, id: Id) -> String {
+        self.about(id, "sealog_take", &self.take)
+    }
+
+    /// Looks around again, at what is at least as new as the lock.
+    pub(super) fn look(&self, id: Id) -> String {
+        self.about(id, "sealog_look", &self.look)
+    }
+
+    fn about(&self, id: Id, name: &str, sql: &str) -> String {
+        let id = id.uuid();
+        match self.named {
+            true => format!("EXECUTE {name} ('{id}')"),
+            false => sql.replace("$1", &format!("'{id}'")),
+        }
+    }
+}
+
+/// The answer of a statement that locks, or looks: the row that has a column of its own.
+pub(super) fn row<'a>(messages: &'a [SimpleQueryMessage], column: &str) -> Option<&'a SimpleQueryRow> {
+    messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.try_get(column).is_ok().then_some(row),
+        _ => None,
+    })
+}
+
+/// The chain whose row was locked.
+pub(super) fn chain(lock: &SimpleQueryRow) -> Option<ChainId> {
+    let uuid = |column: &str| Uuid::parse(lock.get(column)?);
+    Some(ChainId {
+        tenant_id: TenantId(uuid("tenant_id")?),
+        project_id: ProjectId(uuid("project_id")?),
+        mode: rows::mode(lock.get("mode")?)?,
+    })
+}
+
+/// The head in the row that was locked.
+pub(super) fn head(lock: &SimpleQueryRow) -> Option<Head> {
+    Some(Head {
+        chain_seq: lock.get("chain_seq")?.parse().ok()?,
+        log_id: Ulid::from_bytes(Uuid::parse(lock.get("log_id")?)?.0),
+        hash: Hash::parse(lock.get("hash")?)?,
+    })
+}
+
+/// Whether the last event is the one that the head names.
+pub(super) fn proves(look: &SimpleQueryRow, head: Head) -> bool {
+    match look.get("last_hash") {
+        Some(last) => head.chain_seq > 0 && Hash::parse(last) == Some(head.hash),
+        None => head.chain_seq == 0,
+    }
+}
+
+/// Settings without which an acknowledgement is worth nothing, and that are off.
+pub(super) fn unsafe_settings(look: &SimpleQueryRow) -> Vec<&'static str> {
+    SETTINGS.into_iter().filter(|setting| look.get(*setting) == Some("off")).collect()
+}
+
+pub(super) fn now_ms(look: &SimpleQueryRow) -> Option<u64> {
+    look.get("now_ms")?.parse().ok()
+}
+
+/// How an append ends, up to its COMMIT.
+#[derive(Debug)]
+pub(super) struct Closing {
+    /// On plain PostgreSQL one statement stores the events, counts them and sets the head. Nothing where the tables are distributed: Citus sends a statement to a shard by its text,
+    /// and rows that come out of `unnest` are not in it.
+    pub together: Option<Together>,
+    /// Events, by the power of two of their number.
+    pub events: Vec<Text>,
+    /// Idempotency records, in the same way.
+    pub keys: Vec<Text>,
+    pub key_arrays: Text,
+    pub usage: Text,
+    pub head: Text,
+}
+
+#[derive(Debug)]
+pub(super) struct Together {
+    /// Without and with a month's usage, for any number of events in arrays.
+    pub arrays: [Text; 2],
+    /// The same for one event, as it is.
+    pub one: [Text; 2],
+}
+
+/// The most rows in one statement, as a power of two.
+const VALUES_POWER_MAX: u32 = 8;
+
+impl Closing {
+    pub(super) fn new(distributed: bool) -> Closing {
+        let sizes = || (0..=VALUES_POWER_MAX).filter(|_| distributed).map(|power| 1 << power);
+        let mut key_types = vec![Type::UUID];
+        key_types.extend(KEY_TYPES.map(|(_, array)| array));
+        Closing {
+            together: (!distributed).then(|| Together {
+                arrays: [false, true].map(|usage| together(None, usage)),
+                one: [false, true].map(|usage| together(Some(1), usage)),
+            }),
+            events: sizes().map(|rows| events(Some(rows))).collect(),
+            keys: sizes().map(keys).collect(),
+            key_arrays: Text {
+                sql: format!(
+                    "{KEYS}SELECT $1, * FROM unnest({}){KEYS_REPLACE}",
+                    numbered(2, KEY_TYPES.len())
+                ),
+                types: key_types,
+            },
+            usage: usage(),
+            head: head_text(),
+        }
+    }
+}
+
+/// Splits rows into pieces for which there is a statement: the place of each piece's statement, and its rows.
+pub(super) fn pieces(mut rows: std::ops::Range<usize>) -> Vec<(usize, std::ops::Range<usize>)> {
+    let mut pieces = Vec::new();
+    while !rows.is_empty() {
+        let power = rows.len().ilog2().min(VALUES_POWER_MAX);
+        let end = rows.start + (1 << power);
+        pieces.push((power as usize, rows.start..end));
+        rows.start = end;
+    }
+    pieces
+}
+
+/// Columns of an idempotency record but its chain's: of one, and of many.
+const KEY_TYPES: [(Type, Type); 7] = [
+    (Type::BYTEA, Type::BYTEA_ARRAY),
+    (Type::BYTEA, Type::BYTEA_ARRAY),
+    (Type::UUID, Type::UUID_ARRAY),
+    (Type::INT8, Type::INT8_ARRAY),
+    (Type::BYTEA, Type::BYTEA_ARRAY),
+    (Type::BYTEA, Type::BYTEA_ARRAY),
+    (Type::INT8, Type::INT8_ARRAY),
+];
+
+/// Some rows as `VALUES`, or any number of them as arrays, which costs less from a few rows on: to a row of `VALUES` the server gives an expression for each of its values.
+fn events(rows: Option<usize>) -> Text {
+    let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
+    let sql = match rows {
+        None => {
+            types.extend(ARRAY_TYPES);
+            let columns = numbered(4, ARRAY_TYPES.len());
+            format!("{EVENTS}{COLUMNS}) SELECT $1, $2, $3, * FROM unnest({columns})")
+        }
+        Some(rows) => {
+            types.extend(std::iter::repeat_n(VALUE_TYPES, rows).flatten());
+            format!("{EVENTS}{COLUMNS}) VALUES {}", values("$1, $2, $3", 4, VALUE_TYPES.len(), rows))
+        }
+    };
+    Text { sql, types }
+}
+
+fn keys(rows: usize) -> Text {
+    let mut types = vec![Type::UUID];
+    types.extend(std::iter::repeat_n(KEY_TYPES.map(|(value, _)| value), rows).flatten());
+    Text { sql: format!("{KEYS}VALUES {}{KEYS_REPLACE}", values("$1", 2, KEY_TYPES.len(), rows)), types }
+}
+
+/// Chain, month, tenant, events.
+fn usage() -> Text {
+    let types = vec![Type::UUID, Type::INT4, Type::UUID, Type::INT8];
+    Text { sql: format!("{USAGE}($1, $2, $3, $4){USAGE_ADDS}"), types }
+}
+
+const HEAD_TYPES: [Type; 4] = [Type::INT8, Type::UUID, Type::BYTEA, Type::INT8];
+
+/// Chain, then the new head, then the seq of the one before.
+fn head_text() -> Text {
+    let types = std::iter::once(Type::UUID).chain(HEAD_TYPES).collect();
+    Text { sql: set_head(2), types }
+}
+
+fn set_head(first: usize) -> String {
+    let [seq, log_id, hash, before] = std::array::from_fn(|at| first + at);
+    format!(
+        "UPDATE sealog.chains SET chain_seq = ${seq}, log_id = ${log_id}, hash = ${hash} WHERE chain_id = $1 AND chain_seq = ${before}"
+    )
+}
+
+/// Chain, tenant, project and the events; a month and its events; the new head and the seq of the one before.
+fn together(rows: Option<usize>, usage: bool) -> Text {
+    let Text { sql: events, mut types } = events(rows);
+    let mut sql = format!("WITH stored AS ({events})");
+    if usage {
+        let first = types.len() + 1;
+        types.extend([Type::INT4, Type::INT8]);
+        let _ = write!(sql, ", counted AS ({USAGE}($1, ${first}, $2, ${}){USAGE_ADDS})", first + 1);
+    }
+    let head = set_head(types.len() + 1);
+    types.extend(HEAD_TYPES);
+    Text { sql: format!("{sql} {head}"), types }
+}
+
+/// `$4, $5, …`
+fn numbered(first: usize, count: usize) -> String {
+    (first..first + count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
+}
+
+/// `($1, $2), ($1, $3), …`
+fn values(same: &str, first: usize, columns: usize, rows: usize) -> String {
+    let row = |row| format!("({same}, {})", numbered(first + row * columns, columns));
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: Id = Id([0xab; 16]);
+
+    fn opening(pooled: bool, distributed: bool) -> Opening {
+        Opening::new("BEGIN".into(), pooled, distributed)
+    }
+
+    #[test]
+    fn statements_have_names_only_where_a_name_stays_and_every_chain_is_named_in_full() {
+        let direct = opening(false, false);
+        assert!(direct.names().is_some_and(|sql| sql.matches("PREPARE ").count() == 3));
+        for text in [direct.begin(ID), direct.take(ID), direct.look(ID)] {
+            assert!(!text.contains("SELECT") && !text.contains('$'), "{text}");
+        }
+        for (pooled, distributed) in [(true, false), (false, true), (true, true)] {
+            let opening = opening(pooled, distributed);
+            assert_eq!(opening.names(), None);
+            for text in [opening.begin(ID), opening.take(ID), opening.look(ID)] {
+                assert!(!text.contains("EXECUTE") && !text.contains('$'), "{text}");
+                let of_chain = text.matches("chain_id = 'abababab-abab-abab-abab-abababababab'").count();
+                assert_eq!(of_chain, text.matches(" FROM sealog.").count(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_row_is_locked_after_the_turn_has_come_and_the_clock_is_read_after_the_lock() {
+        for (pooled, distributed) in [(true, false), (true, true)] {
+            let text = opening(pooled, distributed).begin(ID);
+            let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+            assert!(at("BEGIN") < at("pg_advisory_xact_lock('-6076574518398440533')"));
+            assert!(at("pg_advisory_xact_lock") < at("FOR UPDATE"));
+            // Below another SELECT a lock is taken before that one computes anything.
+            let locked_first =
+                text.contains("FOR UPDATE) AS locked") || at("FOR UPDATE; ") < at("clock_timestamp");
+            assert!(locked_first, "{text}");
+        }
+    }
+
+    #[test]
+    fn on_citus_every_row_is_a_value_in_the_text_and_never_the_outcome_of_a_function() {
+        let closing = Closing::new(true);
+        assert!(closing.together.is_none());
+        for (power, (events, keys)) in closing.events.iter().zip(&closing.keys).enumerate() {
+            for text in [events, keys] {
+                assert!(!text.sql.contains("unnest") && !text.sql.contains("WITH"), "{}", text.sql);
+                assert_eq!(text.sql.matches("($1, ").count(), 1 << power);
+                assert!(text.sql.contains(&format!("${}", text.types.len())));
+                assert!(!text.sql.contains(&format!("${}", text.types.len() + 1)));
+                assert!(text.types.len() <= usize::from(u16::MAX), "PostgreSQL takes no more parameters");
+            }
+        }
+    }
+
+    #[test]
+    fn any_number_of_rows_is_cut_into_pieces_that_have_a_statement() {
+        let statements = Closing::new(true).events.len();
+        for rows in (0..300).chain([999, 1000, 1001]) {
+            let mut next = 0;
+            for (size, piece) in pieces(0..rows) {
+                assert!(size < statements);
+                assert_eq!((piece.start, piece.len()), (next, 1 << size));
+                next = piece.end;
+            }
+            assert_eq!(next, rows);
+        }
+    }
+}
