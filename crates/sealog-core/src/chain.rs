@@ -1,6 +1,6 @@
 //! Sealing: how an accepted event becomes the next link of its chain.
 
-use crate::canonical::{self, EventText};
+use crate::canonical::{EventText, Preimage};
 use crate::id::{Hash, Random80, TenantId, Ulid};
 use crate::time::TIMESTAMP_MS_MAX;
 
@@ -27,12 +27,30 @@ impl Head {
 
     /// Seals the event that follows this head. Spec 2.3.
     pub fn seal(&self, tenant_id: TenantId, text: &EventText, now_ms: u64, random: Random80) -> Sealed {
+        self.seal_with(&mut Preimage::default(), tenant_id, text, now_ms, random)
+    }
+
+    /// As [`Head::seal`], with memory that serves for the next event too.
+    pub fn seal_with(
+        &self,
+        preimage: &mut Preimage,
+        tenant_id: TenantId,
+        text: &EventText,
+        now_ms: u64,
+        random: Random80,
+    ) -> Sealed {
         let log_id = self.next_log_id(now_ms, random);
         Sealed {
             chain_seq: self.chain_seq + 1,
             log_id,
             prev_hash: self.hash,
-            hash: canonical::hash(self.hash, log_id, tenant_id, text.as_str(), log_id.timestamp_ms()),
+            hash: preimage.hash(
+                self.hash,
+                log_id,
+                tenant_id,
+                text.as_str().as_bytes(),
+                log_id.timestamp_ms(),
+            ),
         }
     }
 

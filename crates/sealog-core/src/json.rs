@@ -511,7 +511,7 @@ impl<'a> Iterator for Members<'a> {
         if !self.rest.starts_with('"') {
             return None;
         }
-        let (key, rest) = self.rest.split_at(string_len(self.rest)?);
+        let (key, rest) = self.rest.split_at(string_len(self.rest.as_bytes())?);
         let rest = rest.strip_prefix(':')?;
         let (value, rest) = rest.split_at(value_len(rest)?);
         self.rest = rest.strip_prefix(',').unwrap_or_default();
@@ -543,8 +543,7 @@ fn plain_run(bytes: &[u8]) -> usize {
 }
 
 /// Length of the canonical string that `text` begins with.
-pub(crate) fn string_len(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
+pub(crate) fn string_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
         at += plain_run(bytes.get(at..)?);
@@ -563,7 +562,7 @@ pub(crate) fn value_len(text: &str) -> Option<usize> {
     let mut at = 0;
     loop {
         match bytes.get(at)? {
-            b'"' => at += string_len(&text[at..])?,
+            b'"' => at += string_len(&bytes[at..])?,
             b'{' | b'[' => {
                 depth += 1;
                 at += 1;

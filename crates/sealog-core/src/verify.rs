@@ -2,7 +2,7 @@
 //!
 //! It is told what came before and what to expect, because a chain that is only checked against itself can be cut short without a trace.
 
-use crate::canonical;
+use crate::canonical::Preimage;
 use crate::chain::{Head, Sealed};
 use crate::event::StoredEvent;
 use crate::id::{Hash, TenantId, Ulid};
@@ -131,14 +131,14 @@ pub struct Record<'a> {
     pub sealed: Sealed,
     pub timestamp_ms: u64,
     /// The canonical text, from `"action"` on.
-    pub text: &'a str,
+    pub text: &'a [u8],
 }
 
 impl Record<'_> {
     /// Whether its fields give its hash.
-    fn is_genuine(&self) -> bool {
+    fn is_genuine(&self, preimage: &mut Preimage) -> bool {
         let sealed = &self.sealed;
-        canonical::hash(sealed.prev_hash, sealed.log_id, self.tenant_id, self.text, self.timestamp_ms)
+        preimage.hash(sealed.prev_hash, sealed.log_id, self.tenant_id, self.text, self.timestamp_ms)
             == sealed.hash
     }
 
@@ -154,7 +154,7 @@ impl<'a> From<&'a StoredEvent> for Record<'a> {
             tenant_id: event.tenant_id,
             sealed: event.sealed,
             timestamp_ms: event.timestamp_ms,
-            text: event.text.as_str(),
+            text: event.text.as_str().as_bytes(),
         }
     }
 }
@@ -169,17 +169,17 @@ pub struct Stretch {
 
 impl Stretch {
     /// A stretch of one event; nothing if there is something wrong with it.
-    pub fn begin(record: &Record<'_>) -> Option<Stretch> {
-        let sound = record.is_genuine() && record.is_timely();
+    pub fn begin(record: &Record<'_>, preimage: &mut Preimage) -> Option<Stretch> {
+        let sound = record.is_genuine(preimage) && record.is_timely();
         sound.then_some(Stretch { first: record.sealed, last: record.sealed })
     }
 
     /// Adds the next event, if it follows and nothing is wrong with it.
-    pub fn extend(&mut self, record: &Record<'_>) -> bool {
+    pub fn extend(&mut self, record: &Record<'_>, preimage: &mut Preimage) -> bool {
         let (last, next) = (&self.last, &record.sealed);
         let follows =
             next.chain_seq == last.chain_seq + 1 && next.prev_hash == last.hash && next.log_id > last.log_id;
-        if !follows || !record.is_genuine() || !record.is_timely() {
+        if !follows || !record.is_genuine(preimage) || !record.is_timely() {
             return false;
         }
         self.last = record.sealed;
@@ -210,6 +210,7 @@ pub struct Check {
     /// Nothing that may come can change the outcome.
     decided: bool,
     broken: Option<Broken>,
+    preimage: Preimage,
 }
 
 impl Check {
@@ -224,6 +225,7 @@ impl Check {
             damaged: None,
             decided: false,
             broken: None,
+            preimage: Preimage::default(),
         }
     }
 
@@ -252,8 +254,9 @@ impl Check {
         if !self.may_go_on(&record.sealed) {
             return;
         }
+        let genuine = record.is_genuine(&mut self.preimage);
         let fault = self.does_not_follow(&record.sealed).or_else(|| {
-            if !record.is_genuine() {
+            if !genuine {
                 return Some(Reason::Hash);
             }
             (self.goes_back(&record.sealed) || !record.is_timely()).then_some(Reason::Order)

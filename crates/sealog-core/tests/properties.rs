@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 use sealog_core::audit::{self, NotedHead, Outcome};
-use sealog_core::canonical::{self, EventText};
+use sealog_core::canonical::{self, EventText, Preimage};
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{self, Annotations, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, Random80, TenantId, Ulid, Uuid};
@@ -387,7 +387,7 @@ proptest! {
         });
         let mut one_by_one = Check::new(1, last_seq, Before::NOTHING);
         let mut side_by_side = Check::new(1, last_seq, Before::NOTHING);
-        let mut open: Option<Stretch> = None;
+        let (mut open, mut preimage): (Option<Stretch>, _) = (None, Preimage::default());
         for (at, item) in items.enumerate() {
             one_by_one.item(&item);
             let record = match &item {
@@ -395,13 +395,13 @@ proptest! {
                 Item::Damaged { .. } => None,
             };
             let cut = cuts & 1 << at != 0;
-            if !cut && let (Some(stretch), Some(record)) = (&mut open, &record) && stretch.extend(record) {
+            if !cut && let (Some(stretch), Some(record)) = (&mut open, &record) && stretch.extend(record, &mut preimage) {
                 continue;
             }
             if let Some(stretch) = open.take() {
                 side_by_side.stretch(&stretch);
             }
-            open = record.as_ref().and_then(Stretch::begin);
+            open = record.as_ref().and_then(|record| Stretch::begin(record, &mut preimage));
             if open.is_none() {
                 side_by_side.item(&item);
             }

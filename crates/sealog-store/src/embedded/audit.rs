@@ -8,18 +8,19 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use sealog_core::canonical::Preimage;
 use sealog_core::id::ChainId;
 use sealog_core::verify::{Before, Check, Item, Stretch, Verdict};
 
 use super::chain_index::{Run, Snapshot};
-use super::format;
+use super::format::{self, RecordSeed};
 use super::index::BLOCK_EVENTS;
 use super::log::Log;
 use super::reader::{RECORD_GUESS, Window};
 use crate::StoreError;
 
-/// Read at once.
-const WINDOW_BYTES_MAX: u64 = 1 << 20;
+/// Read at once: as much as stays in the cache of a core until it is checked.
+const WINDOW_BYTES_MAX: u64 = 128 << 10;
 /// Records further apart than this are not worth reading what lies between them.
 const GAP_BYTES_MAX: u32 = 64 << 10;
 
@@ -107,7 +108,10 @@ impl Log {
         let mut pieces: Vec<Vec<Piece>> = runs.iter().map(|_| Vec::new()).collect();
         let mut open: Vec<Option<Stretch>> = vec![None; runs.len()];
         let segment = self.segment(segment);
-        let mut window = Window::single();
+        let salt = segment.as_ref().map_or([0; 16], |segment| segment.salt);
+        let seeds: Vec<RecordSeed> =
+            runs.iter().map(|(chain, _)| RecordSeed::new(&salt, chains[*chain])).collect();
+        let (mut window, mut preimage) = (Window::single(), Preimage::default());
         for (at, place) in places.iter().enumerate() {
             let run = place.run as usize;
             let chain = chains[runs[run].0];
@@ -117,8 +121,7 @@ impl Log {
                         window.size = extent(&places[at..]);
                     }
                     let bytes = window.record(segment, place.position).ok();
-                    bytes
-                        .and_then(|bytes| format::borrow_record(bytes, &segment.salt, chain, place.chain_seq))
+                    bytes.and_then(|bytes| format::borrow_record(bytes, seeds[run], chain, place.chain_seq))
                 }
                 None => None,
             };
@@ -126,12 +129,12 @@ impl Log {
                 progress.fetch_add(PROGRESS_EVENTS as u64, Ordering::Relaxed);
             }
             if let (Some(stretch), Some(record)) = (&mut open[run], &record)
-                && stretch.extend(record)
+                && stretch.extend(record, &mut preimage)
             {
                 continue;
             }
             pieces[run].extend(open[run].take().map(Piece::Sound));
-            open[run] = record.as_ref().and_then(Stretch::begin);
+            open[run] = record.as_ref().and_then(|record| Stretch::begin(record, &mut preimage));
             if open[run].is_none() {
                 pieces[run].push(Piece::Look(place.chain_seq));
             }

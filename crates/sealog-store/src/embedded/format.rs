@@ -324,12 +324,30 @@ impl<'a> FrameWriter<'a> {
 }
 
 fn record_checksum(content: &[u8], salt: &Salt, chain: ChainId, chain_seq: u64) -> u32 {
-    let mut seed = [0u8; 56];
-    seed[..16].copy_from_slice(salt);
-    seed[16..32].copy_from_slice(&chain.tenant_id.0.0);
-    seed[32..48].copy_from_slice(&chain.project_id.0.0);
-    seed[48..].copy_from_slice(&chain_seq.to_le_bytes());
-    crc32c_append(crc32c::crc32c(&seed), content)
+    RecordSeed::new(salt, chain).checksum(content, chain_seq)
+}
+
+/// The part of a record's checksum that all records of a chain in a segment have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordSeed(u32);
+
+impl RecordSeed {
+    pub(super) fn new(salt: &Salt, chain: ChainId) -> RecordSeed {
+        let mut seed = [0u8; 48];
+        seed[..16].copy_from_slice(salt);
+        seed[16..32].copy_from_slice(&chain.tenant_id.0.0);
+        seed[32..].copy_from_slice(&chain.project_id.0.0);
+        RecordSeed(crc32c::crc32c(&seed))
+    }
+
+    fn checksum(self, content: &[u8], chain_seq: u64) -> u32 {
+        crc32c_append(crc32c_append(self.0, &chain_seq.to_le_bytes()), content)
+    }
+
+    fn is_right(self, record: &[u8], chain_seq: u64) -> bool {
+        let (content, checksum) = record.split_at(record.len() - 4);
+        checksum == self.checksum(content, chain_seq).to_le_bytes()
+    }
 }
 
 fn idempotency_checksum(content: &[u8], salt: &Salt, position: u64) -> u32 {
@@ -434,8 +452,7 @@ pub(super) fn record_len(bytes: &[u8]) -> Option<usize> {
 }
 
 fn record_intact(record: &[u8], salt: &Salt, chain: ChainId, chain_seq: u64) -> bool {
-    let (content, checksum) = record.split_at(record.len() - 4);
-    checksum == record_checksum(content, salt, chain, chain_seq).to_le_bytes()
+    RecordSeed::new(salt, chain).is_right(record, chain_seq)
 }
 
 impl RecordSlice<'_> {
@@ -465,11 +482,11 @@ pub(super) fn decode_record(
 /// As [`decode_record`], for a look at what is verified without taking it out of the buffer.
 pub(super) fn borrow_record<'a>(
     record: &'a [u8],
-    salt: &Salt,
+    seed: RecordSeed,
     chain: ChainId,
     chain_seq: u64,
 ) -> Option<Record<'a>> {
-    if record.len() < RECORD_FIXED_LEN || !record_intact(record, salt, chain, chain_seq) {
+    if record.len() < RECORD_FIXED_LEN || !seed.is_right(record, chain_seq) {
         return None;
     }
     let mut take = Take(&record[..record.len() - 4]);
@@ -477,8 +494,10 @@ pub(super) fn borrow_record<'a>(
     let annotations_len = take.u32()? as usize;
     let (log_id, prev_hash, hash) = (take.ulid()?, take.hash()?, take.hash()?);
     each_annotation(take.bytes(annotations_len)?, |tag, _| (1..=9).contains(&tag).then_some(()))?;
-    let text = std::str::from_utf8(take.0).ok()?;
-    canonical::split(text)?;
+    let text = take.0;
+    if !canonical::is_text(text) {
+        return None;
+    }
     let sealed = Sealed { chain_seq, log_id, prev_hash, hash };
     Some(Record { tenant_id: chain.tenant_id, sealed, timestamp_ms: sealed.timestamp_ms(), text })
 }

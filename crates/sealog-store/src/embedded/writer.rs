@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use sealog_core::canonical::Preimage;
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
 use sealog_core::id::{ChainId, Ulid};
@@ -550,9 +551,10 @@ impl Log {
     }
 
     fn seal_on(&self, head: Head, chain: ChainId, drafts: &[Draft], now_ms: u64) -> Vec<Sealed> {
-        let mut next = head;
+        let (mut next, mut preimage) = (head, Preimage::default());
         let seal = |draft: &Draft| {
-            let sealed = next.seal(chain.tenant_id, &draft.text, now_ms, self.world.random80());
+            let random = self.world.random80();
+            let sealed = next.seal_with(&mut preimage, chain.tenant_id, &draft.text, now_ms, random);
             next = sealed.head();
             sealed
         };
