@@ -66,11 +66,11 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
 
     /// Bytes of the item whose turn it is. One that is larger than a turn waits for as many turns as it is large.
     pub fn next_bytes(&mut self) -> Option<usize> {
-        self.next().map(|(bytes, _)| bytes)
+        self.peek().map(|(bytes, _)| bytes)
     }
 
     /// The item whose turn it is, and its bytes.
-    pub fn next(&mut self) -> Option<(usize, &T)> {
+    pub fn peek(&mut self) -> Option<(usize, &T)> {
         // How many in a row have no turn.
         let mut passed = 0;
         loop {
@@ -97,7 +97,7 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
     }
 
     pub fn pop(&mut self) -> Option<T> {
-        self.next()?;
+        self.peek()?;
         let whose = *self.order.front()?;
         let waiting = self.waiting.get_mut(&whose)?;
         let (bytes, item) = waiting.items.pop_front()?;

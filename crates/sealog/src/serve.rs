@@ -24,12 +24,13 @@ const FIRST_TIMER: Duration = Duration::from_millis(500);
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     log_to_stderr(settings.log_level);
+    // Before the store is opened, which keeps as many of its files open as it may.
+    raise_file_limit();
     let store = Opened::open(&settings.store, &settings.data_dir, settings.allow_unsafe_storage)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let main = runtime()?;
     // Before anyone is told that the server listens: from then on a supervisor may ask it to stop.
     let signals = main.block_on(async { stop_signals() }).map_err(|error| error.to_string())?;
-    raise_file_limit();
     let listener = main.block_on(async {
         refuse_shared_port(settings.listen)?;
         listen(settings.listen)

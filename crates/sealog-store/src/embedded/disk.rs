@@ -1,14 +1,13 @@
 //! The few things that the store asks of a file system, as a trait: tests put a disk behind it that loses what was not synced, or fails at a chosen call.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::sync::lock;
+use super::cache::Cache;
 
 pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
@@ -121,20 +120,12 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resul
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     disk: Arc<dyn Disk>,
-    files_max: usize,
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    /// By path: the file, and when it was last used.
-    files: HashMap<PathBuf, (Arc<dyn DiskFile>, u64)>,
-    tick: u64,
+    open: Cache<PathBuf, Box<dyn DiskFile>>,
 }
 
 impl OpenFiles {
     pub(super) fn new(disk: Arc<dyn Disk>, files_max: usize) -> Arc<OpenFiles> {
-        Arc::new(OpenFiles { disk, files_max, open: Mutex::default() })
+        Arc::new(OpenFiles { disk, open: Cache::new(files_max) })
     }
 
     /// A file that is opened when it is read, and may be closed in between.
@@ -144,28 +135,11 @@ impl OpenFiles {
 
     /// The file at this path is another one from now on.
     pub(super) fn forget(&self, path: &Path) {
-        lock(&self.open).files.remove(path);
+        self.open.forget(&path.to_owned());
     }
 
-    fn get(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        {
-            let mut open = lock(&self.open);
-            open.tick += 1;
-            let now = open.tick;
-            if let Some((file, used)) = open.files.get_mut(path) {
-                *used = now;
-                return Ok(Arc::clone(file));
-            }
-        }
-        let file: Arc<dyn DiskFile> = self.disk.open(path)?.into();
-        let mut open = lock(&self.open);
-        if open.files.len() >= self.files_max {
-            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone());
-            oldest.and_then(|path| open.files.remove(&path));
-        }
-        let now = open.tick;
-        open.files.insert(path.to_owned(), (Arc::clone(&file), now));
-        Ok(file)
+    fn get(&self, path: &PathBuf) -> io::Result<Arc<Box<dyn DiskFile>>> {
+        self.open.get_or_load(path, 1, || self.disk.open(path))
     }
 }
 

@@ -97,6 +97,16 @@ impl Shape {
     }
 }
 
+/// 64 bits from a position on; zeros behind the end.
+fn bits_at(bits: &[u8], position: usize) -> u64 {
+    let from = &bits[(position / 8).min(bits.len())..];
+    let mut bytes = [0; 16];
+    let length = from.len().min(9);
+    bytes[..length].copy_from_slice(&from[..length]);
+    let shifted = u128::from_le_bytes(bytes) >> (position % 8);
+    u64::try_from(shifted & u128::from(u64::MAX)).unwrap_or(0)
+}
+
 /// A number of so many bits, brought down to below `limit`.
 fn scaled(number: u64, bits: u32, limit: u32) -> u32 {
     u32::try_from((number * u64::from(limit)) >> bits).unwrap_or(0)
@@ -146,7 +156,12 @@ pub(super) fn candidates(
     read: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
     damaged: impl Fn() -> io::Error,
 ) -> io::Result<Vec<usize>> {
-    let mut blocks: Vec<usize> = (0..shape.blocks as usize).collect();
+    let count = shape.blocks as usize;
+    // A bit for each block that has all keys as far as is known.
+    let mut blocks = vec![u64::MAX; count.div_ceil(64)];
+    if let Some(last) = blocks.last_mut().filter(|_| !count.is_multiple_of(64)) {
+        *last = (1 << (count % 64)) - 1;
+    }
     for key in keys {
         let page = read(u64::from(shape.page(*key)) * shape.page_len() as u64, shape.page_len())?;
         let (bits, checksum) = page.split_at(page.len() - CHECKSUM_LEN);
@@ -154,16 +169,18 @@ pub(super) fn candidates(
             return Err(damaged());
         }
         for row in shape.rows(*key) {
-            blocks.retain(|block| {
-                let bit = shape.bit(row, *block);
-                bits[bit / 8] & 1 << (bit % 8) != 0
-            });
+            for (number, word) in blocks.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
+                *word &= bits_at(bits, shape.bit(row, number * 64));
+            }
         }
-        if blocks.is_empty() {
+        if blocks.iter().all(|word| *word == 0) {
             break;
         }
     }
-    Ok(blocks)
+    let of_word = |(number, word): (usize, u64)| {
+        (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| number * 64 + bit)
+    };
+    Ok(blocks.into_iter().enumerate().filter(|(_, word)| *word != 0).flat_map(of_word).collect())
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Where each event of a chain stands, and which blocks can hold a match. Derived from the log, never the truth.
 
-use std::collections::HashMap;
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use sealog_core::canonical::Fields;
 use sealog_core::chain::Head;
@@ -10,7 +8,6 @@ use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 
 use super::format::Take;
-use super::sync::lock;
 
 pub(super) const BLOCK_EVENTS: usize = 1024;
 
@@ -384,71 +381,6 @@ impl MemoryRun {
     }
 }
 
-/// Pieces of index files that were read lately, up to a number of bytes.
-#[derive(Debug)]
-pub(super) struct Cache<T> {
-    bytes_max: usize,
-    inner: Mutex<CacheInner<T>>,
-}
-
-#[derive(Debug)]
-struct CacheInner<T> {
-    /// By index file and offset: value, its bytes, when it was last used.
-    pieces: HashMap<(u64, u64), (Arc<T>, usize, u64)>,
-    bytes: usize,
-    tick: u64,
-}
-
-impl<T> Cache<T> {
-    pub(super) fn new(bytes_max: usize) -> Cache<T> {
-        Cache { bytes_max, inner: Mutex::new(CacheInner { pieces: HashMap::new(), bytes: 0, tick: 0 }) }
-    }
-
-    pub(super) fn get_or_load(
-        &self,
-        key: (u64, u64),
-        bytes: usize,
-        load: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<Arc<T>> {
-        {
-            let mut inner = lock(&self.inner);
-            inner.tick += 1;
-            let tick = inner.tick;
-            if let Some((value, _, used)) = inner.pieces.get_mut(&key) {
-                *used = tick;
-                return Ok(Arc::clone(value));
-            }
-        }
-        // Read outside the lock; two readers may load the same piece, which is harmless.
-        let value = Arc::new(load()?);
-        let mut inner = lock(&self.inner);
-        let tick = inner.tick;
-        if inner.pieces.insert(key, (Arc::clone(&value), bytes, tick)).is_none() {
-            inner.bytes += bytes;
-        }
-        if inner.bytes > self.bytes_max {
-            inner.evict_half(self.bytes_max / 2);
-        }
-        Ok(value)
-    }
-}
-
-impl<T> CacheInner<T> {
-    /// Drops the longest unused pieces. Half at a time, so that the sorting is paid once for many insertions.
-    fn evict_half(&mut self, bytes_keep: usize) {
-        let mut by_age: Vec<_> =
-            self.pieces.iter().map(|(key, (_, bytes, used))| (*used, *key, *bytes)).collect();
-        by_age.sort_unstable();
-        for (_, key, bytes) in by_age {
-            if self.bytes <= bytes_keep {
-                break;
-            }
-            self.pieces.remove(&key);
-            self.bytes -= bytes;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -555,17 +487,5 @@ mod tests {
         assert!((0..1024).all(|n| bloom.may_contain(hash(n))));
         let wrong = (10_000..20_000).filter(|n| bloom.may_contain(hash(*n))).count();
         assert!(wrong < 300, "{wrong} of 10,000 false positives");
-    }
-
-    #[test]
-    fn the_cache_stays_within_its_bytes_and_keeps_what_is_used() {
-        let cache = Cache::new(100);
-        cache.get_or_load((9, 9), 10, || Ok(99)).unwrap();
-        for n in 0..50 {
-            cache.get_or_load((0, n), 10, || Ok(n)).unwrap();
-            let kept = cache.get_or_load((9, 9), 10, || panic!("it was used a moment ago")).unwrap();
-            assert_eq!(*kept, 99);
-            assert!(cache.inner.lock().unwrap().bytes <= 110);
-        }
     }
 }

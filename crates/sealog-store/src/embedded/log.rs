@@ -12,10 +12,11 @@ use sealog_core::id::{ChainId, Mode, TenantId};
 use sealog_core::time::Month;
 
 use super::Options;
+use super::cache::Cache;
 use super::chain_index::{Chains, SealedRun};
 use super::disk::{self, Disk, OpenFiles};
 use super::format::Frame;
-use super::index::{Cache, Entry};
+use super::index::Entry;
 use super::keys::{KeyPlace, Keys};
 use super::mark::{Extent, MarkFile};
 use super::recovery::{self, Finding, RecoveryError};
@@ -103,8 +104,9 @@ impl Log {
             keys: recovered.keys,
             usage: Mutex::new(recovered.usage),
             caches: Caches {
-                tables: Cache::new(options.cache_bytes / 2),
-                columns: Cache::new(options.cache_bytes / 2),
+                // A run's table has less than a tenth of the bytes of its blocks.
+                tables: Cache::new(options.cache_bytes / 8),
+                columns: Cache::new(options.cache_bytes / 8 * 7),
             },
             shared: Mutex::new(Shared::new(recovered.plan, recovered.commit, poisoned)),
             work: Condvar::new(),

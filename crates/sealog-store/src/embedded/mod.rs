@@ -4,6 +4,7 @@
 //! [`log`] is one log and its writer; [`recovery`] is the one path by which a log is opened; [`reader`] answers reads.
 
 mod audit;
+mod cache;
 mod chain_index;
 mod control;
 pub mod disk;
@@ -81,7 +82,7 @@ impl Default for Options {
             large_bytes: 128 << 10,
             queue_bytes_max: 64 << 20,
             queue_deadline: Duration::from_secs(10),
-            cache_bytes: 64 << 20,
+            cache_bytes: 160 << 20,
             tick: Duration::from_secs(1),
             allow_unsafe_storage: false,
             disk: Arc::new(RealDisk),

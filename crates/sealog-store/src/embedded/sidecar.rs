@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
 
+use super::cache::Cache;
 use super::disk::{DiskFile, read_exact};
 use super::filter::{self, Key, Shape};
 use super::format::{Take, put_chain, u32_len};
-use super::index::{BLOCK_EVENTS, Block, Bloom, Cache, MemoryRun, Summary};
+use super::index::{BLOCK_EVENTS, Block, Bloom, MemoryRun, Summary};
 
 const MAGIC: &[u8; 8] = b"SEALOGIX";
 const VERSION: u32 = 2;
@@ -387,8 +388,9 @@ fn decode_usage(bytes: &[u8]) -> Option<(TenantId, Month, u64)> {
 /// Caches of both kinds of pieces.
 #[derive(Debug)]
 pub(super) struct Caches {
-    pub tables: Cache<Vec<BlockRef>>,
-    pub columns: Cache<Block>,
+    /// By index file and offset.
+    pub tables: Cache<(u64, u64), Vec<BlockRef>>,
+    pub columns: Cache<(u64, u64), Block>,
 }
 
 impl FileRun {
@@ -403,7 +405,7 @@ impl FileRun {
     pub(super) fn table(&self, caches: &Caches) -> io::Result<Arc<Vec<BlockRef>>> {
         let (offset, length, checksum) = self.table;
         let bytes = length as usize + self.blocks as usize * size_of::<BlockRef>();
-        caches.tables.get_or_load((self.sidecar.id, offset), bytes, || {
+        caches.tables.get_or_load(&(self.sidecar.id, offset), bytes, || {
             let bytes = self.sidecar.read(offset, length as usize)?;
             if crc32c::crc32c(&bytes) != checksum {
                 return Err(damaged(self.segment(), "a block table is damaged"));
@@ -430,7 +432,7 @@ impl FileRun {
         let block = &table[number];
         let count = (self.count as usize - number * BLOCK_EVENTS).min(BLOCK_EVENTS);
         let length = Block::encoded_len(count);
-        caches.columns.get_or_load((self.sidecar.id, block.offset), length, || {
+        caches.columns.get_or_load(&(self.sidecar.id, block.offset), length, || {
             let bytes = self.sidecar.read(block.offset, length)?;
             if crc32c::crc32c(&bytes) != block.checksum {
                 return Err(damaged(self.segment(), "a block is damaged"));

@@ -165,7 +165,7 @@ impl Shared {
 
     /// Whether there is something to seal in a group. What is too large for that waits apart from the queue.
     fn sort_out(&mut self, large_bytes: usize) -> bool {
-        while let Some((_, request)) = self.queue.next() {
+        while let Some((_, request)) = self.queue.peek() {
             if !request.needs_sealing_ahead(large_bytes) {
                 return true;
             }
@@ -678,7 +678,7 @@ impl Log {
     /// One by one, or in one piece to an event loop.
     fn answer(&self, durable: Vec<Durable>) {
         let now = Instant::now();
-        let mut for_loops: Vec<(Arc<Answers>, Vec<(Outcome, Head)>)> = Vec::new();
+        let mut for_loops: Vec<(Arc<Answers>, Vec<_>)> = Vec::new();
         for Durable { head, queued, outcome, answers } in durable {
             self.append_time.observe_duration(now.duration_since(queued));
             let Some(answers) = answers else {
