@@ -16,7 +16,6 @@ use super::cache::Cache;
 use super::chain_index::{Chains, SealedRun};
 use super::disk::{self, Disk, OpenFiles};
 use super::format::Frame;
-use super::index::Entry;
 use super::keys::{KeyPlace, Keys};
 use super::mark::{Extent, MarkFile};
 use super::recovery::{self, Finding, RecoveryError};
@@ -255,16 +254,16 @@ impl Log {
         }))
     }
 
-    pub(super) fn count_usage(&self, chain: ChainId, entries: &[Entry]) {
+    pub(super) fn count_usage(&self, counts: Vec<((TenantId, Month), u64)>) {
         let mut usage = lock(&self.usage);
-        for entry in entries {
-            *usage.entry((chain.tenant_id, Month::of(entry.log_id.timestamp_ms()))).or_default() += 1;
+        for (of, count) in counts {
+            *usage.entry(of).or_default() += count;
         }
     }
 
-    /// A chain has a new durable head.
-    pub(super) fn changed(&self, chain: ChainId, head: Head) {
-        lock(&self.upkeep).heads.insert(chain, head);
+    /// Chains have new durable heads.
+    pub(super) fn changed(&self, heads: Vec<(ChainId, Head)>) {
+        lock(&self.upkeep).heads.extend(heads);
     }
 
     /// A segment is full.

@@ -16,9 +16,11 @@ use sealog_core::canonical::Preimage;
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
 use sealog_core::id::{ChainId, Ulid};
+use sealog_core::time::Month;
 use sealog_core::verify;
 use tokio::sync::oneshot;
 
+use super::chain_index::Chain;
 use super::format::{
     self, FrameHeader, FrameWriter, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader, StoredKey,
 };
@@ -793,16 +795,34 @@ impl Log {
     fn publish(&self, group: Group) -> Vec<Durable> {
         let segment = group.after.segment;
         let mut durable = Vec::with_capacity(group.frames.len());
+        // Frames of one chain often follow each other, and then it is looked up once.
+        let mut chain: Option<Arc<Chain>> = None;
+        let (mut heads, mut counts) = (Vec::new(), Vec::new());
         for frame in group.frames {
-            self.chains.get_or_create(frame.chain).publish(segment, &frame.entries, frame.head);
-            self.count_usage(frame.chain, &frame.entries);
+            if chain.as_ref().is_none_or(|chain| chain.id != frame.chain) {
+                chain = Some(self.chains.get_or_create(frame.chain));
+                heads.push((frame.chain, frame.head));
+            }
+            let chain = chain.as_ref().expect("it was there or was put there");
+            chain.publish(segment, &frame.entries, frame.head);
+            for entry in &frame.entries {
+                let of = (frame.chain.tenant_id, Month::of(entry.log_id.timestamp_ms()));
+                match counts.last_mut() {
+                    Some((last, count)) if *last == of => *count += 1,
+                    _ => counts.push((of, 1)),
+                }
+            }
             if let Some(key) = frame.key {
                 self.keys.insert(segment, key);
             }
-            self.changed(frame.chain, frame.head);
+            if let Some((_, head)) = heads.last_mut() {
+                *head = frame.head;
+            }
             let SealedFrame { head, queued, outcome, answers, .. } = frame;
             durable.push(Durable { head, queued, outcome, answers });
         }
+        self.count_usage(counts);
+        self.changed(heads);
         durable
     }
 
