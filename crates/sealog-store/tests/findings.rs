@@ -1214,6 +1214,7 @@ fn a_store_of_a_thousand_segments_has_few_files_open() {
     let options = Options {
         segment_bytes_first: 4 << 10,
         segment_bytes_max: 4 << 10,
+        open_files_max: 200,
         allow_unsafe_storage: true,
         ..small(&StillWorld::new())
     };

@@ -287,7 +287,9 @@ impl Log {
         while !upkeep.stop {
             upkeep = wait_for(&self.upkeep_due, upkeep, pause);
             drop(upkeep);
-            lock(&self.shared).expire(self.options.queue_deadline);
+            if lock(&self.shared).expire(self.options.queue_deadline) {
+                self.work.notify_one();
+            }
             self.look_for_room();
             upkeep = lock(&self.upkeep);
         }

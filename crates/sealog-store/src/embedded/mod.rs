@@ -65,12 +65,20 @@ pub struct Options {
     pub queue_deadline: Duration,
     /// Memory for index pieces that were read from disk, for each log.
     pub cache_bytes: usize,
+    /// Files that stay open for reading, for each log. A list looks into an index file of every segment, and to open each again would cost more than to read it.
+    pub open_files_max: usize,
     /// How often the mark is written while events arrive, and how often room is looked for on a full disk.
     pub tick: Duration,
     /// Accepts a data directory on a file system that forgets (tmpfs) or that is remote.
     pub allow_unsafe_storage: bool,
     pub disk: Arc<dyn Disk>,
     pub world: Arc<dyn World>,
+}
+
+/// Those of some 30 GB, if the process may have so many.
+fn open_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(1000, |limit| usize::try_from(limit / 8).unwrap_or(1000)).clamp(50, 1000)
 }
 
 impl Default for Options {
@@ -83,6 +91,7 @@ impl Default for Options {
             queue_bytes_max: 64 << 20,
             queue_deadline: Duration::from_secs(10),
             cache_bytes: 160 << 20,
+            open_files_max: open_files_max(),
             tick: Duration::from_secs(1),
             allow_unsafe_storage: false,
             disk: Arc::new(RealDisk),

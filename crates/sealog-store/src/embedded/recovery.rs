@@ -136,18 +136,11 @@ pub(super) struct Recovered {
 /// In place of the running checksum of a segment that was damaged when the next one began. One that is zero by chance is not compared either, but its length is.
 const UNKNOWN_CHECKSUM: u32 = 0;
 
-/// Files that stay open for reading, for each log: those of some 30 GB, if the process may have so many. A list looks into an index file of every segment, and
-/// to open each again would cost more than to read it.
-fn open_files_max() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(1000, |limit| usize::try_from(limit / 8).unwrap_or(1000)).clamp(50, 1000)
-}
-
 pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recovered, RecoveryError> {
     let disk = &options.disk;
     disk.create_dir(dir)?;
     disk.sync_dir(dir.parent().unwrap_or(dir))?;
-    let files = OpenFiles::new(Arc::clone(disk), open_files_max());
+    let files = OpenFiles::new(Arc::clone(disk), options.open_files_max);
     let (mut mark, marked) = MarkFile::open(Arc::clone(disk), dir, mode)?;
     let marked_segment = marked.as_ref().map_or(0, |marked| marked.extent.segment);
     let found = find_segments(dir, mode, &**disk, &files, marked_segment)?;

@@ -204,8 +204,8 @@ impl Shared {
         self.poisoned.get_or_insert(error);
     }
 
-    /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known.
-    pub(super) fn expire(&mut self, deadline: Duration) {
+    /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known. Whether a chain is free again by that.
+    pub(super) fn expire(&mut self, deadline: Duration) -> bool {
         for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
             request.work.fail(StoreError::Deadline);
         }
@@ -217,11 +217,13 @@ impl Shared {
         while self.ready.front().is_some_and(late) {
             expired.extend(self.ready.pop_front());
         }
+        let freed = !expired.is_empty();
         for request in expired {
             self.large_bytes -= request.bytes;
             self.queue.release(request.chain);
             request.work.fail(StoreError::Deadline);
         }
+        freed
     }
 }
 
@@ -1003,5 +1005,76 @@ impl Group {
             entries,
             key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position }),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
+
+    use super::*;
+
+    const LARGE: usize = 1000;
+
+    fn shared() -> Shared {
+        Shared::new(Plan { segment: 1, salt: [0; 16], end: 0, capacity: 0, running: 0 }, 0, None)
+    }
+
+    fn push(
+        shared: &mut Shared,
+        tenant: u8,
+        bytes: usize,
+        age: Duration,
+    ) -> oneshot::Receiver<Result<Appended, StoreError>> {
+        let (answer, receiver) = oneshot::channel();
+        let chain = ChainId {
+            tenant_id: TenantId(Uuid([tenant; 16])),
+            project_id: ProjectId(Uuid([1; 16])),
+            mode: Mode::Live,
+        };
+        let work = Work::Append { drafts: Vec::new(), idempotency: None, answer };
+        let queued = Instant::now().checked_sub(age).expect("the machine has run for longer");
+        shared.queue.push(chain, bytes, Request { chain, work, bytes, queued, answers: None, ahead: None });
+        receiver
+    }
+
+    #[test]
+    fn a_large_request_waits_apart_and_its_chain_with_it() {
+        let mut shared = shared();
+        let _answers: Vec<_> = [(1, LARGE), (1, 10), (2, LARGE), (3, 20)]
+            .map(|(tenant, bytes)| push(&mut shared, tenant, bytes, Duration::ZERO))
+            .into();
+        while shared.sort_out(LARGE) {
+            assert_eq!(shared.queue.pop().map(|request| request.bytes), Some(20));
+        }
+        assert_eq!(shared.large.len(), 2);
+        assert_eq!(shared.waiting(), (3, 2 * LARGE as u64 + 10));
+        assert!(!shared.is_idle());
+    }
+
+    #[test]
+    fn after_a_large_request_the_others_go_first() {
+        let mut shared = shared();
+        let _answers = [1, 2].map(|tenant| push(&mut shared, tenant, LARGE, Duration::ZERO));
+        assert!(!shared.sort_out(LARGE));
+        shared.ready = std::mem::take(&mut shared.large).into_iter().map(|(request, _)| request).collect();
+        assert!(shared.take_ready(true).is_some());
+        shared.large_was_last = true;
+        assert!(shared.take_ready(true).is_none(), "others wait, and it is their turn");
+        assert!(shared.take_ready(false).is_some(), "nobody else waits");
+        assert!(shared.is_idle());
+    }
+
+    #[test]
+    fn a_large_request_that_has_waited_too_long_frees_its_chain() {
+        let mut shared = shared();
+        let mut late = push(&mut shared, 1, LARGE, Duration::from_secs(10));
+        let mut behind = push(&mut shared, 1, 10, Duration::ZERO);
+        assert!(!shared.sort_out(LARGE));
+        assert!(!shared.expire(Duration::from_secs(60)));
+        assert!(shared.expire(Duration::from_secs(5)));
+        assert!(matches!(late.try_recv(), Ok(Err(StoreError::Deadline))));
+        assert!(behind.try_recv().is_err() && shared.sort_out(LARGE));
+        assert_eq!(shared.waiting(), (1, 10));
     }
 }
