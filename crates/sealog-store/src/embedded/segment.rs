@@ -208,7 +208,7 @@ impl Preparer {
         self.changed.notify_all();
     }
 
-    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is told of each step, and when one is ready.
+    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is told of each step, when one is ready, and when it cannot be made.
     pub(super) fn run(&self, retry: std::time::Duration, on_progress: impl Fn()) {
         let mut state = lock(&self.state);
         while !state.stop {
@@ -242,6 +242,10 @@ impl Preparer {
                     state.failed = Some(error.to_string());
                     state.failures += 1;
                     self.changed.notify_all();
+                    drop(state);
+                    // Who waits for the zeros to get further has to look for themselves whether there is room.
+                    on_progress();
+                    state = lock(&self.state);
                     if !state.urgent && !state.stop {
                         state = wait_for(&self.changed, state, retry);
                     }
