@@ -86,6 +86,24 @@ impl fmt::Debug for Ulid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub Ulid);
 
+impl RequestId {
+    const PREFIX: [u8; 4] = *b"req_";
+
+    /// As bytes, since the answer to every request has it in a header.
+    pub fn to_text(self) -> [u8; Self::PREFIX.len() + Ulid::TEXT_LEN] {
+        let mut text = [0; _];
+        let (prefix, ulid) = text.split_at_mut(Self::PREFIX.len());
+        prefix.copy_from_slice(&Self::PREFIX);
+        ulid.copy_from_slice(&self.0.to_text());
+        text
+    }
+
+    /// When the request came. Whatever is decided about it by the clock goes by this moment.
+    pub fn received_ms(self) -> u64 {
+        self.0.timestamp_ms()
+    }
+}
+
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "req_{}", self.0)

@@ -141,7 +141,7 @@ pub(crate) async fn authenticate(
     let caller = find(app, presented.digest, request_id).await?.ok_or(Reject::KeyNotFound)?;
     // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
     assert_eq!(caller.chain.mode, presented.mode, "a key's prefix says its mode");
-    let now_ms = app.world.now_ms();
+    let now_ms = request_id.received_ms();
     caller.state.check(now_ms)?;
     caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
     let (counted, limit) = caller.rate;

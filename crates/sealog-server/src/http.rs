@@ -143,6 +143,8 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
         .half_close(true)
         .serve_connection(TokioIo::new(wire), service);
     let ended = tokio::select! {
+        // Drawing lots each time has a price, and whoever stops the server can wait for the answer that is ready.
+        biased;
         ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
         _ = stop.wait_for(|stopped| *stopped) => None,
     };
@@ -191,7 +193,7 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Res
     if head_only {
         *response.body_mut() = full("");
     }
-    let id = HeaderValue::try_from(request_id.to_string()).expect("letters, digits and an underscore");
+    let id = HeaderValue::from_bytes(&request_id.to_text()).expect("letters, digits and an underscore");
     response.headers_mut().insert(X_REQUEST_ID, id);
     app.metrics.answered(place, response.status(), begun.elapsed());
     let (route, method) = (place.route(), place.method());
@@ -210,7 +212,7 @@ async fn route(
     let client = client_address(app, request.headers(), peer);
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
-        if !app.limits.admit(counted_address(client), per_ip, app.world.now_ms()) {
+        if !app.limits.admit(counted_address(client), per_ip, request_id.received_ms()) {
             return Err(Failure::from(Reject::IpRateLimit).closing());
         }
     }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Either, Full, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -14,10 +14,11 @@ use sealog_core::reject::{Code, Reject};
 use crate::budget::Share;
 use crate::config::Config;
 
-pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+/// Most answers are one piece.
+pub(crate) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, std::io::Error>>;
 
 pub(crate) fn full(content: impl Into<Bytes>) -> Body {
-    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
+    Either::Left(Full::new(content.into()))
 }
 
 pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
@@ -65,16 +66,14 @@ pub(crate) fn held<B>(share: Share, body: B) -> Body
 where
     B: hyper::body::Body<Data = Bytes, Error = std::io::Error> + Send + Unpin + 'static,
 {
-    Held { body, _share: share }.boxed_unsync()
+    Either::Right(Held { body, _share: share }.boxed_unsync())
 }
 
 /// As [`json`], for content that may be large.
 pub(crate) fn large_json(status: StatusCode, content: Vec<u8>, mut share: Share) -> Response<Body> {
     share.shrink(content.len());
-    let mut response = json(status, content);
-    let body = std::mem::take(response.body_mut());
-    *response.body_mut() = held(share, body);
-    response
+    let body = Full::new(Bytes::from(content)).map_err(|never| match never {});
+    json(status, "").map(|_| held(share, body))
 }
 
 /// A request that was not carried out.

@@ -21,7 +21,7 @@ pub(crate) async fn post(
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     let caller = auth::authenticate(app, request.headers(), request_id).await.map_err(Failure::closing)?;
-    caller.may_ingest(app.world.now_ms()).map_err(|reject| Failure::from(reject).closing())?;
+    caller.may_ingest(request_id.received_ms()).map_err(|reject| Failure::from(reject).closing())?;
     let key_hash = idempotency_key(request.headers()).map_err(|reject| Failure::from(reject).closing())?;
     let whose = Some(caller.chain.tenant_id);
     let (body, _share) =
@@ -62,10 +62,10 @@ fn accepted(endpoint: Endpoint, ingested: &Ingested) -> Response<Body> {
         body.extend_from_slice(&log_id.to_text());
     }
     body.extend_from_slice(match endpoint {
-        Endpoint::Single => b"\",\"request_id\":\"req_",
-        Endpoint::Batch => b"\"],\"request_id\":\"req_",
+        Endpoint::Single => b"\",\"request_id\":\"",
+        Endpoint::Batch => b"\"],\"request_id\":\"",
     });
-    body.extend_from_slice(&ingested.request_id.0.to_text());
+    body.extend_from_slice(&ingested.request_id.to_text());
     body.extend_from_slice(b"\"}");
     let seqs = match endpoint {
         Endpoint::Single => HeaderValue::from(receipt.first_seq),
