@@ -60,8 +60,6 @@ pub(crate) async fn read(
                 // Copying megabytes in one go would keep everyone else on this event loop waiting.
                 if arrived >= TURN_BYTES {
                     arrived = 0;
-                    // What others have appended in this turn goes first: a loop that only gives way does not wait, so its turn would not end.
-                    sealog_store::embedded::end_of_turn();
                     tokio::task::yield_now().await;
                 }
             }

@@ -28,7 +28,7 @@ pub struct Config {
     pub deadlines: Deadlines,
     pub memory: Memory,
     pub background: Background,
-    /// Connections at a time; more wait to be accepted.
+    /// Connections at a time, of each event loop; more wait to be accepted.
     pub connections_max: usize,
 }
 

@@ -18,7 +18,7 @@ use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 use sealog_core::verify::{Reason, Verdict};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
 use sealog_store::world::World;
-use sealog_store::{Append, Receipt, Reserved, Store, StoreError};
+use sealog_store::{Append, List, Receipt, Reserved, Store, StoreError};
 use support::sim::{Gate, Op, Opener, SimDisk};
 use support::*;
 
@@ -1501,4 +1501,39 @@ fn the_mark_catches_up_with_the_log_when_nothing_more_is_written() {
         commit = stage.frames(segment).last().map_or(commit, |frame| frame.commit);
         eventually("the mark speaks for it", || stage.marks().last().unwrap().commit >= commit);
     }
+}
+
+#[test]
+fn without_descriptors_a_read_fails_and_neither_leaves_out_events_nor_calls_them_damaged() {
+    let disk = SimDisk::new();
+    let options = Options { disk: Arc::new(disk.clone()), open_files_max: 1, ..small(&StillWorld::new()) };
+    let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    let mut receipts = Vec::new();
+    for number in 0..1000 {
+        receipts.push(append(&store, live(), vec![login(&format!("actor {number}"))]));
+    }
+    let names = || disk.file_names(&Path::new(DIR).join("live"));
+    let indexed = |number: u32| names().contains(&format!("{number:08}.idx"));
+    eventually("two segments are full and have their index", || indexed(1) && indexed(2));
+    assert_valid(&store, live(), 1000);
+    disk.watch(|call| {
+        let segment = call.op == Op::Open && call.path.extension().is_some_and(|ending| ending == "log");
+        // Too many open files.
+        if segment { Err(io::Error::from_raw_os_error(24)) } else { Ok(()) }
+    });
+    let list = List { filter: Filter::default(), before_seq: None, limit: 2000, bytes_max: 64 << 20 };
+    let failed = |outcome: Result<(), StoreError>| {
+        assert!(matches!(outcome, Err(StoreError::Read(_))), "{outcome:?}");
+    };
+    failed(wait(store.list(live(), list.clone())).map(drop));
+    failed(wait(sealog_store::verify::whole(&store, live())).map(drop));
+    failed(wait(store.audit(vec![live()], Arc::default())).map(drop));
+    // One of the two first segments may be the file that is open.
+    let firsts = [&receipts[0], &receipts[receipts.len() / 3]].map(|receipt| receipt.log_ids[0]);
+    let read = firsts.map(|log_id| wait(store.get(live(), log_id)));
+    assert!(read.iter().any(Result::is_err) && !read.iter().any(|read| matches!(read, Ok(None))), "{read:?}");
+    assert!(!read.iter().any(|read| matches!(read, Err(StoreError::Damaged { .. }))), "{read:?}");
+    disk.unwatch();
+    assert_eq!(wait(store.list(live(), list)).unwrap().items.len(), 1000);
+    assert_valid(&store, live(), 1000);
 }

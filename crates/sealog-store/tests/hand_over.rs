@@ -5,13 +5,14 @@ mod support;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sealog_core::id::{ChainId, Mode};
 use sealog_store::embedded::{self, EmbeddedStore, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, Appended, Receipt, Store, StoreError};
-use support::sim::SimDisk;
+use support::sim::{Gate, Op, SimDisk};
 use support::*;
 use tokio::runtime::Runtime;
 
@@ -25,11 +26,23 @@ fn open(disk: &SimDisk, world: Arc<dyn World>) -> Arc<EmbeddedStore> {
 
 /// An event loop as the server has it.
 fn event_loop() -> Runtime {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().on_thread_park(embedded::end_of_turn).build().unwrap();
-    runtime.spawn(embedded::answers());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.spawn(embedded::hand_over_in_turns());
     runtime.block_on(tokio::task::yield_now());
     runtime
+}
+
+/// Always ready again, as a connection is whose client sends the next request before it has read the answer to the last.
+async fn wake_oneself() {
+    let mut woken = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut woken, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 async fn append_one(store: Arc<EmbeddedStore>, chain: ChainId, actor: String) -> Result<Receipt, StoreError> {
@@ -59,9 +72,11 @@ fn what_one_turn_of_an_event_loop_has_brought_is_synced_together() {
     let store = open(&disk, StillWorld::new());
     for round in 0..10 {
         let before = syncs(&store);
-        let tasks: Vec<_> = (0..20)
-            .map(|number| runtime.spawn(append_one(Arc::clone(&store), live(), format!("{round}-{number}"))))
-            .collect();
+        // From inside, as the loop itself wakes its connections.
+        let tasks: Vec<_> = runtime.block_on(async {
+            let append = |number| append_one(Arc::clone(&store), live(), format!("{round}-{number}"));
+            (0..20).map(|number| tokio::spawn(append(number))).collect()
+        });
         for (task, place) in tasks.into_iter().zip(1..) {
             let receipt = runtime.block_on(task).unwrap().unwrap();
             assert_eq!(receipt.first_seq, round * 20 + place);
@@ -72,34 +87,36 @@ fn what_one_turn_of_an_event_loop_has_brought_is_synced_together() {
 }
 
 #[test]
-fn a_turn_without_end_is_handed_over_in_pieces() {
+fn a_turn_that_brings_much_is_handed_over_before_it_ends() {
     let (disk, runtime) = (SimDisk::new(), event_loop());
     let store = open(&disk, StillWorld::new());
-    let first = runtime.spawn(append_one(Arc::clone(&store), live(), "first".into()));
+    let written = || wait(store.head(live())).unwrap().durable.chain_seq;
     runtime.block_on(async {
-        for number in 0..31 {
-            tokio::spawn(append_one(Arc::clone(&store), live(), format!("{number}")));
-        }
-        let begun = Instant::now();
-        // Always ready, so that the loop never waits.
-        while !first.is_finished() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "it waits for the end of the turn");
-            tokio::task::yield_now().await;
+        let append = |number: u32| Append {
+            chain: live(),
+            drafts: vec![login(&number.to_string())],
+            idempotency: None,
+        };
+        let answers: Vec<_> = (0..40).map(|number| store.append(append(number))).collect();
+        // No other task of the loop has had its turn since.
+        eventually("the first 32 are written", || written() == 32);
+        for answer in answers {
+            answer.await.unwrap();
         }
     });
+    assert_eq!(written(), 40);
 }
 
 #[test]
-fn a_task_that_gives_way_can_end_the_turn() {
+fn a_lone_append_on_a_loop_that_never_waits_is_handed_over() {
     let (disk, runtime) = (SimDisk::new(), event_loop());
     let store = open(&disk, StillWorld::new());
     let task = runtime.spawn(append_one(Arc::clone(&store), live(), "alone".into()));
     runtime.block_on(async {
         let begun = Instant::now();
         while !task.is_finished() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "it waits for the end of the turn");
-            embedded::end_of_turn();
-            tokio::task::yield_now().await;
+            assert!(begun.elapsed() < Duration::from_secs(10), "it waits for a turn without end");
+            wake_oneself().await;
         }
     });
 }
@@ -232,4 +249,96 @@ fn a_stop_waits_for_a_large_request_that_is_being_sealed() {
     closing.join().unwrap();
     drop(store);
     assert_valid(&*open(&disk, StillWorld::new()), live(), 100);
+}
+
+/// Stops whoever wants random bytes while it seals, by the name of the thread.
+#[derive(Debug, Default)]
+struct Gated {
+    ahead: Gate,
+    write: Gate,
+}
+
+impl World for Gated {
+    fn now_ms(&self) -> u64 {
+        MORNING_MS
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+        match std::thread::current().name() {
+            Some("sealog-live-ahead") => self.ahead.pass(),
+            Some(name) if name.starts_with("sealog-live-write") => self.write.pass(),
+            _ => {}
+        }
+    }
+}
+
+/// t0: one writer waits for the disk, the other one seals, and a large request is being sealed ahead. t1: the first one panics. t2: the large request is done, and its
+/// thread looks for the next. t3: the other writer has sealed.
+#[test]
+fn a_panic_of_one_writer_stops_the_log_and_locks_nobody_up() {
+    let (disk, world) = (SimDisk::new(), Arc::new(Gated::default()));
+    let options = Options {
+        disk: Arc::new(disk.clone()),
+        world: Arc::clone(&world) as Arc<dyn World>,
+        segment_bytes_first: 1 << 20,
+        segment_bytes_max: 1 << 20,
+        ..small(&StillWorld::new())
+    };
+    let store = Arc::new(EmbeddedStore::open(Path::new(DIR), &options).unwrap());
+    let mut answers = Vec::new();
+    let mut send = |chain, drafts| {
+        let store = Arc::clone(&store);
+        answers.push(std::thread::spawn(move || try_append(&*store, chain, drafts)));
+    };
+    world.ahead.close();
+    send(chain(1, 1, Mode::Live), (0..100).map(|number| login(&format!("{number}"))).collect());
+    eventually("a large request is being sealed", || world.ahead.waiting() == 1);
+    let (gate, panics) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
+    gate.close();
+    let (at, panic) = (Arc::clone(&gate), Arc::clone(&panics));
+    disk.watch(move |call| {
+        if call.is(Op::Write, "live/00000001.log") {
+            at.pass();
+            assert!(!panic.load(SeqCst), "on purpose");
+        }
+        Ok(())
+    });
+    send(chain(2, 1, Mode::Live), vec![login("one")]);
+    eventually("a group is being written", || gate.waiting() == 1);
+    world.write.close();
+    for number in 0..40 {
+        send(chain(3, number, Mode::Live), vec![login("many"); 8]);
+    }
+    eventually("the other one seals", || world.write.waiting() == 1);
+    panics.store(true, SeqCst);
+    gate.open();
+    eventually("the log has stopped", || store.ready().is_err());
+    // Time for the thread that panicked to tidy up, and for the one that seals ahead to look for more.
+    std::thread::sleep(Duration::from_millis(100));
+    world.ahead.open();
+    std::thread::sleep(Duration::from_millis(100));
+    world.write.open();
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.join().unwrap()).collect();
+        store.close();
+        done.send(outcomes)
+    });
+    let outcomes = ended.recv_timeout(Duration::from_secs(30)).expect("everything that asks the store hangs");
+    assert!(outcomes.iter().all(Result::is_err), "nothing is acknowledged by a log that has stopped");
+}
+
+#[test]
+fn a_panic_while_the_next_segment_is_prepared_stops_the_log_and_nobody_waits_for_it() {
+    let disk = SimDisk::new();
+    let store = open(&disk, StillWorld::new());
+    disk.watch(|call| {
+        assert!(!call.is(Op::Create, "live/next.seg"), "on purpose");
+        Ok(())
+    });
+    let outcome =
+        (0..2000).find_map(|number| try_append(&*store, live(), vec![login(&format!("{number}"))]).err());
+    assert!(matches!(outcome, Some(StoreError::Poisoned(_))), "{outcome:?}");
+    store.close();
 }

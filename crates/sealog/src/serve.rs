@@ -25,7 +25,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     log_to_stderr(settings.log_level);
     // Before the store is opened, which keeps as many of its files open as it may.
-    raise_file_limit();
+    let files = raise_file_limit();
+    settings.server.connections_max = connections_max(settings.server.connections_max, files, cores());
     let store = Opened::open(&settings.store, &settings.data_dir, settings.allow_unsafe_storage)?;
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let main = runtime()?;
@@ -60,9 +61,8 @@ fn serve_on_all_cores(
     signals: (Signal, Signal),
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut threads = Vec::new();
-    for number in 1..cores {
+    for number in 1..cores() {
         let (app, server) = (Arc::clone(app), Arc::clone(&server));
         let thread = std::thread::Builder::new().name(format!("sealog-http-{number}")).spawn(move || {
             let runtime = runtime()?;
@@ -96,16 +96,15 @@ fn serve_on_all_cores(
     Ok(())
 }
 
-/// An event loop on this thread. What its tasks append in one turn goes to the store together.
+/// An event loop on this thread.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().on_thread_park(embedded::end_of_turn);
-    builder.build().map_err(|error| error.to_string())
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }
 
 /// The tasks that every event loop needs.
 fn equip(runtime: &tokio::runtime::Runtime) {
-    runtime.spawn(embedded::answers());
+    // What its tasks append in one turn goes to the store together.
+    runtime.spawn(embedded::hand_over_in_turns());
     // A runtime wakes itself, by a system call, for every timer that is due before all others. Those of requests are due in seconds; with this one they never come first.
     runtime.spawn(async {
         loop {
@@ -119,13 +118,34 @@ fn stop_signals() -> std::io::Result<(Signal, Signal)> {
     Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
 }
 
-/// As many open files as the system allows: each connection is one.
-fn raise_file_limit() {
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// As many open files as the system allows: each connection is one. How many that are; nothing if there is no limit.
+fn raise_file_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(error) => {
+            tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
+            limit.current
+        }
     }
+}
+
+/// Connections for each event loop: its share of what is wanted, and of half of all open files. The other half is the store's, which could not read its segments otherwise.
+fn connections_max(wanted: usize, files: Option<u64>, event_loops: usize) -> usize {
+    let half = files.map_or(usize::MAX, |files| usize::try_from(files / 2).unwrap_or(usize::MAX));
+    if half < wanted {
+        tracing::warn!(
+            wanted,
+            connections = half,
+            "the limit of open files leaves room for fewer connections; raise it (ulimit -n, LimitNOFILE)"
+        );
+    }
+    wanted.min(half).div_ceil(event_loops).max(1)
 }
 
 /// Fails if another server has the port. The event loops share it among themselves, and the kernel would let a second server of the same user join them:
@@ -155,4 +175,17 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 fn log_to_stderr(level: tracing::Level) {
     let lines = tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(level);
     if stderr().is_terminal() { lines.init() } else { lines.json().init() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_shared_by_the_event_loops_and_leave_files_for_the_store() {
+        assert_eq!(connections_max(10_000, None, 1), 10_000);
+        assert_eq!(connections_max(10_000, Some(1 << 20), 4), 2_500);
+        assert_eq!(connections_max(10_000, Some(1024), 2), 256);
+        assert_eq!(connections_max(10_000, Some(1), 8), 1);
+    }
 }

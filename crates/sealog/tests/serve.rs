@@ -1,10 +1,11 @@
 //! The program as a person or a script meets it: first run, first event, stop, start again, and what it says when something is wrong.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sealog_core::time::Month;
@@ -318,6 +319,50 @@ fn requests_are_not_logged_unless_asked_for() {
     server.get("x", "/v1/events");
     let log = server.stop();
     assert!(!log.contains("request_id"), "{log}");
+}
+
+const FLOOD_MAX: Duration = Duration::from_secs(10);
+
+/// A client that writes requests without waiting for answers. Its event loop has always something to do.
+fn flood(address: &str, enough: &AtomicBool) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut answers = stream.try_clone().unwrap();
+    let begun = Instant::now();
+    let requests = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut scrap = vec![0; 64 << 10];
+            while answers.read(&mut scrap).is_ok_and(|read| read > 0) {}
+        });
+        while !enough.load(Ordering::Relaxed) && begun.elapsed() < FLOOD_MAX {
+            stream.write_all(requests.as_bytes()).unwrap();
+        }
+        stream.shutdown(Shutdown::Both).unwrap();
+    });
+}
+
+#[test]
+fn an_event_is_acknowledged_although_others_send_requests_without_pause() {
+    let data = tempfile::tempdir().unwrap();
+    let running = serve(data.path(), &[]);
+    let (key, enough) = (first_key(data.path()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // More than there are event loops on this machine, so that each of them has one.
+        for _ in 0..4 * std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| flood(&running.address, &enough));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let slowest = (0..8).map(|_| {
+            let begun = Instant::now();
+            let (status, body) = running.post(&key, r#"{"action":"user.login"}"#);
+            assert_eq!(status, 202, "{body}");
+            begun.elapsed()
+        });
+        let slowest = slowest.max().unwrap_or_default();
+        enough.store(true, Ordering::Relaxed);
+        assert!(slowest < FLOOD_MAX / 2, "an event waited for the end of the flood: {slowest:?}");
+    });
+    running.stop();
 }
 
 #[test]

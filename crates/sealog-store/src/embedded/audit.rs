@@ -93,7 +93,7 @@ impl Log {
             }
         }
         let verdicts = chains.iter().zip(&snapshots).zip(pieces);
-        Ok(verdicts.map(|((chain, snapshot), pieces)| self.join(*chain, snapshot.as_ref(), pieces)).collect())
+        verdicts.map(|((chain, snapshot), pieces)| self.join(*chain, snapshot.as_ref(), pieces)).collect()
     }
 
     /// Checks the records of some runs of a segment.
@@ -120,7 +120,7 @@ impl Log {
                     if !window.holds(segment.number, place.position) {
                         window.size = extent(&places[at..]);
                     }
-                    let bytes = window.record(segment, place.position).ok();
+                    let bytes = window.record(segment, place.position)?;
                     bytes.and_then(|bytes| format::borrow_record(bytes, seeds[run], chain, place.chain_seq))
                 }
                 None => None,
@@ -172,9 +172,9 @@ impl Log {
         chain: ChainId,
         snapshot: Option<&Snapshot>,
         mut pieces: Vec<(u64, Vec<Piece>)>,
-    ) -> Verdict {
+    ) -> io::Result<Verdict> {
         let Some(snapshot) = snapshot.filter(|snapshot| snapshot.head.recorded.chain_seq > 0) else {
-            return Verdict { checked: 0, first_seq: 1, last_seq: 0, broken: None };
+            return Ok(Verdict { checked: 0, first_seq: 1, last_seq: 0, broken: None });
         };
         let recorded = snapshot.head.recorded;
         let mut check = Check::new(1, recorded.chain_seq, Before::NOTHING);
@@ -194,23 +194,23 @@ impl Log {
                 match piece {
                     _ if !check.wants_more() => break,
                     Piece::Sound(stretch) => check.stretch(&stretch),
-                    Piece::Look(chain_seq) => check.item(&self.item(chain, snapshot, chain_seq)),
+                    Piece::Look(chain_seq) => check.item(&self.item(chain, snapshot, chain_seq)?),
                 }
             }
         }
-        check.finish(&recorded)
+        Ok(check.finish(&recorded))
     }
 
     /// One event by the ordinary path.
-    fn item(&self, chain: ChainId, snapshot: &Snapshot, chain_seq: u64) -> Item {
-        let run = snapshot.runs().find(|run| (run.first_seq()..run.end_seq()).contains(&chain_seq));
-        let event = run.and_then(|run| {
-            let at = usize::try_from(chain_seq - run.first_seq()).ok()?;
-            let block = run.blocks(&self.caches).ok()?.block(at / BLOCK_EVENTS).ok()?;
-            let position = block.position(at % BLOCK_EVENTS);
-            self.read_record(chain, chain_seq, run.segment(), position, &mut Window::single()).ok()
-        });
-        event.map_or(Item::Damaged { chain_seq }, |event| Item::Event(Box::new(event)))
+    fn item(&self, chain: ChainId, snapshot: &Snapshot, chain_seq: u64) -> io::Result<Item> {
+        let mut runs = snapshot.runs();
+        let Some(run) = runs.find(|run| (run.first_seq()..run.end_seq()).contains(&chain_seq)) else {
+            return Ok(Item::Damaged { chain_seq });
+        };
+        let at = usize::try_from(chain_seq - run.first_seq()).unwrap_or(usize::MAX);
+        let position = run.blocks(&self.caches)?.block(at / BLOCK_EVENTS)?.position(at % BLOCK_EVENTS);
+        let event = self.read_record(chain, chain_seq, run.segment(), position, &mut Window::single())?;
+        Ok(event.map_or(Item::Damaged { chain_seq }, |event| Item::Event(Box::new(event))))
     }
 }
 

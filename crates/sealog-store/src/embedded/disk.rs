@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::cache::Cache;
 
 pub trait Disk: Send + Sync + Debug {
@@ -116,6 +118,12 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resul
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
+/// Whether an error is about the process and not about what is on the disk: it is out of descriptors or memory, or was not let in.
+pub(super) fn says_nothing_of_the_file(error: &io::Error) -> bool {
+    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS, Errno::PERM];
+    Errno::from_io_error(error).is_some_and(|errno| lacking.contains(&errno))
+}
+
 /// Files that are open, at most so many: a store has two for each segment, and a process has a limit.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
@@ -181,8 +189,10 @@ pub(crate) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<(Vec<u8>, Opt
     let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
     let mut content = vec![0xEE; length];
     for (number, piece) in content.chunks_mut(PIECE).enumerate() {
-        if file.read_at(piece, (number * PIECE) as u64).is_err() {
-            piece.fill(0xEE);
+        match file.read_at(piece, (number * PIECE) as u64) {
+            Ok(_) => {}
+            Err(error) if says_nothing_of_the_file(&error) => return Err(error),
+            Err(_) => piece.fill(0xEE),
         }
     }
     Ok((content, Some(error)))

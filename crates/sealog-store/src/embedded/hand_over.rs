@@ -1,7 +1,7 @@
 //! Hand-overs between an event loop and a writer: one in each direction for a turn of the loop, however many requests the turn has brought.
 //!
-//! t0: the loop runs the tasks that are ready, and what they append is put aside. t1: no task is ready any more; all that was put aside goes to the writer, with one lock
-//! and at most one wake-up. t2: a group is durable; the writer leaves its answers for this loop in one place and wakes the loop once. t3: the loop passes them on, each to
+//! t0: the loop runs the tasks that are ready, and what they append is put aside; the first to do so wakes a task of the store, which thereby stands behind all of them.
+//! t1: that task runs; all that was put aside goes to the writer, with one lock and at most one wake-up. It has its turn also on a loop that never waits. t2: a group is durable; the writer leaves its answers for this loop in one place and wakes the loop once. t3: the loop passes them on, each to
 //! a task on its own thread.
 //!
 //! A thread that is no event loop hands over each request by itself, and is answered one by one.
@@ -31,6 +31,8 @@ struct Turn {
     answers: Arc<Answers>,
     aside: Vec<(Arc<Log>, Request)>,
     bytes: usize,
+    /// Of the task that hands over.
+    task: Waker,
 }
 
 /// Answers for the tasks of one event loop.
@@ -74,6 +76,9 @@ pub(super) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request>
     let mut full = false;
     let given_back = TURN.with_borrow_mut(|turn| {
         let Some(turn) = turn else { return Some(request) };
+        if turn.aside.is_empty() {
+            turn.task.wake_by_ref();
+        }
         request.answers = Some(Arc::clone(&turn.answers));
         turn.bytes += request.bytes;
         turn.aside.push((Arc::clone(log), request));
@@ -81,13 +86,13 @@ pub(super) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request>
         None
     });
     if full {
-        end_of_turn();
+        end_turn();
     }
     given_back
 }
 
-/// Hands over what was put aside in this turn. For an event loop that has no task ready, and for a task that gives way to others.
-pub fn end_of_turn() {
+/// Hands over what was put aside in this turn.
+fn end_turn() {
     let aside = TURN.with_borrow_mut(|turn| {
         turn.as_mut().map(|turn| {
             turn.bytes = 0;
@@ -102,13 +107,14 @@ pub fn end_of_turn() {
     }
 }
 
-/// Makes the event loop of this thread one that hands over once in a turn, for as long as this runs. It must be a task of a runtime that has this thread alone and calls
-/// [`end_of_turn`] before it waits.
-pub async fn answers() {
+/// Makes the event loop of this thread one that hands over once in a turn, for as long as this runs. It must be a task of a runtime that has this thread alone.
+pub async fn hand_over_in_turns() {
     let answers = Arc::new(Answers::default());
-    TURN.set(Some(Turn { answers: Arc::clone(&answers), aside: Vec::new(), bytes: 0 }));
+    let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+    TURN.set(Some(Turn { answers: Arc::clone(&answers), aside: Vec::new(), bytes: 0, task }));
     let reading = Reading(answers);
     poll_fn(|context| {
+        end_turn();
         let outcomes = {
             let mut left = lock(&reading.0.0);
             if !left.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {

@@ -144,9 +144,9 @@ impl Log {
             threads.push(start("write-1", Log::write_thread)?);
             threads.push(start("write-2", Log::write_thread)?);
             threads.push(start("ahead", Log::ahead_thread)?);
-            threads.push(start("prepare", |log| log.preparer.run(log.options.tick, || log.prepared_more()))?);
-            threads.push(start("upkeep", Log::upkeep_loop)?);
-            threads.push(start("deadlines", Log::deadline_loop)?);
+            threads.push(start("prepare", Log::prepare_thread)?);
+            threads.push(start("upkeep", Log::upkeep_thread)?);
+            threads.push(start("deadlines", Log::deadline_thread)?);
         }
         Ok(Handle { log, findings, threads: Mutex::new(threads) })
     }
@@ -280,6 +280,20 @@ impl Log {
         self.upkeep_due.notify_all();
     }
 
+    fn prepare_thread(&self) {
+        self.panics("that prepares segments", || {
+            self.preparer.run(self.options.tick, || self.prepared_more());
+        });
+    }
+
+    fn upkeep_thread(&self) {
+        self.panics("that writes marks and index files", || self.upkeep_loop());
+    }
+
+    fn deadline_thread(&self) {
+        self.panics("that watches deadlines", || self.deadline_loop());
+    }
+
     /// Fails requests that have waited too long. A thread of its own, which never touches the disk: a disk that hangs is what deadlines are for.
     fn deadline_loop(&self) {
         let pause = (self.options.queue_deadline / 4).min(self.options.tick);
@@ -289,6 +303,7 @@ impl Log {
             drop(upkeep);
             if lock(&self.shared).expire(self.options.queue_deadline) {
                 self.work.notify_one();
+                self.ahead_due.notify_one();
             }
             self.look_for_room();
             upkeep = lock(&self.upkeep);

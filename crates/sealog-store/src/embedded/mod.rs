@@ -36,7 +36,7 @@ use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
-pub use self::hand_over::{answers, end_of_turn};
+pub use self::hand_over::hand_over_in_turns;
 pub use self::recovery::Finding;
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
@@ -150,7 +150,7 @@ pub struct EmbeddedStore {
     control: Arc<control::Control>,
     reads: Arc<reader::Pool>,
     /// Released last.
-    _lock: Option<File>,
+    _lock: Option<Locked>,
 }
 
 impl EmbeddedStore {
@@ -324,7 +324,17 @@ impl Store for EmbeddedStore {
 }
 
 /// Keeps a second process out, by a lock that ends with its holder whatever happens to it.
-fn lock(dir: &Path) -> Result<File, OpenError> {
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // By name: a process that is just being started has a copy of every open file for a moment, and closing ours alone would leave the lock with it.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(dir: &Path) -> Result<Locked, OpenError> {
     let path = dir.join("LOCK");
     let io = |error| OpenError::Io { path: path.clone(), error };
     let mut file =
@@ -340,7 +350,7 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
     file.set_len(0).map_err(io)?;
     file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(io)?;
-    Ok(file)
+    Ok(Locked(file))
 }
 
 fn check_format(dir: &Path, disk: &dyn Disk) -> Result<(), OpenError> {
@@ -380,5 +390,21 @@ fn refuse_unsafe_storage(dir: &Path) -> Result<(), OpenError> {
     match UNSAFE.iter().find(|(known, _)| *known == magic) {
         Some((_, file_system)) => Err(OpenError::UnsafeStorage { file_system }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_free_once_it_is_closed_although_a_child_process_has_a_copy_of_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let locked = lock(dir.path()).unwrap();
+        // What a child has between its fork and its exec: the same open file under another number.
+        let _of_a_child = locked.0.try_clone().unwrap();
+        assert!(matches!(lock(dir.path()), Err(OpenError::Locked { .. })));
+        drop(locked);
+        assert!(lock(dir.path()).is_ok());
     }
 }

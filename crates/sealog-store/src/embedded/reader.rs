@@ -12,6 +12,7 @@ use sealog_core::verify::Item;
 use tokio::sync::oneshot;
 
 use super::chain_index::{Chain, Run};
+use super::disk::says_nothing_of_the_file;
 use super::filter::Key;
 use super::format::{self, Frame, FrameHeader};
 use super::index::{BLOCK_EVENTS, Probe};
@@ -20,9 +21,6 @@ use super::segment::Segment;
 use super::sidecar::damaged_segment;
 use super::sync::{lock, read, wait};
 use crate::{ChainHead, Chunk, KeptKey, List, Range, StoreError, WantedKeys};
-
-/// A record that fails its checksum, or that the disk does not give.
-pub(super) struct Damaged;
 
 /// Read at once for a single record; most are smaller.
 pub(super) const RECORD_GUESS: usize = 1024;
@@ -55,10 +53,11 @@ impl Log {
                 None => Ok(None),
             };
         };
-        match self.read_record(chain.id, chain_seq, segment, position, &mut Window::single()) {
-            Ok(event) if event.sealed.log_id == log_id => Ok(Some(event)),
-            Ok(_) => Ok(None),
-            Err(Damaged) => Err(StoreError::Damaged { chain_seq }),
+        let record = self.read_record(chain.id, chain_seq, segment, position, &mut Window::single());
+        match record.map_err(|error| read_error(&error))? {
+            Some(event) if event.sealed.log_id == log_id => Ok(Some(event)),
+            Some(_) => Ok(None),
+            None => Err(StoreError::Damaged { chain_seq }),
         }
     }
 
@@ -117,14 +116,14 @@ impl Log {
                         run.segment(),
                         block.position(place),
                         &mut Window::single(),
-                    ) {
-                        Ok(event) if !list.filter.matches(&event) => {}
-                        Ok(event) => {
+                    )? {
+                        Some(event) if !list.filter.matches(&event) => {}
+                        Some(event) => {
                             if page.push(event) {
                                 return Ok(Chunk { items: page.events, resume: Some(chain_seq) });
                             }
                         }
-                        Err(Damaged) => {
+                        None => {
                             tracing::error!(chain = %chain.id, chain_seq, "a list leaves out an event whose record is damaged");
                         }
                     }
@@ -194,9 +193,9 @@ impl Log {
                 if chain_seq > to {
                     return Ok(None);
                 }
-                match self.read_record(chain.id, chain_seq, run.segment(), block.position(place), window) {
-                    Ok(event) => items.event(event),
-                    Err(Damaged) => items.damaged(chain_seq),
+                match self.read_record(chain.id, chain_seq, run.segment(), block.position(place), window)? {
+                    Some(event) => items.event(event),
+                    None => items.damaged(chain_seq),
                 }
                 if items.full() {
                     return Ok(Some(chain_seq + 1));
@@ -269,6 +268,7 @@ impl Log {
         })
     }
 
+    /// Nothing if the record is damaged: the disk does not give it, or its checksum is wrong. An error if that could not be found out.
     pub(super) fn read_record(
         &self,
         chain: ChainId,
@@ -276,10 +276,10 @@ impl Log {
         segment: u64,
         position: u32,
         window: &mut Window,
-    ) -> Result<StoredEvent, Damaged> {
-        let segment = self.segment(segment).ok_or(Damaged)?;
+    ) -> io::Result<Option<StoredEvent>> {
+        let Some(segment) = self.segment(segment) else { return Ok(None) };
         let record = window.record(&segment, position)?;
-        format::decode_record(record, &segment.salt, chain, chain_seq).ok_or(Damaged)
+        Ok(record.and_then(|record| format::decode_record(record, &segment.salt, chain, chain_seq)))
     }
 
     pub(super) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
@@ -375,19 +375,20 @@ impl Window {
         self.segment == segment && position >= self.start && self.within(position).is_some()
     }
 
-    pub(super) fn record(&mut self, segment: &Segment, position: u32) -> Result<&[u8], Damaged> {
+    /// The bytes of a record, as far as the disk gives them.
+    pub(super) fn record(&mut self, segment: &Segment, position: u32) -> io::Result<Option<&[u8]>> {
         let held = self.holds(segment.number, position);
         let position = u64::from(position);
-        if !held {
-            // A bad sector further on must not take this record with it.
-            self.fill(segment, position, self.size)
-                .or_else(|_| self.fill(segment, position, RECORD_LEN_LEN))?;
+        // A bad sector further on must not take this record with it.
+        let given = held
+            || self.fill(segment, position, self.size)?
+            || self.fill(segment, position, RECORD_LEN_LEN)?;
+        let length = format::record_len(&self.bytes[self.at(position)..]).filter(|_| given);
+        let Some(length) = length else { return Ok(None) };
+        if self.within(position).is_none() && !self.fill(segment, position, length)? {
+            return Ok(None);
         }
-        let length = format::record_len(&self.bytes[self.at(position)..]).ok_or(Damaged)?;
-        if self.within(position).is_none() {
-            self.fill(segment, position, length)?;
-        }
-        self.within(position).map(|at| &self.bytes[at..at + length]).ok_or(Damaged)
+        Ok(self.within(position).map(|at| &self.bytes[at..at + length]))
     }
 
     /// Where the record begins in the window, if it is there whole.
@@ -401,17 +402,24 @@ impl Window {
         usize::try_from(position - self.start).unwrap_or(usize::MAX).min(self.bytes.len())
     }
 
-    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> Result<(), Damaged> {
+    /// Whether the disk gave anything.
+    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<bool> {
         self.bytes.resize(length, 0);
-        let filled = segment.file.read_at(&mut self.bytes, position).map_err(|error| {
-            self.segment = 0;
-            tracing::error!(%error, segment = segment.number, position, "a record cannot be read");
-            Damaged
-        })?;
-        self.bytes.truncate(filled);
-        self.start = position;
-        self.segment = segment.number;
-        Ok(())
+        self.segment = 0;
+        match segment.file.read_at(&mut self.bytes, position) {
+            Ok(filled) => {
+                self.bytes.truncate(filled);
+                self.start = position;
+                self.segment = segment.number;
+                Ok(true)
+            }
+            // To call what could not be looked at damaged would be to cry wolf, and to leave it out of a list to hide it.
+            Err(error) if says_nothing_of_the_file(&error) => Err(error),
+            Err(error) => {
+                tracing::error!(%error, segment = segment.number, position, "a record cannot be read");
+                Ok(false)
+            }
+        }
     }
 }
 

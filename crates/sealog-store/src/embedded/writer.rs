@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use sealog_core::canonical::Preimage;
@@ -53,6 +53,7 @@ pub(super) struct Request {
 struct Ahead {
     /// On this head. If the chain has another one by then, they are sealed again.
     on: Head,
+    now_ms: u64,
     sealed: Vec<Sealed>,
 }
 
@@ -209,14 +210,15 @@ impl Shared {
         for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
             request.work.fail(StoreError::Deadline);
         }
+        // These stand in the order of turns, not of age.
         let late = |request: &Request| request.queued.elapsed() >= deadline;
-        let mut expired = Vec::new();
-        while self.large.front().is_some_and(|(request, _)| late(request)) {
-            expired.extend(self.large.pop_front().map(|(request, _)| request));
-        }
-        while self.ready.front().is_some_and(late) {
-            expired.extend(self.ready.pop_front());
-        }
+        let (large, kept): (VecDeque<_>, _) =
+            std::mem::take(&mut self.large).into_iter().partition(|(request, _)| late(request));
+        self.large = kept;
+        let (mut expired, kept): (VecDeque<_>, _) =
+            std::mem::take(&mut self.ready).into_iter().partition(late);
+        self.ready = kept;
+        expired.extend(large.into_iter().map(|(request, _)| request));
         let freed = !expired.is_empty();
         for request in expired {
             self.large_bytes -= request.bytes;
@@ -397,15 +399,24 @@ impl Log {
         }
     }
 
-    /// A writer thread. If it panics, our own reasoning was wrong and what is in memory cannot be trusted: the log stops as after a failed write.
-    pub(super) fn write_thread(&self) {
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.write_loop())).is_err();
+    /// Runs one of the log's threads. If it panics, our own reasoning was wrong and what is in memory cannot be trusted: the log stops as after a failed write.
+    pub(super) fn panics(&self, thread: &str, run: impl FnOnce()) -> bool {
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err();
         if panicked {
-            self.poison(&io::Error::other("a writer thread has panicked"));
+            self.poison(&io::Error::other(format!("the thread {thread} has panicked")));
+            // Nobody is to wait for what it would have made.
+            self.preparer.stop();
+            self.work.notify_all();
+        }
+        panicked
+    }
+
+    pub(super) fn write_thread(&self) {
+        if self.panics("that writes", || self.write_loop()) {
             let mut shared = lock(&self.shared);
-            shared.sealing = false;
+            // Whether the other one is sealing shows in the sealer, which nobody takes without this lock.
+            shared.sealing = matches!(self.sealer.try_lock(), Err(TryLockError::WouldBlock));
             shared.syncing = false;
-            shared.sealing_ahead = false;
             drop(shared);
             self.work.notify_all();
         }
@@ -514,9 +525,7 @@ impl Log {
     pub(super) fn ahead_thread(&self) {
         // As those who parse them. Of this thread alone; without it everything works as well, only less evenly.
         let _ = rustix::process::setpriority_process(None, AHEAD_NICENESS);
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.ahead_loop())).is_err();
-        if panicked {
-            self.poison(&io::Error::other("the thread that seals large requests has panicked"));
+        if self.panics("that seals large requests", || self.ahead_loop()) {
             lock(&self.shared).sealing_ahead = false;
             self.work.notify_all();
         }
@@ -543,8 +552,9 @@ impl Log {
             shared.sealing_ahead = true;
             drop(shared);
             if let Work::Append { drafts, .. } = &request.work {
-                let sealed = self.seal_on(on, request.chain, drafts, self.world.now_ms());
-                request.ahead = Some(Ahead { on, sealed });
+                let now_ms = self.world.now_ms();
+                let sealed = self.seal_on(on, request.chain, drafts, now_ms);
+                request.ahead = Some(Ahead { on, now_ms, sealed });
             }
             shared = lock(&self.shared);
             shared.sealing_ahead = false;
@@ -591,9 +601,10 @@ impl Log {
                         return drop(answer.send(decided));
                     }
                 }
-                let sealed = match ahead {
-                    Some(ahead) if ahead.on == head => ahead.sealed,
-                    _ => self.seal_on(head, chain, &drafts, now_ms),
+                // No event is older than the receipt of its request.
+                let (sealed, received_ms) = match ahead {
+                    Some(ahead) if ahead.on == head => (ahead.sealed, ahead.now_ms),
+                    _ => (self.seal_on(head, chain, &drafts, now_ms), now_ms),
                 };
                 let next = sealed.last().map_or(head, Sealed::head);
                 let records = sealed.iter().zip(drafts.iter().map(|draft| (&draft.text, &draft.annotations)));
@@ -601,7 +612,8 @@ impl Log {
                     key: reservation.key,
                     request_id: *request_id,
                 });
-                let (entries, key) = group.encode(sealer, chain, records, stored.as_ref(), false, now_ms);
+                let (entries, key) =
+                    group.encode(sealer, chain, records, stored.as_ref(), false, received_ms);
                 let receipt = Receipt {
                     request_id: stored.map(|stored| stored.request_id),
                     log_ids: sealed.iter().map(|sealed| sealed.log_id).collect(),
@@ -1063,6 +1075,20 @@ mod tests {
         assert!(shared.take_ready(true).is_none(), "others wait, and it is their turn");
         assert!(shared.take_ready(false).is_some(), "nobody else waits");
         assert!(shared.is_idle());
+    }
+
+    #[test]
+    fn a_large_request_that_has_waited_too_long_is_found_behind_a_younger_one() {
+        let (mut shared, old, young) = (shared(), Duration::from_secs(10), Duration::ZERO);
+        let [_, mut late, _, mut ready] = [(1, young), (2, old), (3, young), (4, old)]
+            .map(|(tenant, age)| push(&mut shared, tenant, LARGE, age));
+        assert!(!shared.sort_out(LARGE));
+        shared.ready = shared.large.split_off(2).into_iter().map(|(request, _)| request).collect();
+        assert!(shared.expire(Duration::from_secs(5)));
+        for late in [&mut late, &mut ready] {
+            assert!(matches!(late.try_recv(), Ok(Err(StoreError::Deadline))));
+        }
+        assert_eq!(shared.waiting(), (2, 2 * LARGE as u64));
     }
 
     #[test]
