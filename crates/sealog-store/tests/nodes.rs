@@ -737,6 +737,49 @@ fn a_restart_of_the_database_is_an_error_and_then_over() {
     assert_eq!(line(&store).len(), 2);
 }
 
+/// A database that is stopped, and goes on at the end of the test, however that ends.
+struct Stopped<'a>(&'a Cluster);
+
+impl Stopped<'_> {
+    fn signal(&self, signal: &str) {
+        let postmaster = self.0.postmaster().unwrap().to_string();
+        assert!(Command::new("kill").args([signal, &postmaster]).status().unwrap().success());
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
+}
+
+#[test]
+fn a_database_that_takes_connections_and_says_nothing_is_an_error_in_time() {
+    let cluster = Cluster::start("");
+    let second = Duration::from_secs(1);
+    let options = Options {
+        connect_timeout: second,
+        lock_timeout: second,
+        statement_timeout: second,
+        queue_deadline: second,
+        transaction_timeout: 2 * second,
+        ..options(0)
+    };
+    let store = PostgresStore::open(&cluster.url("postgres"), &options).unwrap();
+    let stopped = Stopped(&cluster);
+    // The kernel goes on taking connections, as a proxy does whose server is gone.
+    stopped.signal("-STOP");
+    let within = |seconds| Some(Instant::now() + seconds * second);
+    let append = Append { chain: live(), drafts: vec![login("a")], idempotency: None };
+    let appended = wait_until(store.append(append), within(15)).expect("an answer");
+    assert!(matches!(appended, Err(StoreError::Unavailable(_))), "{appended:?}");
+    assert!(wait_until(store.head(live()), within(15)).expect("an answer").is_err());
+    drop(stopped);
+    eventually("it is ready again", || store.ready().is_ok());
+    support::append(&store, live(), vec![login("b")]);
+    assert_eq!(line(&store).len(), 1);
+}
+
 const KILLS: u64 = 8;
 
 /// Says that it is enough when it is dropped, also by a panic: nobody would end the threads otherwise.

@@ -212,6 +212,8 @@ fn a_database_that_is_gone_is_a_500_and_the_servers_recover_by_themselves() {
     let (servers, key) = three(&database);
     let login = r#"{"action":"user.login"}"#;
     let (_, first) = servers[0].post(&key, login);
+    // Each server looks once in a second whether anything has changed, and what it knew before a change it asks for again.
+    std::thread::sleep(Duration::from_millis(1200));
     for server in &servers {
         assert_eq!(server.get(&key, "/v1/events").0, 200, "from now on it knows the key");
     }

@@ -68,8 +68,8 @@ impl Pool {
     }
 }
 
-/// A connection on loan. It goes back only by [`Lease::give_back`]: whoever drops it on an error or in the middle of something ends the connection, and with it
-/// whatever transaction was open.
+/// A connection on loan. It goes back only by [`Lease::give_back`]: whoever drops it on an error or in the middle of something ends the connection as soon as the
+/// server has answered what it was asked, and with it whatever transaction was open.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub session: Session,
@@ -104,8 +104,12 @@ pub(super) enum Prepared {
 
 impl Session {
     pub(super) async fn connect(target: &Target) -> Result<Session, StoreError> {
-        let (client, connection) =
-            target.config.connect(target.tls.clone()).await.map_err(|error| unavailable(&error))?;
+        // The driver's own limit ends with the socket: a server that takes a connection and then says nothing would be waited for without end.
+        let within = target.connect_timeout();
+        let connect = tokio::time::timeout(within, target.config.connect(target.tls.clone())).await;
+        let silent = || format!("the database has not let anyone in for {} s", within.as_secs());
+        let connect = connect.map_err(|_| StoreError::Unavailable(silent()))?;
+        let (client, connection) = connect.map_err(|error| unavailable(&error))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::warn!(error = %super::explain(&error), "a connection to the database has ended");

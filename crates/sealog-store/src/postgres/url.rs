@@ -73,6 +73,17 @@ impl Target {
         Ok(Target { config, tls: Tls::new(check, &roots)?, pooled })
     }
 
+    /// For a connection that is let in, whichever of the servers does that: each may use up its time for the socket, and as much again for the rest.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        let servers = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
+        self.config
+            .get_connect_timeout()
+            .copied()
+            .unwrap_or(Duration::MAX)
+            .saturating_mul(servers)
+            .saturating_mul(2)
+    }
+
     /// How a transaction begins.
     pub(super) fn begin(&self, options: &Options) -> String {
         let mut sql = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned();
