@@ -9,7 +9,7 @@ pub mod verify;
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use serde_json::json;
 
@@ -23,8 +23,19 @@ pub struct StoreArgs {
     /// Events in the store that is read and verified [default: 1000000; with --quick 20000]
     #[arg(long)]
     events: Option<u64>,
+    /// Only this part of it
+    #[arg(long)]
+    part: Option<Part>,
     #[command(flatten)]
     setting: SettingArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Append,
+    Verify,
+    Reads,
+    Reopen,
 }
 
 impl Setting {
@@ -48,11 +59,20 @@ pub fn run(args: &StoreArgs) -> Outcome<()> {
         return Err("--events must be above 0".into());
     }
     let setting = Setting::new(&args.setting, "store")?;
-    let mut sections = append::measure(&setting)?;
-    let filled = filled::fill(&setting, events)?;
-    sections.push(verify::measure(&setting, &filled)?);
-    sections.push(reads::measure(&setting, &filled)?);
-    sections.push(reopen::measure(&setting, filled)?);
+    let wanted = |part| args.part.is_none_or(|only| only == part);
+    let mut sections = if wanted(Part::Append) { append::measure(&setting)? } else { Vec::new() };
+    if args.part != Some(Part::Append) {
+        let filled = filled::fill(&setting, events)?;
+        if wanted(Part::Verify) {
+            sections.push(verify::measure(&setting, &filled)?);
+        }
+        if wanted(Part::Reads) {
+            sections.push(reads::measure(&setting, &filled)?);
+        }
+        if wanted(Part::Reopen) {
+            sections.push(reopen::measure(&setting, filled)?);
+        }
+    }
     let settings =
         format!("{} events in the store that is read; the store's default options", number(events as f64));
     setting.report("Sealog: the embedded store", &settings, &json!({ "events": events }), sections)
