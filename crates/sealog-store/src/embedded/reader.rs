@@ -383,8 +383,10 @@ impl Window {
         let given = held
             || self.fill(segment, position, self.size)?
             || self.fill(segment, position, RECORD_LEN_LEN)?;
-        let length = format::record_len(&self.bytes[self.at(position)..]).filter(|_| given);
-        let Some(length) = length else { return Ok(None) };
+        if !given {
+            return Ok(None);
+        }
+        let Some(length) = format::record_len(&self.bytes[self.at(position)..]) else { return Ok(None) };
         if self.within(position).is_none() && !self.fill(segment, position, length)? {
             return Ok(None);
         }
