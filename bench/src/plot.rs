@@ -7,6 +7,8 @@ use crate::Outcome;
 use crate::report::number;
 
 const WIDTH: f64 = 720.0;
+/// What a digit is wide, about.
+const LETTER: f64 = 7.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = 20.0;
@@ -50,12 +52,14 @@ pub fn lines(title: &str, x_name: &str, y_name: &str, lines: &[(&str, Vec<(f64, 
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     for x in xs {
+        let label = number(x);
+        // A long one at the edge would be cut off.
+        let sticks_out = across(x) + label.len() as f64 * LETTER / 2.0 > WIDTH;
+        let (anchor, at) = if sticks_out { ("end", WIDTH - 2.0) } else { ("middle", across(x)) };
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            across(x),
-            HEIGHT - BOTTOM + 18.0,
-            number(x)
+            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{label}</text>",
+            HEIGHT - BOTTOM + 18.0
         );
     }
     let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
@@ -139,5 +143,12 @@ mod tests {
             lines("a < b", "x", "y", &[("one", vec![(1.0, 0.0), (64.0, 9.0)]), ("two", vec![(256.0, 3.0)])]);
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(svg.contains("a &lt; b") && !svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn a_long_number_at_the_edge_is_not_cut_off() {
+        let ends = |x: f64| lines("t", "x", "y", &[("one", vec![(1.0, 1.0), (x, 1.0)])]);
+        assert!(ends(256.0).contains("text-anchor=\"middle\">256<"));
+        assert!(ends(2e7).contains("text-anchor=\"end\">20,000,000<"));
     }
 }

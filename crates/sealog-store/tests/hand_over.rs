@@ -3,15 +3,15 @@
 mod support;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use sealog_core::id::{ChainId, Mode};
+use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_store::embedded::{self, EmbeddedStore, Options};
 use sealog_store::world::World;
-use sealog_store::{Append, Appended, Receipt, Store, StoreError};
+use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError, WantedKeys};
 use support::sim::{Gate, Op, SimDisk};
 use support::*;
 use tokio::runtime::Runtime;
@@ -251,6 +251,40 @@ fn a_stop_waits_for_a_large_request_that_is_being_sealed() {
     assert_valid(&*open(&disk, StillWorld::new()), live(), 100);
 }
 
+/// A second passes whenever someone looks at the clock.
+#[derive(Debug, Default)]
+struct HastyWorld(AtomicU64);
+
+impl World for HastyWorld {
+    fn now_ms(&self) -> u64 {
+        MORNING_MS + self.0.fetch_add(1000, SeqCst)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+}
+
+#[test]
+fn no_event_is_older_than_the_receipt_of_its_request_also_if_it_was_sealed_ahead() {
+    let disk = SimDisk::new();
+    let store = open(&disk, Arc::new(HastyWorld::default()));
+    for (name, events) in [("small", 1), ("large", 100)] {
+        let Reserved::Fresh(reservation) = wait(store.reserve(live(), key(name, "body"))).unwrap() else {
+            panic!("the key was never used");
+        };
+        let drafts = (0..events).map(|number| login(&format!("actor {number}"))).collect();
+        let append =
+            Append { chain: live(), drafts, idempotency: Some((reservation, Ulid::from_bytes([1; 16]))) };
+        let Appended::Sealed(receipt) = wait(store.append(append)).unwrap() else { panic!("it is new") };
+        let event_ms = receipt.log_ids[0].timestamp_ms();
+        let wanted = WantedKeys { from: receipt.first_seq, received_after_ms: 0, limit: 10 };
+        let kept = wait(store.kept_keys(live(), wanted)).unwrap();
+        assert_eq!(kept.len(), 1, "{name}");
+        assert!(kept[0].received_ms <= event_ms, "{name}: {} and {event_ms}", kept[0].received_ms);
+    }
+}
+
 /// Stops whoever wants random bytes while it seals, by the name of the thread.
 #[derive(Debug, Default)]
 struct Gated {
@@ -337,8 +371,9 @@ fn a_panic_while_the_next_segment_is_prepared_stops_the_log_and_nobody_waits_for
         assert!(!call.is(Op::Create, "live/next.seg"), "on purpose");
         Ok(())
     });
-    let outcome =
-        (0..2000).find_map(|number| try_append(&*store, live(), vec![login(&format!("{number}"))]).err());
-    assert!(matches!(outcome, Some(StoreError::Poisoned(_))), "{outcome:?}");
+    let refused =
+        (0..2000).any(|number| try_append(&*store, live(), vec![login(&number.to_string())]).is_err());
+    assert!(refused, "there is one segment and no other");
+    assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))), "{:?}", store.ready());
     store.close();
 }
