@@ -216,12 +216,14 @@ mod tests {
     fn every_workload_file_can_be_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
         let mut files = 0;
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            assert!(!read(&[&path]).unwrap().is_empty(), "{}", path.display());
-            files += 1;
+        for folder in [folder.join("profiles"), folder] {
+            let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            for path in paths.filter(|path| path.is_file()) {
+                assert!(!read(&[&path]).unwrap().is_empty(), "{}", path.display());
+                files += 1;
+            }
         }
-        assert!(files >= 4, "{files}");
+        assert!(files >= 7, "{files}");
     }
 
     #[test]
