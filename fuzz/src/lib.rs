@@ -132,7 +132,7 @@ pub fn query(data: &[u8]) {
             let _ = query::integer(name, value);
         }
     }
-    let _ = key::parse_authorization(Some(text));
+    let _ = key::parse_authorization(Some(text)).and_then(|presented| presented.check_form());
     if let Some(id) = Ulid::parse(text) {
         assert_eq!(id.to_string(), text.to_ascii_uppercase());
         assert_eq!(RequestId(id).to_string(), format!("req_{id}"));

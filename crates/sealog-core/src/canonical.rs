@@ -1,7 +1,5 @@
 //! The exact bytes that are hashed.
 
-use std::ops::Range;
-
 use sha2::{Digest, Sha256};
 
 use crate::id::{Hash, TenantId, Ulid};
@@ -11,7 +9,11 @@ use crate::json;
 ///
 /// Kept as one text because it is stored, hashed and returned byte for byte; the fields are slices of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventText(Box<str>);
+pub struct EventText {
+    text: Box<str>,
+    /// Where the action, the actor and the resource end. Found once, since every event is asked for its fields several times.
+    ends: [u32; 3],
+}
 
 /// The JSON text of each field, nothing for an absent one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,54 +24,48 @@ pub struct Fields<'a> {
     pub metadata: Option<&'a str>,
 }
 
+/// What stands before each field.
+const NAMES: [&str; 4] = ["\"action\":", ",\"actor_id\":", ",\"resource\":", ",\"metadata\":"];
+
 impl EventText {
     /// Each field is canonical JSON text.
     pub fn new(fields: Fields<'_>) -> EventText {
-        let (actor_id, resource, metadata) = (
-            fields.actor_id.unwrap_or("null"),
-            fields.resource.unwrap_or("null"),
-            fields.metadata.unwrap_or("null"),
-        );
-        let length = 48 + fields.action.len() + actor_id.len() + resource.len() + metadata.len();
+        let values = [Some(fields.action), fields.actor_id, fields.resource, fields.metadata];
+        let values = values.map(|value| value.unwrap_or("null"));
+        let pieces = NAMES.iter().copied().zip(values);
+        let length = pieces.clone().map(|(name, value)| name.len() + value.len()).sum::<usize>() + 1;
         let mut text = String::with_capacity(length);
-        for piece in [
-            "\"action\":",
-            fields.action,
-            ",\"actor_id\":",
-            actor_id,
-            ",\"resource\":",
-            resource,
-            ",\"metadata\":",
-            metadata,
-            "}",
-        ] {
-            text.push_str(piece);
+        let mut ends = [0; 4];
+        for ((name, value), end) in pieces.zip(&mut ends) {
+            text.push_str(name);
+            text.push_str(value);
+            *end = u32::try_from(text.len()).expect("an event is smaller than 4 GiB");
         }
-        EventText(text.into_boxed_str())
+        text.push('}');
+        let [action, actor_id, resource, _] = ends;
+        EventText { text: text.into_boxed_str(), ends: [action, actor_id, resource] }
     }
 
     /// Takes text from a store. Nothing if it does not have the shape; whether it is the right text only its hash can tell.
     pub fn from_stored(text: String) -> Option<EventText> {
-        split(&text)?;
-        Some(EventText(text.into_boxed_str()))
+        let ends = cut(text.as_bytes())?.ends;
+        let [action, actor_id, resource] = ends.map(|end| u32::try_from(end).ok());
+        Some(EventText { text: text.into_boxed_str(), ends: [action?, actor_id?, resource?] })
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     pub fn fields(&self) -> Fields<'_> {
-        split(&self.0).expect("both ways to make an EventText give it this shape")
+        let ends = self.ends.map(|end| end as usize);
+        Cut { ends }.fields(&self.text).expect("both ways to make an EventText give it this shape")
     }
 }
 
 /// Cuts the text of an event into its fields.
 pub fn split(text: &str) -> Option<Fields<'_>> {
-    let [action, actor_id, resource, metadata] = cut(text.as_bytes())?.map(|field| match field {
-        Some(field) => text.get(field).map(Some),
-        None => Some(None),
-    });
-    Some(Fields { action: action??, actor_id: actor_id?, resource: resource?, metadata: metadata? })
+    cut(text.as_bytes())?.fields(text)
 }
 
 /// Whether this is the text of an event, as far as that shows without its hash: UTF-8 that can be cut into its fields.
@@ -77,30 +73,42 @@ pub fn is_text(text: &[u8]) -> bool {
     (text.is_ascii() || std::str::from_utf8(text).is_ok()) && cut(text).is_some()
 }
 
-/// Where the fields of a text are: action, actor, resource, metadata; nothing for one that is `null`.
-fn cut(text: &[u8]) -> Option<[Option<Range<usize>>; 4]> {
+/// Where the action, the actor and the resource of a text end.
+struct Cut {
+    ends: [usize; 3],
+}
+
+impl Cut {
+    fn fields<'a>(&self, text: &'a str) -> Option<Fields<'a>> {
+        let [action, actor_id, resource] = self.ends;
+        let field = |number: usize, after: usize, end: usize| text.get(after + NAMES[number].len()..end);
+        // A string begins with a quote, an object with a brace.
+        let nullable = |field: &&str| !field.starts_with('n');
+        Some(Fields {
+            action: field(0, 0, action)?,
+            actor_id: Some(field(1, action, actor_id)?).filter(nullable),
+            resource: Some(field(2, actor_id, resource)?).filter(nullable),
+            metadata: Some(field(3, resource, text.len().checked_sub(1)?)?).filter(nullable),
+        })
+    }
+}
+
+/// Finds the fields of a text; nothing if it does not have the shape.
+fn cut(text: &[u8]) -> Option<Cut> {
     let skip =
         |at: usize, name: &str| text.get(at..)?.starts_with(name.as_bytes()).then_some(at + name.len());
     let string = |at: usize| {
         let rest = text.get(at..)?;
         let length = json::string_len(rest).filter(|_| rest[0] == b'"')?;
-        (length <= rest.len()).then_some(at..at + length)
+        (length <= rest.len()).then_some(at + length)
     };
-    let nullable = |at: usize| match skip(at, "null") {
-        Some(end) => Some((None, end)),
-        None => string(at).map(|field| (Some(field.clone()), field.end)),
-    };
-    let action = string(skip(0, "\"action\":")?)?;
-    let (actor_id, at) = nullable(skip(action.end, ",\"actor_id\":")?)?;
-    let (resource, at) = nullable(skip(at, ",\"resource\":")?)?;
-    let at = skip(at, ",\"metadata\":")?;
-    let metadata = text.get(at..)?.strip_suffix(b"}")?;
-    let metadata = match metadata {
-        b"null" => None,
-        object if object.starts_with(b"{") => Some(at..at + object.len()),
-        _ => return None,
-    };
-    Some([Some(action), actor_id, resource, metadata])
+    let nullable = |at: usize| skip(at, "null").or_else(|| string(at));
+    let action = string(skip(0, NAMES[0])?)?;
+    let actor_id = nullable(skip(action, NAMES[1])?)?;
+    let resource = nullable(skip(actor_id, NAMES[2])?)?;
+    let metadata = text.get(skip(resource, NAMES[3])?..)?.strip_suffix(b"}")?;
+    let right = metadata == b"null" || metadata.starts_with(b"{");
+    right.then_some(Cut { ends: [action, actor_id, resource] })
 }
 
 /// Spec 2.3: SHA-256 over `prev_hash`, the payload and the time.
@@ -217,8 +225,15 @@ mod tests {
             metadata: Some(r#"{"action":"z"}"#),
         };
         assert_eq!(EventText::new(all).fields(), all);
+        let stored = EventText::new(all).as_str().to_owned();
+        assert_eq!(split(&stored), Some(all));
+        assert_eq!(EventText::from_stored(stored), Some(EventText::new(all)));
         let none = Fields { action: "\"a\"", actor_id: None, resource: None, metadata: None };
         assert_eq!(EventText::new(none).fields(), none);
+        assert_eq!(
+            EventText::from_stored(EventText::new(none).as_str().to_owned()),
+            Some(EventText::new(none))
+        );
     }
 
     #[test]

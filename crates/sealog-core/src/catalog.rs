@@ -1,5 +1,6 @@
 //! The action catalog, and the rule that decides whether an action may be logged.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -116,10 +117,10 @@ pub struct Scope<'a> {
 }
 
 /// What an admitted action adds to its event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted<'a> {
-    pub category: Option<&'a str>,
-    pub severity: Option<&'a str>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    pub category: Option<Cow<'static, str>>,
+    pub severity: Option<Cow<'static, str>>,
 }
 
 impl Catalog {
@@ -167,22 +168,25 @@ impl Catalog {
     }
 
     /// Whether an event with this action and this metadata (canonical text) may be stored.
-    pub fn admit<'a>(
-        &'a self,
+    pub fn admit(
+        &'static self,
         action: &str,
         metadata: Option<&str>,
-        scope: Scope<'a>,
-    ) -> Result<Admitted<'a>, Reject> {
+        scope: Scope<'_>,
+    ) -> Result<Admitted, Reject> {
         if let Some(entry) = self.entry(action) {
             self.gate(entry, scope)?;
             require(action, metadata, &entry.required_fields)?;
-            return Ok(Admitted { category: Some(&entry.category), severity: Some(&entry.severity) });
+            return Ok(Admitted {
+                category: Some(Cow::Borrowed(&entry.category)),
+                severity: Some(Cow::Borrowed(&entry.severity)),
+            });
         }
         if let Some(custom) = scope.custom.get(action) {
             require(action, metadata, &custom.required_fields)?;
             return Ok(Admitted {
-                category: custom.category.as_deref(),
-                severity: custom.severity.as_deref(),
+                category: custom.category.clone().map(Cow::Owned),
+                severity: custom.severity.clone().map(Cow::Owned),
             });
         }
         Err(Reject::ActionInvalid {
@@ -425,7 +429,10 @@ mod tests {
             custom: &custom,
         };
         let admit = |metadata| Catalog::builtin().admit("invoice.approved", metadata, scope);
-        assert_eq!(admit(Some("{\"amount\":1}")), Ok(Admitted { category: Some("billing"), severity: None }));
+        assert_eq!(
+            admit(Some("{\"amount\":1}")),
+            Ok(Admitted { category: Some("billing".into()), severity: None })
+        );
         assert_eq!(admit(None).unwrap_err().code(), Code::ActionMissingRequiredFields);
     }
 

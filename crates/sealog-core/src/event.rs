@@ -1,9 +1,13 @@
 //! From a request body to a stored event.
 
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::canonical::{EventText, Fields};
 use crate::chain::{Head, Sealed};
 use crate::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
-use crate::json::{self, Discard, Kind, Members, Scanner, StringFacts};
+use crate::json::{self, Discard, Kind, Members, Scanner, StringFacts, Watched};
 use crate::reject::{FieldProblem, Reject};
 use crate::time;
 
@@ -23,15 +27,65 @@ pub struct Draft {
 /// Fields outside the canonical payload. They are never hashed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Annotations {
-    pub category: Option<Box<str>>,
-    pub severity: Option<Box<str>>,
+    /// Of the catalog in most cases, which lives as long as the program.
+    pub category: Option<Cow<'static, str>>,
+    pub severity: Option<Cow<'static, str>>,
     pub actor_type: Option<Box<str>>,
     pub resource_type: Option<Box<str>>,
     pub session_id: Option<Box<str>>,
     pub ts_client: Option<Box<str>>,
-    pub ip_address: Option<Box<str>>,
-    pub country: Option<Box<str>>,
-    pub city: Option<Box<str>>,
+    /// The same for all events of a request.
+    pub ip_address: Option<Arc<str>>,
+    pub country: Option<Arc<str>>,
+    pub city: Option<Arc<str>>,
+}
+
+impl Annotations {
+    /// The fields in the order in which stores keep them.
+    pub const NAMES: [&str; 9] = [
+        "category",
+        "severity",
+        "actor_type",
+        "resource_type",
+        "session_id",
+        "ts_client",
+        "ip_address",
+        "country",
+        "city",
+    ];
+
+    /// In the order of [`Annotations::NAMES`].
+    pub fn values(&self) -> [Option<&str>; Annotations::NAMES.len()] {
+        [
+            self.category.as_deref(),
+            self.severity.as_deref(),
+            self.actor_type.as_deref(),
+            self.resource_type.as_deref(),
+            self.session_id.as_deref(),
+            self.ts_client.as_deref(),
+            self.ip_address.as_deref(),
+            self.country.as_deref(),
+            self.city.as_deref(),
+        ]
+    }
+
+    /// The other way round.
+    pub fn from_values(values: [Option<&str>; Annotations::NAMES.len()]) -> Annotations {
+        let [category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city] =
+            values;
+        let owned = |value: Option<&str>| value.map(|value| Cow::Owned(value.to_owned()));
+        Annotations {
+            category: owned(category),
+            severity: owned(severity),
+            actor_type: actor_type.map(Into::into),
+            resource_type: resource_type.map(Into::into),
+            session_id: session_id.map(Into::into),
+            ts_client: ts_client.map(Into::into),
+            ip_address: ip_address.map(Into::into),
+            country: country.map(Into::into),
+            city: city.map(Into::into),
+        }
+    }
 }
 
 /// What a batch body holds. Events past the limit are counted, not kept: a body of tiny events must not become a hundred times its size.
@@ -44,7 +98,7 @@ pub struct Batch {
 /// Reads the body of `POST /v1/events`. The outer error is a body that is no JSON object, the inner one an event that is wrong: idempotency is
 /// looked at between the two.
 pub fn parse_single(body: &[u8]) -> Result<Result<Draft, Reject>, Reject> {
-    let mut scanner = Scanner::new(utf8(body)?);
+    let mut scanner = Scanner::watching(utf8(body)?, &INPUTS[OPTIONAL]);
     if scanner.peek().is_some_and(|byte| byte != b'{') {
         scanner.value(&mut Discard)?;
         scanner.end()?;
@@ -59,7 +113,7 @@ pub fn parse_single(body: &[u8]) -> Result<Result<Draft, Reject>, Reject> {
 pub fn parse_batch(body: &[u8]) -> Result<Batch, Reject> {
     let no_array =
         || Reject::InvalidJson { detail: "the body must be a JSON object with an `events` array".into() };
-    let mut scanner = Scanner::new(utf8(body)?);
+    let mut scanner = Scanner::watching(utf8(body)?, &INPUTS[OPTIONAL]);
     if scanner.peek().is_some_and(|byte| byte != b'{') {
         scanner.value(&mut Discard)?;
         scanner.end()?;
@@ -111,7 +165,7 @@ fn utf8(body: &[u8]) -> Result<&str, Reject> {
 }
 
 /// The fields that a client may send, in the order of `Inputs`.
-pub const INPUTS: [&str; 9] = [
+pub static INPUTS: [&str; 9] = [
     "action",
     "actor_id",
     "resource",
@@ -133,7 +187,7 @@ const SESSION_ID: usize = 7;
 const TS_CLIENT: usize = 8;
 
 /// Those that may stand in `metadata` instead.
-const OPTIONAL: std::ops::Range<usize> = ACTOR_TYPE..INPUTS.len();
+const OPTIONAL: Range<usize> = ACTOR_TYPE..INPUTS.len();
 
 /// What parsing an event needs for a moment; a batch uses it again for each.
 #[derive(Default)]
@@ -159,10 +213,12 @@ fn parse_event(scanner: &mut Scanner<'_>, memory: &mut Memory) -> Result<Result<
     let mut first = true;
     texts.clear();
     // Where the text of each input that was given and is not `null` stands in `texts`.
-    let mut inputs: [Option<std::ops::Range<usize>>; INPUTS.len()] = Default::default();
+    let mut inputs: [Option<Range<usize>>; INPUTS.len()] = Default::default();
     let mut seen = [false; INPUTS.len()];
     // The first wrong field answers, but the rest of the body must still be JSON.
     let mut wrong = None;
+    // Members of `metadata` that stand in for inputs.
+    let mut inside = Some([const { None }; INPUTS.len()]);
     while scanner.next_key(&mut first, key)? {
         let name = &key[1..key.len() - 1];
         let Some(input) = INPUTS.iter().position(|input| input.as_bytes() == name) else {
@@ -184,16 +240,38 @@ fn parse_event(scanner: &mut Scanner<'_>, memory: &mut Memory) -> Result<Result<
                 None => inputs[input] = Some(from..texts.len()),
             },
         }
+        if input == METADATA {
+            inside = match scanner.watched() {
+                Watched::Unknown => None,
+                Watched::Found(members) => {
+                    let mut inside = [const { None }; INPUTS.len()];
+                    for (number, range) in members {
+                        inside[OPTIONAL.start + number] = Some(range.clone());
+                    }
+                    Some(inside)
+                }
+            };
+        }
     }
     if let Some(reject) = wrong {
         return Ok(Err(reject));
     }
     let texts = json::as_text(texts);
-    Ok(Inputs(inputs.map(|range| range.and_then(|range| texts.get(range)))).into_draft())
+    let at = |ranges: [Option<Range<usize>>; INPUTS.len()]| ranges.map(|range| texts.get(range?));
+    let given = at(inputs);
+    let inside = match inside {
+        Some(inside) => at(inside),
+        None => given[METADATA].map(optional_members).unwrap_or_default(),
+    };
+    Ok(Inputs { given, inside }.into_draft())
 }
 
-/// Canonical text of each input that was given and is not `null`.
-struct Inputs<'a>([Option<&'a str>; INPUTS.len()]);
+struct Inputs<'a> {
+    /// Canonical text of each input that was given and is not `null`.
+    given: [Option<&'a str>; INPUTS.len()],
+    /// That of the members of `metadata` that are called as an optional input.
+    inside: [Option<&'a str>; INPUTS.len()],
+}
 
 /// What is wrong with a value of an input field, apart from the rules for an action's name.
 fn check_input(input: usize, kind: Kind, text: &[u8]) -> Result<Option<FieldProblem>, Reject> {
@@ -224,7 +302,7 @@ fn check_input(input: usize, kind: Kind, text: &[u8]) -> Result<Option<FieldProb
 
 impl Inputs<'_> {
     fn into_draft(self) -> Result<Draft, Reject> {
-        let field = |input: usize| self.0[input];
+        let field = |input: usize| self.given[input];
         let action = field(ACTION).filter(|text| *text != "\"\"").ok_or(Reject::MissingAction)?;
         let facts = StringFacts::of(action.as_bytes());
         if facts.scalars > FIELD_SCALARS_MAX || facts.has_nul {
@@ -232,11 +310,10 @@ impl Inputs<'_> {
             return Err(Reject::ActionInvalid { action, suggestion: None });
         }
         let metadata = field(METADATA);
-        let inside = metadata.map(optional_members).unwrap_or_default();
         // A top-level input, or else the same key inside `metadata`, where that can stand in for it.
         let optional = |input: usize| match field(input) {
             Some(text) => json::decode(text).map(String::into_boxed_str),
-            None => stand_in(inside[input]?),
+            None => stand_in(self.inside[input]?),
         };
         let resource_type = optional(RESOURCE_TYPE).or_else(|| {
             // A slash has one canonical spelling, and no other character's has a slash in it.
@@ -251,7 +328,7 @@ impl Inputs<'_> {
             annotations: Annotations {
                 actor_type: optional(ACTOR_TYPE),
                 resource_type,
-                severity: optional(SEVERITY),
+                severity: optional(SEVERITY).map(|text| Cow::Owned(text.into_string())),
                 session_id: optional(SESSION_ID),
                 ts_client: optional(TS_CLIENT).filter(|text| time::is_rfc3339(text)),
                 ..Annotations::default()
@@ -447,7 +524,11 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
         required("log_id", string("log_id")?, |text| Ulid::parse(text).filter(|id| id.to_string() == text))?;
     let uuid = |text: &str| Uuid::parse(text).filter(|id| id.to_string() == text);
     let chain_seq = raw("chain_seq").ok_or("`chain_seq` is missing")?;
-    let optional = |name: &str| string(name).map(|value| value.map(String::into_boxed_str));
+    let mut values = [const { None }; Annotations::NAMES.len()];
+    for (name, value) in Annotations::NAMES.iter().zip(&mut values) {
+        *value = string(name)?;
+    }
+    let annotations = Annotations::from_values(values.each_ref().map(Option::as_deref));
     let metadata = raw("metadata");
     if metadata.is_some_and(|value| !value.starts_with('{')) {
         return Err("`metadata` is not an object".into());
@@ -473,17 +554,7 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
             resource: string_json("resource")?,
             metadata,
         }),
-        annotations: Annotations {
-            category: optional("category")?,
-            severity: optional("severity")?,
-            actor_type: optional("actor_type")?,
-            resource_type: optional("resource_type")?,
-            session_id: optional("session_id")?,
-            ts_client: optional("ts_client")?,
-            ip_address: optional("ip_address")?,
-            country: optional("country")?,
-            city: optional("city")?,
-        },
+        annotations,
     })
 }
 
@@ -624,6 +695,26 @@ mod tests {
         assert_eq!(a.actor_type, None);
         assert_eq!(a.resource_type.as_deref(), Some("doc"));
         assert_eq!(a.ts_client.as_deref(), Some("2026-11-15T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_fallback_is_found_however_its_key_is_spelled_and_only_among_the_members_of_metadata() {
+        let a = single(
+            r#"{"session_id":null,"metadata":{"\u0073everity":"warn","x":{"actor_type":"no"},"session_id" : "in"},"action":"a"}"#,
+        )
+        .unwrap()
+        .annotations;
+        assert_eq!((a.severity.as_deref(), a.session_id.as_deref()), (Some("warn"), Some("in")));
+        assert_eq!(a.actor_type, None);
+        // What was found in one event's metadata is not found again in the next.
+        let body = r#"{"events":[{"action":"a","metadata":{"severity":"warn"}},{"action":"a"},{"action":"a","metadata":{}}]}"#;
+        let severities: Vec<_> = parse_batch(body.as_bytes())
+            .unwrap()
+            .events
+            .into_iter()
+            .map(|event| event.unwrap().annotations.severity)
+            .collect();
+        assert_eq!(severities, [Some("warn".into()), None, None]);
     }
 
     #[test]

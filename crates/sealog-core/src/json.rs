@@ -4,6 +4,8 @@
 //! duplicate keys, lone surrogates, big integers) and every recursive parser has a depth at which it gives up or crashes. This one keeps
 //! the client's own tokens, needs no recursion, and takes one pass over the text. `docs/format.md` has the rule that it follows.
 
+use std::ops::Range;
+
 use crate::id::hex_digit;
 
 /// Where and why a text is not JSON.
@@ -38,11 +40,20 @@ const NO_COLON: &str = "expected ':'";
 /// Takes the canonical text piece by piece.
 pub trait Sink {
     fn put(&mut self, piece: &[u8]);
+
+    /// How much it has taken; nothing if it does not keep it.
+    fn taken(&self) -> usize {
+        0
+    }
 }
 
 impl Sink for Vec<u8> {
     fn put(&mut self, piece: &[u8]) {
         self.extend_from_slice(piece);
+    }
+
+    fn taken(&self) -> usize {
+        self.len()
     }
 }
 
@@ -63,11 +74,48 @@ pub struct Scanner<'a> {
     kept: usize,
     /// One entry for each open bracket inside [`Scanner::value`]: true for an object. Kept here so that its memory is used again.
     open: Vec<bool>,
+    /// An escape was met.
+    escaped: bool,
+    watch: Watch,
+}
+
+/// Finds members of an object while it is scanned.
+#[derive(Debug)]
+struct Watch {
+    names: &'static [&'static str],
+    /// Bit n is set if a name has n bytes: most keys are ruled out by their length.
+    lengths: u64,
+    /// The member whose value is being scanned: number of its name, and where the value begins in the canonical text.
+    inside: Option<(usize, usize)>,
+    found: Vec<(usize, Range<usize>)>,
+    /// A key was spelled with escapes, and may be any.
+    escaped_key: bool,
+}
+
+/// Members of the last value that have a watched name.
+#[derive(Debug)]
+pub enum Watched<'s> {
+    /// Numbers of the names, and where in the sink the values are. The last of several with the same name counts.
+    Found(&'s [(usize, Range<usize>)]),
+    /// Keys with escapes were not looked at.
+    Unknown,
 }
 
 impl<'a> Scanner<'a> {
     pub fn new(text: &'a str) -> Scanner<'a> {
-        Scanner { text: text.as_bytes(), at: 0, kept: 0, open: Vec::new() }
+        Scanner::watching(text, &[])
+    }
+
+    /// One that notices which members of an object have one of these names: [`Scanner::watched`]. Names need no escapes and have less than 64 bytes.
+    pub fn watching(text: &'a str, names: &'static [&'static str]) -> Scanner<'a> {
+        let lengths = names.iter().fold(0, |lengths, name| lengths | 1 << name.len());
+        let watch = Watch { names, lengths, inside: None, found: Vec::new(), escaped_key: false };
+        Scanner { text: text.as_bytes(), at: 0, kept: 0, open: Vec::new(), escaped: false, watch }
+    }
+
+    /// What the last value has of what is watched for: its own members, not those of values inside it.
+    pub fn watched(&self) -> Watched<'_> {
+        if self.watch.escaped_key { Watched::Unknown } else { Watched::Found(&self.watch.found) }
     }
 
     pub fn offset(&self) -> usize {
@@ -150,6 +198,9 @@ impl<'a> Scanner<'a> {
     /// Takes one value of any kind and writes its canonical text.
     pub fn value<S: Sink>(&mut self, out: &mut S) -> Result<Kind, JsonError> {
         self.open.clear();
+        self.watch.inside = None;
+        self.watch.found.clear();
+        self.watch.escaped_key = false;
         self.peek();
         self.kept = self.at;
         let mut outermost = None;
@@ -227,6 +278,11 @@ impl<'a> Scanner<'a> {
     /// After a complete value: closes what closes here. True when another value is to come, false when the outermost one is complete.
     fn close_or_continue<S: Sink>(&mut self, out: &mut S) -> Result<bool, JsonError> {
         while let Some(&in_object) = self.open.last() {
+            if self.open.len() == 1
+                && let Some((number, from)) = self.watch.inside.take()
+            {
+                self.watch.found.push((number, from..self.canonical_len(out)));
+            }
             match (self.peek_inside(out), in_object) {
                 (Some(b','), _) => {
                     self.at += 1;
@@ -249,12 +305,28 @@ impl<'a> Scanner<'a> {
         if self.peek_inside(out) != Some(b'"') {
             return self.fail(NO_KEY);
         }
+        let from = self.at + 1;
+        self.escaped = false;
         self.string(out)?;
+        let key = from..self.at - 1;
         if self.peek_inside(out) != Some(b':') {
             return self.fail(NO_COLON);
         }
         self.at += 1;
+        if self.open.len() == 1 && self.watch.lengths != 0 {
+            let key = &self.text[key];
+            if self.watch.lengths >> key.len().min(63) & 1 != 0 {
+                let number = self.watch.names.iter().position(|name| name.as_bytes() == key);
+                self.watch.inside = number.map(|number| (number, self.canonical_len(out)));
+            }
+            self.watch.escaped_key |= self.escaped;
+        }
         Ok(())
+    }
+
+    /// How long the canonical text is up to here.
+    fn canonical_len<S: Sink>(&self, out: &S) -> usize {
+        out.taken() + self.at - self.kept
     }
 
     /// A string. It is kept, but for escapes that have another spelling in canonical text.
@@ -276,6 +348,7 @@ impl<'a> Scanner<'a> {
 
     /// Takes an escape and sees to it that its one canonical spelling is written.
     fn escape<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
+        self.escaped = true;
         let Some(&letter) = self.text.get(self.at + 1) else {
             return self.fail("a string does not end");
         };

@@ -9,7 +9,7 @@ use sealog_core::canonical::{self, EventText, Preimage};
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{self, Annotations, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, Random80, TenantId, Ulid, Uuid};
-use sealog_core::json::{self, Members, Scanner, Sink};
+use sealog_core::json::{self, Members, Scanner, Sink, Watched};
 use sealog_core::verify::{self, Before, Broken, Check, Item, Reason, Record, Stretch, Verdict};
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -80,6 +80,10 @@ fn json_text(lone: bool) -> impl Strategy<Value = String> {
         ]
     })
 }
+
+/// Names that a scanner watches for, and keys of which some are such names, however they are spelled.
+static WATCHED: [&str; 3] = ["ab", "abc", "severity"];
+const KEYS: [&str; 8] = ["ab", "abc", "severity", "ba", "a", "é", r"\u0061b", r"a\n"];
 
 /// A text with a few of its bytes replaced, removed or added, then made UTF-8 again.
 fn mutated(text: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
@@ -159,6 +163,34 @@ proptest! {
         let _ = audit::parse_entry(&text);
         let _ = NotedHead::parse(&text);
         let _ = EventText::from_stored(format!("\"action\":{text},\"actor_id\":null,\"resource\":null,\"metadata\":null}}"));
+    }
+
+    #[test]
+    fn members_that_are_watched_for_are_found_where_they_stand(
+        members in vec((space(), select(&KEYS[..]), space(), json_text(true)), 0..6),
+    ) {
+        let written: Vec<String> =
+            members.iter().map(|(a, key, b, value)| format!("{a}\"{key}\"{b}:{a}{value}{b}")).collect();
+        let text = format!("{{{}}}", written.join(","));
+        // Those of the value before do not count.
+        let both = format!("{{\"ab\":{{\"ab\":1}}}} {text}");
+        let mut scanner = Scanner::watching(&both, &WATCHED);
+        let mut out = b"what was there before".to_vec();
+        scanner.value(&mut out).unwrap();
+        scanner.value(&mut out).unwrap();
+        let object = json::canonical(&text).unwrap();
+        match scanner.watched() {
+            Watched::Unknown => prop_assert!(members.iter().any(|(_, key, ..)| key.contains('\\'))),
+            Watched::Found(found) => {
+                let found: Vec<_> =
+                    found.iter().map(|(number, range)| (WATCHED[*number], &out[range.clone()])).collect();
+                let there: Vec<_> = Members::of(&object)
+                    .map(|(key, value)| (&key[1..key.len() - 1], value.as_bytes()))
+                    .filter(|(key, _)| WATCHED.contains(key))
+                    .collect();
+                prop_assert_eq!(found, there);
+            }
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use sealog_core::catalog::{CustomAction, FrameworkSet, Scope};
 use sealog_core::id::{ChainId, Hash, Mode, RequestId};
-use sealog_core::key::{self, KeyState};
+use sealog_core::key::{self, KeyState, Presented};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
+use sealog_store::IdMap;
 use sealog_store::accounts::{Access, KeyId};
 use sha2::{Digest, Sha256};
 
@@ -104,7 +105,7 @@ pub(crate) struct Callers {
 #[derive(Debug, Default)]
 struct Known {
     version: u64,
-    by_digest: HashMap<Hash, Arc<Caller>>,
+    by_digest: IdMap<Hash, Arc<Caller>>,
 }
 
 /// Most callers that are remembered; past it all are forgotten and asked for again.
@@ -138,7 +139,7 @@ pub(crate) async fn authenticate(
     request_id: RequestId,
 ) -> Result<Arc<Caller>, Failure> {
     let presented = key::parse_authorization(authorization(headers)?)?;
-    let caller = find(app, presented.digest, request_id).await?.ok_or(Reject::KeyNotFound)?;
+    let caller = find(app, &presented, request_id).await?.ok_or(Reject::KeyNotFound)?;
     // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
     assert_eq!(caller.chain.mode, presented.mode, "a key's prefix says its mode");
     let now_ms = request_id.received_ms();
@@ -153,7 +154,12 @@ pub(crate) async fn authenticate(
     Ok(caller)
 }
 
-async fn find(app: &App, digest: Hash, request_id: RequestId) -> Result<Option<Arc<Caller>>, Failure> {
+async fn find(
+    app: &App,
+    presented: &Presented<'_>,
+    request_id: RequestId,
+) -> Result<Option<Arc<Caller>>, Failure> {
+    let digest = presented.digest;
     let version = app.accounts.version();
     {
         let known = app.callers.known.read().expect("callers lock");
@@ -163,6 +169,7 @@ async fn find(app: &App, digest: Hash, request_id: RequestId) -> Result<Option<A
             return Ok(Some(Arc::clone(caller)));
         }
     }
+    presented.check_form()?;
     // Asked after the version was read: what is remembered under it is at least as new.
     let access = app.accounts.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
     let Some(access) = access else { return Ok(None) };

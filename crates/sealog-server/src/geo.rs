@@ -17,8 +17,8 @@ use crate::App;
 /// What is known of an address. Absence is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub country: Option<Box<str>>,
-    pub city: Option<Box<str>>,
+    pub country: Option<Arc<str>>,
+    pub city: Option<Arc<str>>,
 }
 
 /// A database that follows its file.

@@ -121,6 +121,7 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
     if !spoke {
         return;
     }
+    let peer = Client::new(peer.ip());
     let deadlines = app.config.deadlines;
     let unparsable = Arc::clone(&app);
     let wire = Wire::new(stream, deadlines.write, move |status| answer_unparsable(&unparsable, status));
@@ -128,9 +129,9 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
     let unread = Arc::new(AtomicBool::new(false));
     let closing = Arc::clone(&unread);
     let service = service_fn(move |request| {
-        let (app, closing) = (Arc::clone(&app), Arc::clone(&closing));
+        let (app, closing, peer) = (Arc::clone(&app), Arc::clone(&closing), peer.clone());
         Box::pin(async move {
-            let response = handle(&app, request, peer.ip()).await;
+            let response = handle(&app, request, peer).await;
             closing.fetch_or(response.headers().contains_key(CONNECTION), Ordering::Relaxed);
             Ok::<_, Infallible>(response)
         })
@@ -178,7 +179,7 @@ fn new_request_id(app: &App) -> RequestId {
 }
 
 /// Answers a request. Every answer has its id, whatever happens on the way.
-async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: Client) -> Response<Body> {
     let request_id = new_request_id(app);
     let begun = Instant::now();
     let head_only = request.method() == Method::HEAD;
@@ -204,35 +205,36 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: IpAddr) -> Res
 async fn route(
     app: &Arc<App>,
     request: Request<Incoming>,
-    peer: IpAddr,
+    peer: Client,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     let path = request.uri().path();
     let found = routes::find(&routes::PATHS, path, request.method());
-    let client = client_address(app, request.headers(), peer);
+    let client = client(app, request.headers(), &peer);
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
-        if !app.limits.admit(counted_address(client), per_ip, request_id.received_ms()) {
+        if !app.limits.admit(counted_address(client.address), per_ip, request_id.received_ms()) {
             return Err(Failure::from(Reject::IpRateLimit).closing());
         }
     }
     // Who has no token does not learn which of the operator's paths exist.
     if let Some(rest) = path.strip_prefix(operator::BEGINNING) {
         let rest = rest.to_owned();
-        return operator::handle(app, &rest, request, request_id).await;
+        return Box::pin(operator::handle(app, &rest, request, request_id)).await;
     }
     let Found { operation, parameter } = found?;
     let query = request.uri().query().unwrap_or("");
+    // The future of a request has room for the largest of these, and is moved: those that are rare are kept apart, so that an event does not pay for them.
     match operation {
         Operation::LogEvent => api::events::post(app, request, Endpoint::Single, client, request_id).await,
         Operation::LogBatch => api::events::post(app, request, Endpoint::Batch, client, request_id).await,
-        Operation::ListEvents => api::list::get(app, query, request.headers(), request_id).await,
-        Operation::VerifyChain => api::verify::get(app, query, request.headers(), request_id).await,
-        Operation::ReadEvent => api::read::get(app, parameter, request.headers(), request_id).await,
-        Operation::ListActions => api::actions::get(app, request.headers(), request_id).await,
+        Operation::ListEvents => Box::pin(api::list::get(app, query, request.headers(), request_id)).await,
+        Operation::VerifyChain => Box::pin(api::verify::get(app, query, request.headers(), request_id)).await,
+        Operation::ReadEvent => Box::pin(api::read::get(app, parameter, request.headers(), request_id)).await,
+        Operation::ListActions => Box::pin(api::actions::get(app, request.headers(), request_id)).await,
         Operation::Health => Ok(text(StatusCode::OK, "ok\n")),
         Operation::Ready => ready(app),
-        Operation::Metrics => metrics::get(app, request.headers(), peer, request_id).await,
+        Operation::Metrics => Box::pin(metrics::get(app, request.headers(), peer.address, request_id)).await,
         Operation::OpenApi => Ok(openapi::get(app, request.headers())),
         Operation::Docs => crate::docs::page(parameter),
     }
@@ -252,14 +254,28 @@ fn ready(app: &App) -> Result<Response<Body>, Failure> {
     })
 }
 
-/// The peer's address; behind trusted proxies, the right-most one in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
-fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
-    let trusted = |address: IpAddr| app.config.trusted_proxies.iter().any(|range| range.contains(&address));
-    let peer = peer.to_canonical();
-    if !trusted(peer) {
-        return peer;
+/// Who sends a request, by address.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub address: IpAddr,
+    /// As it stands in events. A connection has it made once.
+    pub text: Arc<str>,
+}
+
+impl Client {
+    fn new(address: IpAddr) -> Client {
+        let address = address.to_canonical();
+        Client { address, text: address.to_string().into() }
     }
-    let mut client = peer;
+}
+
+/// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
+fn client(app: &App, headers: &HeaderMap, peer: &Client) -> Client {
+    let trusted = |address: IpAddr| app.config.trusted_proxies.iter().any(|range| range.contains(&address));
+    if !trusted(peer.address) {
+        return peer.clone();
+    }
+    let mut client = peer.address;
     let hops: Vec<&str> = headers
         .get_all("x-forwarded-for")
         .iter()
@@ -274,7 +290,7 @@ fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
             break;
         }
     }
-    client
+    Client::new(client)
 }
 
 /// Turns a panic while a request is answered into an error for that request alone.

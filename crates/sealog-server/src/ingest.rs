@@ -1,6 +1,5 @@
 //! The write path for 1 to 100 events, the only caller of `Store::append`.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::App;
 use crate::auth::Caller;
 use crate::geo::Place;
+use crate::http::Client;
 use crate::respond::Failure;
 
 /// Which of the two endpoints. Part of what makes a request the same as another.
@@ -65,7 +65,7 @@ pub(crate) async fn ingest(
     endpoint: Endpoint,
     key_hash: Option<Hash>,
     body: Bytes,
-    client: IpAddr,
+    client: Client,
     request_id: RequestId,
 ) -> Result<Ingested, Failure> {
     let origin = Origin::of(app, client);
@@ -157,15 +157,14 @@ fn read(
 
 /// Where a request comes from: the same for all of its events.
 struct Origin {
-    ip_address: Box<str>,
+    ip_address: Arc<str>,
     place: Place,
 }
 
 impl Origin {
-    fn of(app: &App, client: IpAddr) -> Origin {
-        let address = client.to_canonical();
-        let place = app.config.geo.as_ref().map_or_else(Place::default, |geo| geo.find(address));
-        Origin { ip_address: address.to_string().into(), place }
+    fn of(app: &App, client: Client) -> Origin {
+        let place = app.config.geo.as_ref().map_or_else(Place::default, |geo| geo.find(client.address));
+        Origin { ip_address: client.text, place }
     }
 }
 
@@ -183,11 +182,11 @@ fn admit(caller: &Caller, draft: &mut Draft, origin: &Origin) -> Result<(), Reje
     };
     let admitted = Catalog::builtin().admit(action, fields.metadata, caller.scope())?;
     let annotations = &mut draft.annotations;
-    annotations.category = admitted.category.map(Into::into);
+    annotations.category = admitted.category;
     if annotations.severity.is_none() {
-        annotations.severity = admitted.severity.map(Into::into);
+        annotations.severity = admitted.severity;
     }
-    annotations.ip_address = Some(origin.ip_address.clone());
+    annotations.ip_address = Some(Arc::clone(&origin.ip_address));
     annotations.country.clone_from(&origin.place.country);
     annotations.city.clone_from(&origin.place.city);
     Ok(())

@@ -50,7 +50,7 @@ impl Limits {
             window.counts.clear();
             window.counts.shrink_to(kept);
         }
-        let known = window.counts.contains_key(&counted) || window.counts.len() < COUNTERS_MAX;
+        let known = window.counts.len() < COUNTERS_MAX || window.counts.contains_key(&counted);
         let count = window.counts.entry(if known { counted } else { Counted::Overflow }).or_default();
         if *count >= limit {
             return false;

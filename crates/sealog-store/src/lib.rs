@@ -12,6 +12,7 @@ pub mod turns;
 pub mod verify;
 pub mod world;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,6 +27,9 @@ use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
 use crate::stats::StoreStats;
+
+/// A table by id. For ids that are made here, or are digests: nobody outside can choose them so that they collide.
+pub type IdMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -1,16 +1,23 @@
 //! A queue in which everyone has a turn, so that one tenant's load does not become everyone's wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::Hash;
+
+use crate::IdMap;
 
 /// What one may hand over before the next one has its turn. Turns count bytes: whoever sends large requests gets as much as one who sends many small ones.
 const TURN_BYTES: usize = 16 << 10;
 
+/// Memory for more items than this is not kept.
+const SPARE_ITEMS_MAX: usize = 1024;
+
 /// Items by whose they are. Those of one keep their order.
 #[derive(Debug)]
 pub struct Turns<K, T> {
-    waiting: HashMap<K, Waiting<T>>,
+    waiting: IdMap<K, Waiting<T>>,
     order: VecDeque<K>,
+    /// Memory of one who has nothing left in the queue, for the next who comes.
+    spare: VecDeque<(usize, T)>,
     /// Who has no turn at present. Seldom more than one.
     held: Vec<K>,
     items: usize,
@@ -26,14 +33,22 @@ struct Waiting<T> {
 
 impl<K, T> Default for Turns<K, T> {
     fn default() -> Turns<K, T> {
-        Turns { waiting: HashMap::new(), order: VecDeque::new(), held: Vec::new(), items: 0, bytes: 0 }
+        Turns {
+            waiting: IdMap::default(),
+            order: VecDeque::new(),
+            spare: VecDeque::new(),
+            held: Vec::new(),
+            items: 0,
+            bytes: 0,
+        }
     }
 }
 
 impl<K: Copy + Eq + Hash, T> Turns<K, T> {
     pub fn push(&mut self, whose: K, bytes: usize, item: T) {
-        let waiting =
-            self.waiting.entry(whose).or_insert_with(|| Waiting { items: VecDeque::new(), credit: 0 });
+        let spare = &mut self.spare;
+        let new = || Waiting { items: std::mem::take(spare), credit: 0 };
+        let waiting = self.waiting.entry(whose).or_insert_with(new);
         if waiting.items.is_empty() {
             self.order.push_back(whose);
         }
@@ -103,6 +118,11 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         let (bytes, item) = waiting.items.pop_front()?;
         waiting.credit -= bytes;
         if waiting.items.is_empty() {
+            let left = std::mem::take(&mut waiting.items);
+            // A crowd's memory is given back.
+            if left.capacity() <= SPARE_ITEMS_MAX {
+                self.spare = left;
+            }
             self.waiting.remove(&whose);
             self.order.pop_front();
         }

@@ -1,7 +1,5 @@
 //! `POST /v1/events` and `POST /v1/events/batch`. Spec 4.1, 4.2.
 
-use std::net::IpAddr;
-
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request, Response, StatusCode};
@@ -10,6 +8,7 @@ use sealog_core::reject::{FieldProblem, Reject};
 
 use crate::App;
 use crate::auth;
+use crate::http::Client;
 use crate::ingest::{self, Endpoint, Ingested};
 use crate::respond::{Body, Failure, json};
 
@@ -17,7 +16,7 @@ pub(crate) async fn post(
     app: &App,
     request: Request<Incoming>,
     endpoint: Endpoint,
-    client: IpAddr,
+    client: Client,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     let caller = auth::authenticate(app, request.headers(), request_id).await.map_err(Failure::closing)?;

@@ -1,6 +1,5 @@
 //! What the store knows of each chain: its head, and where its events are.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use sealog_core::chain::Head;
@@ -10,12 +9,12 @@ use super::filter::Key;
 use super::index::{BLOCK_EVENTS, Block, Entry, MemoryRun, Summary};
 use super::sidecar::{Caches, FileRun};
 use super::sync::{lock, read, write};
-use crate::ChainHead;
+use crate::{ChainHead, IdMap};
 
 /// All chains of a log.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    by_id: RwLock<HashMap<ChainId, Arc<Chain>>>,
+    by_id: RwLock<IdMap<ChainId, Arc<Chain>>>,
 }
 
 #[derive(Debug)]

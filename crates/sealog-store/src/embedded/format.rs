@@ -520,25 +520,10 @@ fn decode_event(record: &[u8], chain: ChainId, chain_seq: u64) -> Option<StoredE
     })
 }
 
-/// The fields in the order of their tags.
-fn annotation_fields(annotations: &Annotations) -> [&Option<Box<str>>; 9] {
-    let a = annotations;
-    [
-        &a.category,
-        &a.severity,
-        &a.actor_type,
-        &a.resource_type,
-        &a.session_id,
-        &a.ts_client,
-        &a.ip_address,
-        &a.country,
-        &a.city,
-    ]
-}
-
 fn put_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
-    let fields = annotation_fields(annotations);
-    if fields.iter().all(|field| field.is_none()) {
+    // The tags are the numbers of the fields, from 1.
+    let fields = annotations.values();
+    if fields.iter().all(Option::is_none) {
         return;
     }
     out.push(ANNOTATIONS_VERSION);
@@ -554,29 +539,16 @@ fn put_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
 }
 
 fn decode_annotations(bytes: &[u8]) -> Option<Annotations> {
-    let mut annotations = Annotations::default();
+    let mut values = [None; Annotations::NAMES.len()];
     each_annotation(bytes, |tag, value| {
-        let a = &mut annotations;
-        let field = match tag {
-            1 => &mut a.category,
-            2 => &mut a.severity,
-            3 => &mut a.actor_type,
-            4 => &mut a.resource_type,
-            5 => &mut a.session_id,
-            6 => &mut a.ts_client,
-            7 => &mut a.ip_address,
-            8 => &mut a.country,
-            9 => &mut a.city,
-            _ => return None,
-        };
-        *field = Some(value.into());
+        *values.get_mut(usize::from(tag).checked_sub(1)?)? = Some(value);
         Some(())
     })?;
-    Some(annotations)
+    Some(Annotations::from_values(values))
 }
 
 /// Passes on each tag and value; nothing when the block is not one that this program writes.
-fn each_annotation(bytes: &[u8], mut act: impl FnMut(u8, &str) -> Option<()>) -> Option<()> {
+fn each_annotation<'a>(bytes: &'a [u8], mut act: impl FnMut(u8, &'a str) -> Option<()>) -> Option<()> {
     if bytes.is_empty() {
         return Some(());
     }
@@ -595,11 +567,7 @@ fn each_annotation(bytes: &[u8], mut act: impl FnMut(u8, &str) -> Option<()>) ->
 
 /// What an encoded record takes, for planning.
 pub(super) fn record_len_of(text: &str, annotations: &Annotations) -> usize {
-    let fields: usize = annotation_fields(annotations)
-        .iter()
-        .filter_map(|field| field.as_ref())
-        .map(|value| value.len() + 3)
-        .sum();
+    let fields: usize = annotations.values().iter().flatten().map(|value| value.len() + 3).sum();
     RECORD_FIXED_LEN + text.len() + if fields == 0 { 0 } else { fields + 5 }
 }
 
@@ -611,9 +579,7 @@ pub(super) const FRAME_OVERHEAD: usize = FRAME_HEADER_LEN + IDEMPOTENCY_LEN;
 
 /// Whether every annotation fits in a record.
 pub(super) fn annotations_fit(annotations: &Annotations) -> bool {
-    annotation_fields(annotations)
-        .iter()
-        .all(|field| field.as_ref().is_none_or(|value| value.len() <= ANNOTATION_BYTES_MAX))
+    annotations.values().iter().flatten().all(|value| value.len() <= ANNOTATION_BYTES_MAX)
 }
 
 #[cfg(test)]

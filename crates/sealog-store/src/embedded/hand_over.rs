@@ -30,6 +30,8 @@ thread_local! {
 struct Turn {
     answers: Arc<Answers>,
     aside: Vec<(Arc<Log>, Request)>,
+    /// Memory of the turn before, for the next one.
+    spare: Vec<(Arc<Log>, Request)>,
     bytes: usize,
     /// Of the task that hands over.
     task: Waker,
@@ -56,7 +58,11 @@ impl Answers {
             drop(left);
             pass_on(outcomes);
         } else {
-            left.outcomes.append(&mut outcomes);
+            if left.outcomes.is_empty() {
+                left.outcomes = outcomes;
+            } else {
+                left.outcomes.append(&mut outcomes);
+            }
             drop(left);
         }
         if let Some(reader) = reader {
@@ -94,24 +100,36 @@ pub(super) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request>
 /// Hands over what was put aside in this turn.
 fn end_turn() {
     let aside = TURN.with_borrow_mut(|turn| {
-        turn.as_mut().map(|turn| {
-            turn.bytes = 0;
-            std::mem::take(&mut turn.aside)
-        })
+        let turn = turn.as_mut().filter(|turn| !turn.aside.is_empty())?;
+        turn.bytes = 0;
+        Some(std::mem::replace(&mut turn.aside, std::mem::take(&mut turn.spare)))
     });
-    let mut aside = aside.into_iter().flatten().peekable();
-    while let Some((log, request)) = aside.next() {
+    let Some(mut aside) = aside else { return };
+    let mut requests = aside.drain(..).peekable();
+    while let Some((log, request)) = requests.next() {
         let more =
-            std::iter::from_fn(|| aside.next_if(|(of, _)| Arc::ptr_eq(of, &log)).map(|(_, more)| more));
+            std::iter::from_fn(|| requests.next_if(|(of, _)| Arc::ptr_eq(of, &log)).map(|(_, more)| more));
         log.enqueue(std::iter::once(request).chain(more));
     }
+    drop(requests);
+    TURN.with_borrow_mut(|turn| {
+        if let Some(turn) = turn {
+            turn.spare = aside;
+        }
+    });
 }
 
 /// Makes the event loop of this thread one that hands over once in a turn, for as long as this runs. It must be a task of a runtime that has this thread alone.
 pub async fn hand_over_in_turns() {
     let answers = Arc::new(Answers::default());
     let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-    TURN.set(Some(Turn { answers: Arc::clone(&answers), aside: Vec::new(), bytes: 0, task }));
+    TURN.set(Some(Turn {
+        answers: Arc::clone(&answers),
+        aside: Vec::new(),
+        spare: Vec::new(),
+        bytes: 0,
+        task,
+    }));
     let reading = Reading(answers);
     poll_fn(|context| {
         end_turn();

@@ -6,7 +6,7 @@
 //! t0: group 7 is being synced; group 8 is sealed on top of its heads, in memory. t1: the sync of 7 fails. t2: 8 must not be written, since its first events name hashes that
 //! are on no disk; its requests fail with those of 7, and no head of either is ever used again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, TryLockError};
@@ -31,11 +31,11 @@ use super::segment::{Segment, next_path, segment_path};
 use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
 use crate::turns::Turns;
-use crate::{Append, Appended, KeptKey, Receipt, Reservation, StoreError};
+use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What waits to be written.
+/// What waits to be written. It is moved many times on its way, so what is rare in it is boxed.
 #[derive(Debug)]
 pub(super) struct Request {
     chain: ChainId,
@@ -45,7 +45,7 @@ pub(super) struct Request {
     queued: Instant,
     /// Where to leave the answer if an event loop waits for it.
     pub answers: Option<Arc<Answers>>,
-    ahead: Option<Ahead>,
+    ahead: Option<Box<Ahead>>,
 }
 
 /// Events that were sealed before they had a place in the log.
@@ -66,7 +66,7 @@ impl Request {
 
 #[derive(Debug)]
 enum Work {
-    Append { drafts: Vec<Draft>, idempotency: Option<(Reservation, Ulid)>, answer: Answer<Appended> },
+    Append { drafts: Vec<Draft>, idempotency: Option<Box<(Reservation, Ulid)>>, answer: Answer<Appended> },
     Import { events: Vec<StoredEvent>, key: Option<KeptKey>, answer: Answer<Head> },
 }
 
@@ -239,19 +239,22 @@ const STAY_AWAKE: Duration = Duration::from_micros(100);
 /// that itself when it is back, and no request costs a switch between threads.
 const SEAL_EARLY_BYTES: usize = 64 << 10;
 
+/// Room for so many requests is made at once when a group begins to take them.
+const REQUESTS_EXPECTED: usize = 256;
+
 /// What sealing goes by. Owned by whichever thread seals.
 #[derive(Debug)]
 pub(super) struct Sealer {
     generation: u64,
     /// The last sealed event of each chain, durable or not yet.
-    heads: HashMap<ChainId, Head>,
+    heads: IdMap<ChainId, Head>,
     plan: Plan,
     commit: u64,
 }
 
 impl Sealer {
     pub(super) fn new(plan: Plan, commit: u64) -> Sealer {
-        Sealer { generation: 0, heads: HashMap::new(), plan, commit }
+        Sealer { generation: 0, heads: IdMap::default(), plan, commit }
     }
 }
 
@@ -293,16 +296,16 @@ struct Durable {
 /// What is said once a request is durable.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Append { receipt: Receipt, reservation: Option<Box<Reservation>>, answer: Answer<Appended> },
+    Append { receipt: Receipt, idempotency: Option<Box<(Reservation, Ulid)>>, answer: Answer<Appended> },
     Import { answer: Answer<Head> },
 }
 
 impl Outcome {
     pub(super) fn succeed(self, head: Head) {
         match self {
-            Outcome::Append { receipt, reservation, answer } => {
+            Outcome::Append { receipt, idempotency, answer } => {
                 // The key is in the index by now, so it may leave the set of those in flight.
-                drop(reservation);
+                drop(idempotency);
                 drop(answer.send(Ok(Appended::Sealed(receipt))));
             }
             Outcome::Import { answer } => drop(answer.send(Ok(head))),
@@ -311,9 +314,9 @@ impl Outcome {
 
     fn fail(self, error: StoreError) {
         match self {
-            Outcome::Append { answer, reservation, .. } => {
+            Outcome::Append { answer, idempotency, .. } => {
                 // The key first: whoever hears of the failure may try again at once.
-                drop(reservation);
+                drop(idempotency);
                 drop(answer.send(Err(error)));
             }
             Outcome::Import { answer } => drop(answer.send(Err(error))),
@@ -333,6 +336,7 @@ impl Log {
             return Err(StoreError::Refused("the idempotency key was reserved for another chain".into()));
         }
         let (answer, receiver) = oneshot::channel();
+        let idempotency = idempotency.map(Box::new);
         self.hand_over(chain, Work::Append { drafts, idempotency, answer }, bytes)?;
         Ok(receiver)
     }
@@ -455,8 +459,11 @@ impl Log {
                     continue;
                 }
                 drop(shared);
+                group.frames.reserve(requests.len());
+                // Behind the receipt of all of them.
+                let now_ms = self.world.now_ms();
                 for request in requests {
-                    self.seal(&mut sealer, &mut group, request);
+                    self.seal(&mut sealer, &mut group, request, now_ms);
                 }
                 shared = lock(&self.shared);
                 if !shared.syncing {
@@ -554,7 +561,7 @@ impl Log {
             if let Work::Append { drafts, .. } = &request.work {
                 let now_ms = self.world.now_ms();
                 let sealed = self.seal_on(on, request.chain, drafts, now_ms);
-                request.ahead = Some(Ahead { on, now_ms, sealed });
+                request.ahead = Some(Box::new(Ahead { on, now_ms, sealed }));
             }
             shared = lock(&self.shared);
             shared.sealing_ahead = false;
@@ -584,16 +591,15 @@ impl Log {
     }
 
     /// The critical section: decides everything about a request and encodes its frame.
-    fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request) {
+    fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request, now_ms: u64) {
         let Request { chain, work, queued, answers, ahead, .. } = request;
         let (head, unproven) = self.last_sealed(sealer, chain);
         if unproven {
             return work.fail(StoreError::HeadUnproven { chain });
         }
-        let now_ms = self.world.now_ms();
         match work {
             Work::Append { drafts, idempotency, answer } => {
-                if let Some((reservation, _)) = &idempotency {
+                if let Some((reservation, _)) = idempotency.as_deref() {
                     // Decided again here, where nothing can come in between.
                     let decided = self.find_key(chain, &reservation.key, now_ms).transpose();
                     if let Some(decided) = decided {
@@ -608,7 +614,7 @@ impl Log {
                 };
                 let next = sealed.last().map_or(head, Sealed::head);
                 let records = sealed.iter().zip(drafts.iter().map(|draft| (&draft.text, &draft.annotations)));
-                let stored = idempotency.as_ref().map(|(reservation, request_id)| StoredKey {
+                let stored = idempotency.as_deref().map(|(reservation, request_id)| StoredKey {
                     key: reservation.key,
                     request_id: *request_id,
                 });
@@ -621,14 +627,13 @@ impl Log {
                     hash: next.hash,
                 };
                 sealer.heads.insert(chain, next);
-                let reservation = idempotency.map(|(reservation, _)| Box::new(reservation));
                 group.frames.push(SealedFrame {
                     chain,
                     entries,
                     head: next,
                     key,
                     queued,
-                    outcome: Outcome::Append { receipt, reservation, answer },
+                    outcome: Outcome::Append { receipt, idempotency, answer },
                     answers,
                 });
             }
@@ -695,6 +700,7 @@ impl Log {
     fn answer(&self, durable: Vec<Durable>) {
         let now = Instant::now();
         let mut for_loops: Vec<(Arc<Answers>, Vec<_>)> = Vec::new();
+        let all = durable.len();
         for Durable { head, queued, outcome, answers } in durable {
             self.append_time.observe_duration(now.duration_since(queued));
             let Some(answers) = answers else {
@@ -703,7 +709,11 @@ impl Log {
             };
             match for_loops.iter_mut().find(|(of, _)| Arc::ptr_eq(of, &answers)) {
                 Some((_, outcomes)) => outcomes.push((outcome, head)),
-                None => for_loops.push((answers, vec![(outcome, head)])),
+                None => {
+                    let mut outcomes = Vec::with_capacity(all);
+                    outcomes.push((outcome, head));
+                    for_loops.push((answers, outcomes));
+                }
             }
         }
         for (answers, outcomes) in for_loops {
@@ -915,7 +925,7 @@ impl Group {
 
     /// Takes the requests that still fit. A group lies in one segment; the one that does not fit begins the next.
     fn take_from(&mut self, shared: &mut Shared, sealer: &mut Sealer, log: &Log) -> Vec<Request> {
-        let mut requests = Vec::new();
+        let mut requests = Vec::with_capacity(shared.queue.len().min(REQUESTS_EXPECTED));
         let mut planned = self.bytes.len();
         let others = shared.sort_out(log.options.large_bytes);
         if planned == 0

@@ -232,8 +232,8 @@ impl<'a> EventColumns<'a> {
         self.actor_id.push(columns.actor_id);
         self.resource.push(columns.resource);
         self.metadata.push(columns.metadata);
-        for (column, value) in self.annotations.iter_mut().zip(annotation_columns(annotations)) {
-            column.push(value);
+        for (column, value) in self.annotations.iter_mut().zip(annotations.values()) {
+            column.push(value.map(Text));
         }
     }
 
@@ -315,21 +315,6 @@ impl Columns<'_> {
     }
 }
 
-fn annotation_columns(a: &Annotations) -> [Option<Text<'_>>; 9] {
-    [
-        &a.category,
-        &a.severity,
-        &a.actor_type,
-        &a.resource_type,
-        &a.session_id,
-        &a.ts_client,
-        &a.ip_address,
-        &a.country,
-        &a.city,
-    ]
-    .map(|value| value.as_deref().map(Text))
-}
-
 /// Whether the columns can hold an event so that reading gives the same text back. No field that is hashed has a NUL; `metadata` writes it as an escape.
 pub(super) fn storable(text: &EventText) -> bool {
     let whole = |value: &str| !value.contains('\0');
@@ -374,7 +359,7 @@ fn event_text(
 /// The event of a row, as it stands there. Nothing for values that no event has; whether it is the event that was sealed only [`is_as_sealed`] can tell.
 pub(super) fn event(row: &Row) -> Option<StoredEvent> {
     let text = |column: &str| row.get::<_, Option<&str>>(column);
-    let annotation = |column: &str| row.get::<_, Option<Kept>>(column).map(|kept| kept.0.into());
+    let annotations = Annotations::NAMES.map(|column| row.get::<_, Option<Kept>>(column).map(|kept| kept.0));
     Some(StoredEvent {
         tenant_id: TenantId(row.get::<_, Id>("tenant_id").uuid()),
         project_id: ProjectId(row.get::<_, Id>("project_id").uuid()),
@@ -386,17 +371,7 @@ pub(super) fn event(row: &Row) -> Option<StoredEvent> {
             hash: hash(row.get("hash"))?,
         },
         text: event_text(row.get("action"), text("actor_id"), text("resource"), text("metadata"))?,
-        annotations: Annotations {
-            category: annotation("category"),
-            severity: annotation("severity"),
-            actor_type: annotation("actor_type"),
-            resource_type: annotation("resource_type"),
-            session_id: annotation("session_id"),
-            ts_client: annotation("ts_client"),
-            ip_address: annotation("ip_address"),
-            country: annotation("country"),
-            city: annotation("city"),
-        },
+        annotations: Annotations::from_values(annotations.each_ref().map(Option::as_deref)),
     })
 }
 
