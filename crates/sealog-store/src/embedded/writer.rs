@@ -235,6 +235,9 @@ const AHEAD_NICENESS: i32 = 10;
 /// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
 const STAY_AWAKE: Duration = Duration::from_micros(100);
 
+/// After a larger group it sleeps at once: others have a lot to do with the answers, and would be kept from it.
+const FEW_REQUESTS: usize = 4;
+
 /// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
 /// that itself when it is back, and no request costs a switch between threads.
 const SEAL_EARLY_BYTES: usize = 64 << 10;
@@ -481,12 +484,13 @@ impl Log {
             if wake {
                 self.work.notify_one();
             }
+            let few = group.frames.len() <= FEW_REQUESTS;
             let mut bytes = self.commit(group);
             bytes.clear();
             shared = lock(&self.shared);
             shared.syncing = false;
             shared.spare = bytes;
-            if shared.is_idle() && !shared.sealing && !shared.stop {
+            if few && shared.is_idle() && !shared.sealing && !shared.stop {
                 shared = self.stay_awake(shared);
             }
             if shared.sealing || shared.stop {
