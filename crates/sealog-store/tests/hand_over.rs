@@ -121,6 +121,30 @@ fn a_lone_append_on_a_loop_that_never_waits_is_handed_over() {
     });
 }
 
+/// A loop looks for an answer that comes soon, and sleeps until one comes that takes longer. Both in turn, with pauses in which nothing else wakes it.
+#[test]
+fn a_lone_append_is_answered_whether_its_answer_comes_soon_or_late() {
+    let (disk, runtime) = (SimDisk::new(), event_loop());
+    let store = open(&disk, StillWorld::new());
+    let slow = chain(1, 1, Mode::Live);
+    let late = Arc::new(AtomicBool::new(false));
+    let is_late = Arc::clone(&late);
+    disk.watch(move |call| {
+        if call.op == Op::Sync && is_late.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    });
+    for round in 0..200u64 {
+        // Three that come soon, one that does not.
+        late.store(round % 4 == 3, SeqCst);
+        let append = append_one(Arc::clone(&store), slow, format!("actor {round}"));
+        let answer = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), append).await });
+        assert_eq!(answer.expect("it is answered").unwrap().first_seq, round + 1);
+    }
+    assert_valid(&*store, slow, 200);
+}
+
 #[test]
 fn what_was_put_aside_is_written_although_the_loop_ends() {
     let (disk, runtime) = (SimDisk::new(), event_loop());

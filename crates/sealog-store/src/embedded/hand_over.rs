@@ -10,16 +10,20 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use sealog_core::chain::Head;
 
 use super::log::Log;
 use super::sync::lock;
-use super::writer::{Outcome, Request};
+use super::writer::{Outcome, Request, STAY_AWAKE};
 
 /// A turn that has brought so much is handed over before it ends: the writer should not wait for a loop that has always something to do.
 const REQUESTS_MAX: usize = 32;
 const BYTES_MAX: usize = 64 << 10;
+
+/// A loop with one request at the store looks for its answer, instead of sleeping, if the one before came as soon as this.
+const SOON: Duration = Duration::from_micros(150);
 
 thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
@@ -97,14 +101,14 @@ pub(super) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request>
     given_back
 }
 
-/// Hands over what was put aside in this turn.
-fn end_turn() {
+/// Hands over what was put aside in this turn. Whether that was something.
+fn end_turn() -> bool {
     let aside = TURN.with_borrow_mut(|turn| {
         let turn = turn.as_mut().filter(|turn| !turn.aside.is_empty())?;
         turn.bytes = 0;
         Some(std::mem::replace(&mut turn.aside, std::mem::take(&mut turn.spare)))
     });
-    let Some(mut aside) = aside else { return };
+    let Some(mut aside) = aside else { return false };
     let mut requests = aside.drain(..).peekable();
     while let Some((log, request)) = requests.next() {
         let more =
@@ -117,6 +121,7 @@ fn end_turn() {
             turn.spare = aside;
         }
     });
+    true
 }
 
 /// Makes the event loop of this thread one that hands over once in a turn, for as long as this runs. It must be a task of a runtime that has this thread alone.
@@ -131,15 +136,37 @@ pub async fn hand_over_in_turns() {
         task,
     }));
     let reading = Reading(answers);
+    let mut handed_over: Option<Instant> = None;
+    let mut last_took = Duration::ZERO;
     poll_fn(|context| {
-        end_turn();
+        if end_turn() {
+            handed_over = Some(Instant::now());
+        }
+        let waited = handed_over.map(|since| since.elapsed());
+        // As a writer does: an answer that comes soon is there before a sleeping thread would be awake.
+        let looks = last_took < SOON
+            && waited.is_some_and(|waited| waited < STAY_AWAKE)
+            && reading.one_is_under_way();
         let outcomes = {
             let mut left = lock(&reading.0.0);
-            if !left.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+            if looks {
+                left.reader = None;
+            } else if !left.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
                 left.reader = Some(context.waker().clone());
             }
             std::mem::take(&mut left.outcomes)
         };
+        if !outcomes.is_empty() {
+            last_took = waited.unwrap_or(last_took);
+            handed_over = None;
+        }
+        if looks {
+            // Also with an answer, so that the next look leaves a waker for the one after it.
+            context.waker().wake_by_ref();
+            if outcomes.is_empty() {
+                std::thread::yield_now();
+            }
+        }
         pass_on(outcomes);
         Poll::<()>::Pending
     })
@@ -147,6 +174,13 @@ pub async fn hand_over_in_turns() {
 }
 
 struct Reading(Arc<Answers>);
+
+impl Reading {
+    /// Whether exactly one request of this loop is with the store. Each has a reference to where its answer is to be left, besides the loop's own two.
+    fn one_is_under_way(&self) -> bool {
+        Arc::strong_count(&self.0) == 3
+    }
+}
 
 impl Drop for Reading {
     fn drop(&mut self) {

@@ -233,7 +233,7 @@ impl Shared {
 const AHEAD_NICENESS: i32 = 10;
 
 /// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
-const STAY_AWAKE: Duration = Duration::from_micros(100);
+pub(super) const STAY_AWAKE: Duration = Duration::from_micros(100);
 
 /// After a larger group it sleeps at once: others have a lot to do with the answers, and would be kept from it.
 const FEW_REQUESTS: usize = 4;
@@ -244,6 +244,12 @@ const SEAL_EARLY_BYTES: usize = 64 << 10;
 
 /// Room for so many requests is made at once when a group begins to take them.
 const REQUESTS_EXPECTED: usize = 256;
+
+/// A request that takes no more in the log is small: it is not to wait for much of someone else's.
+const SMALL_BYTES_MAX: usize = 16 << 10;
+
+/// What is taken from the queue at a time. Between two times, who has come meanwhile can join the group.
+const SLICE_BYTES: usize = 64 << 10;
 
 /// What sealing goes by. Owned by whichever thread seals.
 #[derive(Debug)]
@@ -270,6 +276,8 @@ struct Group {
     begins: Option<SegmentHeader>,
     start: u64,
     bytes: Vec<u8>,
+    /// Whose small request is in it.
+    small_of: Option<ChainId>,
     frames: Vec<SealedFrame>,
     /// Where the log ends once it is written.
     after: Plan,
@@ -469,7 +477,8 @@ impl Log {
                     self.seal(&mut sealer, &mut group, request, now_ms);
                 }
                 shared = lock(&self.shared);
-                if !shared.syncing {
+                // Whoever brings much gains by a large group, and whoever brings little by going at once.
+                if !shared.syncing && group.small_of.is_some() {
                     break;
                 }
             }
@@ -922,9 +931,16 @@ impl Group {
             begins: None,
             start: sealer.plan.end,
             bytes,
+            small_of: None,
             frames: Vec::new(),
             after: sealer.plan,
         }
+    }
+
+    /// Whether a request may join what is planned for the group. A small one that is in it does not wait until much of someone else's is sealed and written.
+    fn lets_join(&self, chain: ChainId, bytes: usize, planned: usize, group_bytes_max: usize) -> bool {
+        let keeps_waiting = bytes > SMALL_BYTES_MAX && self.small_of.is_some_and(|small| small != chain);
+        planned + bytes <= if keeps_waiting { SLICE_BYTES } else { group_bytes_max }
     }
 
     /// Takes the requests that still fit. A group lies in one segment; the one that does not fit begins the next.
@@ -942,10 +958,13 @@ impl Group {
             shared.large_was_last = true;
             return vec![large];
         }
+        let most = self.bytes.len() + SLICE_BYTES;
         while shared.sort_out(log.options.large_bytes)
-            && let Some(bytes) = shared.queue.next_bytes()
+            && let Some((bytes, request)) = shared.queue.peek()
         {
-            if planned > 0 && planned + bytes > log.options.group_bytes_max {
+            let chain = request.chain;
+            let more = planned + bytes > most && !requests.is_empty();
+            if planned > 0 && (more || !self.lets_join(chain, bytes, planned, log.options.group_bytes_max)) {
                 break;
             }
             if self.start + (planned + bytes) as u64 > sealer.plan.capacity {
@@ -955,6 +974,9 @@ impl Group {
                 self.begin_segment(sealer, log);
             }
             planned += bytes;
+            if bytes <= SMALL_BYTES_MAX {
+                self.small_of.get_or_insert(chain);
+            }
             requests.extend(shared.queue.pop());
             shared.large_was_last = false;
         }
@@ -1076,6 +1098,40 @@ mod tests {
         assert_eq!(shared.large.len(), 2);
         assert_eq!(shared.waiting(), (3, 2 * LARGE as u64 + 10));
         assert!(!shared.is_idle());
+    }
+
+    #[test]
+    fn a_small_request_does_not_wait_until_much_of_someone_elses_is_sealed_and_written() {
+        let plan = Plan { segment: 1, salt: [0; 16], end: 0, capacity: 0, running: 0 };
+        let chain = |tenant: u8| ChainId {
+            tenant_id: TenantId(Uuid([tenant; 16])),
+            project_id: ProjectId(Uuid([1; 16])),
+            mode: Mode::Live,
+        };
+        let (kib, most) = (1 << 10, 256 << 10);
+        let mut group = Group::new(&Sealer::new(plan, 0), Vec::new());
+        // Nobody small is in it: it may become large, whoever it is from.
+        for (tenant, bytes, planned, joins) in
+            [(1, 60 * kib, 180 * kib, true), (2, 60 * kib, 180 * kib, true), (1, 80 * kib, 180 * kib, false)]
+        {
+            assert_eq!(group.lets_join(chain(tenant), bytes, planned, most), joins, "{tenant} {bytes}");
+        }
+        group.small_of = Some(chain(2));
+        for (tenant, bytes, planned, joins) in [
+            (1, 60 * kib, kib, true),
+            (1, 60 * kib, 60 * kib, false),
+            // Small ones may always join, and of one's own there may be much.
+            (1, kib, 180 * kib, true),
+            (3, kib, 255 * kib, true),
+            (2, 60 * kib, 180 * kib, true),
+            (3, kib, most, false),
+        ] {
+            assert_eq!(
+                group.lets_join(chain(tenant), bytes, planned, most),
+                joins,
+                "{tenant} {bytes} {planned}"
+            );
+        }
     }
 
     #[test]
