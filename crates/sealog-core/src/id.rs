@@ -15,6 +15,8 @@ pub struct Random80(pub [u8; 10]);
 
 impl Ulid {
     pub const TEXT_LEN: usize = 26;
+    /// Of that, the time.
+    pub(crate) const TIME_LEN: usize = 10;
     const RANDOM_BITS: u32 = 80;
 
     pub fn new(timestamp_ms: u64, random: Random80) -> Ulid {
@@ -47,18 +49,36 @@ impl Ulid {
 
     pub fn to_text(self) -> [u8; Self::TEXT_LEN] {
         let mut text = [0u8; Self::TEXT_LEN];
-        // Ten letters of time and twice eight of randomness, each in a register of its own: shifting 128 bits 26 times takes several times as long.
-        let (time, random) = text.split_at_mut(10);
-        let (high, low) = random.split_at_mut(8);
-        const LOW: u128 = u64::MAX as u128;
-        for (letters, bits) in [(time, self.0 >> 80), (high, self.0 >> 40), (low, self.0)] {
-            let mut rest = u64::try_from(bits & LOW).expect("64 bits");
-            for slot in letters.iter_mut().rev() {
-                *slot = ALPHABET[(rest & 31) as usize];
-                rest >>= 5;
-            }
-        }
+        let (time, random) = text.split_at_mut(Self::TIME_LEN);
+        time.copy_from_slice(&self.time_text());
+        random.copy_from_slice(&self.random_text());
         text
+    }
+
+    /// The letters of the time, which come first.
+    pub(crate) fn time_text(self) -> [u8; Self::TIME_LEN] {
+        Self::letters(self.0 >> Self::RANDOM_BITS)
+    }
+
+    /// The letters of the random part. In two halves, each in a register of its own: shifting 128 bits takes several times as long.
+    pub(crate) fn random_text(self) -> [u8; Self::TEXT_LEN - Self::TIME_LEN] {
+        let mut text = [0u8; _];
+        let (high, low) = text.split_at_mut(8);
+        high.copy_from_slice(&Self::letters::<8>(self.0 >> 40));
+        low.copy_from_slice(&Self::letters::<8>(self.0));
+        text
+    }
+
+    /// The lowest bits, five to a letter.
+    fn letters<const N: usize>(bits: u128) -> [u8; N] {
+        const LOW: u128 = u64::MAX as u128;
+        let mut rest = u64::try_from(bits & LOW).expect("64 bits");
+        let mut letters = [0u8; N];
+        for slot in letters.iter_mut().rev() {
+            *slot = ALPHABET[(rest & 31) as usize];
+            rest >>= 5;
+        }
+        letters
     }
 
     pub fn to_bytes(self) -> [u8; 16] {

@@ -493,7 +493,7 @@ pub(super) fn borrow_record<'a>(
     take.u32()?;
     let annotations_len = take.u32()? as usize;
     let (log_id, prev_hash, hash) = (take.ulid()?, take.hash()?, take.hash()?);
-    each_annotation(take.bytes(annotations_len)?, |tag, _| (1..=9).contains(&tag).then_some(()))?;
+    check_annotations(take.bytes(annotations_len)?)?;
     let text = take.0;
     if !canonical::is_text(text) {
         return None;
@@ -541,14 +541,23 @@ fn put_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
 fn decode_annotations(bytes: &[u8]) -> Option<Annotations> {
     let mut values = [None; Annotations::NAMES.len()];
     each_annotation(bytes, |tag, value| {
-        *values.get_mut(usize::from(tag).checked_sub(1)?)? = Some(value);
+        *values.get_mut(usize::from(tag).checked_sub(1)?)? = Some(std::str::from_utf8(value).ok()?);
         Some(())
     })?;
     Some(Annotations::from_values(values))
 }
 
+/// Whether [`decode_annotations`] would succeed.
+fn check_annotations(bytes: &[u8]) -> Option<()> {
+    let is_ascii = bytes.is_ascii();
+    each_annotation(bytes, |tag, value| {
+        let is_text = is_ascii || std::str::from_utf8(value).is_ok();
+        (is_text && (1..=Annotations::NAMES.len()).contains(&usize::from(tag))).then_some(())
+    })
+}
+
 /// Passes on each tag and value; nothing when the block is not one that this program writes.
-fn each_annotation<'a>(bytes: &'a [u8], mut act: impl FnMut(u8, &'a str) -> Option<()>) -> Option<()> {
+fn each_annotation<'a>(bytes: &'a [u8], mut act: impl FnMut(u8, &'a [u8]) -> Option<()>) -> Option<()> {
     if bytes.is_empty() {
         return Some(());
     }
@@ -560,7 +569,7 @@ fn each_annotation<'a>(bytes: &'a [u8], mut act: impl FnMut(u8, &'a str) -> Opti
     while !take.0.is_empty() {
         let tag = take.u8()?;
         let length = usize::from(take.u16()?);
-        act(tag, std::str::from_utf8(take.bytes(length)?).ok()?)?;
+        act(tag, take.bytes(length)?)?;
     }
     Some(())
 }
@@ -747,10 +756,19 @@ mod tests {
 
     #[test]
     fn unknown_annotations_are_damage_not_silence() {
-        assert_eq!(decode_annotations(&[2, 0, 0, 0, 0]), None);
-        assert_eq!(decode_annotations(&[1, 1, 0, 0, 0]), None);
-        assert_eq!(decode_annotations(&[1, 0, 0, 0, 0, 10, 1, 0, b'x']), None);
-        assert_eq!(decode_annotations(&[1, 0, 0, 0, 0, 9, 2, 0, b'x']), None);
-        assert!(decode_annotations(&[]).is_some());
+        for (bytes, known) in [
+            (&[2, 0, 0, 0, 0][..], false),
+            (&[1, 1, 0, 0, 0], false),
+            (&[1, 0, 0, 0, 0, 10, 1, 0, b'x'], false),
+            (&[1, 0, 0, 0, 0, 0, 1, 0, b'x'], false),
+            (&[1, 0, 0, 0, 0, 9, 2, 0, b'x'], false),
+            (&[1, 0, 0, 0, 0, 9, 1, 0, 0xFF], false),
+            (&[1, 0, 0, 0, 0, 9, 2, 0, 0xC3, 0xB6], true),
+            (&[1, 0, 0, 0, 0, 9, 1, 0, b'x'], true),
+            (&[], true),
+        ] {
+            assert_eq!(decode_annotations(bytes).is_some(), known, "{bytes:?}");
+            assert_eq!(check_annotations(bytes).is_some(), known, "{bytes:?}");
+        }
     }
 }
