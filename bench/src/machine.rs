@@ -1,6 +1,7 @@
 //! What a number was measured on, and how busy that was with other things.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -74,6 +75,16 @@ fn file_system(dir: &Path) -> String {
         // The longest one is the nearest; of two on the same point the later one covers the other.
         .max_by_key(|(length, ..)| *length);
     of_dir.map_or("unknown".to_owned(), |(_, kind, options)| format!("{kind} ({options})"))
+}
+
+/// Bytes that were written to the device that a directory is on, by whomever, since the machine was started; nothing if the kernel does not count them there.
+/// What the kernel counts for a process is no measure of it: a byte that is changed in a large piece of its cache counts as the whole piece.
+pub fn device_bytes_written(dir: &Path) -> Option<u64> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let counts = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    // Sectors have 512 bytes here, whatever the device has.
+    Some(counts.split_whitespace().nth(6)?.parse::<u64>().ok()? * 512)
 }
 
 fn commit() -> String {
@@ -196,4 +207,20 @@ fn kernel_threads_and_descendants() -> (f64, f64) {
         }
     }
     (kernel_threads, descendants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_synced_to_a_disk_is_counted() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // In a container there may be no device to count for.
+        let Some(before) = device_bytes_written(dir.path()) else { return };
+        let file = fs::File::create(dir.path().join("x")).unwrap();
+        std::io::Write::write_all(&mut &file, &vec![7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        assert!(device_bytes_written(dir.path()).unwrap() >= before + (1 << 20));
+    }
 }

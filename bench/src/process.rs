@@ -73,13 +73,6 @@ impl Process {
         resident_bytes_of(&self.pid().to_string())
     }
 
-    /// Bytes that it has sent towards the device: from `/proc/<pid>/io`.
-    pub fn device_bytes_written(&self) -> u64 {
-        let io = std::fs::read_to_string(format!("/proc/{}/io", self.pid())).unwrap_or_default();
-        let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
-        bytes.unwrap_or(0)
-    }
-
     /// As a supervisor would: asks, and waits.
     pub fn stop(self) -> Outcome<()> {
         self.stop_with(Signal::TERM)

@@ -17,6 +17,7 @@ use super::client::Client;
 use super::load::Loaded;
 use crate::Outcome;
 use crate::driver::{self, Until};
+use crate::machine::device_bytes_written;
 use crate::meter::Meter;
 use crate::peers::Cluster;
 use crate::process::Process;
@@ -239,10 +240,10 @@ impl Sealog {
         Ok(())
     }
 
-    /// CPU time and bytes towards the device up to now. With a database, its time and that of all nodes; the bytes are then its own affair.
+    /// CPU time and bytes written to the device up to now. With a database, its time and that of all nodes; the bytes are then its own affair.
     pub fn counters(&self) -> (Duration, u64) {
         match &self.on_postgres {
-            None => (self.process().cpu(), self.process().device_bytes_written()),
+            None => (self.process().cpu(), device_bytes_written(&self.dir).unwrap_or(0)),
             Some(OnPostgres { others, database }) => {
                 let nodes: Duration = others.iter().chain(&self.process).map(Process::cpu).sum();
                 (nodes + database.cpu_of_all(), 0)
