@@ -95,7 +95,7 @@ struct Watch {
 /// Members of the last value that have a watched name.
 #[derive(Debug)]
 pub enum Watched<'s> {
-    /// Numbers of the names, and where in the sink the values are. The last of several with the same name counts.
+    /// Numbers of the names, and where in the sink the values are: the last one's where a name stands twice.
     Found(&'s [(usize, Range<usize>)]),
     /// Keys with escapes were not looked at.
     Unknown,
@@ -281,7 +281,11 @@ impl<'a> Scanner<'a> {
             if self.open.len() == 1
                 && let Some((number, from)) = self.watch.inside.take()
             {
-                self.watch.found.push((number, from..self.canonical_len(out)));
+                let value = from..self.canonical_len(out);
+                match self.watch.found.iter_mut().find(|(found, _)| *found == number) {
+                    Some((_, earlier)) => *earlier = value,
+                    None => self.watch.found.push((number, value)),
+                }
             }
             match (self.peek_inside(out), in_object) {
                 (Some(b','), _) => {

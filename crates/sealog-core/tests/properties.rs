@@ -1,5 +1,7 @@
 //! Rules of the chain and of canonical text, on random chains and random JSON. The names of the tests are the rules.
 
+use std::collections::BTreeMap;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -182,9 +184,11 @@ proptest! {
         match scanner.watched() {
             Watched::Unknown => prop_assert!(members.iter().any(|(_, key, ..)| key.contains('\\'))),
             Watched::Found(found) => {
-                let found: Vec<_> =
+                let names = found.len();
+                let found: BTreeMap<_, _> =
                     found.iter().map(|(number, range)| (WATCHED[*number], &out[range.clone()])).collect();
-                let there: Vec<_> = Members::of(&object)
+                prop_assert_eq!(found.len(), names);
+                let there: BTreeMap<_, _> = Members::of(&object)
                     .map(|(key, value)| (&key[1..key.len() - 1], value.as_bytes()))
                     .filter(|(key, _)| WATCHED.contains(key))
                     .collect();

@@ -66,6 +66,15 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         self.held.retain(|held| *held != whose);
     }
 
+    /// Releases one, and gives them the next turn: they have waited while others went.
+    pub fn release_first(&mut self, whose: K) {
+        self.release(whose);
+        if let Some(at) = self.order.iter().position(|one| *one == whose) {
+            self.order.remove(at);
+            self.order.push_front(whose);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.items == 0
     }
@@ -242,5 +251,24 @@ mod tests {
         let mut left = order(&mut turns);
         left.sort_unstable();
         assert_eq!(left, [(1, 6), (1, 50), (3, 70)]);
+    }
+
+    #[test]
+    fn one_who_was_passed_over_goes_first_afterwards() {
+        let mut turns = Turns::default();
+        for whose in [1, 2, 3] {
+            push(&mut turns, whose, 10);
+            push(&mut turns, whose, 10);
+        }
+        // Everyone has had a turn by then, and 1 still has the rest of its own.
+        assert_eq!(turns.pop(), Some((1, 10)));
+        turns.hold(2);
+        turns.release_first(2);
+        assert_eq!(order(&mut turns)[..2], [(2, 10), (2, 10)]);
+        // One who has nothing left has no turn.
+        turns.hold(2);
+        push(&mut turns, 1, 10);
+        turns.release_first(2);
+        assert_eq!(order(&mut turns), [(1, 10)]);
     }
 }

@@ -252,6 +252,56 @@ fn others_do_not_wait_while_a_large_request_is_sealed() {
     assert_valid(&*store, small, 20);
 }
 
+/// Small requests are let past those that are not; these must not wait for ever.
+#[test]
+fn many_who_bring_little_do_not_keep_out_one_who_brings_much() {
+    const SMALL_CHAINS: u8 = 12;
+    let disk = SimDisk::new();
+    disk.watch(|call| {
+        if call.op == Op::Sync {
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        Ok(())
+    });
+    let options = Options {
+        disk: Arc::new(disk),
+        segment_bytes_first: 4 << 20,
+        segment_bytes_max: 4 << 20,
+        ..Options::default()
+    };
+    let store = Arc::new(EmbeddedStore::open(Path::new(DIR), &options).unwrap());
+    let much = chain(100, 1, Mode::Live);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for tenant in 0..SMALL_CHAINS {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || {
+                let small = chain(tenant, 1, Mode::Live);
+                while !done.load(SeqCst) {
+                    // Little enough to be let past, and together more than what others are let past in one group.
+                    let drafts = (0..20).map(|number| login(&format!("{number:>200}"))).collect();
+                    append(&**store, small, drafts);
+                }
+            });
+        }
+        let _ends = OnDrop(|| done.store(true, SeqCst));
+        for round in 0..20u64 {
+            let drafts = (0..80).map(|number| login(&format!("{number:>200}"))).collect();
+            assert_eq!(append(&*store, much, drafts).first_seq, round * 80 + 1);
+        }
+    });
+    assert_valid(&*store, much, 1600);
+}
+
+/// Does something when a test ends, however it ends.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[test]
 fn a_stop_waits_for_a_large_request_that_is_being_sealed() {
     let (disk, world) = (SimDisk::new(), Arc::new(StoppingWorld::default()));

@@ -276,11 +276,22 @@ struct Group {
     begins: Option<SegmentHeader>,
     start: u64,
     bytes: Vec<u8>,
-    /// Whose small request is in it.
-    small_of: Option<ChainId>,
+    /// Whose small requests are in it.
+    small: Small,
+    /// A large request that was sealed ahead: nobody joins it.
+    alone: bool,
+    /// Whose large requests did not join, so that small ones behind them can: these are held in the queue until the group is complete.
+    passed_over: Vec<ChainId>,
     frames: Vec<SealedFrame>,
     /// Where the log ends once it is written.
     after: Plan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Small {
+    OfNobody,
+    Of(ChainId),
+    OfSeveral,
 }
 
 /// A frame of a group, with everything that has to happen once it is durable.
@@ -457,7 +468,7 @@ impl Log {
             let mut sealer = lock(&self.sealer);
             sealer.begin(&shared);
             let mut group = Group::new(&sealer, std::mem::take(&mut shared.spare));
-            // Goes on adding to the group for as long as the disk is busy with the one before.
+            // Goes on adding to the group for as long as the disk is busy with the one before, or the group has nothing but large requests and there are more.
             loop {
                 let requests = group.take_from(&mut shared, &mut sealer, self);
                 if requests.is_empty() {
@@ -470,6 +481,7 @@ impl Log {
                     continue;
                 }
                 drop(shared);
+                let before = group.bytes.len();
                 group.frames.reserve(requests.len());
                 // Behind the receipt of all of them.
                 let now_ms = self.world.now_ms();
@@ -477,10 +489,14 @@ impl Log {
                     self.seal(&mut sealer, &mut group, request, now_ms);
                 }
                 shared = lock(&self.shared);
-                // Whoever brings much gains by a large group, and whoever brings little by going at once.
-                if !shared.syncing && group.small_of.is_some() {
+                // Whoever brings much gains by a large group, and whoever brings little by going at once. What was refused makes it no larger.
+                let grows = group.small == Small::OfNobody && group.bytes.len() > before;
+                if !shared.syncing && !grows {
                     break;
                 }
+            }
+            for chain in group.passed_over.drain(..).rev() {
+                shared.queue.release_first(chain);
             }
             group.after = sealer.plan;
             self.note_heads(&mut shared, &sealer);
@@ -931,20 +947,37 @@ impl Group {
             begins: None,
             start: sealer.plan.end,
             bytes,
-            small_of: None,
+            small: Small::OfNobody,
+            alone: false,
+            passed_over: Vec::new(),
             frames: Vec::new(),
             after: sealer.plan,
         }
     }
 
-    /// Whether a request may join what is planned for the group. A small one that is in it does not wait until much of someone else's is sealed and written.
-    fn lets_join(&self, chain: ChainId, bytes: usize, planned: usize, group_bytes_max: usize) -> bool {
-        let keeps_waiting = bytes > SMALL_BYTES_MAX && self.small_of.is_some_and(|small| small != chain);
-        planned + bytes <= if keeps_waiting { SLICE_BYTES } else { group_bytes_max }
+    /// Whether small requests that are planned for the group would wait until too much of someone else's is sealed and written.
+    fn would_wait_for(&self, chain: ChainId, bytes: usize, planned: usize) -> bool {
+        let others_wait = match self.small {
+            Small::OfNobody => false,
+            Small::Of(small) => small != chain,
+            Small::OfSeveral => true,
+        };
+        others_wait && bytes > SMALL_BYTES_MAX && planned + bytes > SLICE_BYTES
+    }
+
+    fn note_small(&mut self, chain: ChainId) {
+        self.small = match self.small {
+            Small::OfNobody => Small::Of(chain),
+            Small::Of(small) if small == chain => Small::Of(chain),
+            _ => Small::OfSeveral,
+        };
     }
 
     /// Takes the requests that still fit. A group lies in one segment; the one that does not fit begins the next.
     fn take_from(&mut self, shared: &mut Shared, sealer: &mut Sealer, log: &Log) -> Vec<Request> {
+        if self.alone {
+            return Vec::new();
+        }
         let mut requests = Vec::with_capacity(shared.queue.len().min(REQUESTS_EXPECTED));
         let mut planned = self.bytes.len();
         let others = shared.sort_out(log.options.large_bytes);
@@ -956,6 +989,7 @@ impl Group {
                 self.begin_segment(sealer, log);
             }
             shared.large_was_last = true;
+            self.alone = true;
             return vec![large];
         }
         let most = self.bytes.len() + SLICE_BYTES;
@@ -963,9 +997,14 @@ impl Group {
             && let Some((bytes, request)) = shared.queue.peek()
         {
             let chain = request.chain;
-            let more = planned + bytes > most && !requests.is_empty();
-            if planned > 0 && (more || !self.lets_join(chain, bytes, planned, log.options.group_bytes_max)) {
+            let full = planned + bytes > log.options.group_bytes_max;
+            if planned > 0 && (full || planned + bytes > most && !requests.is_empty()) {
                 break;
+            }
+            if self.would_wait_for(chain, bytes, planned) {
+                self.passed_over.push(chain);
+                shared.queue.hold(chain);
+                continue;
             }
             if self.start + (planned + bytes) as u64 > sealer.plan.capacity {
                 if planned > 0 {
@@ -975,7 +1014,7 @@ impl Group {
             }
             planned += bytes;
             if bytes <= SMALL_BYTES_MAX {
-                self.small_of.get_or_insert(chain);
+                self.note_small(chain);
             }
             requests.extend(shared.queue.pop());
             shared.large_was_last = false;
@@ -1108,29 +1147,32 @@ mod tests {
             project_id: ProjectId(Uuid([1; 16])),
             mode: Mode::Live,
         };
-        let (kib, most) = (1 << 10, 256 << 10);
+        let kib = 1 << 10;
         let mut group = Group::new(&Sealer::new(plan, 0), Vec::new());
         // Nobody small is in it: it may become large, whoever it is from.
-        for (tenant, bytes, planned, joins) in
-            [(1, 60 * kib, 180 * kib, true), (2, 60 * kib, 180 * kib, true), (1, 80 * kib, 180 * kib, false)]
-        {
-            assert_eq!(group.lets_join(chain(tenant), bytes, planned, most), joins, "{tenant} {bytes}");
+        for tenant in [1, 2] {
+            assert!(!group.would_wait_for(chain(tenant), 60 * kib, 180 * kib));
         }
-        group.small_of = Some(chain(2));
-        for (tenant, bytes, planned, joins) in [
-            (1, 60 * kib, kib, true),
-            (1, 60 * kib, 60 * kib, false),
+        group.note_small(chain(2));
+        group.note_small(chain(2));
+        for (tenant, bytes, planned, waits) in [
+            (1, 60 * kib, kib, false),
+            (1, 60 * kib, 60 * kib, true),
             // Small ones may always join, and of one's own there may be much.
-            (1, kib, 180 * kib, true),
-            (3, kib, 255 * kib, true),
-            (2, 60 * kib, 180 * kib, true),
-            (3, kib, most, false),
+            (1, kib, 180 * kib, false),
+            (2, 60 * kib, 180 * kib, false),
         ] {
             assert_eq!(
-                group.lets_join(chain(tenant), bytes, planned, most),
-                joins,
+                group.would_wait_for(chain(tenant), bytes, planned),
+                waits,
                 "{tenant} {bytes} {planned}"
             );
+        }
+        // With small ones of several, everyone is someone else to one of them.
+        group.note_small(chain(1));
+        for tenant in [1, 2, 3] {
+            assert!(group.would_wait_for(chain(tenant), 60 * kib, 60 * kib));
+            assert!(!group.would_wait_for(chain(tenant), kib, 180 * kib));
         }
     }
 
