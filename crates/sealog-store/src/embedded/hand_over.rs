@@ -1,8 +1,10 @@
 //! Hand-overs between an event loop and a writer: one in each direction for a turn of the loop, however many requests the turn has brought.
 //!
-//! t0: the loop runs the tasks that are ready, and what they append is put aside; the first to do so wakes a task of the store, which thereby stands behind all of them.
+//! t0: the loop runs the tasks that are ready, and what they append is put aside; the first to do so wakes a task of the store, which thereby stands behind them (unless it is awake already, below).
 //! t1: that task runs, also on a loop that never waits; all that was put aside goes to the writer, with one lock and at most one wake-up. t2: a group is durable; the writer
 //! leaves its answers for this loop in one place and wakes the loop once. t3: the loop passes them on, each to a task on its own thread.
+//!
+//! A loop with one request at the store looks for the answer itself for a moment, if the last one came soon: the task stays awake, and the writer need not wake anyone.
 //!
 //! A thread that is no event loop hands over each request by itself, and is answered one by one.
 
