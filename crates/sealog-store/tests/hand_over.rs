@@ -12,7 +12,7 @@ use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_store::embedded::{self, EmbeddedStore, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError, WantedKeys};
-use support::sim::{Gate, Op, SimDisk};
+use support::sim::{Gate, Op, Opener, SimDisk};
 use support::*;
 use tokio::runtime::Runtime;
 
@@ -291,6 +291,46 @@ fn many_who_bring_little_do_not_keep_out_one_who_brings_much() {
         }
     });
     assert_valid(&*store, much, 1600);
+}
+
+#[test]
+fn nobody_joins_the_group_of_a_large_request() {
+    let (disk, gate) = (SimDisk::new(), Arc::new(Gate::default()));
+    let store = open(&disk, StillWorld::new());
+    let writes = Arc::new(AtomicU64::new(0));
+    let (count, at) = (Arc::clone(&writes), Arc::clone(&gate));
+    disk.watch(move |call| {
+        if call.path.extension().is_some_and(|kind| kind == "log") {
+            match call.op {
+                Op::Write => drop(count.fetch_add(1, SeqCst)),
+                Op::Sync => at.pass(),
+                _ => {}
+            }
+        }
+        Ok(())
+    });
+    let spawn = |tenant: u8, events: usize| {
+        let store = Arc::clone(&store);
+        let drafts = (0..events).map(|number| login(&format!("actor {number}"))).collect();
+        std::thread::spawn(move || append(&*store, chain(tenant, 1, Mode::Live), drafts))
+    };
+    let waiting = || wait(store.stats()).unwrap().logs.iter().map(|log| log.queue_requests).sum::<u64>();
+    gate.close();
+    let opener = Opener(&gate);
+    let first = spawn(1, 1);
+    eventually("a group is being synced", || gate.waiting() == 1);
+    let large = spawn(2, 40);
+    std::thread::sleep(Duration::from_millis(100));
+    eventually("the large request is in the next group", || waiting() == 0);
+    let small = spawn(3, 1);
+    eventually("a small one waits", || waiting() == 1);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(waiting(), 1, "it has joined the group");
+    drop(opener);
+    for request in [first, large, small] {
+        request.join().unwrap();
+    }
+    assert_eq!(writes.load(SeqCst), 3);
 }
 
 /// Does something when a test ends, however it ends.
