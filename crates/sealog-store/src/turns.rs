@@ -88,12 +88,7 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         self.bytes
     }
 
-    /// Bytes of the item whose turn it is. One that is larger than a turn waits for as many turns as it is large.
-    pub fn next_bytes(&mut self) -> Option<usize> {
-        self.peek().map(|(bytes, _)| bytes)
-    }
-
-    /// The item whose turn it is, and its bytes.
+    /// The item whose turn it is, and its bytes. One that is larger than a turn waits for as many turns as it is large.
     pub fn peek(&mut self) -> Option<(usize, &T)> {
         // How many in a row have no turn.
         let mut passed = 0;
@@ -232,7 +227,8 @@ mod tests {
         turns.hold(1);
         push(&mut turns, 3, 30);
         assert_eq!(order(&mut turns), [(3, 30)], "the others' were popped before");
-        assert_eq!((turns.next_bytes(), turns.is_empty(), turns.bytes()), (None, false, 10));
+        assert_eq!(turns.peek(), None);
+        assert_eq!((turns.is_empty(), turns.bytes()), (false, 10));
         turns.release(1);
         assert_eq!(order(&mut turns), [(1, 10)]);
         assert!(turns.is_empty() && turns.bytes() == 0);
