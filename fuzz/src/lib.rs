@@ -19,7 +19,7 @@ use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{self, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, Random80, RequestId, TenantId, Ulid, Uuid};
 use sealog_core::json::{self, Members};
-use sealog_core::query::{self, ListQuery, PageLimit, SeqRange, VERIFY_EVENTS_MAX};
+use sealog_core::query::{self, ListQuery, PageLimit, PageParameter, SeqRange, VERIFY_EVENTS_MAX};
 use sealog_core::{key, time};
 use serde_json::Value;
 
@@ -126,10 +126,10 @@ pub fn query(data: &[u8]) {
     if let Ok(range) = SeqRange::parse(text) {
         assert!(1 <= range.from && range.from <= range.to && range.to - range.from < VERIFY_EVENTS_MAX);
     }
-    if let Ok(pairs) = query::parameters(text) {
-        for (at, (name, value)) in pairs.iter().enumerate() {
-            assert!(pairs[..at].iter().all(|(earlier, _)| earlier != name));
-            let _ = query::integer(name, value);
+    if let Ok(pairs) = PageParameter::read(text) {
+        for (at, (parameter, value)) in pairs.iter().enumerate() {
+            assert!(pairs[..at].iter().all(|(earlier, _)| earlier != parameter));
+            let _ = query::integer(parameter.as_str(), value);
         }
     }
     let _ = key::parse_authorization(Some(text)).and_then(|presented| presented.check_form());

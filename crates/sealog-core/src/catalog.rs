@@ -6,8 +6,14 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::last_member;
+use crate::json::{self, Members};
 use crate::reject::Reject;
+use crate::steps;
+
+/// Of longer actions and names the beginning is compared.
+const SUGGESTION_CHARACTERS_MAX: usize = 64;
+/// What a suggestion may cost: more than the whole catalog takes for an action that is like none of its names.
+const SUGGESTION_STEPS_MAX: usize = 500_000;
 
 /// The built-in catalog. Spec 2.4.
 #[derive(Debug)]
@@ -189,10 +195,29 @@ impl Catalog {
                 severity: custom.severity.clone().map(Cow::Owned),
             });
         }
-        Err(Reject::ActionInvalid {
-            action: action.to_owned(),
-            suggestion: self.closest(action, scope.custom),
-        })
+        // Without a suggestion: of a batch only one event is reported, and only that one is worth the search.
+        Err(Reject::ActionInvalid { action: action.to_owned(), suggestion: None })
+    }
+
+    /// The known name that takes the fewest edits, for the one event that is reported. Costs at most [`SUGGESTION_STEPS_MAX`] steps: long names are compared by their beginning, names that
+    /// cannot be closer than the best so far are left early, and the search ends with the best of what it has seen.
+    pub fn suggest<'n>(&'n self, action: &str, custom: &'n HashMap<String, CustomAction>) -> Option<&'n str> {
+        let beginning = |name: &str| name.chars().take(SUGGESTION_CHARACTERS_MAX).collect::<Vec<char>>();
+        let (wanted, mut steps) = (beginning(action), SUGGESTION_STEPS_MAX);
+        let names = self.entries.iter().map(|entry| &entry.action).chain(custom.keys());
+        let mut best: Option<(usize, &str)> = None;
+        for name in names {
+            let at_most = best.map_or(SUGGESTION_CHARACTERS_MAX, |(edits, _)| edits);
+            if let Some(edits) = edits(&wanted, &beginning(name), at_most, &mut steps)
+                && best.is_none_or(|best| (edits, name.as_str()) < best)
+            {
+                best = Some((edits, name));
+            }
+            if steps == 0 {
+                break;
+            }
+        }
+        best.map(|(_, name)| name)
     }
 
     fn gate(&self, entry: &Entry, scope: Scope<'_>) -> Result<(), Reject> {
@@ -232,24 +257,33 @@ impl Catalog {
         }
         Ok(())
     }
-
-    fn closest(&self, action: &str, custom: &HashMap<String, CustomAction>) -> Option<String> {
-        let names =
-            self.entries.iter().map(|entry| entry.action.as_str()).chain(custom.keys().map(String::as_str));
-        names.min_by_key(|name| (edits(action, name), *name)).map(str::to_owned)
-    }
 }
 
 fn first_segment(action: &str) -> &str {
     action.split('.').next().unwrap_or_default()
 }
 
-/// A required field is present when its key exists with a value other than `null`.
+/// A required field is present when its key exists with a value other than `null`; where a key stands twice, the last one counts. One pass over the metadata, however many fields there
+/// are.
 fn require(action: &str, metadata: Option<&str>, fields: &[String]) -> Result<(), Reject> {
-    let present = |field: &String| {
-        metadata.and_then(|object| last_member(object, field)).is_some_and(|value| value != "null")
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let key = |field: &String| {
+        let mut key = Vec::with_capacity(field.len() + 2);
+        json::put_string(field, &mut key);
+        key
     };
-    let missing: Vec<String> = fields.iter().filter(|field| !present(field)).cloned().collect();
+    steps::count(fields.len());
+    let mut present: HashMap<Vec<u8>, bool> = fields.iter().map(|field| (key(field), false)).collect();
+    if let Some(metadata) = metadata {
+        for (member, value) in Members::of(metadata) {
+            if let Some(present) = present.get_mut(member.as_bytes()) {
+                *present = value != "null";
+            }
+        }
+    }
+    let missing: Vec<String> = fields.iter().filter(|field| !present[&key(field)]).cloned().collect();
     if missing.is_empty() {
         Ok(())
     } else {
@@ -257,19 +291,36 @@ fn require(action: &str, metadata: Option<&str>, fields: &[String]) -> Result<()
     }
 }
 
-/// How many characters must be put in, taken out or replaced to get from one text to the other.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
+/// How many characters must be put in, taken out or replaced to get from one text to the other; nothing if that is more than `at_most`, or if there are no steps left.
+///
+/// Of the table of distances only the band is filled in which a value can be at most `at_most`.
+fn edits(from: &[char], to: &[char], at_most: usize, steps: &mut usize) -> Option<usize> {
+    if from.len().abs_diff(to.len()) > at_most {
+        return None;
+    }
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
+    for (i, a) in from.iter().enumerate() {
+        let band = i.saturating_sub(at_most)..(i + at_most + 1).min(to.len());
+        steps::count(band.len());
+        *steps = steps.saturating_sub(band.len());
+        if *steps == 0 {
+            return None;
+        }
+        let mut diagonal = row[band.start];
+        // Left of the band every value is too large.
+        row[band.start] = if band.start == 0 { i + 1 } else { at_most + 1 };
+        let mut smallest = row[band.start];
+        for j in band {
+            let replaced = diagonal + usize::from(*a != to[j]);
             diagonal = row[j + 1];
             row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+            smallest = smallest.min(row[j + 1]);
+        }
+        if smallest > at_most {
+            return None;
         }
     }
-    row[to.len()]
+    Some(row[to.len()]).filter(|edits| *edits <= at_most)
 }
 
 #[cfg(test)]
@@ -392,18 +443,96 @@ mod tests {
     #[test]
     fn an_unknown_action_gets_the_closest_name() {
         let custom = HashMap::from([("invoice.approved".to_owned(), custom("invoice.approved"))]);
+        let suggestion = |action: &str| Catalog::builtin().suggest(action, &custom).unwrap();
+        assert_eq!(suggestion("user.logn"), "user.login");
+        assert_eq!(suggestion("invoice.aproved"), "invoice.approved");
+        // The beginning of a long one decides.
+        assert_eq!(suggestion(&format!("invoice.approved{}", "!".repeat(239))), "invoice.approved");
+    }
+
+    #[test]
+    fn the_closest_name_is_the_one_that_a_whole_table_of_distances_finds() {
+        let whole = |from: &str, to: &str| {
+            let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+            let mut rows = vec![vec![0; to.len() + 1]; from.len() + 1];
+            for i in 0..=from.len() {
+                for j in 0..=to.len() {
+                    rows[i][j] = match (i, j) {
+                        (0, _) => j,
+                        (_, 0) => i,
+                        _ => (rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]))
+                            .min(rows[i - 1][j] + 1)
+                            .min(rows[i][j - 1] + 1),
+                    };
+                }
+            }
+            rows[from.len()][to.len()]
+        };
+        let catalog = Catalog::builtin();
+        let mut actions: Vec<String> = catalog.entries.iter().map(|entry| entry.action.clone()).collect();
+        for at in 0..catalog.entries.len() {
+            let action = actions[at].clone();
+            actions.push(action.chars().rev().collect());
+            actions.push(format!("x{}", &action[2..]));
+            actions.push(action.replace('.', ""));
+        }
+        actions.extend(["", "é", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"].map(str::to_owned));
+        for action in actions {
+            let names = catalog.entries.iter().map(|entry| entry.action.as_str());
+            let closest = names.min_by_key(|name| (whole(&action, name), *name));
+            assert_eq!(catalog.suggest(&action, &HashMap::new()), closest, "{action}");
+        }
+    }
+
+    #[test]
+    fn a_suggestion_costs_a_bounded_number_of_steps() {
+        let many = |n: usize| {
+            let name = format!("{n:05}.{}", "y".repeat(249));
+            (name.clone(), custom(&name))
+        };
+        let custom: HashMap<String, CustomAction> = (0..10_000).map(many).collect();
+        for action in ["z".repeat(255), "user.logi".into(), "é".repeat(255), format!("0.{}", "x".repeat(250))]
+        {
+            let (found, steps) = steps::of(|| Catalog::builtin().suggest(&action, &custom));
+            assert!(found.is_some() && steps <= SUGGESTION_STEPS_MAX + 255, "{steps} for {action}");
+        }
+        // The catalog alone is always compared whole.
+        let none = HashMap::new();
+        let (_, steps) = steps::of(|| Catalog::builtin().suggest(&"z".repeat(255), &none));
+        assert!(steps < SUGGESTION_STEPS_MAX, "{steps}");
+    }
+
+    #[test]
+    fn an_action_that_is_refused_is_compared_with_no_name() {
+        let scope = Scope {
+            enabled: FrameworkSet::NONE,
+            ever_enabled: FrameworkSet::NONE,
+            in_plan: FrameworkSet::ALL,
+            custom: &HashMap::new(),
+        };
+        let (refused, steps) =
+            steps::of(|| Catalog::builtin().admit(&"z".repeat(255), None, scope).unwrap_err());
+        assert_eq!((refused.code(), steps), (Code::ActionInvalid, 0));
+    }
+
+    #[test]
+    fn required_fields_cost_one_pass_over_the_metadata() {
+        let mut action = custom("wide");
+        action.required_fields = (0..1000).map(|n| format!("f{n}")).collect();
+        let custom = HashMap::from([(action.action.clone(), action)]);
         let scope = Scope {
             enabled: FrameworkSet::NONE,
             ever_enabled: FrameworkSet::NONE,
             in_plan: FrameworkSet::ALL,
             custom: &custom,
         };
-        let suggestion = |action| match Catalog::builtin().admit(action, None, scope) {
-            Err(Reject::ActionInvalid { suggestion, .. }) => suggestion.unwrap(),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(suggestion("user.logn"), "user.login");
-        assert_eq!(suggestion("invoice.aproved"), "invoice.approved");
+        let members: Vec<String> = (0..20_000).map(|n| format!("\"f{}\":{n}", n % 999)).collect();
+        let metadata = format!("{{{}}}", members.join(","));
+        let (refused, steps) =
+            steps::of(|| Catalog::builtin().admit("wide", Some(&metadata), scope).unwrap_err());
+        let Reject::MissingRequiredFields { fields, .. } = refused else { panic!("{refused:?}") };
+        assert_eq!(fields, ["f999"]);
+        assert!(steps <= metadata.len() + 1000, "{steps} steps for {} bytes", metadata.len());
     }
 
     #[test]

@@ -88,6 +88,9 @@ impl Annotations {
     }
 }
 
+/// Most bytes that the text of an event can have: canonical text is never longer than what was sent, and a body has at most this size. Spec 8.
+pub const EVENT_BYTES_MAX: usize = 2 << 20;
+
 /// What a batch body holds. Events past the limit are counted, not kept: a body of tiny events must not become a hundred times its size.
 #[derive(Debug)]
 pub struct Batch {
@@ -365,13 +368,6 @@ fn stand_in(text: &str) -> Option<Box<str>> {
     usable.then(|| json::decode(text).map(String::into_boxed_str))?
 }
 
-/// The text of a member's value in a canonical object; where a key stands twice, the last one's.
-pub fn last_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let mut key = Vec::with_capacity(name.len() + 2);
-    json::put_string(name, &mut key);
-    Members::of(object).filter(|(member, _)| member.as_bytes() == key).map(|(_, value)| value).last()
-}
-
 /// An event as it is kept: what was sealed, its text, and its annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
@@ -579,6 +575,39 @@ mod tests {
     fn refused(body: &str, code: Code, message: &str) {
         let reject = single(body).unwrap_err();
         assert_eq!((reject.code(), reject.to_string().as_str()), (code, message), "{body}");
+    }
+
+    #[test]
+    fn a_body_costs_a_few_steps_for_each_byte_whatever_it_holds() {
+        let events = |event: &str, count: usize| format!("{{\"events\":[{}]}}", vec![event; count].join(","));
+        let members =
+            |key: &str| (0..20_000).map(|n| format!("\"{key}{n}\":{n}")).collect::<Vec<_>>().join(",");
+        for body in [
+            format!(
+                "{{\"action\":\"a\",\"metadata\":{{\"x\":{}{}}}}}",
+                "[".repeat(100_000),
+                "]".repeat(100_000)
+            ),
+            format!("{{\"action\":\"a\",\"metadata\":{{{}}}}}", members("k")),
+            format!("{{\"action\":\"a\",\"metadata\":{{{}}}}}", vec!["\"severity\":1"; 20_000].join(",")),
+            // Keys with escapes are looked at once more.
+            format!(
+                "{{\"action\":\"a\",\"metadata\":{{{}}}}}",
+                vec!["\"\\u0073everity\":1"; 20_000].join(",")
+            ),
+            format!("{{\"action\":\"a\",\"metadata\":{{\"x\":\"{}\"}}}}", "\\u0041".repeat(40_000)),
+            format!("{{{},\"action\":\"a\"}}", members("ignored")),
+            format!("{{\"action\":\"{}\"}}", "é".repeat(100_000)),
+            format!("{}{{\"action\":\"a\"}}", " ".repeat(200_000)),
+            events("{\"action\":\"a\",\"metadata\":{\"severity\":\"x\",\"session_id\":\"y\"}}", 100),
+            events("1", 100_000),
+            "[".repeat(200_000),
+        ] {
+            for parse in [|body: &[u8]| drop(parse_single(body)), |body: &[u8]| drop(parse_batch(body))] {
+                let ((), steps) = crate::steps::of(|| parse(body.as_bytes()));
+                assert!(steps <= 8 * body.len(), "{steps} steps for {} bytes: {:.80}", body.len(), body);
+            }
+        }
     }
 
     #[test]

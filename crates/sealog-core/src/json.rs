@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::id::hex_digit;
+use crate::steps;
 
 /// Where and why a text is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +126,7 @@ impl<'a> Scanner<'a> {
     /// The next byte that is not white space, without taking it.
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
+            steps::count(1);
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
                 return Some(*byte);
             }
@@ -238,6 +240,7 @@ impl<'a> Scanner<'a> {
 
     /// Takes a scalar, or the opening bracket of an object or array.
     fn scalar_or_open<S: Sink>(&mut self, out: &mut S) -> Result<Kind, JsonError> {
+        steps::count(1);
         match self.peek_inside(out) {
             Some(b'"') => self.string(out).map(|()| Kind::String),
             Some(b'{') => {
@@ -278,6 +281,7 @@ impl<'a> Scanner<'a> {
     /// After a complete value: closes what closes here. True when another value is to come, false when the outermost one is complete.
     fn close_or_continue<S: Sink>(&mut self, out: &mut S) -> Result<bool, JsonError> {
         while let Some(&in_object) = self.open.last() {
+            steps::count(1);
             if self.open.len() == 1
                 && let Some((number, from)) = self.watch.inside.take()
             {
@@ -320,6 +324,7 @@ impl<'a> Scanner<'a> {
         if self.open.len() == 1 && self.watch.lengths != 0 {
             let key = &self.text[key];
             if self.watch.lengths >> key.len().min(63) & 1 != 0 {
+                steps::count(self.watch.names.len());
                 let number = self.watch.names.iter().position(|name| name.as_bytes() == key);
                 self.watch.inside = number.map(|number| (number, self.canonical_len(out)));
             }
@@ -609,12 +614,14 @@ fn plain_run(bytes: &[u8]) -> usize {
         let found = below(word, 0x20)
             | below(word ^ (ONES * u64::from(b'"')), 1)
             | below(word ^ (ONES * u64::from(b'\\')), 1);
+        steps::count(1);
         if found != 0 {
             return at + found.trailing_zeros() as usize / 8;
         }
         at += 8;
     }
     let rest = chunks.remainder();
+    steps::count(1);
     let ends = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
     at + rest.iter().position(ends).unwrap_or(rest.len())
 }
@@ -638,6 +645,7 @@ pub(crate) fn value_len(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     let mut at = 0;
     loop {
+        steps::count(1);
         match bytes.get(at)? {
             b'"' => at += string_len(&bytes[at..])?,
             b'{' | b'[' => {

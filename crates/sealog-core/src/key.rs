@@ -33,9 +33,13 @@ pub fn generate(mode: Mode, random: [u8; 32]) -> String {
         }
         *slot = BASE62[remainder as usize];
     }
-    let secret = String::from_utf8_lossy(&secret).into_owned();
-    let checksum = checksum(&secret);
-    format!("{}{secret}{checksum}", prefix(mode))
+    // In one piece from the beginning: the caller can wipe what it gets, and nothing else of it is on the heap.
+    let prefix = prefix(mode);
+    let mut key = String::with_capacity(prefix.len() + SECRET_LEN + CHECKSUM_LEN);
+    key.push_str(prefix);
+    key.extend(secret.iter().copied().map(char::from));
+    key.push_str(&checksum(&key[prefix.len()..]));
+    key
 }
 
 /// Lets a mistyped or truncated key be refused, and a leaked one be recognised, without asking a store.

@@ -17,5 +17,6 @@ pub mod key;
 pub mod plan;
 pub mod query;
 pub mod reject;
+mod steps;
 pub mod time;
 pub mod verify;

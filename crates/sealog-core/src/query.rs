@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::id::{ChainId, Ulid};
 use crate::json;
 use crate::reject::Reject;
+use crate::steps;
 use crate::time::Date;
 
 /// A closed set of parameters: a parser knows no others, and the published description of the interface lists them all.
@@ -21,9 +22,22 @@ macro_rules! parameters {
                 match self { $($name::$variant => $text),* }
             }
 
-            pub fn named(name: &str) -> Result<$name, Reject> {
-                let known = $name::ALL.iter().find(|known| known.as_str() == name);
-                known.copied().ok_or_else(|| invalid(name, "is not known here"))
+            /// What stands in a query string, in its order. The first name that is unknown or stands twice ends it, so a query costs one pass and as many
+            /// comparisons as there are parameters, however many names it has.
+            pub fn read(query: &str) -> Result<Vec<($name, String)>, Reject> {
+                let mut values = Vec::with_capacity($name::ALL.len());
+                let mut seen = [false; $name::ALL.len()];
+                for pair in Pairs(query) {
+                    let (name, value) = pair?;
+                    let known = $name::ALL.iter().position(|known| known.as_str() == name);
+                    let at = known.ok_or_else(|| invalid(&name, "is not known here"))?;
+                    if std::mem::replace(&mut seen[at], true) {
+                        return Err(invalid(&name, "stands twice"));
+                    }
+                    let value = form_decode(value).ok_or_else(|| invalid(&name, "is badly percent-encoded"))?;
+                    values.push(($name::ALL[at], value));
+                }
+                Ok(values)
             }
         }
     };
@@ -136,22 +150,23 @@ impl Filter {
 impl ListQuery {
     pub fn parse(query: &str, chain: ChainId) -> Result<ListQuery, Reject> {
         let mut parsed = ListQuery::default();
-        for (name, value) in parameters(query)? {
+        for (parameter, value) in ListParameter::read(query)? {
+            let name = parameter.as_str();
             if value.is_empty() {
-                return Err(invalid(&name, "must not be empty"));
+                return Err(invalid(name, "must not be empty"));
             }
-            match ListParameter::named(&name)? {
+            match parameter {
                 ListParameter::Action => parsed.filter.action = Some(canonical_string(&value)),
                 ListParameter::ActorId => parsed.filter.actor_id = Some(canonical_string(&value)),
                 ListParameter::Resource => parsed.filter.resource = Some(canonical_string(&value)),
-                ListParameter::DateFrom => parsed.filter.from_ms = Some(date(&name, &value)?.start_ms()),
-                ListParameter::DateTo => parsed.filter.until_ms = Some(date(&name, &value)?.end_ms()),
+                ListParameter::DateFrom => parsed.filter.from_ms = Some(date(name, &value)?.start_ms()),
+                ListParameter::DateTo => parsed.filter.until_ms = Some(date(name, &value)?.end_ms()),
                 ListParameter::Cursor => {
                     let seq = decode_cursor(&value, chain)
-                        .ok_or_else(|| invalid(&name, "is not a cursor of this list"))?;
+                        .ok_or_else(|| invalid(name, "is not a cursor of this list"))?;
                     parsed.before_seq = Some(seq);
                 }
-                ListParameter::Limit => parsed.limit = PageLimit::new(integer(&name, &value)?),
+                ListParameter::Limit => parsed.limit = PageLimit::new(integer(name, &value)?),
             }
         }
         Ok(parsed)
@@ -161,13 +176,13 @@ impl ListQuery {
 impl SeqRange {
     pub fn parse(query: &str) -> Result<SeqRange, Reject> {
         let (mut from, mut to) = (1, u64::MAX);
-        for (name, value) in parameters(query)? {
-            let parameter = SeqParameter::named(&name)?;
+        for (parameter, value) in SeqParameter::read(query)? {
+            let name = parameter.as_str();
             // Beyond 64 bits a number is larger than every chain_seq, and is cut or refused as such.
-            let seq = integer(&name, &value)?;
+            let seq = integer(name, &value)?;
             match parameter {
                 SeqParameter::FromSeq if !(1..=SEQ_MAX).contains(&seq) => {
-                    return Err(invalid(&name, "must be from 1 to 9223372036854775807"));
+                    return Err(invalid(name, "must be from 1 to 9223372036854775807"));
                 }
                 SeqParameter::FromSeq => from = u64::try_from(seq).unwrap_or(u64::MAX),
                 SeqParameter::ToSeq => to = u64::try_from(seq.max(0)).unwrap_or(u64::MAX),
@@ -180,7 +195,7 @@ impl SeqRange {
     }
 }
 
-/// The cursor behind the event with this `chain_seq`, for lists of this chain.
+/// The cursor for the events below this `chain_seq`, for lists of this chain. A page may end where none of its events stood, so it need not be that of an event that was returned.
 pub fn encode_cursor(chain_seq: u64, chain: ChainId) -> String {
     Ulid(u128::from(chain_seq) << 64 | u128::from(cursor_check(chain_seq, chain))).to_string()
 }
@@ -224,22 +239,30 @@ pub fn integer(name: &str, value: &str) -> Result<i128, Reject> {
     Ok(value.parse().unwrap_or(if negative { i128::MIN } else { i128::MAX }))
 }
 
-/// Form-encoded pairs. Stricter than browsers are: what is not well formed is refused, not guessed at, and no name may stand twice.
-pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Reject> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = form_decode(name).ok_or_else(|| invalid(name, "is badly percent-encoded"))?;
-        let value = form_decode(value).ok_or_else(|| invalid(&name, "is badly percent-encoded"))?;
-        if pairs.iter().any(|(earlier, _)| *earlier == name) {
-            return Err(invalid(&name, "stands twice"));
+/// Form-encoded pairs: the name decoded, the value as it stands. Stricter than browsers are: what is not well formed is refused, not guessed at.
+struct Pairs<'q>(&'q str);
+
+impl<'q> Iterator for Pairs<'q> {
+    type Item = Result<(String, &'q str), Reject>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.0.is_empty() {
+            let (pair, rest) = self.0.split_once('&').unwrap_or((self.0, ""));
+            self.0 = rest;
+            steps::count(1);
+            if pair.is_empty() {
+                continue;
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = form_decode(name).ok_or_else(|| invalid(name, "is badly percent-encoded"));
+            return Some(decoded.map(|name| (name, value)));
         }
-        pairs.push((name, value));
+        None
     }
-    Ok(pairs)
 }
 
 fn form_decode(text: &str) -> Option<String> {
+    steps::count(text.len());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -305,6 +328,32 @@ mod tests {
         ] {
             assert_eq!(list(query), Err(message.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_query_string_costs_one_pass_however_many_names_it_has() {
+        let names = |count: usize| (0..count).map(|n| format!("n{n}=")).collect::<Vec<_>>().join("&");
+        let repeated = "limit=1&".repeat(8000);
+        let escaped = format!("action={}", "%41".repeat(20_000));
+        let ampersands = "&".repeat(60_000);
+        for query in [names(15_000), repeated, escaped, ampersands] {
+            let (_, steps) = steps::of(|| drop(list(&query)));
+            assert!(
+                steps <= query.len() + ListParameter::ALL.len(),
+                "{steps} steps for {} bytes",
+                query.len()
+            );
+            let (_, steps) = steps::of(|| drop(SeqRange::parse(&query)));
+            assert!(
+                steps <= query.len() + SeqParameter::ALL.len(),
+                "{steps} steps for {} bytes",
+                query.len()
+            );
+        }
+        // The first name that is not known ends it.
+        let (refused, steps) = steps::of(|| list(&names(15_000)));
+        assert_eq!(refused, Err("query parameter \"n0\" is not known here".to_owned()));
+        assert!(steps < 10, "{steps}");
     }
 
     #[test]

@@ -116,7 +116,7 @@ codes! {
         "Use a method that the Allow header lists."
     RequestMalformed "request/malformed" 400 false
         "The request is not HTTP/1.1 that the server can make sense of."
-        "Check the request line, the header lines and the framing of the body; an HTTP library gets all three right."
+        "Check the request line, the one `Host` header, and the framing of the body (`Content-Length`, or `Transfer-Encoding: chunked` and nothing else); an HTTP library gets them right. HTTP/2 is not spoken here."
     RequestHeadersTooLarge "request/headers_too_large" 431 false
         "The request line and headers are over 65,536 bytes, or there are more than 100 headers."
         "Send fewer and shorter headers."

@@ -207,6 +207,8 @@ pub struct Check {
     before: Before,
     checked: u64,
     damaged: Option<u64>,
+    /// An event that the chain is known to have had.
+    known: Option<Head>,
     /// Nothing that may come can change the outcome.
     decided: bool,
     broken: Option<Broken>,
@@ -223,10 +225,17 @@ impl Check {
             before,
             checked: 0,
             damaged: None,
+            known: None,
             decided: false,
             broken: None,
             preimage: Preimage::default(),
         }
+    }
+
+    /// Holds the event with this seq against what was recorded of it: whoever rewrites a chain from some event on leaves hashes and links that fit each other.
+    pub fn knowing(mut self, recorded: Head) -> Check {
+        self.known = Some(recorded).filter(|head| head.chain_seq > 0);
+        self
     }
 
     /// Whether the outcome may still change with the next item.
@@ -259,12 +268,13 @@ impl Check {
             if !genuine {
                 return Some(Reason::Hash);
             }
-            (self.goes_back(&record.sealed) || !record.is_timely()).then_some(Reason::Order)
+            let order = self.goes_back(&record.sealed) || !record.is_timely();
+            order.then_some(Reason::Order).or_else(|| self.contradicts(&record.sealed))
         });
         self.take(&record.sealed, &record.sealed, fault);
     }
 
-    /// Takes in events that were found sound among themselves. The same as taking them in one by one.
+    /// Takes in events that were found sound among themselves. The same as taking them in one by one, if an event that is known stands at its end.
     pub fn stretch(&mut self, stretch: &Stretch) {
         let Stretch { first, last } = stretch;
         assert!(last.chain_seq <= self.last_seq, "a stretch lies within what is checked");
@@ -274,6 +284,10 @@ impl Check {
         let order = |check: &Check| check.goes_back(first).then_some(Reason::Order);
         let fault = self.does_not_follow(first).or_else(|| order(self));
         self.take(first, if fault.is_some() { first } else { last }, fault);
+        if self.broken.is_none() {
+            let contradiction = self.contradicts(last);
+            self.broken = contradiction.map(|reason| Broken { at: last.chain_seq, hash: last.hash, reason });
+        }
     }
 
     /// Whether the next event is to be looked at for itself, and not only for what it says of a damaged one before it.
@@ -316,6 +330,11 @@ impl Check {
             Before::Event { hash, .. } if hash != next.prev_hash => Some(Reason::Link),
             _ => None,
         }
+    }
+
+    fn contradicts(&self, event: &Sealed) -> Option<Reason> {
+        let known = self.known.filter(|known| known.chain_seq == event.chain_seq)?;
+        (known.hash != event.hash).then_some(Reason::Head)
     }
 
     fn goes_back(&self, next: &Sealed) -> bool {

@@ -157,7 +157,6 @@ proptest! {
         let _ = json::canonical(&text);
         let _ = json::decode(&text);
         let _ = Members::of(&text).count();
-        let _ = event::last_member(&text, "action");
         let _ = event::parse_single(text.as_bytes());
         let _ = event::parse_batch(text.as_bytes());
         let _ = event::parse_batch(format!("{{\"events\":[{text}]}}").as_bytes());

@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 5] = [
 const CORE_DEPENDENCIES: [&str; 3] = ["serde", "serde_json", "sha2"];
 
 const STORE: &str = "sealog-store";
-const MUTANT: &str = "mutant-ack-before-sync";
+const MUTANTS: &str = "mutants";
 
 /// Where text is looked at. What tools leave behind in these places is not ours.
 const FOLDERS: [&str; 4] = ["crates", "tools", "docs", "scripts"];
@@ -111,31 +111,31 @@ fn a_crate_that_does_not_inherit_the_lints_is_noticed() {
 }
 
 #[test]
-fn the_deliberate_bug_is_in_no_build() {
+fn the_deliberate_bugs_are_in_no_build() {
     assert_eq!(mutant_enablers(&metadata()), Vec::<String>::new());
 }
 
 #[test]
-fn a_build_with_the_deliberate_bug_is_noticed() {
+fn a_build_with_the_deliberate_bugs_is_noticed() {
     let mut broken = metadata();
     package_mut(&mut broken, STORE)["features"]["default"] = json!([]);
     assert_eq!(mutant_enablers(&broken), ["sealog-store has default features"]);
 
     for user in ["sealog-verify", STORE] {
         let mut broken = metadata();
-        add_dependency(&mut broken, user, json!({"name": STORE, "kind": "dev", "features": [MUTANT]}));
-        assert_eq!(mutant_enablers(&broken), [format!("{user} enables {MUTANT} in a dependency")]);
+        add_dependency(&mut broken, user, json!({"name": STORE, "kind": "dev", "features": [MUTANTS]}));
+        assert_eq!(mutant_enablers(&broken), [format!("{user} enables {MUTANTS} in a dependency")]);
     }
 
     let mut broken = metadata();
     package_mut(&mut broken, "sealog-verify")["features"] =
-        json!({"default": ["fast"], "fast": [format!("{STORE}?/{MUTANT}")]});
-    assert_eq!(mutant_enablers(&broken), [format!("sealog-verify enables {MUTANT} by default")]);
+        json!({"default": ["fast"], "fast": [format!("{STORE}?/{MUTANTS}")]});
+    assert_eq!(mutant_enablers(&broken), [format!("sealog-verify enables {MUTANTS} by default")]);
 
     // A feature that has to be asked for is what the feature itself is.
     let mut asked_for = metadata();
     package_mut(&mut asked_for, "sealog-verify")["features"] =
-        json!({"mutant": [format!("{STORE}/{MUTANT}")]});
+        json!({"broken": [format!("{STORE}/{MUTANTS}")]});
     assert_eq!(mutant_enablers(&asked_for), Vec::<String>::new());
 }
 
@@ -247,13 +247,13 @@ fn mutant_enablers(metadata: &Value) -> Vec<String> {
         }
         let enables = |dependency: &Value| {
             name(dependency) == STORE
-                && texts(&dependency["features"]).iter().any(|feature| feature == MUTANT)
+                && texts(&dependency["features"]).iter().any(|feature| feature == MUTANTS)
         };
         if dependencies(package).iter().any(enables) {
-            wrong.push(format!("{user} enables {MUTANT} in a dependency"));
+            wrong.push(format!("{user} enables {MUTANTS} in a dependency"));
         }
-        if default_features(package).iter().any(|feature| feature.rsplit('/').next() == Some(MUTANT)) {
-            wrong.push(format!("{user} enables {MUTANT} by default"));
+        if default_features(package).iter().any(|feature| feature.rsplit('/').next() == Some(MUTANTS)) {
+            wrong.push(format!("{user} enables {MUTANTS} by default"));
         }
     }
     wrong
