@@ -69,6 +69,10 @@ impl Disk for Meter {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         RealDisk.sync_dir(dir)
     }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        RealDisk.free_bytes(dir)
+    }
 }
 
 #[derive(Debug)]

@@ -8,8 +8,9 @@ use sealog_core::id::Ulid;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{List, Store};
 
+use super::reads;
 use crate::Outcome;
-use crate::driver::{self, Until, wait};
+use crate::driver::{self, Until};
 use crate::machine::{Usage, resident_bytes};
 use crate::meter::Meter;
 use crate::setting::Setting;
@@ -84,8 +85,8 @@ fn log_ids(store: &dyn Store, events: u64) -> Outcome<Vec<Ulid>> {
     for page in 1..=PAGES.min(events) {
         let before_seq = Some(events * page / PAGES.min(events) + 1);
         let list = List { filter: Default::default(), before_seq, limit: 100, bytes_max: 1 << 20 };
-        let chunk = wait(store.list(workload::chain(), list))?;
-        log_ids.extend(chunk.items.iter().map(|event| event.sealed.log_id));
+        let events = reads::page(store, workload::chain(), list)?;
+        log_ids.extend(events.iter().map(|event| event.sealed.log_id));
     }
     Ok(log_ids)
 }

@@ -53,7 +53,7 @@ pub fn probe(args: &ProbeArgs) -> Outcome<()> {
         wait(store.get(workload::chain(), log_id))?.ok_or("an event is not found")?;
     }
     for _ in 0..3 {
-        wait(store.list(workload::chain(), reads::slowest()))?;
+        reads::page(&store, workload::chain(), reads::slowest())?;
     }
     let read = resident_bytes();
     let findings: Vec<String> = store.findings().iter().map(|(_, finding)| finding.to_string()).collect();

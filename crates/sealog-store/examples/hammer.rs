@@ -1,6 +1,8 @@
-//! Writes to a store as fast as it can and says on standard output what it sent and what was acknowledged, until it is killed. `tests/kill.rs` reads that and does the killing.
+//! Writes to a store as fast as it can and says on standard output what it sent and what was acknowledged, until it is killed. `tests/kill.rs` and `scripts/torture` read
+//! that and do the killing.
 //!
-//! `hammer DIR CYCLE`: lines `ready`, `sent NONCE COUNT KEYED`, `acked NONCE FIRST_SEQ HASH LOG_ID...`.
+//! `hammer DIR CYCLE [large|few]`: lines `ready`, `sent NONCE COUNT KEYED`, `acked NONCE FIRST_SEQ HASH LOG_ID...`. A nonce says everything about its request (`Shape`), so that
+//! the reader knows what must be there. With `few` each thread sends one request and waits for the kill.
 
 use std::future::Future;
 use std::io::Write;
@@ -19,37 +21,84 @@ const THREADS: usize = 8;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let (Some(dir), Some(cycle)) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: hammer DIR CYCLE");
-        std::process::exit(2);
+        return usage();
+    };
+    let (shape, requests) = match arguments.next().as_deref() {
+        None => (Shape::Small, usize::MAX),
+        Some("large") => (Shape::Large, usize::MAX),
+        Some("few") => (Shape::Small, 1),
+        Some(_) => return usage(),
     };
     // Small segments, so that rolling over is hit by kills as well.
+    let segment_bytes_first = shape.segment_bytes();
     let options =
-        Options { segment_bytes_first: 256 << 10, segment_bytes_max: 1 << 20, ..Options::default() };
+        Options { segment_bytes_first, segment_bytes_max: segment_bytes_first * 4, ..Options::default() };
     let store = EmbeddedStore::open(Path::new(&dir), &options).expect("the store opens");
     say("ready".to_owned());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (store, cycle) = (&store, &cycle);
-            scope.spawn(move || hammer(store, thread, cycle));
+            scope.spawn(move || hammer(store, shape, thread, cycle, requests));
         }
     });
 }
 
-fn hammer(store: &EmbeddedStore, thread: usize, cycle: &str) {
+fn usage() {
+    eprintln!("usage: hammer DIR CYCLE [large|few]");
+    std::process::exit(2);
+}
+
+/// What the requests are like. The first letter of a nonce is that of its shape; `tools/torture/oracle.py` knows the same rules.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// Single events, and batches of 20 that are far smaller than a segment.
+    Small,
+    /// Also batches of 100, and requests of 128 KiB and more, which are sealed ahead by a thread of their own. Every few requests fill a segment.
+    Large,
+}
+
+impl Shape {
+    fn letter(self) -> char {
+        match self {
+            Shape::Small => 'c',
+            Shape::Large => 'l',
+        }
+    }
+
+    fn segment_bytes(self) -> u64 {
+        match self {
+            Shape::Small => 256 << 10,
+            Shape::Large => 1 << 20,
+        }
+    }
+
+    /// How many events the n-th request of a thread has, and how long the metadata of each is.
+    fn request(self, n: usize) -> (usize, usize) {
+        match (self, n % 8) {
+            (Shape::Small, _) => (if n.is_multiple_of(7) { 20 } else { 1 }, n % 400),
+            (Shape::Large, 0) => (100, 1_500 + n * 37 % 4_000),
+            (Shape::Large, 2) => (100, n % 100),
+            (Shape::Large, 5) => (1, (128 << 10) + n * 101 % 100_000),
+            (Shape::Large, _) => (1, n % 400),
+        }
+    }
+}
+
+fn hammer(store: &EmbeddedStore, shape: Shape, thread: usize, cycle: &str, requests: usize) {
     let chain = ChainId {
         tenant_id: TenantId(Uuid([1; 16])),
         project_id: ProjectId(Uuid([u8::try_from(thread % 3).unwrap_or(0) + 1; 16])),
         mode: if thread % 4 == 3 { Mode::Test } else { Mode::Live },
     };
-    for n in 0.. {
-        let nonce = format!("c{cycle}t{thread}n{n}");
-        let count = if n % 7 == 0 { 20 } else { 1 };
+    for n in 0..requests {
+        let nonce = format!("{}{cycle}t{thread}n{n}", shape.letter());
+        let (count, pad) = shape.request(n);
         let keyed = n % 2 == 0;
         let drafts = (0..count)
             .map(|i| {
                 let body = format!(
                     r#"{{"action":"a.b","actor_id":"{nonce}","resource":"r/{i}","metadata":{{"pad":"{}"}}}}"#,
-                    "x".repeat(n % 400)
+                    "x".repeat(pad)
                 );
                 parse_single(body.as_bytes()).expect("JSON").expect("an event")
             })
@@ -67,6 +116,10 @@ fn hammer(store: &EmbeddedStore, thread: usize, cycle: &str) {
             }
             other => panic!("{other:?}"),
         }
+    }
+    // No clean stop.
+    loop {
+        std::thread::park();
     }
 }
 

@@ -15,6 +15,10 @@ use crate::{BoxFuture, StoreError};
 /// After `Ok` a change is durable and seen by every later call on this store. [`Accounts::version`] grows with every change that can alter what a request may do,
 /// so that whoever caches an [`Access`] knows when to ask again.
 pub trait Accounts: Send + Sync {
+    /// Creates the first tenant with its project, keys and owner in one step, unless there is a tenant already. Whether it did.
+    /// One step, because a crash in between would leave a store that looks set up and that nobody has a key to.
+    fn create_first(&self, first: FirstRun) -> BoxFuture<'_, Result<bool, StoreError>>;
+
     fn create_tenant(&self, new: NewTenant) -> BoxFuture<'_, Result<Tenant, StoreError>>;
     /// Nothing when there is no such tenant.
     fn update_tenant(
@@ -153,6 +157,18 @@ pub struct KeyId(pub Uuid);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserId(pub Uuid);
+
+/// What an empty store needs before the first event can be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstRun {
+    pub tenant: NewTenant,
+    /// Of that tenant.
+    pub project: NewProject,
+    /// Of that project.
+    pub keys: Vec<NewKey>,
+    /// Of that tenant.
+    pub owner: NewUser,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTenant {

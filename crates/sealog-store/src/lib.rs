@@ -3,11 +3,15 @@
 //! [`Store`] is a seam of whole operations, never of rows: each store is free inside, and one conformance suite (`tests/conformance`) holds for all of them.
 
 pub mod accounts;
+pub mod clock;
 pub mod embedded;
+pub mod loss;
+pub mod pool;
 pub mod postgres;
 pub mod reference;
 mod reference_accounts;
 pub mod stats;
+pub mod sync;
 pub mod turns;
 pub mod verify;
 pub mod world;
@@ -26,12 +30,16 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
+use crate::pool::FairPool;
 use crate::stats::StoreStats;
 
 /// A table by id. For ids that are made here, or are digests: nobody outside can choose them so that they collide.
 pub type IdMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A head further ahead of the clock than this means that the clock was wrong, or is.
+pub const HEAD_AHEAD_MS: u64 = 5 * 60 * 1000;
 
 /// How long an idempotency key is kept after the request was received. Spec 4.1.
 pub const IDEMPOTENCY_RETENTION_MS: u64 = 24 * 60 * 60 * 1000;
@@ -62,7 +70,8 @@ pub trait Store: Send + Sync {
     /// One event by its id, if this chain has it.
     fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>>;
 
-    /// Events that match, newest first, below `before_seq`. See [`Chunk`] for how a page becomes whole.
+    /// Events that match, newest first, below `before_seq`. The work of one call is bounded, whatever the filter and however the stored values were chosen: a call that has looked
+    /// at enough returns what it has, possibly nothing, and where to go on. See [`Chunk`] for how a page becomes whole.
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>>;
 
     /// What exists from `from` up to `to`, both included, in ascending order; missing events are simply not there.
@@ -116,6 +125,25 @@ pub trait Store: Send + Sync {
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         Box::pin(async { Ok(StoreStats::default()) })
     }
+
+    /// Lets a chain whose tail is proven lost go on without it. The acceptance is the next event after the last one that exists: action `sealog.loss_accepted`, a
+    /// `log_id` above that of the recorded head, and `metadata` with `lost_from`, `lost_to`, `recorded_hash` and `reason`. From then on the recorded head is that event's.
+    /// Refused, and nothing is changed, for a chain that has lost nothing. [`loss`] has the event.
+    ///
+    /// Where another event stands in place of the recorded one, everything that exists stays, and the recorded event is the one that is lost. Where a damaged place may have held
+    /// more of the chain, `lost_to` is null. A crash in the middle leaves either the loss as it was or the acceptance in place, never neither.
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        let _ = (chain, reason);
+        Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
+    }
+
+    /// What is degraded although events are accepted, in words that anybody may read (`/readyz` shows them).
+    fn notices(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// The threads for everything that must not run on an event loop. The store's own reads run there; callers parse, hash and render there.
+    fn pool(&self) -> &FairPool;
 
     /// Whether events can be appended, or why not.
     fn ready(&self) -> Result<(), StoreError>;
@@ -258,8 +286,30 @@ pub struct Range {
     pub bytes_max: usize,
 }
 
-/// A piece of an answer. An event can have two megabytes, so a page of a hundred must not stand in memory whole: a read returns at least one item if there is any, stops when
-/// it has `bytes_max` bytes, and says where to go on. Events never change and are only added above, so the pieces fit together.
+/// What a look-up of one record counts in the thread pool, in bytes.
+pub(crate) const LOOKUP_COST: usize = 4 << 10;
+/// What a record among others counts, before its size is known.
+const RECORD_COST: usize = 1 << 10;
+
+impl List {
+    /// In the thread pool: what an everyday page takes.
+    pub(crate) fn cost(&self) -> usize {
+        LOOKUP_COST + self.bytes_max.min(self.limit.saturating_mul(RECORD_COST))
+    }
+}
+
+impl Range {
+    pub(crate) fn cost(&self) -> usize {
+        let events = usize::try_from(self.to.saturating_sub(self.from)).unwrap_or(usize::MAX);
+        LOOKUP_COST + self.bytes_max.min(events.saturating_mul(RECORD_COST))
+    }
+}
+
+/// A piece of an answer. An event can have two megabytes, so a page of a hundred must not stand in memory whole: a read stops when it has `bytes_max` bytes, and says where to
+/// go on. Events never change and are only added above, so the pieces fit together.
+///
+/// Only `resume: None` says that there is no more. A range returns at least one item if there is any. A list may return fewer items than asked for, even none, with `resume` set: it has
+/// looked at as many events as one call may. Each piece goes on strictly below (of a list) or above (of a range) where it began, so following `resume` always ends.
 #[derive(Debug)]
 pub struct Chunk<T> {
     pub items: Vec<T>,
@@ -271,8 +321,15 @@ pub struct Chunk<T> {
 pub struct ChainHead {
     /// The last event that is there; [`Head::EMPTY`] for none.
     pub durable: Head,
-    /// The last event that is known to have been there.
+    /// The last event that is known to have been there. Before `durable` when the chain has another event in its place by now.
     pub recorded: Head,
+}
+
+impl ChainHead {
+    /// The last event that is there or is known to have been.
+    pub fn end(&self) -> Head {
+        if self.recorded.chain_seq < self.durable.chain_seq { self.durable } else { self.recorded }
+    }
 }
 
 /// A failure that is not the client's fault.
@@ -284,12 +341,16 @@ pub enum StoreError {
     NoRoom,
     /// Too much is waiting to be written.
     QueueFull,
+    /// The disk has not finished a write for so long that requests fail by their deadline. Appends resume by themselves when it does.
+    Stalled,
     /// The request waited too long for its turn and was not written.
     Deadline,
     /// The database cannot be reached, refuses or did not answer. Whether the request was written is unknown; appends resume by themselves.
     Unavailable(String),
     /// The chain's last events are known to be lost or damaged, so nothing can be sealed on top of them.
     HeadUnproven { chain: ChainId },
+    /// The clock has leapt forward, and the setting `clock.strict` refuses to believe it. Appends resume by themselves when it is set right.
+    ClockLeapt,
     /// The store is closing.
     Closing,
     /// A request that the store cannot hold, or events that do not continue their chain.
@@ -311,11 +372,17 @@ impl fmt::Display for StoreError {
             ),
             StoreError::NoRoom => f.write_str("the disk has no room for another segment"),
             StoreError::QueueFull => f.write_str("too many events are waiting to be written"),
+            StoreError::Stalled => {
+                f.write_str("the disk has not finished a write for seconds; events wait for it or are refused")
+            }
             StoreError::Deadline => f.write_str("the event waited too long to be written"),
             StoreError::Unavailable(cause) => write!(f, "the database cannot be used now: {cause}"),
             StoreError::HeadUnproven { chain } => write!(
                 f,
                 "the last events of chain {chain} are lost or damaged; nothing can be sealed on top of them"
+            ),
+            StoreError::ClockLeapt => f.write_str(
+                "the clock has leapt forward by more than an hour and clock.strict is set; set the clock right, or start the server again if it is right",
             ),
             StoreError::Closing => f.write_str("the store is closing"),
             StoreError::Refused(why) => f.write_str(why),

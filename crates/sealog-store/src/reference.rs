@@ -3,7 +3,7 @@
 //! Tests compare other stores with it. It keeps nothing over a restart and must not be used for anything else.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
@@ -11,6 +11,8 @@ use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{self, Item};
 
+use crate::loss::{self, Loss};
+use crate::pool::FairPool;
 use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
@@ -18,18 +20,25 @@ use crate::{
     Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
 };
 
+/// Events that do not match and that one list looks at. Small, so that every test that compares with this store goes on behind pieces that end early.
+const LIST_MISSES_MAX: usize = 50;
+
 #[derive(Debug)]
 pub struct ReferenceStore {
     world: Arc<dyn World>,
     state: Mutex<State>,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
     pub(crate) book: Book,
+    /// Started when it is needed: most tests need none.
+    pool: OnceLock<FairPool>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     chains: BTreeMap<ChainId, Vec<StoredEvent>>,
     keys: BTreeMap<(ChainId, [u8; 32]), UsedKey>,
+    /// Heads of chains that have lost their last events.
+    lost: BTreeMap<ChainId, Head>,
 }
 
 #[derive(Debug)]
@@ -41,11 +50,46 @@ struct UsedKey {
 
 impl ReferenceStore {
     pub fn new(world: Arc<dyn World>) -> ReferenceStore {
-        ReferenceStore { world, state: Mutex::default(), in_flight: Arc::default(), book: Book::default() }
+        ReferenceStore {
+            world,
+            state: Mutex::default(),
+            in_flight: Arc::default(),
+            book: Book::default(),
+            pool: OnceLock::new(),
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().expect("reference store lock"))
+    }
+
+    /// Loses the events of a chain from this one on, as a disk might. For tests.
+    pub fn lose_from(&self, chain: ChainId, chain_seq: u64) {
+        self.with(|state| {
+            let recorded = head_of(state, chain);
+            let events = state.chains.entry(chain).or_default();
+            events.retain(|event| event.sealed.chain_seq < chain_seq);
+            state.keys.retain(|(of, _), used| *of != chain || used.receipt.last_seq() < chain_seq);
+            state.lost.entry(chain).or_insert(recorded);
+        });
+    }
+
+    fn accept_loss_now(&self, chain: ChainId, reason: &str) -> Result<Receipt, StoreError> {
+        loss::check_reason(reason)?;
+        self.with(|state| {
+            let recorded = state.lost.remove(&chain).ok_or_else(loss::nothing_lost)?;
+            let head = ChainHead { durable: head_of(state, chain), recorded };
+            let draft = Loss::of(&head).draft(reason);
+            let base = loss::base(&head);
+            let sealed = base.seal(chain.tenant_id, &draft.text, self.world.now_ms(), self.world.random80());
+            state.chains.entry(chain).or_default().push(StoredEvent::new(chain, sealed, draft));
+            Ok(Receipt {
+                request_id: None,
+                log_ids: vec![sealed.log_id],
+                first_seq: sealed.chain_seq,
+                hash: sealed.hash,
+            })
+        })
     }
 
     fn find_key(&self, state: &State, chain: ChainId, key: &IdempotencyKey) -> Option<Appended> {
@@ -68,6 +112,9 @@ impl ReferenceStore {
                 && let Some(decided) = self.find_key(state, chain, &reservation.key)
             {
                 return Ok(decided);
+            }
+            if state.lost.contains_key(&chain) {
+                return Err(StoreError::HeadUnproven { chain });
             }
             let received_ms = self.world.now_ms();
             let events = state.chains.entry(chain).or_default();
@@ -96,11 +143,19 @@ impl ReferenceStore {
 
     fn list_now(&self, chain: ChainId, list: &List) -> Chunk<StoredEvent> {
         let mut chunk = Chunk { items: Vec::new(), resume: None };
-        let mut bytes = 0;
+        let (mut bytes, mut misses) = (0, 0);
         self.with(|state| {
             for event in state.chains.get(&chain).into_iter().flatten().rev() {
                 let seq = event.sealed.chain_seq;
-                if list.before_seq.is_some_and(|before| seq >= before) || !list.filter.matches(event) {
+                if list.before_seq.is_some_and(|before| seq >= before) {
+                    continue;
+                }
+                if !list.filter.matches(event) {
+                    misses += 1;
+                    if misses == LIST_MISSES_MAX {
+                        chunk.resume = Some(seq);
+                        break;
+                    }
                     continue;
                 }
                 bytes += event.text.as_str().len();
@@ -148,6 +203,9 @@ impl ReferenceStore {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
         self.with(|state| {
+            if state.lost.contains_key(&chain) {
+                return Err(StoreError::HeadUnproven { chain });
+            }
             let stored = state.chains.entry(chain).or_default();
             let head = stored.last().map_or(Head::EMPTY, StoredEvent::head);
             let last = verify::continues(&head, events).map_err(|broken| {
@@ -183,6 +241,10 @@ impl ReferenceStore {
         kept.truncate(wanted.limit);
         kept
     }
+}
+
+fn head_of(state: &State, chain: ChainId) -> Head {
+    state.chains.get(&chain).and_then(|events| events.last()).map_or(Head::EMPTY, StoredEvent::head)
 }
 
 fn check_count(count: usize) -> Result<(), StoreError> {
@@ -237,9 +299,10 @@ impl Store for ReferenceStore {
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
         let head = self.with(|state| {
-            state.chains.get(&chain).and_then(|events| events.last()).map_or(Head::EMPTY, StoredEvent::head)
+            let durable = head_of(state, chain);
+            ChainHead { durable, recorded: state.lost.get(&chain).copied().unwrap_or(durable) }
         });
-        Box::pin(async move { Ok(ChainHead { durable: head, recorded: head }) })
+        Box::pin(async move { Ok(head) })
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
@@ -278,6 +341,14 @@ impl Store for ReferenceStore {
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
         Box::pin(async move { Ok(self.kept_keys_now(chain, wanted)) })
+    }
+
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        Box::pin(async move { self.accept_loss_now(chain, &reason) })
+    }
+
+    fn pool(&self) -> &FairPool {
+        self.pool.get_or_init(|| FairPool::with_threads(1, 1))
     }
 
     fn ready(&self) -> Result<(), StoreError> {

@@ -6,8 +6,8 @@ use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, ProjectId, TenantId, Uuid};
 
 use crate::accounts::{
-    Access, AccountError, Accounts, ApiKey, KeyId, ListPage, Mail, MailKey, MailOutcome, NewKey, NewMail,
-    NewProject, NewTenant, NewUser, Project, ProjectChange, Session, Tenant, TenantChange, User,
+    Access, AccountError, Accounts, ApiKey, FirstRun, KeyId, ListPage, Mail, MailKey, MailOutcome, NewKey,
+    NewMail, NewProject, NewTenant, NewUser, Project, ProjectChange, Session, Tenant, TenantChange, User,
 };
 use crate::reference::ReferenceStore;
 use crate::{BoxFuture, StoreError};
@@ -44,6 +44,23 @@ impl Book {
 impl State {
     fn has_tenant(&self, id: TenantId) -> bool {
         self.tenants.iter().any(|tenant| tenant.id == id)
+    }
+
+    fn create_first(&mut self, first: FirstRun) -> Result<bool, StoreError> {
+        if !self.tenants.is_empty() {
+            return Ok(false);
+        }
+        let FirstRun { tenant, project, keys, owner } = first;
+        // Aside, so that all of it is there or nothing: there is nothing to roll back.
+        let mut made = State { changes: self.changes, ..State::default() };
+        made.create_tenant(tenant)?;
+        made.create_project(project)?.expect("it is of this tenant");
+        for key in keys {
+            made.create_key(key)?.expect("it is of this project");
+        }
+        made.create_user(owner).ok().flatten().expect("nobody has this address");
+        *self = made;
+        Ok(true)
     }
 
     fn create_tenant(&mut self, new: NewTenant) -> Result<Tenant, StoreError> {
@@ -249,6 +266,10 @@ fn page_of<'a, T: Clone + 'a>(
 }
 
 impl Accounts for ReferenceStore {
+    fn create_first(&self, first: FirstRun) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(async move { self.book.with(|state| state.create_first(first)) })
+    }
+
     fn create_tenant(&self, new: NewTenant) -> BoxFuture<'_, Result<Tenant, StoreError>> {
         Box::pin(async move { self.book.with(|state| state.create_tenant(new)) })
     }

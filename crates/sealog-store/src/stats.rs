@@ -65,8 +65,20 @@ pub struct StoreStats {
     /// Reads that wait for their turn.
     pub reads_waiting: u64,
     pub storage_bytes: u64,
-    /// What was found to be wrong when the store was opened.
+    /// What is known to be wrong: found when the store was opened, or since.
     pub findings: u64,
+    /// Reads that the disk did not answer.
+    pub read_errors: u64,
+    pub clock: ClockStats,
+}
+
+/// What became of the clock that events are sealed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockStats {
+    /// It has leapt forward and is not believed.
+    pub leapt: bool,
+    /// How often it has, since the start.
+    pub leaps: u64,
 }
 
 /// Live and test events are written apart.

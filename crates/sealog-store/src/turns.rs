@@ -135,6 +135,11 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         Some(item)
     }
 
+    /// Everyone's oldest item.
+    pub fn oldest(&self) -> impl Iterator<Item = &T> {
+        self.waiting.values().filter_map(|waiting| waiting.items.front()).map(|(_, item)| item)
+    }
+
     /// Takes everyone's oldest items for as long as they meet the condition.
     pub fn take_oldest(&mut self, condition: impl Fn(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();

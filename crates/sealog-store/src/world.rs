@@ -4,11 +4,24 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use sealog_core::id::Random80;
+
+use crate::clock::Reading;
 
 pub trait World: Send + Sync + Debug {
     /// Unix milliseconds by the wall clock; may step back.
     fn now_ms(&self) -> u64;
+
+    /// Milliseconds by a clock that nobody sets and that goes on while the machine is suspended. Only differences mean something. A world that has one clock alone never has a leap.
+    fn boot_ms(&self) -> u64 {
+        self.now_ms()
+    }
+
+    /// The time, and whether it may be sealed with.
+    fn clock(&self) -> Reading {
+        Reading::sane(self.now_ms())
+    }
 
     fn fill_random(&self, bytes: &mut [u8]);
 
@@ -27,6 +40,16 @@ impl World for SystemWorld {
     fn now_ms(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn boot_ms(&self) -> u64 {
+        #[cfg(target_os = "linux")]
+        const BOOT: ClockId = ClockId::Boottime;
+        // Stands still while the machine is suspended, which then looks like a leap: held back for a while, and believed.
+        #[cfg(not(target_os = "linux"))]
+        const BOOT: ClockId = ClockId::Monotonic;
+        let time = clock_gettime(BOOT);
+        u64::try_from(time.tv_sec * 1000 + time.tv_nsec / 1_000_000).unwrap_or(0)
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {

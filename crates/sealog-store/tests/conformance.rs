@@ -2,12 +2,18 @@
 
 #[path = "conformance/accounts.rs"]
 mod accounts;
+#[path = "conformance/loss.rs"]
+mod loss;
 #[path = "conformance/rules.rs"]
 mod rules;
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 
+use loss::Lossy;
+use sealog_core::id::ChainId;
+use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
@@ -78,6 +84,7 @@ conformance! {
         concurrent_appends_form_one_line
     }
     accounts: {
+        the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store
         a_created_tenant_reads_back_with_its_plan_and_billing
         a_change_leaves_other_fields_alone_and_null_clears
         what_does_not_exist_cannot_be_changed
@@ -99,5 +106,146 @@ conformance! {
         a_sent_mail_is_not_due_and_its_key_stays_taken
         every_change_of_access_raises_the_version
         concurrent_changes_are_all_kept
+    }
+}
+
+/// Runs each rule of a loss on a fresh store that can lose events.
+macro_rules! losses {
+    ($($rule:ident)*) => {
+        mod embedded_loses {
+            $(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                super::loss::$rule(&mut super::LossyEmbedded::new(&world), &world);
+            })*
+        }
+        mod postgres_loses {
+            $(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                super::loss::$rule(&mut super::LossyPostgres::new(&world), &world);
+            })*
+        }
+        mod reference_loses {
+            $(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                super::loss::$rule(&mut super::ReferenceStore::new(super::Arc::clone(&world) as _), &world);
+            })*
+        }
+    };
+}
+
+losses! {
+    an_accepted_loss_is_the_next_event_of_a_chain_that_goes_on_shorter
+    a_loss_is_accepted_once
+    a_chain_that_has_lost_nothing_has_nothing_to_accept
+    a_loss_is_accepted_with_a_reason_or_not_at_all
+    a_chain_can_lose_again_and_so_can_its_acceptance
+    a_chain_that_is_lost_as_a_whole_begins_with_its_acceptance
+    the_key_of_a_lost_request_is_free_once_the_loss_is_accepted
+    losses_of_several_chains_are_accepted_one_by_one
+}
+
+impl Lossy for ReferenceStore {
+    fn store(&self) -> &dyn Store {
+        self
+    }
+
+    fn lose_from(&mut self, chain: ChainId, chain_seq: u64) {
+        ReferenceStore::lose_from(self, chain, chain_seq);
+    }
+
+    fn restart(&mut self) {}
+}
+
+struct LossyEmbedded {
+    dir: tempfile::TempDir,
+    world: Arc<StillWorld>,
+    store: Option<EmbeddedStore>,
+}
+
+impl LossyEmbedded {
+    fn new(world: &Arc<StillWorld>) -> LossyEmbedded {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Some(EmbeddedStore::open(dir.path(), &small(world)).unwrap());
+        LossyEmbedded { dir, world: Arc::clone(world), store }
+    }
+}
+
+impl Lossy for LossyEmbedded {
+    fn store(&self) -> &dyn Store {
+        self.store.as_ref().unwrap()
+    }
+
+    /// Overwrites the frames of these events. Those of other chains between them stay.
+    fn lose_from(&mut self, chain: ChainId, chain_seq: u64) {
+        self.store = None;
+        let dir = self.dir.path().join(chain.mode.as_str());
+        let owner = [chain.tenant_id.0.0, chain.project_id.0.0].concat();
+        for path in files(&dir, "log") {
+            let mut bytes = std::fs::read(&path).unwrap();
+            let mut at = 128;
+            while at + 88 <= bytes.len() {
+                // What was lost before is passed over; a frame names its own place.
+                if &bytes[at..at + 4] != b"SLFR" || bytes[at + 24..at + 32] != (at as u64).to_le_bytes() {
+                    at += 1;
+                    continue;
+                }
+                let length = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+                let first_seq = u64::from_le_bytes(bytes[at + 64..at + 72].try_into().unwrap());
+                if bytes[at + 32..at + 64] == owner && first_seq >= chain_seq {
+                    bytes[at..at + length].fill(0x5A);
+                }
+                at += length;
+            }
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        // An index speaks for its segment, and would keep the store from looking.
+        for path in files(&dir, "idx") {
+            std::fs::remove_file(path).unwrap();
+        }
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        self.store = None;
+        self.store = Some(EmbeddedStore::open(self.dir.path(), &small(&self.world)).unwrap());
+    }
+}
+
+fn files(dir: &Path, ending: &str) -> Vec<std::path::PathBuf> {
+    let all = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|extension| extension == ending)).collect()
+}
+
+struct LossyPostgres {
+    database: postgres::Database,
+    world: Arc<StillWorld>,
+    store: Option<PostgresStore>,
+}
+
+impl LossyPostgres {
+    fn new(world: &Arc<StillWorld>) -> LossyPostgres {
+        let database = postgres::cluster().database();
+        let store = Some(PostgresStore::open(&database.url(), &on_postgres(world)).unwrap());
+        LossyPostgres { database, world: Arc::clone(world), store }
+    }
+}
+
+impl Lossy for LossyPostgres {
+    fn store(&self) -> &dyn Store {
+        self.store.as_ref().unwrap()
+    }
+
+    fn lose_from(&mut self, chain: ChainId, chain_seq: u64) {
+        let ChainId { tenant_id, project_id, mode } = chain;
+        self.database.sql(&format!(
+            "DELETE FROM sealog.events WHERE chain_seq >= {chain_seq} AND chain_id IN (SELECT chain_id FROM sealog.chains \
+             WHERE tenant_id = '{tenant_id}' AND project_id = '{project_id}' AND mode = '{}')",
+            mode.as_str()
+        ));
+    }
+
+    fn restart(&mut self) {
+        self.store = None;
+        self.store = Some(PostgresStore::open(&self.database.url(), &on_postgres(&self.world)).unwrap());
     }
 }

@@ -19,7 +19,7 @@ use sealog_core::verify::{Reason, Verdict};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, List, Receipt, Reserved, Store, StoreError};
-use support::sim::{Gate, Op, Opener, SimDisk};
+use support::sim::{self, Gate, Op, Opener, SimDisk};
 use support::*;
 
 /// Not a path of any real file system.
@@ -541,7 +541,7 @@ fn append_with_keys(stage: &Stage, store: &EmbeddedStore, events: u32) -> Shown 
 #[track_caller]
 fn assert_read_only(store: &EmbeddedStore, shown: &Shown) {
     let refused = try_append(store, live(), vec![login("x")]);
-    assert!(matches!(refused, Err(StoreError::Poisoned(_))), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Poisoned(_) | StoreError::NoRoom)), "{refused:?}");
     assert_eq!(store.ready(), Err(refused.unwrap_err()));
     assert_eq!(everything(store, live()), shown.events);
     assert_eq!(wait(store.heads()).unwrap(), shown.heads);
@@ -571,7 +571,7 @@ fn a_start_without_room_for_a_segment_still_shows_every_event() {
         for _ in 0..2 {
             let store = stage.open();
             let found = findings(&store);
-            assert!(matches!(found[..], [Finding::ReadOnly { .. }]), "{found:?}");
+            assert!(matches!(found[..], [Finding::NoRoom { .. }]), "{found:?}");
             assert_read_only(&store, &shown);
         }
         stage.disk.unwatch();
@@ -656,55 +656,6 @@ fn damage_is_found_again_at_every_start_until_the_segment_is_restored() {
             assert_valid(&store, live(), events + 1);
         }
     }
-}
-
-/// A quoted text with a CRC32C of zero. A CRC is affine in the bits of its input, so 32 equations for 48 choices between two letters do it.
-fn text_with_crc_zero() -> String {
-    let text = |choices: u64| {
-        let letters: String = (0..48).map(|bit| if choices >> bit & 1 == 1 { 'b' } else { 'a' }).collect();
-        format!("\"{letters}\"")
-    };
-    let crc = |choices: u64| crc32c::crc32c(text(choices).as_bytes());
-    let mut basis: Vec<(u32, u64)> = Vec::new();
-    let reduce =
-        |basis: &[(u32, u64)], start: (u32, u64)| {
-            basis.iter().fold(start, |(sum, choices), (bits, with)| {
-                if sum ^ bits < sum { (sum ^ bits, choices ^ with) } else { (sum, choices) }
-            })
-        };
-    for bit in 0..48 {
-        let reduced = reduce(&basis, (crc(1 << bit) ^ crc(0), 1 << bit));
-        if reduced.0 != 0 {
-            basis.push(reduced);
-            basis.sort_unstable_by_key(|(bits, _)| std::cmp::Reverse(*bits));
-        }
-    }
-    let (sum, choices) = reduce(&basis, (crc(0), 0));
-    assert_eq!((sum, crc(choices)), (0, 0));
-    text(choices)
-}
-
-#[test]
-fn a_value_whose_crc_is_zero_is_found_by_filters_in_sealed_segments() {
-    let quoted = text_with_crc_zero();
-    let value = quoted.trim_matches('"');
-    let stage = Stage::new();
-    let store = stage.open();
-    append(&store, live(), vec![login("other")]);
-    append(&store, live(), vec![draft(&format!(r#"{{"action":"a.b","actor_id":"{value}"}}"#))]);
-    append(&store, live(), vec![draft(&format!(r#"{{"action":"a.b","resource":"{value}"}}"#))]);
-    append(&store, live(), vec![draft(r#"{"action":"a.b"}"#)]);
-    let found = |store: &EmbeddedStore| {
-        let by_actor = Filter { actor_id: Some(quoted.clone()), ..Filter::default() };
-        let by_resource = Filter { resource: Some(quoted.clone()), ..Filter::default() };
-        [by_actor, by_resource].map(|filter| {
-            let events = list(store, live(), &filter, None, 10);
-            events.iter().map(|event| event.sealed.chain_seq).collect::<Vec<_>>()
-        })
-    };
-    assert_eq!(found(&store), [[2], [3]]);
-    drop(store);
-    assert_eq!(found(&stage.open()), [[2], [3]]);
 }
 
 #[test]
@@ -1079,6 +1030,39 @@ fn requests_fail_by_their_deadline_while_the_disk_hangs() {
     assert_valid(&store, live(), 3);
 }
 
+#[test]
+fn a_store_whose_disk_has_stalled_is_not_ready_until_it_goes_on() {
+    let stage = Stage::new();
+    let segments = Arc::new(Gate::default());
+    let gate = Arc::clone(&segments);
+    stage.disk.watch(move |call| {
+        if call.is(Op::Sync, "live/00000001.log") {
+            gate.pass();
+        }
+        Ok(())
+    });
+    let deadline = Duration::from_millis(200);
+    let options = Options { tick: Duration::from_millis(10), queue_deadline: deadline, ..stage.options() };
+    let store = stage.try_open(&options).unwrap();
+    let opener = Opener(&segments);
+    let request = || store.append(Append { chain: live(), drafts: vec![login("a")], idempotency: None });
+    wait(request()).unwrap();
+    assert_eq!(store.ready(), Ok(()));
+    segments.close();
+    let written = request();
+    eventually("a writer hangs", || segments.waiting() == 1);
+    // Nobody else sends anything: a balancer that asks whether it is ready must not need a victim.
+    eventually("it is not ready", || store.ready() == Err(StoreError::Stalled));
+    let behind = request();
+    assert_eq!(soon(behind), Err(StoreError::Deadline));
+    assert_eq!(store.ready(), Err(StoreError::Stalled));
+    drop(opener);
+    wait(written).unwrap();
+    eventually("it is ready by itself", || store.ready() == Ok(()));
+    wait(request()).unwrap();
+    assert_valid(&store, live(), 3);
+}
+
 /// Every read that touches these bytes of the first segment fails.
 fn make_unreadable(stage: &Stage, sector: std::ops::Range<usize>) {
     let sector = sector.start as u64..sector.end as u64;
@@ -1092,26 +1076,47 @@ fn make_readable(stage: &Stage) {
     stage.disk.watch(|_| Ok(()));
 }
 
-/// Event `lost` cannot be read, and all the others of the chain can.
+/// Everything that needs event `hidden` fails, and says nothing of it; everything else is answered as ever.
 #[track_caller]
-fn assert_only_one_is_lost(store: &EmbeddedStore, receipts: &[Receipt], lost: u64) {
+fn assert_one_cannot_be_read(store: &EmbeddedStore, receipts: &[Receipt], hidden: u64) {
     let events = receipts.len() as u64;
-    let readable: Vec<u64> = (1..=events).rev().filter(|seq| *seq != lost).collect();
-    assert_eq!(seqs(store, live()), readable);
-    assert!(verify_window(store, live(), 1, lost - 1).valid());
-    assert!(verify_window(store, live(), lost + 1, events).valid());
-    let at = usize::try_from(lost).unwrap() - 1;
-    assert_eq!(broken(verify(store, live())), (lost, receipts[at].hash, Reason::Damaged));
+    let failed = |what: &str, outcome: Result<(), StoreError>| {
+        assert!(matches!(outcome, Err(StoreError::Read(_))), "{what}: {outcome:?}");
+    };
+    let page = |before_seq, limit| {
+        let list = List { filter: Filter::default(), before_seq, limit, bytes_max: 64 << 20 };
+        wait(store.list(live(), list))
+    };
+    failed("a list", page(None, 10_000).map(drop));
+    let filtered = Filter { action: Some("\"user.login\"".into()), ..Filter::default() };
+    let list = List { filter: filtered, before_seq: None, limit: 10_000, bytes_max: 64 << 20 };
+    failed("a list with a filter", wait(store.list(live(), list)).map(drop));
+    let above = usize::try_from(events - hidden).unwrap();
+    assert_eq!(page(None, above).unwrap().items.len(), above, "a page that ends above it");
+    let below = page(Some(hidden), 10_000).unwrap();
+    assert_eq!(below.items.len() as u64, hidden - 1, "a page that begins below it");
+
+    assert!(verify_window(store, live(), 1, hidden - 1).valid());
+    assert!(verify_window(store, live(), hidden + 2, events).valid());
+    failed("verification", wait(sealog_store::verify::whole(store, live())).map(drop));
+    failed("an audit", wait(store.audit(vec![live()], Arc::default())).map(drop));
+    let range = sealog_store::Range { from: 1, to: events, bytes_max: 64 << 20 };
+    failed("a range", wait(store.range(live(), range)).map(drop));
     for (seq, receipt) in (1..).zip(receipts) {
         match wait(store.get(live(), receipt.log_ids[0])) {
             Ok(Some(event)) => assert_eq!(event.sealed.chain_seq, seq),
-            other => assert_eq!((seq, other), (lost, Err(StoreError::Damaged { chain_seq: lost }))),
+            other => {
+                assert_eq!(seq, hidden);
+                failed("a single read", other.map(drop));
+            }
         }
     }
+    assert!(!store.notices().is_empty(), "whoever watches is told");
+    assert!(wait(store.stats()).unwrap().read_errors >= 4);
 }
 
 #[test]
-fn one_unreadable_sector_is_one_damaged_event() {
+fn a_disk_that_cannot_be_read_is_never_damage() {
     // Once under the header of a frame and the first bytes of its record, once under the text.
     for begin in [0, IN_TEXT] {
         let stage = Stage::new();
@@ -1124,35 +1129,42 @@ fn one_unreadable_sector_is_one_damaged_event() {
         make_unreadable(&stage, bad..bad + 100);
         let store = stage.open();
         assert_eq!(findings(&store), []);
-        assert_only_one_is_lost(&store, &receipts, 41);
+        assert_eq!(store.notices(), Vec::<&str>::new());
+        assert_one_cannot_be_read(&store, &receipts, 41);
         append(&store, live(), vec![login("goes on")]);
+        // It was never gone.
+        make_readable(&stage);
+        assert_valid(&store, live(), 51);
+        assert_eq!(everything(&store, live()).len(), 51);
     }
 }
 
 #[test]
-fn a_start_that_has_to_read_an_unreadable_sector_finds_one_damaged_event() {
+fn a_start_that_cannot_read_a_sector_finds_no_damage_and_hides_nothing() {
     const PAGE: usize = 4096;
     let stage = Stage::new();
     let size = 1 << 20;
     let options = Options { segment_bytes_first: size, segment_bytes_max: size, ..stage.options() };
     let store = stage.try_open(&options).unwrap();
+    append(&store, other(2), vec![login("before")]);
     let receipts: Vec<_> = (0..20).map(|_| append(&store, live(), vec![big(3 * PAGE)])).collect();
     drop(store);
-    let frame = stage.frames(1)[12];
+    let frame = stage.frames(1)[13];
     let bad = (frame.at + FRAME_HEADER).next_multiple_of(PAGE);
     make_unreadable(&stage, bad..bad + PAGE);
-    let (from, to) = (frame.at as u64, (frame.at + frame.length) as u64);
     let segments = stage.segments();
+    let mark = stage.read(&live_file("mark"));
     for _ in 0..3 {
         let store = stage.try_open(&options).unwrap();
-        let found = findings(&store);
-        assert!(found.contains(&Finding::Damaged { segment: 1, from, to }), "{found:?}");
-        assert!(matches!(found.last(), Some(Finding::ReadOnly { .. })), "{found:?}");
-        assert_only_one_is_lost(&store, &receipts, 13);
+        assert!(matches!(findings(&store)[..], [Finding::ReadOnly { .. }]), "{:?}", findings(&store));
+        assert_one_cannot_be_read(&store, &receipts, 13);
+        // The mark knows that the other chain has nothing in that place.
+        assert_valid(&store, other(2), 1);
         // An error of the disk says nothing about what is on it, so nothing is built on it.
         assert!(matches!(try_append(&store, live(), vec![login("x")]), Err(StoreError::Poisoned(_))));
         drop(store);
         assert_eq!(stage.segments(), segments);
+        assert_eq!(stage.read(&live_file("mark")), mark);
     }
     // The disk gives everything again: the starts in between have left no trace.
     make_readable(&stage);
@@ -1176,15 +1188,494 @@ fn a_read_error_at_start_is_neither_damage_nor_a_torn_tail() {
         drop(store);
         make_unreadable(&killed, sector);
         let store = killed.open();
-        assert!(findings(&store).iter().any(|finding| matches!(finding, Finding::ReadOnly { .. })));
-        assert!(!findings(&store).iter().any(|finding| matches!(finding, Finding::TornTail { .. })));
+        assert!(matches!(findings(&store)[..], [Finding::ReadOnly { .. }]), "{:?}", findings(&store));
         assert!(try_append(&store, live(), vec![login("x")]).is_err());
+        // How the chain ends is not known, nor which other chains there are.
+        let list = List { filter: Filter::default(), before_seq: None, limit: 10, bytes_max: 1 << 20 };
+        for chain in [live(), other(9)] {
+            assert!(matches!(wait(store.list(chain, list.clone())), Err(StoreError::Read(_))));
+            assert!(matches!(wait(store.head(chain)), Err(StoreError::Read(_))));
+            assert!(matches!(wait(store.get(chain, Ulid(1))), Err(StoreError::Read(_))));
+            let verified = wait(sealog_store::verify::whole(&store, chain));
+            assert!(matches!(verified, Err(StoreError::Read(_))), "{verified:?}");
+            let audited = wait(store.audit(vec![chain], Arc::default()));
+            assert!(matches!(audited, Err(StoreError::Read(_))), "{audited:?}");
+        }
+        assert!(matches!(wait(store.heads()), Err(StoreError::Read(_))));
+        let usage = wait(store.usage(live().tenant_id, Month::of(MORNING_MS)));
+        assert!(matches!(usage, Err(StoreError::Read(_))));
         drop(store);
         make_readable(&killed);
         let store = killed.open();
         assert_eq!(findings(&store), []);
         assert_valid(&store, live(), 10);
         append(&store, live(), vec![login("goes on")]);
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_rebuilt_because_the_segment_cannot_be_read_hides_nothing() {
+    let stage = Stage::new();
+    let store = stage.open();
+    for n in 0..50 {
+        append(&store, live(), vec![login(&format!("u{n}"))]);
+    }
+    drop(store);
+    drop(stage.open());
+    let store = stage.open();
+    assert_eq!(findings(&store), []);
+    stage.disk.watch(|call| {
+        let first = call.is(Op::Read, "live/00000001.log") || call.is(Op::Read, "live/00000001.idx");
+        if first { Err(unreadable()) } else { Ok(()) }
+    });
+    let list = List { filter: Filter::default(), before_seq: None, limit: 100, bytes_max: 1 << 20 };
+    assert!(matches!(wait(store.list(live(), list)), Err(StoreError::Read(_))));
+    make_readable(&stage);
+    assert_eq!(everything(&store, live()).len(), 50);
+    assert_valid(&store, live(), 50);
+}
+
+// ---- A log that was rewritten, losses that are accepted -------------------------------------------------------------
+
+/// A killed log of `marked` events that its mark speaks for, whose segment was then replaced by one of another history: the same up to `same`, other events from there on.
+fn rewritten(marked: u64, same: u64, events: u64) -> (Stage, Hash) {
+    let (stage, receipts) = killed_when_marked(|store| {
+        (1..=marked).map(|n| append(store, live(), vec![login(&format!("u{n}"))])).collect::<Vec<_>>()
+    });
+    let forged = Stage::new();
+    let store = forged.open();
+    for n in 1..=events {
+        let actor = if n <= same { format!("u{n}") } else { format!("forged{n}") };
+        append(&store, live(), vec![login(&actor)]);
+    }
+    stage.disk.put(&log(1), &forged.killed().read(&log(1)));
+    (stage, receipts.last().unwrap().hash)
+}
+
+#[test]
+fn a_rewritten_log_that_is_longer_than_its_mark_is_found_at_the_recorded_event() {
+    // Rewritten from the first event on, and only from the last that is on record; longer by one, and by many.
+    for (same, events) in [(0, 6), (4, 6), (2, 40)] {
+        let (mut stage, hash) = rewritten(5, same, events);
+        for restart in 0..4 {
+            let store = stage.open();
+            assert_eq!(findings(&store), [Finding::Rewritten { chain: live(), chain_seq: 5 }]);
+            assert_refused(&store, live());
+            let verdict = verify(&store, live());
+            let (at, stored, reason) = broken(verdict);
+            assert_eq!((at, reason, verdict.checked), (5, Reason::Head, 5));
+            assert_ne!(stored, hash);
+            // Nobody else pays for it, and the evidence is what it was.
+            append(&store, other(2), vec![login("a")]);
+            if restart % 2 == 0 {
+                stage = stage.killed();
+            }
+            drop(store);
+        }
+        let store = stage.open();
+        let receipt = wait(store.accept_loss(live(), "restored the wrong backup".into())).unwrap();
+        assert_eq!(receipt.first_seq, events + 1, "nothing that exists is hidden");
+        let event = get(&store, live(), receipt.log_ids[0]).unwrap();
+        let says = format!(r#"{{"lost_from":5,"lost_to":5,"recorded_hash":"{hash}","#);
+        assert!(event.text.as_str().contains(&says), "{}", event.text.as_str());
+        assert_valid(&store, live(), events + 1);
+        append(&store, live(), vec![login("goes on")]);
+        drop(store);
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        assert_valid(&store, live(), events + 2);
+    }
+}
+
+#[test]
+fn a_log_that_has_grown_since_its_mark_is_no_finding() {
+    let (stage, _) = killed_when_marked(|store| append(store, live(), vec![login("marked")]));
+    let store = stage.open();
+    for n in 0..10 {
+        append(&store, live(), vec![login(&format!("u{n}"))]);
+    }
+    let stage = stage.killed();
+    drop(store);
+    let store = stage.open();
+    assert_eq!(findings(&store), []);
+    assert_valid(&store, live(), 11);
+    append(&store, live(), vec![login("goes on")]);
+}
+
+#[test]
+fn a_recorded_event_that_cannot_be_read_is_neither_right_nor_wrong() {
+    let (stage, _) = rewritten(5, 0, 9);
+    let frame = stage.frames(1)[4];
+    let mark = stage.read(&live_file("mark"));
+    // Only the look at this one event fails: the walk over the whole segment comes before.
+    stage.disk.watch(move |call| {
+        let look = call.is(Op::Read, "live/00000001.log") && call.bytes.start > 0;
+        let hit = call.bytes.contains(&(frame.at as u64 + 100));
+        if look && hit { Err(unreadable()) } else { Ok(()) }
+    });
+    let store = stage.open();
+    assert!(matches!(findings(&store)[..], [Finding::ReadOnly { .. }]), "{:?}", findings(&store));
+    assert!(try_append(&store, live(), vec![login("x")]).is_err());
+    drop(store);
+    assert_eq!(stage.read(&live_file("mark")), mark, "the evidence is kept");
+    make_readable(&stage);
+    assert_eq!(findings(&stage.open()), [Finding::Rewritten { chain: live(), chain_seq: 5 }]);
+}
+
+#[test]
+fn a_start_looks_at_one_event_of_each_chain_that_has_grown_since_the_mark_and_at_none_of_the_others() {
+    let reads = |chains: u8, grown: u8| {
+        let (stage, ()) = killed_when_marked(|store| {
+            for number in 1..=chains {
+                append(store, other(number), vec![login("marked")]);
+            }
+        });
+        let store = stage.open();
+        for number in 1..=grown {
+            append(&store, other(number), vec![login("grown")]);
+        }
+        let stage = stage.killed();
+        drop(store);
+        let reads = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reads);
+        stage.disk.watch(move |call| {
+            if call.op == Op::Read && call.path.starts_with(Path::new(DIR).join("live")) {
+                counted.fetch_add(1, SeqCst);
+            }
+            Ok(())
+        });
+        let store = stage.open();
+        assert_eq!(findings(&store), []);
+        let count = reads.load(SeqCst);
+        for number in 1..=chains {
+            assert_valid(&store, other(number), if number <= grown { 2 } else { 1 });
+        }
+        count
+    };
+    // The log that they are in is longer, which is a read or two; none of them costs one.
+    let (few, many) = (reads(20, 2), reads(200, 2));
+    assert!(many <= few + 2, "chains that have not grown cost nothing: {few} {many}");
+    // Its place in the index, and the record.
+    let (one, ten) = (reads(20, 1), reads(20, 11));
+    assert!(ten - one <= 10 * 3, "{one} {ten}");
+}
+
+/// A log whose mark knows ten events of the chain and that has seven.
+fn cut_short() -> (Stage, Vec<Receipt>) {
+    let (stage, receipts) = killed_when_marked(|store| {
+        (1..=10).map(|n| append(store, live(), vec![login(&format!("u{n}"))])).collect::<Vec<_>>()
+    });
+    let frames = stage.frames(1);
+    let bytes = stage.read(&log(1));
+    stage.disk.put(&log(1), &bytes[..frames[7].at]);
+    (stage, receipts)
+}
+
+#[test]
+fn a_crash_at_any_call_of_an_acceptance_leaves_the_loss_or_the_acceptance() {
+    let accept = |store: &EmbeddedStore| wait(store.accept_loss(live(), "cut short".into()));
+    // How many calls it takes.
+    let calls = {
+        let (stage, _) = cut_short();
+        let store = stage.open();
+        stage.disk.plan(sim::Plan::default());
+        accept(&store).unwrap();
+        stage.disk.calls()
+    };
+    assert!(calls >= 4, "an event and a mark, each written and synced: {calls}");
+    let mut dice = Dice::new(13);
+    let (mut lost, mut accepted) = (0, 0);
+    for cut_at in 1..=calls + 1 {
+        for power in [false, true] {
+            let (stage, receipts) = cut_short();
+            let store = stage.open();
+            assert_refused(&store, live());
+            stage.disk.plan(sim::Plan { power_cut_at: Some(cut_at), ..sim::Plan::default() });
+            let acknowledged = accept(&store).is_ok();
+            let disk = if power { stage.disk.after_power_cut(&mut dice) } else { stage.disk.after_kill() };
+            drop(store);
+            let stage = Stage { disk, world: Arc::clone(&stage.world) };
+            let store = stage.open();
+            let head = wait(store.head(live())).unwrap();
+            if head.recorded.chain_seq == 10 {
+                assert!(!acknowledged, "cut at {cut_at}: it was acknowledged, and is gone");
+                assert_eq!((head.durable.chain_seq, head.recorded.hash), (7, receipts[9].hash));
+                assert_refused(&store, live());
+                assert_eq!(accept(&store).unwrap().first_seq, 8);
+                lost += 1;
+            } else {
+                accepted += 1;
+            }
+            // Once, whatever came before.
+            assert!(matches!(accept(&store), Err(StoreError::Refused(_))));
+            assert_valid(&store, live(), 8);
+            let event = &everything(&store, live())[0];
+            assert!(event.text.as_str().contains(&format!(r#""recorded_hash":"{}""#, receipts[9].hash)));
+            append(&store, live(), vec![login("goes on")]);
+            drop(store);
+            let store = stage.open();
+            assert_eq!(findings(&store), [], "cut at {cut_at}");
+            assert_valid(&store, live(), 9);
+        }
+    }
+    assert!(lost > 0 && accepted > 0, "both were met: {lost} {accepted}");
+}
+
+#[test]
+fn nothing_follows_an_acceptance_that_the_mark_does_not_know() {
+    let (stage, _) = cut_short();
+    let store = stage.open();
+    stage.disk.watch(|call| {
+        let mark = call.path.ends_with("live/mark") || call.path.ends_with("live/mark.tmp");
+        if mark { Err(full()) } else { Ok(()) }
+    });
+    let failed = wait(store.accept_loss(live(), "a".into()));
+    assert!(matches!(failed, Err(StoreError::Control(_))), "{failed:?}");
+    assert_refused(&store, live());
+    // Accepting again writes the mark and seals nothing more.
+    make_readable(&stage);
+    let receipt = wait(store.accept_loss(live(), "b".into())).unwrap();
+    assert_eq!(receipt.first_seq, 8);
+    assert!(get(&store, live(), receipt.log_ids[0]).unwrap().text.as_str().contains(r#""reason":"a""#));
+    append(&store, live(), vec![login("goes on")]);
+    assert_valid(&store, live(), 9);
+}
+
+#[test]
+fn the_acceptance_takes_the_place_of_damaged_last_records() {
+    // Of the last frame alone, and of a batch of which the first record is still good.
+    for batch in [false, true] {
+        let stage = Stage::new();
+        let store = stage.open();
+        append(&store, live(), vec![login("a"), login("b")]);
+        let drafts = if batch { vec![login("c"), login("d"), login("e")] } else { vec![login("c")] };
+        let Outcome::Sealed(receipt) = append_once(&store, live(), drafts.clone(), key("k", "body"), Ulid(1))
+        else {
+            panic!("the key is free")
+        };
+        append(&store, other(2), vec![login("later")]);
+        drop(store);
+        let frame = stage.frames(1)[1];
+        // In the text of the last record, before the idempotency record.
+        stage.flip(&log(1), frame.at + frame.length - 84 - 40);
+        let store = stage.open();
+        assert_refused(&store, live());
+        let month = Month::of(MORNING_MS);
+        let counted = |store: &EmbeddedStore| wait(store.usage(live().tenant_id, month)).unwrap();
+        let last = receipt.last_seq();
+        let accepted = wait(store.accept_loss(live(), "bad sector".into())).unwrap();
+        assert_eq!(accepted.first_seq, last);
+        let after = counted(&store);
+        for _ in 0..2 {
+            assert_valid(&store, live(), last);
+            assert_eq!(seqs(&store, live()), (1..=last).rev().collect::<Vec<_>>());
+        }
+        append(&store, live(), vec![login("goes on")]);
+        drop(store);
+        for _ in 0..2 {
+            let store = stage.open();
+            assert_valid(&store, live(), last + 1);
+            assert_eq!(seqs(&store, live()), (1..=last + 1).rev().collect::<Vec<_>>());
+            assert_eq!((after, counted(&store)), (last, last + 1));
+            assert_valid(&store, other(2), 1);
+        }
+        // The client that was told of the lost event sends it again.
+        let store = stage.open();
+        let again = append_once(&store, live(), drafts, key("k", "body"), Ulid(2));
+        assert!(matches!(again, Outcome::Sealed(_)), "{again:?}");
+    }
+}
+
+#[test]
+fn a_chain_that_may_have_ended_in_a_damaged_place_can_be_accepted_without_knowing_how_much_is_lost() {
+    let stage = Stage::new();
+    let store = stage.open();
+    append(&store, live(), vec![login("a")]);
+    append(&store, other(2), vec![login("b")]);
+    append(&store, other(2), vec![login("c")]);
+    let stage = {
+        let killed = stage.killed();
+        drop(store);
+        killed
+    };
+    // No mark speaks for it, and a later group proves that it was on disk.
+    let frames = stage.frames(1);
+    stage.flip(&log(1), frames[1].at + IN_HEADER);
+    let store = stage.open();
+    assert!(findings(&store).contains(&Finding::HeadUnproven { chain: live() }), "{:?}", findings(&store));
+    assert_refused(&store, live());
+    assert_refused(&store, other(7));
+    for (chain, from) in [(live(), 2), (other(7), 1)] {
+        let receipt = wait(store.accept_loss(chain, "looked at all clients".into())).unwrap();
+        assert_eq!(receipt.first_seq, from);
+        let event = get(&store, chain, receipt.log_ids[0]).unwrap();
+        let says =
+            format!(r#"{{"lost_from":{from},"lost_to":null,"recorded_hash":"{}","#, event.sealed.prev_hash);
+        assert!(event.text.as_str().contains(&says), "{}", event.text.as_str());
+        append(&store, chain, vec![login("goes on")]);
+    }
+    drop(store);
+    let store = stage.open();
+    for (chain, events) in [(live(), 3), (other(7), 2)] {
+        assert_valid(&store, chain, events);
+        append(&store, chain, vec![login("goes on")]);
+    }
+}
+
+#[test]
+fn clients_cannot_be_taken_for_an_acceptance() {
+    // The text of an acceptance that names the recorded head, in an event that does not have its action.
+    let (stage, receipts) = cut_short();
+    let store = stage.open();
+    let metadata =
+        format!(r#"{{"lost_from":8,"lost_to":10,"recorded_hash":"{}","reason":"x"}}"#, receipts[9].hash);
+    drop(store);
+    let forged = Stage::new();
+    let store = forged.open();
+    for n in 1..=7 {
+        append(&store, live(), vec![login(&format!("u{n}"))]);
+    }
+    append(&store, live(), vec![draft(&format!(r#"{{"action":"user.login","metadata":{metadata}}}"#))]);
+    let (stage, _) = cut_short();
+    stage.disk.put(&log(1), &forged.killed().read(&log(1)));
+    drop(store);
+    let store = stage.open();
+    assert_refused(&store, live());
+}
+
+// ---- Numbers that cannot be -------------------------------------------------------------------------------------------
+
+/// Changes bytes of a frame, and makes the checksums of its header and of its only record right.
+fn tamper(stage: &Stage, segment: u64, frame: FrameAt, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = stage.read(&log(segment));
+    let salt = bytes[24..40].to_vec();
+    change(&mut bytes[frame.at..frame.at + frame.length]);
+    let header = &mut bytes[frame.at..frame.at + FRAME_HEADER];
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&salt), &header[..FRAME_HEADER - 4]);
+    header[FRAME_HEADER - 4..].copy_from_slice(&checksum.to_le_bytes());
+    let record = frame.at + FRAME_HEADER;
+    let end = record + u32_at(&bytes, record) as usize - 4;
+    let mut seed = salt;
+    seed.extend_from_slice(&frame.chain);
+    seed.extend_from_slice(&bytes[frame.at + 64..frame.at + 72]);
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&seed), &bytes[record..end]);
+    bytes[end..end + 4].copy_from_slice(&checksum.to_le_bytes());
+    stage.disk.put(&log(segment), &bytes);
+}
+
+fn killed_with_three() -> Stage {
+    let stage = Stage::new();
+    let store = stage.open();
+    for n in 0..3 {
+        append(&store, live(), vec![login(&format!("u{n}"))]);
+    }
+    let killed = stage.killed();
+    drop(store);
+    killed
+}
+
+#[test]
+fn an_id_that_no_event_can_have_is_a_finding() {
+    const LOG_ID: usize = FRAME_HEADER + 8;
+    for id in [u128::MAX, u128::MAX - 1, u128::from(TIMESTAMP_MS_MAX + 1) << 80] {
+        let stage = killed_with_three();
+        tamper(&stage, 1, stage.frames(1)[2], |frame| {
+            frame[LOG_ID..LOG_ID + 16].copy_from_slice(&Ulid(id).to_bytes());
+        });
+        for _ in 0..2 {
+            let store = stage.open();
+            let found = findings(&store);
+            assert_eq!(found, [Finding::ImpossibleId { chain: live(), chain_seq: 3 }], "{id:x}");
+            assert_refused(&store, live());
+            assert_eq!(broken(verify(&store, live())).0, 3);
+            let refused = wait(store.accept_loss(live(), "x".into()));
+            assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+            append(&store, other(2), vec![login("goes on")]);
+        }
+    }
+    // Behind such an id stands a damaged record, which has the lowest id that it can have had.
+    let stage = Stage::new();
+    let store = stage.open();
+    append(&store, live(), vec![login("a")]);
+    append(&store, live(), vec![login("b")]);
+    append(&store, other(2), vec![login("c")]);
+    let stage = {
+        let killed = stage.killed();
+        drop(store);
+        killed
+    };
+    let frames = stage.frames(1);
+    tamper(&stage, 1, frames[0], |frame| frame[LOG_ID..LOG_ID + 16].fill(0xFF));
+    stage.flip(&log(1), frames[1].at + IN_TEXT);
+    let store = stage.open();
+    assert_refused(&store, live());
+    assert!(!verify(&store, live()).valid());
+}
+
+#[test]
+fn numbers_near_the_end_of_64_bits_are_findings() {
+    // First seq and commit of a frame.
+    for (at, what) in [(64, "seq"), (16, "commit")] {
+        for value in [u64::MAX, u64::MAX - 1, (u64::MAX >> 1) + 1] {
+            let stage = killed_with_three();
+            tamper(&stage, 1, stage.frames(1)[1], |frame| {
+                frame[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            });
+            let store = stage.open();
+            let damaged = |finding: &Finding| matches!(finding, Finding::Damaged { segment: 1, .. });
+            assert!(findings(&store).iter().any(damaged), "{what} {value}: {:?}", findings(&store));
+            assert!(!verify(&store, live()).valid());
+            append(&store, live(), vec![login("goes on")]);
+        }
+    }
+}
+
+#[test]
+fn a_mark_with_numbers_that_cannot_be_is_a_finding() {
+    // Commit and segment of its last record, then seq and id of a head in it.
+    for (at, length) in [(8, 8), (16, 8), (64 + 32, 8), (64 + 40, 16)] {
+        let stage = Stage::new();
+        let store = stage.open();
+        append(&store, live(), vec![login("a")]);
+        drop(store);
+        let mut bytes = stage.read(&live_file("mark"));
+        // The last record, or the last one with a head.
+        let (mut next, mut record) = (16, 0);
+        while next < bytes.len() {
+            if at < 64 || u32_at(&bytes, next + 44) > 0 {
+                record = next;
+            }
+            next += u32_at(&bytes, next) as usize;
+        }
+        bytes[record + at..record + at + length].fill(0xFF);
+        let end = record + u32_at(&bytes, record) as usize;
+        let checksum = crc32c::crc32c(&bytes[record + 8..end]);
+        bytes[record + 4..record + 8].copy_from_slice(&checksum.to_le_bytes());
+        stage.disk.put(&live_file("mark"), &bytes);
+        for _ in 0..2 {
+            let store = stage.open();
+            let found = findings(&store);
+            match at {
+                8 | 16 => assert!(found.contains(&Finding::MarkDamaged), "{at}: {found:?}"),
+                96 => {
+                    let lost = Finding::HeadLost { chain: live(), durable: 1, recorded: u64::MAX };
+                    assert!(found.contains(&lost), "{found:?}");
+                    assert_refused(&store, live());
+                    assert_eq!(broken(verify(&store, live())).0, 2);
+                }
+                _ => {}
+            }
+            append(&store, other(2), vec![login("goes on")]);
+            if at < 64 {
+                break;
+            }
+        }
+        if at == 96 {
+            let store = stage.open();
+            let receipt = wait(store.accept_loss(live(), "tampered".into())).unwrap();
+            assert_eq!(receipt.first_seq, 2);
+            assert_valid(&store, live(), 2);
+        }
     }
 }
 
@@ -1248,14 +1739,21 @@ fn a_store_of_a_thousand_segments_has_few_files_open() {
 fn a_mark_that_cannot_be_written_makes_a_store_that_can_be_read() {
     let stage = Stage::new();
     let receipt = append(&stage.open(), live(), vec![login("a")]);
-    stage.disk.watch(|call| if call.is(Op::Create, "live/mark.tmp") { Err(full()) } else { Ok(()) });
-    for _ in 0..3 {
+    for no_room in [false, true, false] {
+        stage.disk.watch(move |call| match call.is(Op::Create, "live/mark.tmp") {
+            true if no_room => Err(full()),
+            true => Err(unreadable()),
+            false => Ok(()),
+        });
         let store = stage.open();
         let found = findings(&store);
-        assert!(matches!(found[..], [Finding::ReadOnly { .. }]), "{found:?}");
-        assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))));
-        let refused = try_append(&store, live(), vec![login("x")]);
-        assert!(matches!(refused, Err(StoreError::Poisoned(_))), "{refused:?}");
+        let refused = try_append(&store, live(), vec![login("x")]).unwrap_err();
+        assert_eq!(store.ready(), Err(refused.clone()));
+        match (no_room, &found[..], refused) {
+            (true, [Finding::NoRoom { .. }], StoreError::NoRoom) => {}
+            (false, [Finding::ReadOnly { .. }], StoreError::Poisoned(_)) => {}
+            other => panic!("{other:?}"),
+        }
         assert!(get(&store, live(), receipt.log_ids[0]).is_some());
         assert_valid(&store, live(), 1);
     }
@@ -1416,8 +1914,8 @@ fn a_start_on_a_full_disk_shows_every_event_although_the_last_segment_is_empty()
             let found = store.findings();
             let modes: Vec<Mode> = found.iter().map(|(mode, _)| *mode).collect();
             assert_eq!(modes, [Mode::Live, Mode::Test], "{found:?}");
-            let read_only = |(_, finding): &(Mode, Finding)| matches!(finding, Finding::ReadOnly { .. });
-            assert!(found.iter().all(read_only), "{found:?}");
+            let no_room = |(_, finding): &(Mode, Finding)| matches!(finding, Finding::NoRoom { .. });
+            assert!(found.iter().all(no_room), "{found:?}");
             assert_read_only(&store, &shown);
         }
         stage.disk.unwatch();

@@ -153,6 +153,49 @@ fn acknowledged_events_survive_kill_9_at_any_moment() {
     assert!(ledger.acked.len() > 1000, "the writer must get somewhere: {}", ledger.acked.len());
 }
 
+/// Blocks of the files in a directory that are allocated, in bytes.
+fn allocated(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+    files.map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512).sum()
+}
+
+#[test]
+fn crashes_leave_no_room_behind_that_nobody_uses() {
+    const CYCLES: u64 = 20;
+    let hammer = hammer();
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::default();
+    let mut taken = Vec::new();
+    for cycle in 0..CYCLES {
+        let mut child = Command::new(&hammer)
+            .arg(dir.path())
+            .args([&cycle.to_string(), "few"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut acked = 0;
+        while acked < 8 {
+            let line = lines.next().expect("the writer goes on until it is killed");
+            if line != "ready" {
+                acked += u32::from(line.starts_with("acked"));
+                ledger.read(&line);
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        taken.push(["live", "test"].map(|log| allocated(&dir.path().join(log))).iter().sum::<u64>());
+    }
+    println!("allocated after each of {CYCLES} kills: {taken:?}");
+    // The active segment and the next one of both logs, and for each kill what 8 requests with 20 events each take with their index: far less than the segment of 256 KiB that they were written to.
+    let (first, last) = (taken[0], taken[taken.len() - 1]);
+    assert!(last - first.min(last) < CYCLES * (128 << 10), "{taken:?}");
+    let options =
+        Options { segment_bytes_first: 256 << 10, segment_bytes_max: 1 << 20, ..Options::default() };
+    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+    check_all(&store, &ledger);
+}
+
 fn is_there(store: &dyn Store, nonce: &str, (first_seq, hash, ids): &(u64, Hash, Vec<Ulid>)) -> bool {
     let event = |id: &Ulid| get(store, chain_of(nonce), *id);
     let in_order = (*first_seq..).zip(ids).all(|(seq, id)| {

@@ -17,7 +17,7 @@ use sealog_store::accounts::{Accounts, MailKey, NewMail, NewTenant};
 use sealog_store::postgres::{Finding, Options, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
-use support::postgres::{Cluster, cluster};
+use support::postgres::{Cluster, Database, cluster};
 use support::*;
 
 /// A node whose clock is wrong by some milliseconds.
@@ -625,6 +625,148 @@ fn a_connection_that_is_cut_around_a_commit_is_resolved_by_the_idempotency_key()
     assert_eq!(line(&direct).len(), 1 + 4 * 3);
 }
 
+/// Passes everything on between a node and the database, until the database has said as many bytes as it may; then the connection is cut.
+struct Ration {
+    port: u16,
+    left: Arc<AtomicU64>,
+}
+
+impl Ration {
+    fn of(port: u16) -> Ration {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let ration =
+            Ration { port: listener.local_addr().unwrap().port(), left: Arc::new(AtomicU64::new(u64::MAX)) };
+        let left = Arc::clone(&ration.left);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+                let (back_from, back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let left = Arc::clone(&left);
+                std::thread::spawn(move || pass_back_some(back_from, back_to, &left));
+                std::thread::spawn(move || {
+                    pass_on(client, server, &Mutex::new(None), &AtomicU64::new(0), &AtomicBool::new(false));
+                });
+            }
+        });
+        ration
+    }
+
+    /// The database may say so much more; nothing for anything.
+    fn set(&self, bytes: Option<u64>) {
+        self.left.store(bytes.unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+}
+
+fn pass_back_some(mut server: TcpStream, mut client: TcpStream, left: &AtomicU64) {
+    let mut buffer = vec![0; 1 << 12];
+    while let Ok(count) = server.read(&mut buffer)
+        && count > 0
+    {
+        let take = |left: u64| Some(if left == u64::MAX { left } else { left.saturating_sub(count as u64) });
+        let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).unwrap();
+        let count = count.min(usize::try_from(before).unwrap_or(usize::MAX));
+        if client.write_all(&buffer[..count]).is_err() || left.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+/// Reading failed, which says nothing about the events.
+fn could_not_read<T: std::fmt::Debug>(outcome: &Result<T, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::Read(_) | StoreError::Unavailable(_)))
+}
+
+#[test]
+fn a_connection_that_is_cut_in_the_middle_of_an_answer_is_never_damage_and_never_shortens_a_list() {
+    const EVENTS: u64 = 300;
+    let database = cluster().database();
+    let ration = Ration::of(cluster().port);
+    let url = format!("postgres://owner@127.0.0.1:{}/{}", ration.port, database.name);
+    // Nobody else uses up what the answer may have.
+    let hour = Duration::from_secs(3600);
+    let store = PostgresStore::open(&url, &Options { poll: hour, sweep: hour, ..options(0) }).unwrap();
+    let text = "x".repeat(1000);
+    for n in 0..EVENTS / 50 {
+        let draft =
+            |event| draft(&format!(r#"{{"action":"a.b","metadata":{{"n":{n},"e":{event},"t":"{text}"}}}}"#));
+        append(&store, live(), (0..50).map(draft).collect());
+    }
+    let page = || {
+        let (filter, limit, bytes_max) = (Filter::default(), 100, 1 << 20);
+        wait(store.list(live(), sealog_store::List { filter, before_seq: None, limit, bytes_max }))
+    };
+    let whole = || wait(sealog_store::verify::whole(&store, live()));
+    let (mut cut, mut bytes) = ([0; 2], 1);
+    while cut.contains(&0) || bytes < 600_000 {
+        ration.set(Some(bytes));
+        let listed = page();
+        ration.set(Some(bytes));
+        let verified = whole();
+        ration.set(None);
+        match &listed {
+            Ok(chunk) => assert_eq!(chunk.items.len(), 100, "after {bytes} bytes"),
+            failed => assert!(could_not_read(failed), "after {bytes} bytes: {failed:?}"),
+        }
+        match &verified {
+            Ok(verdict) => {
+                assert_eq!((verdict.checked, verdict.broken), (EVENTS, None), "after {bytes} bytes")
+            }
+            failed => assert!(could_not_read(failed), "after {bytes} bytes: {failed:?}"),
+        }
+        cut[0] += u32::from(listed.is_err());
+        cut[1] += u32::from(verified.is_err());
+        bytes = bytes * 3 / 2 + 1;
+    }
+    assert!(cut.iter().all(|cut| *cut > 5), "answers must have been cut in many places: {cut:?}");
+    assert_eq!(page().unwrap().items.len(), 100);
+    assert_eq!(whole().unwrap().checked, EVENTS);
+}
+
+#[test]
+fn a_database_that_cannot_read_a_page_or_is_too_slow_is_never_damage_and_never_shortens_a_list() {
+    let cluster = Cluster::start("autovacuum = off");
+    let url = cluster.url("postgres");
+    drop(node(&url, 0));
+    let hasty = Options { statement_timeout: Duration::from_secs(2), ..options(0) };
+    let store = PostgresStore::open(&url, &hasty).unwrap();
+    let receipt = append(&store, live(), (0..100).map(|n| login(&format!("u{n}"))).collect());
+    let list = |before_seq| {
+        let (filter, limit, bytes_max) = (Filter::default(), 100, 1 << 20);
+        wait(store.list(live(), sealog_store::List { filter, before_seq, limit, bytes_max }))
+    };
+    let nothing_can_be_read = || {
+        assert!(could_not_read(&list(None)));
+        assert!(could_not_read(&wait(sealog_store::verify::whole(&store, live()))));
+        assert!(could_not_read(&wait(store.get(live(), receipt.log_ids[0]))));
+    };
+    // Someone has the table for longer than a statement may take.
+    std::thread::scope(|scope| {
+        let lock = "BEGIN; LOCK TABLE sealog.events; SELECT pg_sleep(60); COMMIT";
+        let holder = scope.spawn(|| cluster.try_sql("owner", "postgres", lock));
+        let asleep = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        eventually("the table is locked", || !cluster.sql("postgres", asleep).is_empty());
+        nothing_can_be_read();
+        cluster.sql("postgres", &format!("SELECT pg_terminate_backend(pid) FROM ({asleep}) AS a"));
+        assert!(!holder.join().unwrap().status.success());
+    });
+    assert_eq!(list(None).unwrap().items.len(), 100);
+    // A page that PostgreSQL cannot make sense of.
+    let file = cluster
+        .dir
+        .join("data")
+        .join(cluster.sql("postgres", "SELECT pg_relation_filepath('sealog.events')"));
+    cluster.stop("fast");
+    let mut pages = std::fs::read(&file).unwrap();
+    assert!(pages.len() >= 2 * 8192);
+    pages[..24].fill(0xEE);
+    std::fs::write(&file, pages).unwrap();
+    cluster.restart();
+    eventually("the node is back", || wait(store.head(live())).is_ok());
+    nothing_can_be_read();
+}
+
 #[test]
 fn a_database_that_takes_no_more_connections_is_an_error_and_the_node_recovers_by_itself() {
     let database = cluster().database();
@@ -886,6 +1028,233 @@ fn a_failover_that_lost_acknowledged_events_is_noticed_and_nothing_is_sealed_ove
         .map(|event| event.sealed.chain_seq)
         .collect();
     assert_eq!(known, HashSet::from([1, 2, 3, 4, 5]));
+}
+
+/// What a failover to a standby that lagged does to a chain: its last events are gone, and its head is that of the last one left.
+fn fail_over_to(database: &Database, seq: u64) {
+    database.sql(&format!(
+        "BEGIN; DELETE FROM sealog.events WHERE chain_seq > {seq}; DELETE FROM sealog.idempotency WHERE first_seq > {seq};
+         UPDATE sealog.chains SET (chain_seq, log_id, hash) = (SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_seq = {seq}); COMMIT"
+    ));
+}
+
+/// A node that keeps a high-water mark in a directory.
+fn marked(database: &Database, dir: &std::path::Path) -> PostgresStore {
+    let options = Options { mark_dir: Some(dir.to_owned()), tick: Duration::from_millis(20), ..options(0) };
+    PostgresStore::open(&database.url(), &options).unwrap()
+}
+
+fn append_many(store: &dyn Store, count: usize) -> Receipt {
+    (0..count).map(|n| append(store, live(), vec![login(&format!("u{n}"))])).last().unwrap()
+}
+
+fn acknowledged(receipt: &Receipt) -> sealog_core::chain::Head {
+    let (chain_seq, log_id) = (receipt.last_seq(), *receipt.log_ids.last().unwrap());
+    sealog_core::chain::Head { chain_seq, log_id, hash: receipt.hash }
+}
+
+const UNPROVEN: fn() -> StoreError = || StoreError::HeadUnproven { chain: live() };
+
+#[test]
+fn a_node_proves_the_loss_of_its_event_although_another_has_sealed_events_in_its_place() {
+    let (database, marks) = (cluster().database(), tempfile::tempdir().unwrap());
+    let (a, b) = (marked(&database, marks.path()), node(&database.url(), 0));
+    let lost = append_many(&a, 96);
+    fail_over_to(&database, 95);
+    // B knows of nothing, and seals other events in the same places.
+    assert_eq!(append_many(&b, 10).last_seq(), 105);
+    let at_96 = list(&b, live(), &Filter::default(), Some(97), 1).remove(0);
+    assert_ne!(at_96.sealed.hash, lost.hash);
+
+    assert_eq!(try_append(&a, live(), vec![login("over it")]), Err(UNPROVEN()));
+    let finding = Finding { chain: live(), acknowledged: acknowledged(&lost), found: at_96.head() };
+    assert_eq!(a.findings(), [finding]);
+    assert_eq!(wait(a.stats()).unwrap().findings, 1);
+    // The proof is where every node finds it: nobody goes on, everybody counts it, verification shows it.
+    assert_eq!(try_append(&b, live(), vec![login("over it")]), Err(UNPROVEN()));
+    eventually("the other node has the finding", || b.findings().len() == 1);
+    assert_eq!(b.findings()[0].acknowledged, acknowledged(&lost));
+    for store in [&a, &b] {
+        let verdict = verify(store, live());
+        let broken = verdict.broken.unwrap();
+        assert_eq!((broken.at, broken.reason, broken.hash), (96, Reason::Head, at_96.sealed.hash));
+        assert_eq!((verdict.checked, verdict.last_seq), (96, 96));
+        assert!(verify_window(store, live(), 97, 105).valid());
+        assert!(!verify_window(store, live(), 90, 100).valid());
+    }
+    // Nor has A overwritten it: whoever takes the note out of the row is told again, also after a restart.
+    let clear = "UPDATE sealog.chains SET recorded_seq = NULL, recorded_log_id = NULL, recorded_hash = NULL";
+    database.sql(clear);
+    assert_eq!(try_append(&a, live(), vec![login("over it")]), Err(UNPROVEN()));
+    drop(a);
+    database.sql(clear);
+    let a = marked(&database, marks.path());
+    assert_eq!(a.findings().len(), 1);
+    assert_eq!(try_append(&a, live(), vec![login("over it")]), Err(UNPROVEN()));
+    assert_eq!(
+        database.sql("SELECT recorded_seq, encode(recorded_hash, 'hex') FROM sealog.chains"),
+        format!("96|{}", lost.hash)
+    );
+    // Other chains go on.
+    append(&a, chain(1, 2, sealog_core::id::Mode::Live), vec![login("a")]);
+}
+
+#[test]
+fn a_head_that_others_have_moved_is_no_loss_and_costs_no_further_journey() {
+    let cluster = Cluster::start("log_statement = all");
+    let url = cluster.url("postgres");
+    let [a, b] = [node(&url, 0), node(&url, 0)];
+    for _ in 0..5 {
+        append_many(&a, 3);
+        append_many(&b, 4);
+    }
+    assert_eq!((a.findings(), b.findings()), (vec![], vec![]));
+    assert_eq!(line(&a).len(), 35);
+    let log = std::fs::read_to_string(cluster.dir.join("log")).unwrap();
+    let locks = log.matches("EXECUTE sealog_take").count();
+    // One to lock, and nothing that looks again; the first append of a chain makes its row.
+    assert_eq!((locks, log.matches("EXECUTE sealog_look").count()), (35 + 1, 0));
+    assert_eq!(log.matches("sealog.loss_accepted").count(), 0);
+}
+
+#[test]
+fn events_that_were_lost_and_are_there_again_let_the_chain_go_on() {
+    let database = cluster().database();
+    let a = node(&database.url(), 0);
+    append_many(&a, 10);
+    database.sql("CREATE TABLE kept AS SELECT * FROM sealog.events; CREATE TABLE kept_chains AS SELECT * FROM sealog.chains");
+    fail_over_to(&database, 7);
+    assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
+    assert_eq!(a.findings().len(), 1);
+    database.sql(
+        "INSERT INTO sealog.events SELECT * FROM kept WHERE chain_seq > 7;
+         UPDATE sealog.chains SET (chain_seq, log_id, hash) = (SELECT chain_seq, log_id, hash FROM kept_chains)",
+    );
+    assert_eq!(append(&a, live(), vec![login("x")]).first_seq, 11);
+    assert_valid(&a, live(), 11);
+    eventually("the finding is gone", || a.findings().is_empty());
+}
+
+#[test]
+fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_knows() {
+    let database = cluster().database();
+    let marks: [_; 3] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let [a, b, c] = marks.each_ref().map(|dir| marked(&database, dir.path()));
+    append_many(&a, 5);
+    append_many(&b, 1);
+    let lost = append_many(&c, 2);
+    assert_eq!(lost.last_seq(), 8);
+    let refused = wait(a.accept_loss(live(), "nothing is lost".into()));
+    assert!(
+        matches!(&refused, Err(StoreError::Refused(why)) if why.contains("nothing is proven lost")),
+        "{refused:?}"
+    );
+    assert_valid(&a, live(), 8);
+
+    // A keeps what it knows, B knows of event 6 and C of event 8, which are lost.
+    fail_over_to(&database, 5);
+    assert_eq!(try_append(&b, live(), vec![login("x")]), Err(UNPROVEN()));
+    assert_eq!(try_append(&c, live(), vec![login("x")]), Err(UNPROVEN()));
+    eventually("all know", || [&a, &b, &c].iter().all(|node| node.findings().len() == 1));
+    drop(b);
+    let reason = "the disk of \"db1\" is gone";
+    let accepted = wait(a.accept_loss(live(), reason.into())).unwrap();
+    assert_eq!((accepted.first_seq, accepted.log_ids.len()), (6, 1));
+    assert!(accepted.log_ids[0] > lost.log_ids[0]);
+    let event = get(&a, live(), accepted.log_ids[0]).unwrap();
+    assert_eq!(event.text.fields().action, "\"sealog.loss_accepted\"");
+    let metadata: serde_json::Value = serde_json::from_str(event.text.fields().metadata.unwrap()).unwrap();
+    let expected = serde_json::json!({"lost_from": 6, "lost_to": 8, "recorded_hash": lost.hash.to_string(), "reason": reason});
+    assert_eq!(metadata, expected);
+    let head = wait(a.head(live())).unwrap();
+    assert_eq!((head.durable, head.recorded), (event.head(), event.head()));
+    assert_valid(&a, live(), 6);
+    assert_eq!(a.findings(), []);
+
+    // Each of the others has a proof of its own, running or started again, and learns from the chain that it was dealt with.
+    assert_eq!(append(&c, live(), vec![login("c")]).first_seq, 7);
+    let b = marked(&database, marks[1].path());
+    assert_eq!(append(&b, live(), vec![login("b")]).first_seq, 8);
+    assert_eq!(append(&a, live(), vec![login("a")]).first_seq, 9);
+    eventually("no finding is left", || [&a, &b, &c].iter().all(|node| node.findings().is_empty()));
+    drop((a, b, c));
+    for dir in &marks {
+        assert_eq!(marked(&database, dir.path()).findings(), []);
+    }
+    let again = wait(marked(&database, marks[2].path()).accept_loss(live(), "again".into()));
+    assert!(matches!(again, Err(StoreError::Refused(_))), "{again:?}");
+}
+
+#[test]
+fn an_acceptance_covers_nothing_that_was_acknowledged_after_it() {
+    let database = cluster().database();
+    let [a, b] = [node(&database.url(), 0), node(&database.url(), 0)];
+    append_many(&a, 10);
+    fail_over_to(&database, 7);
+    assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
+    let accepted = wait(b.accept_loss(live(), "first".into())).unwrap();
+    assert_eq!(accepted.first_seq, 8);
+    // Sealed in a place that the acceptance gives up, but after it; then lost in its turn.
+    let lost = append(&a, live(), vec![login("nine")]);
+    assert_eq!(lost.first_seq, 9);
+    fail_over_to(&database, 8);
+    append(&b, live(), vec![login("another nine")]);
+    assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
+    let accepted = wait(a.accept_loss(live(), "second".into())).unwrap();
+    assert_eq!(accepted.first_seq, 10);
+    let event = get(&a, live(), accepted.log_ids[0]).unwrap();
+    let metadata: serde_json::Value = serde_json::from_str(event.text.fields().metadata.unwrap()).unwrap();
+    assert_eq!((&metadata["lost_from"], &metadata["lost_to"]), (&9.into(), &9.into()));
+    assert_eq!(metadata["recorded_hash"], lost.hash.to_string());
+    assert_eq!(append(&a, live(), vec![login("on")]).first_seq, 11);
+    assert_eq!(append(&b, live(), vec![login("on")]).first_seq, 12);
+    assert_valid(&a, live(), 12);
+}
+
+#[test]
+fn a_retry_of_a_request_whose_events_were_lost_and_accepted_is_stored() {
+    let database = cluster().database();
+    let store = node(&database.url(), 0);
+    append_many(&store, 3);
+    let (key, drafts) = (key("k", "b"), || vec![login("again"); 2]);
+    let Outcome::Sealed(first) = append_once(&store, live(), drafts(), key, Ulid(1)) else {
+        panic!("it is new")
+    };
+    // Only the events are gone, as after a repair by hand.
+    database.sql("DELETE FROM sealog.events WHERE chain_seq > 4");
+    assert_eq!(try_append(&store, live(), vec![login("x")]), Err(UNPROVEN()));
+    assert_eq!(store.findings().len(), 1);
+    assert_eq!(wait(store.accept_loss(live(), "by hand".into())).unwrap().first_seq, 5);
+    let Outcome::Sealed(second) = append_once(&store, live(), drafts(), key, Ulid(2)) else { panic!("lost") };
+    assert_eq!((second.first_seq, second.log_ids.len()), (6, 2));
+    assert!(second.log_ids[0] > *first.log_ids.last().unwrap());
+    assert_valid(&store, live(), 7);
+    assert_eq!(store.findings(), []);
+}
+
+#[test]
+fn an_acceptance_waits_for_the_chains_lock_and_appends_go_on_behind_it() {
+    let database = cluster().database();
+    let [a, b] = [node(&database.url(), 0), node(&database.url(), 0)];
+    append_many(&a, 20);
+    fail_over_to(&database, 12);
+    assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
+    let accepted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for store in [&a, &b] {
+            scope.spawn(|| match wait(store.accept_loss(live(), "r".into())) {
+                Ok(_) => drop(accepted.fetch_add(1, Ordering::SeqCst)),
+                Err(StoreError::Refused(_)) => {}
+                Err(other) => panic!("{other:?}"),
+            });
+            scope.spawn(|| {
+                eventually("appends go on", || try_append(store, live(), vec![login("y")]).is_ok());
+                append_many(store, 20);
+            });
+        }
+    });
+    assert_eq!(accepted.into_inner(), 1, "one of two");
+    assert_eq!(line(&a).len(), 12 + 1 + 2 * 21);
 }
 
 /// A primary with a standby that it waits for, and the URL of both.

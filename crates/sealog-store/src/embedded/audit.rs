@@ -48,12 +48,19 @@ type RunOf<'a> = (usize, Run<'a>);
 impl Log {
     /// Verifies chains from their first event to their recorded head; adds to `progress` as events are checked.
     pub(super) fn audit(&self, chains: &[ChainId], progress: &AtomicU64) -> Result<Vec<Verdict>, StoreError> {
+        for chain in chains {
+            // Where the disk did not give the whole log, a chain of which nothing is known may exist.
+            self.head(*chain)?;
+        }
         self.with_rebuild(|| self.audit_once(chains, progress))
     }
 
     fn audit_once(&self, chains: &[ChainId], progress: &AtomicU64) -> io::Result<Vec<Verdict>> {
         let snapshots: Vec<_> =
             chains.iter().map(|chain| self.chains.get(*chain).map(|chain| chain.snapshot())).collect();
+        for snapshot in snapshots.iter().flatten() {
+            snapshot.check_readable(1, u64::MAX)?;
+        }
         let mut by_segment: BTreeMap<u64, Vec<RunOf<'_>>> = BTreeMap::new();
         for (number, snapshot) in snapshots.iter().enumerate() {
             for run in snapshot.iter().flat_map(Snapshot::runs) {
@@ -61,6 +68,10 @@ impl Log {
             }
         }
         let work: Vec<_> = by_segment.into_iter().collect();
+        let recorded = |snapshot: &Option<Snapshot>| {
+            snapshot.as_ref().map_or(0, |snapshot| snapshot.head.recorded.chain_seq)
+        };
+        let known: Vec<u64> = snapshots.iter().map(recorded).collect();
         let found: Vec<OnceLock<io::Result<Vec<Vec<Piece>>>>> =
             work.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
@@ -68,7 +79,7 @@ impl Log {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some((segment, runs)) = work.get(at) else { return };
-                let pieces = self.sweep(*segment, runs, chains, progress);
+                let pieces = self.sweep(*segment, runs, chains, &known, progress);
                 let failed = pieces.is_err();
                 let _ = found[at].set(pieces);
                 if failed {
@@ -96,12 +107,13 @@ impl Log {
         verdicts.map(|((chain, snapshot), pieces)| self.join(*chain, snapshot.as_ref(), pieces)).collect()
     }
 
-    /// Checks the records of some runs of a segment.
+    /// Checks the records of some runs of a segment. A stretch ends where an event of its chain is known, which is then held against it.
     fn sweep(
         &self,
         segment: u64,
         runs: &[RunOf<'_>],
         chains: &[ChainId],
+        known: &[u64],
         progress: &AtomicU64,
     ) -> io::Result<Vec<Vec<Piece>>> {
         let places = self.places(runs)?;
@@ -129,6 +141,7 @@ impl Log {
                 progress.fetch_add(PROGRESS_EVENTS as u64, Ordering::Relaxed);
             }
             if let (Some(stretch), Some(record)) = (&mut open[run], &record)
+                && stretch.last_seq() != known[runs[run].0]
                 && stretch.extend(record, &mut preimage)
             {
                 continue;
@@ -173,17 +186,17 @@ impl Log {
         snapshot: Option<&Snapshot>,
         mut pieces: Vec<(u64, Vec<Piece>)>,
     ) -> io::Result<Verdict> {
-        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.head.recorded.chain_seq > 0) else {
+        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.head.end().chain_seq > 0) else {
             return Ok(Verdict { checked: 0, first_seq: 1, last_seq: 0, broken: None });
         };
-        let recorded = snapshot.head.recorded;
-        let mut check = Check::new(1, recorded.chain_seq, Before::NOTHING);
+        let end = snapshot.head.end();
+        let mut check = Check::new(1, end.chain_seq, Before::NOTHING).knowing(snapshot.head.recorded);
         pieces.sort_by_key(|(first_seq, _)| *first_seq);
         let mut damaged = snapshot.damaged.iter().copied().peekable();
         for (first_seq, of_run) in pieces {
             // As in a range: stretches that are damaged as a whole stand before the run that follows them.
             while let Some((first, last)) = damaged.next_if(|(first, _)| *first < first_seq) {
-                for chain_seq in first..=last.min(recorded.chain_seq) {
+                for chain_seq in first..=last.min(end.chain_seq) {
                     if !check.wants_more() {
                         break;
                     }
@@ -198,7 +211,7 @@ impl Log {
                 }
             }
         }
-        Ok(check.finish(&recorded))
+        Ok(check.finish(&end))
     }
 
     /// One event by the ordinary path.

@@ -1,12 +1,13 @@
 //! What the store knows of each chain: its head, and where its events are.
 
+use std::io;
 use std::sync::{Arc, Mutex, RwLock};
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 
 use super::filter::Key;
-use super::index::{BLOCK_EVENTS, Block, Entry, MemoryRun, Summary};
+use super::index::{BLOCK_EVENTS, Block, Entry, Hashing, MemoryRun, Probe};
 use super::sidecar::{Caches, FileRun};
 use super::sync::{lock, read, write};
 use crate::{ChainHead, IdMap};
@@ -37,6 +38,8 @@ pub(super) struct ChainState {
     pub memory: Vec<MemoryRun>,
     /// First and last `chain_seq` of stretches whose records were found damaged when the index was built.
     pub damaged: Arc<Vec<(u64, u64)>>,
+    /// Likewise of stretches that the disk did not give when the store was opened. Nothing can be said of them: a read that would pass over one fails.
+    pub unreadable: Arc<Vec<(u64, u64)>>,
 }
 
 /// A run that will not grow.
@@ -65,7 +68,29 @@ impl Default for ChainState {
             sealed: Arc::default(),
             memory: Vec::new(),
             damaged: Arc::default(),
+            unreadable: Arc::default(),
         }
+    }
+}
+
+impl ChainState {
+    /// Forgets what stands from this seq on: damaged records whose loss was accepted. Their ids, for whoever counts events.
+    fn cut(&mut self, end_seq: u64) -> Vec<Ulid> {
+        let mut cut = Vec::new();
+        let mut sealed = self.sealed.to_vec();
+        sealed.retain_mut(|run| match run {
+            // An index file is only ever of a segment without damage, and then all of it is durable.
+            SealedRun::File(run) => run.first_seq < end_seq,
+            SealedRun::Memory(run) => {
+                let kept = usize::try_from(end_seq.saturating_sub(run.first_seq)).unwrap_or(usize::MAX);
+                cut.extend(run.log_ids().skip(kept));
+                run.truncate(end_seq);
+                kept > 0
+            }
+        });
+        self.sealed = Arc::new(sealed);
+        self.damaged = Arc::new(self.damaged.iter().copied().filter(|(first, _)| *first < end_seq).collect());
+        cut
     }
 }
 
@@ -99,10 +124,12 @@ impl Chain {
         self.with(|state| ChainHead { durable: state.durable, recorded: state.recorded })
     }
 
-    /// Adds events that have just become durable.
-    pub(super) fn publish(&self, segment: u64, entries: &[Entry], head: Head) {
+    /// Adds events that have just become durable. Returns the ids of damaged ones whose place they have taken.
+    pub(super) fn publish(&self, segment: u64, entries: &[Entry], head: Head) -> Vec<Ulid> {
         self.with(|state| {
             let first_seq = state.durable.chain_seq + 1;
+            // Nothing but the acceptance of its loss is sealed on such a chain.
+            let replaced = if state.unproven { state.cut(first_seq) } else { Vec::new() };
             if state.memory.last().is_none_or(|run| run.segment != segment) {
                 state.memory.push(MemoryRun::new(segment, first_seq));
             }
@@ -115,7 +142,8 @@ impl Chain {
             run.last_hash = head.hash;
             state.durable = head;
             state.recorded = head;
-        });
+            replaced
+        })
     }
 
     /// What a reader works on, without holding up the writer.
@@ -125,6 +153,7 @@ impl Chain {
             sealed: Arc::clone(&state.sealed),
             memory: state.memory.clone(),
             damaged: Arc::clone(&state.damaged),
+            unreadable: Arc::clone(&state.unreadable),
         })
     }
 
@@ -142,6 +171,7 @@ pub(super) struct Snapshot {
     sealed: Arc<Vec<SealedRun>>,
     memory: Vec<MemoryRun>,
     pub damaged: Arc<Vec<(u64, u64)>>,
+    unreadable: Arc<Vec<(u64, u64)>>,
 }
 
 impl Snapshot {
@@ -152,6 +182,16 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// Fails if events from `first` to `last` may exist that the disk did not give when the store was opened: to leave them out would be to say that they are not there.
+    pub(super) fn check_readable(&self, first: u64, last: u64) -> io::Result<()> {
+        match self.unreadable.iter().find(|(from, to)| *from <= last && *to >= first) {
+            None => Ok(()),
+            Some((from, _)) => Err(io::Error::other(format!(
+                "the disk did not give the events from {from} on when the store was started"
+            ))),
+        }
+    }
+
     /// The first event of the damaged stretch that an id would lie in.
     pub(super) fn damaged_around(&self, log_id: Ulid) -> Option<u64> {
         let in_stretch = |(first, last): &&(u64, u64)| {
@@ -225,7 +265,7 @@ impl<'a> Run<'a> {
     }
 
     /// Seq and position of an id, if it is in this run.
-    pub(super) fn find(&self, log_id: Ulid, caches: &Caches) -> std::io::Result<Option<(u64, u32)>> {
+    pub(super) fn find(&self, log_id: Ulid, caches: &Caches) -> io::Result<Option<(u64, u32)>> {
         let run = match self {
             Run::Memory(run) => {
                 return Ok(run.find(log_id).map(|chain_seq| (chain_seq, run.position(chain_seq))));
@@ -236,22 +276,29 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         let table = run.table(caches)?;
-        let after = table.partition_point(|block| block.summary.first_log_id <= log_id);
+        let after = table.partition_point(|block| block.first_log_id <= log_id);
         let Some(number) = after.checked_sub(1) else { return Ok(None) };
         let block = run.block(caches, &table, number)?;
         let place = block.find(log_id);
         Ok(place.map(|place| (run.first_seq + (number * BLOCK_EVENTS + place) as u64, block.position(place))))
     }
 
+    pub(super) fn hashing(&self) -> Hashing {
+        match self {
+            Run::Memory(_) => Hashing::Salted,
+            Run::File(run) => run.sidecar.hashing(),
+        }
+    }
+
     /// The blocks that may have events with these keys, oldest first. What is in memory is not filtered: it is looked through faster than a filter is kept up to date.
-    pub(super) fn candidates(&self, keys: &[Key]) -> std::io::Result<Vec<usize>> {
+    pub(super) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
         match self {
             Run::Memory(run) => Ok((0..run.block_count()).collect()),
             Run::File(run) => run.candidates(keys),
         }
     }
 
-    pub(super) fn blocks(&self, caches: &'a Caches) -> std::io::Result<Blocks<'a>> {
+    pub(super) fn blocks(&self, caches: &'a Caches) -> io::Result<Blocks<'a>> {
         Ok(match *self {
             Run::Memory(run) => Blocks::Memory(run),
             Run::File(run) => Blocks::File(run, run.table(caches)?, caches),
@@ -267,20 +314,26 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Nothing for a block that is still growing: it has to be looked into.
-    pub(super) fn summary(&self, number: usize) -> Option<&Summary> {
-        match self {
-            Blocks::Memory(run) => run.full_blocks().get(number).map(|block| &block.0),
-            Blocks::File(_, table, _) => Some(&table[number].summary),
-        }
+    /// Whether a block can have a match, as far as that is known without looking into it.
+    pub(super) fn may_match(&self, number: usize, probe: &Probe) -> bool {
+        let first = |number: usize| match self {
+            Blocks::Memory(run) => run.block(number).first_log_id(),
+            Blocks::File(_, table, _) => table[number].first_log_id,
+        };
+        // The first event of the next block is later than all of this one.
+        let after = if number + 1 < self.count() { first(number + 1) } else { Ulid(u128::MAX) };
+        let has_action = match self {
+            Blocks::Memory(_) => true,
+            Blocks::File(_, table, _) => {
+                table[number].actions.as_ref().is_none_or(|actions| probe.may_match_actions(actions))
+            }
+        };
+        has_action && probe.may_match_times(first(number), after)
     }
 
-    pub(super) fn block(&self, number: usize) -> std::io::Result<BlockRead<'a>> {
+    pub(super) fn block(&self, number: usize) -> io::Result<BlockRead<'a>> {
         match self {
-            Blocks::Memory(run) => {
-                let full = run.full_blocks().get(number).map(|block| &block.1);
-                Ok(BlockRead::Borrowed(full.unwrap_or(run.tail_block())))
-            }
+            Blocks::Memory(run) => Ok(BlockRead::Borrowed(run.block(number))),
             Blocks::File(run, table, caches) => run.block(caches, table, number).map(BlockRead::Shared),
         }
     }

@@ -4,11 +4,12 @@
 
 mod copy;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -22,13 +23,18 @@ use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 
+use super::data_dir::FILE_MODE;
+use super::disk::Disk;
+use super::reserve::Reserve;
+use super::sync::lock;
 use super::{EmbeddedStore, OpenError};
 use crate::accounts::{
-    Access, AccountError, Accounts, ApiKey, Everything, KeyId, ListPage, Mail, MailOutcome, NewKey, NewMail,
-    NewProject, NewTenant, NewUser, Project, ProjectChange, Role, Session, Tenant, TenantChange, User,
-    UserId,
+    Access, AccountError, Accounts, ApiKey, Everything, FirstRun, KeyId, ListPage, Mail, MailOutcome, NewKey,
+    NewMail, NewProject, NewTenant, NewUser, Project, ProjectChange, Role, Session, Tenant, TenantChange,
+    User, UserId,
 };
-use crate::{BoxFuture, StoreError};
+use crate::pool::{Lane, Payer};
+use crate::{BoxFuture, LOOKUP_COST, StoreError};
 
 const FILE: &str = "control.db";
 /// One after the other, each in its own transaction; `user_version` counts those that were made.
@@ -41,6 +47,10 @@ const CHECKPOINT_PAGES: i32 = 1024;
 const MAIL_KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
 impl Accounts for EmbeddedStore {
+    fn create_first(&self, first: FirstRun) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.control(move |control| control.change_access(|db| create_first(db, first)))
+    }
+
     fn create_tenant(&self, new: NewTenant) -> BoxFuture<'_, Result<Tenant, StoreError>> {
         self.control(move |control| control.change_access(|db| create_tenant(db, new)))
     }
@@ -98,7 +108,7 @@ impl Accounts for EmbeddedStore {
     }
 
     fn access(&self, key_digest: Hash) -> BoxFuture<'_, Result<Option<Access>, StoreError>> {
-        self.control(move |control| control.read(|db| access(db, key_digest)))
+        self.control_for(Payer::Stranger, move |control| control.read(|db| access(db, key_digest)))
     }
 
     fn keys_used(&self, used: Vec<(KeyId, u64)>) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -175,13 +185,21 @@ impl Accounts for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Runs on the pool of the reads, so that an event loop never waits for SQLite.
+    /// Runs on the pool, so that an event loop never waits for SQLite.
     fn control<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         act: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, E>> {
+        self.control_for(Payer::Operator, act)
+    }
+
+    fn control_for<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        &self,
+        payer: Payer,
+        act: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, E>> {
         let control = Arc::clone(&self.control);
-        let answer = self.reads.run(move || act(&control));
+        let answer = self.pool.run(Lane::Read, payer, LOOKUP_COST, move || act(&control));
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(StoreError::Closing.into())) })
     }
 }
@@ -200,27 +218,49 @@ struct Inner {
     db: Connection,
     /// Why nothing may be changed any more.
     failed: Option<String>,
+    /// Nothing for a database in memory.
+    reserve: Option<Reserve>,
 }
 
 impl Control {
     /// Opens the file in a data directory, or, for a disk that is not of this machine, a database in memory.
-    pub(super) fn open(dir: Option<&Path>) -> Result<Control, OpenError> {
+    pub(super) fn open(dir: Option<&Path>, disk: &Arc<dyn Disk>) -> Result<Control, OpenError> {
         let path = dir.map_or_else(|| PathBuf::from(FILE), |dir| dir.join(FILE));
-        let db = match dir {
-            Some(dir) => open_file(dir, &path),
+        let mut reserve = dir.map(|dir| Reserve::open(Arc::clone(disk), dir.to_owned()));
+        let mut db = match dir {
+            Some(dir) => open_file(dir, &path, Locking::Shared),
             None => open_in_memory(),
         };
+        // Opening takes room, too, and a server that does not start serves no reads and revokes nothing.
+        if let (Some(dir), Some(reserve), Err(Unopened::Io(_))) = (dir, &mut reserve, &db)
+            && reserve.is_low()
+        {
+            let locking = if reserve.release_if_low() { Locking::Shared } else { Locking::Exclusive };
+            db = open_file(dir, &path, locking);
+        }
         let db = db.map_err(|error| match error {
             Unopened::UnknownVersion(version) => {
                 OpenError::UnknownFormat { found: format!("{FILE} version {version}") }
             }
             Unopened::Io(error) => OpenError::Io { path, error },
         })?;
-        Ok(Control { inner: Mutex::new(Inner { db, failed: None }), version: AtomicU64::new(1) })
+        if let Some(reserve) = &mut reserve {
+            reserve.keep();
+        }
+        Ok(Control { inner: Mutex::new(Inner { db, failed: None, reserve }), version: AtomicU64::new(1) })
     }
 
     fn read<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         act(&self.lock().db).map_err(|error| StoreError::Read(error.to_string()))
+    }
+
+    /// Why nothing may be changed any more. Does not wait for a change that is being made: event loops ask.
+    pub(super) fn failure(&self) -> Option<String> {
+        match self.inner.try_lock() {
+            Ok(inner) => inner.failed.clone(),
+            Err(TryLockError::Poisoned(inner)) => inner.into_inner().failed.clone(),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// One transaction: all of it is durable after `Ok`.
@@ -229,7 +269,7 @@ impl Control {
     /// succeeds later would prove nothing. A full disk and a file that another program has locked are not of that kind.
     fn change<T>(&self, act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let mut inner = self.lock();
-        let Inner { db, failed } = &mut *inner;
+        let Inner { db, failed, reserve } = &mut *inner;
         if let Some(cause) = failed {
             return Err(StoreError::Control(format!(
                 "an earlier change failed ({cause}); nothing is changed until the store is started again"
@@ -237,7 +277,10 @@ impl Control {
         }
         let made = transact(db, act);
         // What is in the write-ahead log is durable: the caller has its answer whether or not it could be copied into the file.
-        let copied = if made.is_ok() { checkpoint(db) } else { Ok(()) };
+        // On a full disk it is copied at once, so that the next change begins it anew and it takes no more room than it has.
+        let low = reserve.as_ref().is_some_and(Reserve::is_low);
+        let pages_max = if low { 1 } else { CHECKPOINT_PAGES };
+        let copied = if made.is_ok() { checkpoint(db, pages_max) } else { Ok(()) };
         let errors = [made.as_ref().err(), copied.as_ref().err()];
         if let Some(cause) = errors.into_iter().flatten().find(|error| is_final(error)) {
             tracing::error!(%cause, "control data cannot be changed until the store is started again");
@@ -245,6 +288,9 @@ impl Control {
             // Closing must not copy the write-ahead log and remove it: it is what the next start begins with.
             let kept = db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             kept.expect("this only sets a flag in memory");
+        }
+        if let Some(reserve) = reserve {
+            reserve.keep();
         }
         made.map_err(|error| refused_or_failed(&error))
     }
@@ -254,14 +300,23 @@ impl Control {
         &self,
         act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
+        // What is written all the time, such as when a key was last used, does not get this room.
+        if let Some(reserve) = &mut self.lock().reserve {
+            reserve.release_if_low();
+        }
         let made = self.change(act);
         self.version.fetch_add(1, Ordering::SeqCst);
         made
     }
 
+    /// From now on nothing is changed: the file under the directory's path is not this one any more.
+    pub(super) fn refuse_changes(&self, cause: &str) {
+        self.lock().failed.get_or_insert_with(|| cause.to_owned());
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Whoever panicked here has rolled its transaction back on the way out.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 
@@ -276,10 +331,10 @@ fn transact<T>(
 }
 
 /// SQLite would do this by itself, but says nothing when it fails.
-fn checkpoint(db: &Connection) -> rusqlite::Result<()> {
+fn checkpoint(db: &Connection, pages_max: i32) -> rusqlite::Result<()> {
     const ALL: Option<&str> = None;
     let (pages, _) = db.wal_checkpoint_v2(ALL, CheckpointMode::NOOP)?;
-    if pages >= CHECKPOINT_PAGES {
+    if pages >= pages_max {
         db.wal_checkpoint_v2(ALL, CheckpointMode::PASSIVE)?;
     }
     Ok(())
@@ -318,11 +373,27 @@ impl From<rusqlite::Error> for Unopened {
     }
 }
 
-fn open_file(dir: &Path, path: &Path) -> Result<Connection, Unopened> {
+/// Whether other programs, such as a backup, may read the file while it is open. SQLite needs a small file of shared memory for that, which on a full disk it cannot make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Locking {
+    Shared,
+    Exclusive,
+}
+
+fn open_file(dir: &Path, path: &Path, locking: Locking) -> Result<Connection, Unopened> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite would make it as wide as the umask lets it; the write-ahead log and its index get the mode of the file.
+    match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Unopened::Io(error)),
+        _ => {}
+    }
     let mut db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
+    if locking == Locking::Exclusive {
+        tracing::warn!("the disk is full; no other program can read the control data until the next start");
+        db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
     // Before anything is written: a file of a newer version stays as it is.
     let version = known_version(&db)?;
     set_pragmas(&db, "wal")?;
@@ -397,6 +468,21 @@ fn migrate(db: &mut Connection, version: usize) -> rusqlite::Result<()> {
 // ---- Tenants ------------------------------------------------------------------------------------------------------
 
 const TENANTS: &str = "SELECT id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms FROM tenants";
+
+fn create_first(db: &Connection, first: FirstRun) -> rusqlite::Result<bool> {
+    if !tenants(db, ListPage { after: None, limit: 1 })?.is_empty() {
+        return Ok(false);
+    }
+    let FirstRun { tenant, project, keys, owner } = first;
+    create_tenant(db, tenant)?;
+    let belongs = "the project is of this tenant, the keys are of this project";
+    create_project(db, &project)?.expect(belongs);
+    for key in &keys {
+        create_key(db, key)?.expect(belongs);
+    }
+    create_user(db, owner)?.ok().flatten().expect("the first user has an address that nobody has");
+    Ok(true)
+}
 
 fn create_tenant(db: &Connection, new: NewTenant) -> rusqlite::Result<Tenant> {
     let NewTenant { id, name, plan, contact_email, billing, created_at_ms } = new;
@@ -938,6 +1024,10 @@ mod tests {
 
     use super::*;
 
+    fn disk() -> Arc<dyn Disk> {
+        Arc::new(super::super::disk::RealDisk)
+    }
+
     fn failure(code: i32) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
     }
@@ -961,7 +1051,7 @@ mod tests {
     #[test]
     fn every_change_is_synced_and_the_log_is_a_write_ahead_log() {
         let dir = tempfile::tempdir().unwrap();
-        let control = Control::open(Some(dir.path())).unwrap();
+        let control = Control::open(Some(dir.path()), &disk()).unwrap();
         let pragmas = control.read(|db| {
             let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
             let journal_mode: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
@@ -980,7 +1070,7 @@ mod tests {
 
     #[test]
     fn a_change_that_fails_leaves_nothing_behind() {
-        let control = Control::open(None).unwrap();
+        let control = Control::open(None, &disk()).unwrap();
         let failed = control.change(|db| {
             insert_tenant(db, 1)?;
             insert_tenant(db, 1)
@@ -992,7 +1082,7 @@ mod tests {
     #[test]
     fn after_a_failed_write_nothing_is_changed_until_the_next_start_and_reads_go_on() {
         let dir = tempfile::tempdir().unwrap();
-        let control = Control::open(Some(dir.path())).unwrap();
+        let control = Control::open(Some(dir.path()), &disk()).unwrap();
         control.change(|db| insert_tenant(db, 1)).unwrap();
         let failed = control.change(|db| {
             insert_tenant(db, 2)?;
@@ -1005,14 +1095,14 @@ mod tests {
         assert_eq!(count_tenants(&control), Ok(1));
         drop(control);
         assert!(dir.path().join("control.db-wal").metadata().unwrap().len() > 0, "the log is kept");
-        let control = Control::open(Some(dir.path())).unwrap();
+        let control = Control::open(Some(dir.path()), &disk()).unwrap();
         control.change(|db| insert_tenant(db, 3)).unwrap();
         assert_eq!(count_tenants(&control), Ok(2));
     }
 
     #[test]
     fn a_full_disk_and_a_locked_file_stop_one_change_only() {
-        let control = Control::open(None).unwrap();
+        let control = Control::open(None, &disk()).unwrap();
         for code in [ffi::SQLITE_FULL, ffi::SQLITE_BUSY] {
             let failed = control.change(|_| Err::<(), _>(failure(code)));
             assert!(matches!(failed, Err(StoreError::Control(_))), "{failed:?}");
@@ -1024,7 +1114,7 @@ mod tests {
     #[test]
     fn the_write_ahead_log_does_not_grow_without_end() {
         let dir = tempfile::tempdir().unwrap();
-        let control = Control::open(Some(dir.path())).unwrap();
+        let control = Control::open(Some(dir.path()), &disk()).unwrap();
         control.change(|db| insert_tenant(db, 1)).unwrap();
         for n in 0..100 {
             // Another text each time: pages that stay the same are not written.

@@ -1,21 +1,24 @@
 //! The few things that the store asks of a file system, as a trait: tests put a disk behind it that loses what was not synced, or fails at a chosen call.
 
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::cache::Cache;
+use super::data_dir::{DIR_MODE, FILE_MODE};
 
 pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Creates an empty file, in place of any that is there.
+    /// Creates an empty file that only its owner can read, in place of any that is there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Creates a directory that only its owner can enter, unless it is there.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Names of the files in a directory.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
@@ -23,6 +26,8 @@ pub trait Disk: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes created, renamed and removed names durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Room that is left on the file system of a directory, for processes without privileges.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
 pub trait DiskFile: Send + Sync + Debug {
@@ -33,6 +38,10 @@ pub trait DiskFile: Send + Sync + Debug {
     fn set_len(&self, length: u64) -> io::Result<()>;
     /// Returns once the content is on stable storage. After an error nothing is known, and calling it again would not tell.
     fn sync(&self) -> io::Result<()>;
+    /// Whether the file still has a name.
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// The machine's own file system.
@@ -45,13 +54,13 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?,
-        )))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        Ok(Box::new(RealFile(options.open(path)?)))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -68,6 +77,11 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         File::open(dir)?.sync_all()
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 }
 
@@ -104,6 +118,10 @@ impl DiskFile for RealFile {
         // fdatasync: the length is part of what it makes durable when it has changed, times of access are not.
         self.0.sync_data()
     }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.0.metadata()?.nlink() > 0)
+    }
 }
 
 /// Writes a small file so that after a crash there is either the old one or the new one, whole.
@@ -118,8 +136,8 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resul
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Whether an error is about the process and not about what is on the disk: it is out of descriptors or memory, or was not let in.
-pub(super) fn says_nothing_of_the_file(error: &io::Error) -> bool {
+/// Whether an error is about the process and not about the medium: it is out of descriptors or memory, or was not let in.
+fn is_resource_error(error: &io::Error) -> bool {
     let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS, Errno::PERM];
     Errno::from_io_error(error).is_some_and(|errno| lacking.contains(&errno))
 }
@@ -179,23 +197,43 @@ impl DiskFile for ReadOnDemand {
     }
 }
 
-/// The whole content of a file, as far as the disk gives it, and the first error if it did not give all. What cannot be read becomes bytes that are no frame and no zeros.
-pub(crate) fn read_all_there_is(file: &dyn DiskFile) -> io::Result<(Vec<u8>, Option<io::Error>)> {
+/// A file as far as the disk gives it.
+pub(crate) struct ReadInPart {
+    /// What cannot be read became bytes that are no frame and no zeros.
+    pub content: Vec<u8>,
+    /// Where that is, and why. Nothing may be concluded from the bytes there.
+    pub unreadable: Vec<Range<u64>>,
+    pub error: Option<io::Error>,
+}
+
+impl ReadInPart {
+    pub(crate) fn is_unreadable(&self, from: u64, to: u64) -> bool {
+        self.unreadable.iter().any(|range| range.start < to && from < range.end)
+    }
+}
+
+/// The whole content of a file, as far as the disk gives it.
+pub(crate) fn read_in_part(file: &dyn DiskFile) -> io::Result<ReadInPart> {
     const PIECE: usize = 4096;
     let error = match read_all(file) {
-        Ok(content) => return Ok((content, None)),
+        Ok(content) => return Ok(ReadInPart { content, unreadable: Vec::new(), error: None }),
         Err(error) => error,
     };
     let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
     let mut content = vec![0xEE; length];
+    let mut unreadable = Vec::new();
     for (number, piece) in content.chunks_mut(PIECE).enumerate() {
-        match file.read_at(piece, (number * PIECE) as u64) {
+        let at = (number * PIECE) as u64;
+        match file.read_at(piece, at) {
             Ok(_) => {}
-            Err(error) if says_nothing_of_the_file(&error) => return Err(error),
-            Err(_) => piece.fill(0xEE),
+            Err(error) if is_resource_error(&error) => return Err(error),
+            Err(_) => {
+                piece.fill(0xEE);
+                unreadable.push(at..at + piece.len() as u64);
+            }
         }
     }
-    Ok((content, Some(error)))
+    Ok(ReadInPart { content, unreadable, error: Some(error) })
 }
 
 /// The whole content of a file.

@@ -29,8 +29,8 @@ impl Key {
         Key(mix(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// What to look up for an event with these values; 0 stands for any. An action alone is left to the block's own set of actions.
-    pub(super) fn of_probe(wanted: FieldHashes) -> Vec<Key> {
+    /// What to look up for an event with these values; 0 stands for any. Index files of version 2 have no keys of an action alone.
+    pub(super) fn of_probe(wanted: FieldHashes, has_actions: bool) -> Vec<Key> {
         let FieldHashes { action, actor_id, resource } = wanted;
         let pairs = [(3, action, actor_id), (4, action, resource), (5, actor_id, resource)];
         let together = pairs.into_iter().filter(|(_, first, second)| *first != 0 && *second != 0);
@@ -39,7 +39,8 @@ impl Key {
         if !together.is_empty() {
             return together;
         }
-        let alone = [(1, actor_id), (2, resource)].into_iter().filter(|(_, value)| *value != 0);
+        let alone = [(1, actor_id), (2, resource), (6, if has_actions { action } else { 0 })];
+        let alone = alone.into_iter().filter(|(_, value)| *value != 0);
         alone.map(|(kind, value)| Key::new(kind, value, 0)).collect()
     }
 
@@ -54,6 +55,7 @@ impl Key {
             two(3, action, actor_id),
             two(4, action, resource),
             two(5, actor_id, resource),
+            one(6, action),
         ];
         keys.into_iter().flatten()
     }
@@ -209,7 +211,7 @@ mod tests {
             let offset = usize::try_from(offset).unwrap();
             Ok(filter[offset..offset + length].to_vec())
         };
-        candidates(shape, &Key::of_probe(wanted), read, || io::ErrorKind::InvalidData.into()).unwrap()
+        candidates(shape, &Key::of_probe(wanted, true), read, || io::ErrorKind::InvalidData.into()).unwrap()
     }
 
     /// As in a busy service: few actions, many actors, most resources once.
@@ -225,6 +227,7 @@ mod tests {
             for n in (0..u32::try_from((count - 1) * BLOCK_EVENTS + last).unwrap()).step_by(97) {
                 let FieldHashes { action, actor_id, resource } = busy(n);
                 for wanted in [
+                    FieldHashes { action, actor_id: 0, resource: 0 },
                     FieldHashes { action: 0, actor_id, resource: 0 },
                     FieldHashes { action: 0, actor_id: 0, resource },
                     FieldHashes { action, actor_id, resource: 0 },
@@ -250,6 +253,8 @@ mod tests {
         assert!(look(&filter, FieldHashes { actor_id: 2, ..FieldHashes::default() }).len() > 90);
         let left = look(&filter, FieldHashes { action: 1, actor_id: 2, resource: 0 });
         assert!(left.len() <= 2, "{left:?}");
+        let absent = look(&filter, FieldHashes { action: 99, ..FieldHashes::default() });
+        assert!(absent.len() <= 2, "{absent:?}");
     }
 
     #[test]
@@ -272,7 +277,7 @@ mod tests {
             let offset = usize::try_from(offset).unwrap();
             Ok(filter[offset..offset + length].to_vec())
         };
-        let keys = Key::of_probe(busy(5));
+        let keys = Key::of_probe(busy(5), true);
         assert!(candidates(&shape, &keys, read, || io::ErrorKind::InvalidData.into()).is_err());
     }
 }

@@ -7,6 +7,7 @@ use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::verify::Record;
 
+use super::mutants::{self, Mutant};
 use crate::IdempotencyKey;
 
 pub(super) const SEGMENT_HEADER_LEN: usize = 128;
@@ -24,6 +25,11 @@ const FRAME_VERSION: u8 = 1;
 const FLAG_IDEMPOTENCY: u8 = 1;
 const FLAG_IMPORTED: u8 = 2;
 const ANNOTATIONS_VERSION: u8 = 1;
+
+/// No chain, no log and no row of segments gets near these. A larger number was put there by someone, and counting on from it would overflow.
+pub(super) const SEQ_MAX: u64 = u64::MAX >> 1;
+pub(super) const COMMIT_MAX: u64 = u64::MAX >> 1;
+pub(super) const SEGMENT_MAX: u64 = 999_999_999_999_999;
 
 pub(super) type Salt = [u8; 16];
 
@@ -155,6 +161,9 @@ impl SegmentHeader {
                 (take.u64()?, take.array()?, take.u64()?, take.u64()?);
             let before = Predecessor { number: take.u64()?, final_len: take.u64()?, checksum: take.u32()? };
             let before = (before.number != 0).then_some(before);
+            if number > SEGMENT_MAX || first_commit > COMMIT_MAX {
+                return None;
+            }
             Some(SegmentHeader { mode, recovered, number, salt, first_commit, created_ms, before })
         };
         rest(&mut take).ok_or(HeaderError::Damaged)
@@ -219,7 +228,8 @@ impl FrameHeader {
         let sane = (FRAME_HEADER_LEN..=FRAME_LEN_MAX).contains(&(length as usize))
             && (1..=BATCH_EVENTS_MAX).contains(&usize::from(count))
             && u64::from(group_back) <= position
-            && first_seq.checked_add(u64::from(count)).is_some();
+            && commit <= COMMIT_MAX
+            && first_seq.checked_add(u64::from(count)).is_some_and(|end| end <= SEQ_MAX);
         sane.then_some(FrameHeader {
             length,
             idempotency: flags & FLAG_IDEMPOTENCY != 0,
@@ -347,6 +357,7 @@ impl RecordSeed {
     fn is_right(self, record: &[u8], chain_seq: u64) -> bool {
         let (content, checksum) = record.split_at(record.len() - 4);
         checksum == self.checksum(content, chain_seq).to_le_bytes()
+            || mutants::on(Mutant::FrameWithoutChecksum)
     }
 }
 
@@ -688,7 +699,9 @@ mod tests {
 
     #[test]
     fn a_frame_whose_events_would_have_no_number_is_not_a_frame() {
-        for (first_seq, is_frame) in [(u64::MAX - 2, true), (u64::MAX - 1, false), (u64::MAX, false)] {
+        for (first_seq, is_frame) in
+            [(SEQ_MAX - 2, true), (SEQ_MAX - 1, false), (SEQ_MAX, false), (u64::MAX, false)]
+        {
             let bytes = frame(&two_events(), None);
             let header = FrameHeader::decode(&bytes, 500, &SALT, Mode::Live).unwrap();
             let bytes =

@@ -8,6 +8,7 @@ use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 
 use super::format::Take;
+use super::salt::IndexSalt;
 
 pub(super) const BLOCK_EVENTS: usize = 1024;
 
@@ -28,19 +29,31 @@ pub(super) struct FieldHashes {
     pub resource: u32,
 }
 
-/// Never 0 for a value that is there: a client could otherwise choose one that every filter takes for absent.
-fn hash(text: Option<&str>) -> u32 {
-    text.map_or(0, |text| crc32c::crc32c(text.as_bytes()).max(1))
-}
-
 impl FieldHashes {
-    pub(super) fn of(fields: &Fields<'_>) -> FieldHashes {
+    pub(super) fn of(fields: &Fields<'_>, salt: &IndexSalt) -> FieldHashes {
+        let hash = |text: Option<&str>| text.map_or(0, |text| salted(text, salt));
         FieldHashes {
             action: hash(Some(fields.action)),
             actor_id: hash(fields.actor_id),
             resource: hash(fields.resource),
         }
     }
+}
+
+/// Never 0 for a value that is there: it would be taken for absent.
+fn salted(text: &str, salt: &IndexSalt) -> u32 {
+    salt.hash(text.as_bytes()).max(1)
+}
+
+/// How the hashes of an index were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hashing {
+    /// With the salt of this store.
+    Salted,
+    /// As index files of version 2 have them: anybody can compute these.
+    Crc32c,
+    /// With a salt that is lost. Such hashes tell nothing.
+    Unknown,
 }
 
 /// A [`Filter`] as the index sees it. It lets through every event that matches, and some that do not: the record decides.
@@ -55,8 +68,15 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    pub(super) fn of(filter: &Filter) -> Probe {
-        let wanted = |text: &Option<String>| text.as_deref().map(|text| hash(Some(text)));
+    pub(super) fn of(filter: &Filter, hashing: Hashing, salt: &IndexSalt) -> Probe {
+        let wanted = |text: &Option<String>| {
+            let text = text.as_deref()?;
+            match hashing {
+                Hashing::Salted => Some(salted(text, salt)),
+                Hashing::Crc32c => Some(crc32c::crc32c(text.as_bytes()).max(1)),
+                Hashing::Unknown => None,
+            }
+        };
         // A time past 48 bits is later than any event.
         let bound = |ms: u64| {
             Ulid(u128::from(ms.min(1 << 48)).checked_shl(80).filter(|_| ms < 1 << 48).unwrap_or(u128::MAX))
@@ -81,6 +101,11 @@ impl Probe {
 
     pub(super) fn may_match_times(&self, first: Ulid, last: Ulid) -> bool {
         first < self.until && last >= self.from
+    }
+
+    /// Whether a set of `hash(action) mod 256` has the wanted action.
+    pub(super) fn may_match_actions(&self, actions: &[u8; 32]) -> bool {
+        self.action.is_none_or(|hash| actions[(hash % 256) as usize / 8] & 1 << (hash % 8) != 0)
     }
 }
 
@@ -237,29 +262,6 @@ impl Bloom {
     }
 }
 
-/// What can be said of a block without looking into it.
-#[derive(Clone, Debug)]
-pub(super) struct Summary {
-    pub first_log_id: Ulid,
-    pub actions: [u8; 32],
-}
-
-impl Summary {
-    pub(super) fn of(block: &Block) -> Summary {
-        let mut actions = [0u8; 32];
-        for action in &block.action {
-            let bit = action % 256;
-            actions[bit as usize / 8] |= 1 << (bit % 8);
-        }
-        Summary { first_log_id: block.first_log_id(), actions }
-    }
-
-    pub(super) fn may_match(&self, probe: &Probe) -> bool {
-        let action = |hash: u32| self.actions[(hash % 256) as usize / 8] & 1 << (hash % 8) != 0;
-        self.first_log_id < probe.until && probe.action.is_none_or(action)
-    }
-}
-
 /// The events of one chain in a segment whose index is still in memory.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryRun {
@@ -269,7 +271,7 @@ pub(super) struct MemoryRun {
     pub head: Head,
     /// What the last record says of its hash, intact or not.
     pub last_hash: Hash,
-    full: Vec<Arc<(Summary, Block)>>,
+    full: Vec<Arc<Block>>,
     tail: Block,
 }
 
@@ -298,7 +300,7 @@ impl MemoryRun {
         self.tail.push(entry);
         if self.tail.len() == BLOCK_EVENTS {
             let block = std::mem::take(&mut self.tail);
-            self.full.push(Arc::new((Summary::of(&block), block)));
+            self.full.push(Arc::new(block));
         }
     }
 
@@ -311,7 +313,7 @@ impl MemoryRun {
         let blocks = self.blocks();
         *self = MemoryRun { full: Vec::new(), tail: Block::default(), ..*self };
         for at in 0..keep {
-            let block = &blocks[at / BLOCK_EVENTS].1;
+            let block = &blocks[at / BLOCK_EVENTS];
             let place = at % BLOCK_EVENTS;
             let hashes = FieldHashes {
                 action: block.action[place],
@@ -323,15 +325,15 @@ impl MemoryRun {
     }
 
     pub(super) fn log_ids(&self) -> impl Iterator<Item = Ulid> {
-        let full = self.full.iter().flat_map(|block| block.1.log_id.iter());
+        let full = self.full.iter().flat_map(|block| block.log_id.iter());
         full.chain(&self.tail.log_id).copied()
     }
 
-    /// All blocks, the last one possibly short, with their summaries.
-    pub(super) fn blocks(&self) -> Vec<Arc<(Summary, Block)>> {
+    /// All blocks, the last one possibly short.
+    pub(super) fn blocks(&self) -> Vec<Arc<Block>> {
         let mut blocks = self.full.clone();
         if self.tail.len() > 0 {
-            blocks.push(Arc::new((Summary::of(&self.tail), self.tail.clone())));
+            blocks.push(Arc::new(self.tail.clone()));
         }
         blocks
     }
@@ -340,42 +342,39 @@ impl MemoryRun {
         self.full.len() + usize::from(self.tail.len() > 0)
     }
 
-    pub(super) fn full_blocks(&self) -> &[Arc<(Summary, Block)>] {
-        &self.full
-    }
-
-    pub(super) fn tail_block(&self) -> &Block {
-        &self.tail
+    /// A block by its number.
+    pub(super) fn block(&self, number: usize) -> &Block {
+        match self.full.get(number) {
+            Some(block) => block,
+            None => &self.tail,
+        }
     }
 
     pub(super) fn first_log_id(&self) -> Ulid {
-        self.full.first().map_or_else(|| self.tail.first_log_id(), |first| first.0.first_log_id)
+        self.block(0).first_log_id()
     }
 
     pub(super) fn last_log_id(&self) -> Ulid {
         if self.tail.len() > 0 {
             self.tail.last_log_id()
         } else {
-            self.full[self.full.len() - 1].1.last_log_id()
+            self.full[self.full.len() - 1].last_log_id()
         }
     }
 
     pub(super) fn position(&self, chain_seq: u64) -> u32 {
         let at = usize::try_from(chain_seq - self.first_seq).unwrap_or(usize::MAX);
-        match self.full.get(at / BLOCK_EVENTS) {
-            Some(block) => block.1.position(at % BLOCK_EVENTS),
-            None => self.tail.position(at % BLOCK_EVENTS),
-        }
+        self.block(at / BLOCK_EVENTS).position(at % BLOCK_EVENTS)
     }
 
     pub(super) fn find(&self, log_id: Ulid) -> Option<u64> {
-        let block = self.full.partition_point(|block| block.0.first_log_id <= log_id);
+        let block = self.full.partition_point(|block| block.first_log_id() <= log_id);
         let in_tail = self.tail.len() > 0 && self.tail.first_log_id() <= log_id;
         let (number, place) = if in_tail {
             (self.full.len(), self.tail.find(log_id)?)
         } else {
             let number = block.checked_sub(1)?;
-            (number, self.full[number].1.find(log_id)?)
+            (number, self.full[number].find(log_id)?)
         };
         Some(self.first_seq + (number * BLOCK_EVENTS + place) as u64)
     }
@@ -416,18 +415,18 @@ mod tests {
         let run = run(1500);
         for block in run.blocks() {
             let mut bytes = Vec::new();
-            block.1.encode(&mut bytes);
-            assert_eq!(bytes.len(), Block::encoded_len(block.1.len()));
-            let read = Block::decode(&bytes, block.1.len()).unwrap();
-            assert_eq!(format!("{read:?}"), format!("{:?}", block.1));
-            assert!(Block::decode(&bytes[1..], block.1.len()).is_none());
+            block.encode(&mut bytes);
+            assert_eq!(bytes.len(), Block::encoded_len(block.len()));
+            let read = Block::decode(&bytes, block.len()).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{block:?}"));
+            assert!(Block::decode(&bytes[1..], block.len()).is_none());
         }
     }
 
     #[test]
     fn matches_are_found_newest_first_for_every_combination() {
         let run = run(1000);
-        let block = &run.blocks()[0].1;
+        let block = &run.blocks()[0];
         for (action, actor_id, resource) in [
             (None, None, None),
             (Some(1), None, None),
@@ -458,22 +457,6 @@ mod tests {
                     .map(|n| n as usize)
                     .collect();
                 assert_eq!(block.matches(&probe, end), expected);
-            }
-        }
-    }
-
-    #[test]
-    fn summaries_never_hide_a_match() {
-        for block in run(3000).blocks() {
-            for at in 0..block.1.len() {
-                let probe = Probe {
-                    action: Some(block.1.action[at]),
-                    actor_id: Some(block.1.actor_id[at]).filter(|h| *h != 0),
-                    resource: Some(block.1.resource[at]).filter(|h| *h != 0),
-                    from: Ulid(0),
-                    until: Ulid(u128::MAX),
-                };
-                assert!(block.0.may_match(&probe));
             }
         }
     }

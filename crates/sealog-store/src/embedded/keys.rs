@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::sidecar::{KeyEntry, Sidecar, Slot};
+use super::sidecar::{KeyEntry, Sidecar, Slot, SlotProbe};
 use super::sync::{lock, read, write};
 use crate::IDEMPOTENCY_RETENTION_MS;
 
@@ -62,26 +62,21 @@ impl Keys {
     }
 
     /// Whether it is certain, without reading anything, that this slot was not used.
-    pub(super) fn is_unused(&self, slot: &Slot) -> bool {
+    pub(super) fn is_unused(&self, probe: &SlotProbe) -> bool {
         let used = read(&self.used);
-        !used.memory.iter().any(|(_, map)| map.contains_key(slot))
-            && !used.files.iter().any(|(file, _)| file.may_have_key(slot))
+        !used.memory.iter().any(|(_, map)| map.contains_key(&probe.slot))
+            && !used.files.iter().any(|(file, _)| file.may_have_key(probe))
     }
 
     /// The places where this slot was used, newest first, that have not expired.
-    pub(super) fn find(&self, slot: &Slot, now_ms: u64) -> io::Result<Vec<KeyPlace>> {
+    pub(super) fn find(&self, probe: &SlotProbe, now_ms: u64) -> io::Result<Vec<KeyPlace>> {
         let files: Vec<Arc<Sidecar>>;
         {
             let used = read(&self.used);
             for (segment, map) in used.memory.iter().rev() {
-                if let Some(entry) = map.get(slot) {
-                    let live = is_live(entry.received_ms, now_ms);
-                    // A slot is used again only after it has expired, so an older use cannot be live either.
-                    return Ok(if live {
-                        vec![KeyPlace { segment: *segment, entry: *entry }]
-                    } else {
-                        Vec::new()
-                    });
+                // One that has expired says nothing: a segment in memory can be older than one whose keys are in a file.
+                if let Some(entry) = map.get(&probe.slot).filter(|entry| is_live(entry.received_ms, now_ms)) {
+                    return Ok(vec![KeyPlace { segment: *segment, entry: *entry }]);
                 }
             }
             files = used
@@ -94,7 +89,7 @@ impl Keys {
         }
         let mut places = Vec::new();
         for file in files {
-            for entry in file.find_key(slot)? {
+            for entry in file.find_key(probe)? {
                 if is_live(entry.received_ms, now_ms) {
                     places.push(KeyPlace { segment: file.segment(), entry });
                 }
@@ -113,6 +108,17 @@ impl Keys {
             .collect()
     }
 
+    /// A segment's keys are in memory from now on, in place of its index file.
+    pub(super) fn move_to_memory(&self, segment: u64, keys: &[KeyEntry]) {
+        let mut used = write(&self.used);
+        used.files.retain(|(file, _)| file.segment() != segment);
+        used.memory.retain(|(number, _)| *number != segment);
+        if !keys.is_empty() {
+            used.memory.push((segment, keys.iter().map(|key| (key.slot, *key)).collect()));
+            used.memory.sort_by_key(|(number, _)| *number);
+        }
+    }
+
     /// A segment's keys are in this file from now on. Files whose keys have all expired are forgotten.
     pub(super) fn move_to_file(&self, sidecar: &Arc<Sidecar>, newest_ms: Option<u64>, now_ms: u64) {
         let mut used = write(&self.used);
@@ -129,6 +135,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use super::super::salt::IndexSalt;
     use super::*;
 
     #[test]
@@ -146,7 +153,8 @@ mod tests {
         let keys = Keys::default();
         let entry = KeyEntry { slot: [1; 16], received_ms: 1000, position: 7 };
         keys.insert(3, entry);
-        let found = |now_ms| keys.find(&[1; 16], now_ms).unwrap();
+        let probe = SlotProbe::new([1; 16], &IndexSalt::new(&[0; 16]));
+        let found = |now_ms| keys.find(&probe, now_ms).unwrap();
         assert_eq!(found(1000 + IDEMPOTENCY_RETENTION_MS - 1), [KeyPlace { segment: 3, entry }]);
         assert_eq!(found(1000 + IDEMPOTENCY_RETENTION_MS), []);
         // A clock that steps back does not free a key.

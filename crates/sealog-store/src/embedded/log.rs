@@ -4,28 +4,32 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use sealog_core::chain::Head;
-use sealog_core::id::{ChainId, Mode, TenantId};
+use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 
 use super::Options;
 use super::cache::Cache;
-use super::chain_index::{Chains, SealedRun};
+use super::chain_index::{Chain, Chains, SealedRun};
 use super::disk::{self, Disk, OpenFiles};
 use super::format::Frame;
 use super::keys::{KeyPlace, Keys};
 use super::mark::{Extent, MarkFile};
-use super::recovery::{self, Finding, RecoveryError};
+use super::reader::ReadFailures;
+use super::recovery::{self, Finding, Indexed, RecoveryError};
+use super::salt::IndexSalt;
 use super::segment::{self, Preparer, Segment};
-use super::sidecar::{Caches, Opened, SegmentEnd, SegmentIndex, slot};
+use super::sidecar::{self, Caches, Opened, SegmentEnd, SegmentIndex, SlotProbe, slot};
 use super::sync::{lock, wait_for, write};
 use super::writer::{Sealer, Shared};
+use crate::loss;
 use crate::stats::{Histogram, LogStats};
 use crate::world::World;
-use crate::{Appended, IdempotencyKey, Receipt, Reservation, Reserved, StoreError};
+use crate::{Appended, HEAD_AHEAD_MS, IdempotencyKey, Receipt, Reservation, Reserved, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Log {
@@ -34,6 +38,7 @@ pub(super) struct Log {
     pub disk: Arc<dyn Disk>,
     pub world: Arc<dyn World>,
     pub options: Options,
+    pub salt: IndexSalt,
     pub chains: Chains,
     pub segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
     pub keys: Keys,
@@ -55,15 +60,26 @@ pub(super) struct Log {
     upkeep: Mutex<Upkeep>,
     upkeep_due: Condvar,
     mark: Mutex<MarkFile>,
-    /// Held while an index file is built again.
-    rebuilding: Mutex<()>,
+    /// Acceptances of a loss that are sealed, and that the mark may not know yet. Held while one is made.
+    acceptances: Mutex<HashMap<ChainId, Receipt>>,
+    /// Held while an index is built again. For each segment that this was done for, the id of the index that it has now.
+    rebuilding: Mutex<BTreeMap<u64, u64>>,
+    /// Segments whose index files can be read but should be made anew, and the ids of those; the next one last.
+    stale: Mutex<Vec<(u64, u64)>>,
     unknown_unproven: bool,
+    /// Why not everything could be read when the log was opened.
+    pub unreadable: Option<String>,
+    /// Whether there may be chains of which nothing could be read.
+    pub unreadable_chains: bool,
+    pub read_failures: ReadFailures,
     pub append_time: Histogram,
     pub sync_time: Histogram,
 }
 
 /// Below that of those who answer requests.
 const UPKEEP_NICENESS: i32 = 5;
+/// Nobody waits for a new index where there is an old one.
+const REINDEX_NICENESS: i32 = 19;
 
 /// What the upkeep thread has to do.
 #[derive(Debug, Default)]
@@ -75,20 +91,106 @@ struct Upkeep {
     stop: bool,
 }
 
-/// An open log and its threads.
+/// A log that was opened, and its threads.
 #[derive(Debug)]
-pub(super) struct Handle {
-    pub log: Arc<Log>,
-    pub findings: Vec<Finding>,
+struct OpenLog {
+    log: Arc<Log>,
+    findings: Vec<Finding>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Log {
-    pub(super) fn open(dir: &Path, mode: Mode, options: &Options) -> Result<Handle, RecoveryError> {
-        let recovered = recovery::recover(dir, mode, options)?;
+/// An open log. One that was opened on a full disk can be read, and is opened once more when there is room.
+#[derive(Debug)]
+pub(super) struct Handle {
+    first: OpenLog,
+    again: Arc<Again>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Again {
+    opened: OnceLock<OpenLog>,
+    stop: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Handle {
+    pub(super) fn open(
+        dir: &Path,
+        mode: Mode,
+        options: &Options,
+        salt: IndexSalt,
+    ) -> Result<Handle, RecoveryError> {
+        let first = OpenLog::open(dir, mode, options, salt)?;
+        let again = Arc::new(Again::default());
+        let mut thread = None;
+        if first.lacks_room() {
+            let (dir, options, again) = (dir.to_owned(), options.clone(), Arc::clone(&again));
+            let named = std::thread::Builder::new().name(format!("sealog-{}-reopen", mode.as_str()));
+            thread = Some(named.spawn(move || again.open_when_there_is_room(&dir, mode, &options, salt))?);
+        }
+        Ok(Handle { first, again, thread: Mutex::new(thread) })
+    }
+
+    fn now(&self) -> &OpenLog {
+        self.again.opened.get().unwrap_or(&self.first)
+    }
+
+    pub(super) fn log(&self) -> &Arc<Log> {
+        &self.now().log
+    }
+
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.now().findings
+    }
+
+    /// Writes what is queued, stops the threads, and leaves a mark that says so.
+    pub(super) fn close(&self) {
+        *lock(&self.again.stop) = true;
+        self.again.stopped.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        self.now().close();
+    }
+}
+
+impl Again {
+    /// Opens the log once more, by the same path as at every start. Whoever reads from what was opened first can go on: its files are not changed by this.
+    fn open_when_there_is_room(&self, dir: &Path, mode: Mode, options: &Options, salt: IndexSalt) {
+        let mut stop = lock(&self.stop);
+        while !*stop {
+            stop = wait_for(&self.stopped, stop, options.tick);
+            if *stop || !options.room().is_there(&*options.disk, dir) {
+                continue;
+            }
+            drop(stop);
+            match OpenLog::open(dir, mode, options, salt) {
+                Ok(opened) if opened.lacks_room() => {}
+                Ok(opened) => {
+                    if opened.log.ready().is_ok() {
+                        tracing::info!(log = mode.as_str(), "there is room again; events are accepted");
+                    }
+                    let set = self.opened.set(opened);
+                    set.expect("nobody else sets it");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(?error, log = mode.as_str(), "cannot open the log again; trying again");
+                }
+            }
+            stop = lock(&self.stop);
+        }
+    }
+}
+
+impl OpenLog {
+    fn open(dir: &Path, mode: Mode, options: &Options, salt: IndexSalt) -> Result<OpenLog, RecoveryError> {
+        let recovered = recovery::recover(dir, mode, options, salt)?;
         let mut findings = recovered.findings;
         let poisoned = findings.iter().find_map(|finding| match finding {
             Finding::ReadOnly { cause } => Some(StoreError::Poisoned(cause.clone())),
+            Finding::NoRoom { .. } => Some(StoreError::NoRoom),
             _ => None,
         });
         let active = Arc::clone(&recovered.segments[&recovered.plan.segment]);
@@ -98,6 +200,7 @@ impl Log {
             disk: Arc::clone(&options.disk),
             world: Arc::clone(&options.world),
             options: options.clone(),
+            salt,
             chains: recovered.chains,
             segments: RwLock::new(recovered.segments),
             keys: recovered.keys,
@@ -110,49 +213,82 @@ impl Log {
             shared: Mutex::new(Shared::new(recovered.plan, recovered.commit, poisoned)),
             work: Condvar::new(),
             ahead_due: Condvar::new(),
-            sealer: Mutex::new(Sealer::new(recovered.plan, recovered.commit)),
+            sealer: Mutex::new(Sealer::new(recovered.plan, recovered.commit, salt)),
             active: Mutex::new(active),
             arrived: AtomicBool::new(false),
-            preparer: Preparer::new(Arc::clone(&options.disk), dir.to_owned()),
+            preparer: Preparer::new(Arc::clone(&options.disk), dir.to_owned(), options.room()),
             ends: Mutex::new(recovered.ends),
             upkeep: Mutex::default(),
             upkeep_due: Condvar::new(),
             files: recovered.files,
             mark: Mutex::new(recovered.mark),
+            acceptances: Mutex::default(),
             rebuilding: Mutex::default(),
+            stale: Mutex::new(recovered.stale),
             unknown_unproven: recovered.unknown_unproven,
+            unreadable: recovered.unreadable,
+            unreadable_chains: recovered.unreadable_chains,
+            read_failures: ReadFailures::default(),
             append_time: Histogram::durations(),
             sync_time: Histogram::durations(),
         });
-        if lock(&log.shared).ready().is_ok()
+        if lock(&log.shared).accepts().is_ok()
             && let Err(error) = log.mark_all()
         {
             // Without a mark, lost events would go unnoticed; reading needs none.
-            let finding = Finding::ReadOnly { cause: format!("the mark cannot be written: {error}") };
+            let cause = format!("the mark cannot be written: {error}");
+            let (finding, error) = if segment::is_no_room(&error) {
+                (Finding::NoRoom { cause }, StoreError::NoRoom)
+            } else {
+                (Finding::ReadOnly { cause }, StoreError::Poisoned(error.to_string()))
+            };
             tracing::error!(log = mode.as_str(), "{finding}");
             findings.push(finding);
-            lock(&log.shared).poison(StoreError::Poisoned(error.to_string()));
+            lock(&log.shared).poison(error);
         }
-        let mut threads = Vec::new();
-        if lock(&log.shared).ready().is_ok() {
-            log.preparer.want(log.next_capacity(recovered.plan.capacity));
-            let start = |name: &str, run: fn(&Log)| {
-                let log = Arc::clone(&log);
-                let thread = std::thread::Builder::new().name(format!("sealog-{}-{name}", mode.as_str()));
-                thread.spawn(move || run(&log))
-            };
-            threads.push(start("write-1", Log::write_thread)?);
-            threads.push(start("write-2", Log::write_thread)?);
-            threads.push(start("ahead", Log::ahead_thread)?);
-            threads.push(start("prepare", Log::prepare_thread)?);
-            threads.push(start("upkeep", Log::upkeep_thread)?);
-            threads.push(start("deadlines", Log::deadline_thread)?);
+        if let Some(finding) = log.clock_behind() {
+            tracing::error!(log = mode.as_str(), "{finding}");
+            findings.push(finding);
         }
-        Ok(Handle { log, findings, threads: Mutex::new(threads) })
+        // Dropped on every way out of here, which stops and joins the threads that did start.
+        let opened = OpenLog { log, findings, threads: Mutex::default() };
+        if lock(&opened.log.shared).accepts().is_ok() {
+            opened.log.preparer.want(opened.log.next_capacity(recovered.plan.capacity));
+            opened.start("write-1", Log::write_thread)?;
+            opened.start("write-2", Log::write_thread)?;
+            opened.start("ahead", Log::ahead_thread)?;
+            opened.start("prepare", Log::prepare_thread)?;
+            opened.start("upkeep", Log::upkeep_thread)?;
+            opened.start("deadlines", Log::deadline_thread)?;
+            if !lock(&opened.log.stale).is_empty() {
+                opened.start("reindex", Log::reindex_thread)?;
+            }
+        }
+        Ok(opened)
     }
 
+    fn lacks_room(&self) -> bool {
+        self.findings.iter().any(|finding| matches!(finding, Finding::NoRoom { .. }))
+    }
+}
+
+impl Log {
     pub(super) fn ready(&self) -> Result<(), StoreError> {
-        lock(&self.shared).ready()
+        lock(&self.shared).ready(self.options.queue_deadline)
+    }
+
+    /// What is said of a clock that is behind the last events: their chains' time stands still until it has caught up.
+    fn clock_behind(&self) -> Option<Finding> {
+        let now_ms = self.world.now_ms();
+        let ahead_ms = |chain: &Arc<Chain>| {
+            // Of a chain that accepts nothing, the last id may be anything.
+            let (head, unproven) = chain.with(|state| (state.durable, state.unproven));
+            let head_ms = if unproven { 0 } else { head.log_id.timestamp_ms() };
+            (head_ms > now_ms.saturating_add(HEAD_AHEAD_MS)).then(|| (head_ms - now_ms, chain.id))
+        };
+        let ahead: Vec<(u64, ChainId)> = self.chains.all().iter().filter_map(ahead_ms).collect();
+        let (by_ms, furthest) = ahead.iter().copied().max()?;
+        Some(Finding::ClockBehind { chains: ahead.len(), furthest, by_ms })
     }
 
     pub(super) fn stats(&self) -> LogStats {
@@ -164,6 +300,17 @@ impl Log {
             queue_requests,
             queue_bytes,
         }
+    }
+
+    /// Looks whether the segment that is written to still has a name.
+    pub(super) fn check_active_file(&self) -> Result<(), String> {
+        // Whoever holds it is writing; there will be another look.
+        let Ok(active) = self.active.try_lock() else { return Ok(()) };
+        if active.file.is_linked().unwrap_or(true) {
+            return Ok(());
+        }
+        let path = segment::segment_path(&self.dir, active.number);
+        Err(format!("{} was deleted while it was written to", path.display()))
     }
 
     /// What its files take, as far as the disk tells.
@@ -180,12 +327,44 @@ impl Log {
         }
     }
 
+    /// Lets a chain go on whose last events are lost.
+    ///
+    /// t0: the acceptance is sealed and synced, the mark still has the recorded head. A crash here: the next start finds an acceptance of exactly that head at the end of the chain.
+    /// t1: the mark has the acceptance. t2: the chain takes events. Until t1 nothing can follow the acceptance, so it is always where a start looks for it.
+    pub(super) fn accept_loss(
+        self: &Arc<Log>,
+        chain: ChainId,
+        reason: String,
+    ) -> Result<Receipt, StoreError> {
+        loss::check_reason(&reason)?;
+        let mut acceptances = lock(&self.acceptances);
+        let receipt = match acceptances.get(&chain) {
+            // An earlier call came this far, and the mark could not be written.
+            Some(receipt) => receipt.clone(),
+            None => {
+                let sealed = self.seal_acceptance(chain, reason)?.blocking_recv();
+                let receipt = sealed.unwrap_or(Err(StoreError::Closing))?;
+                acceptances.insert(chain, receipt.clone());
+                receipt
+            }
+        };
+        self.try_mark(false).map_err(|error| {
+            let seq = receipt.first_seq;
+            StoreError::Control(format!(
+                "the acceptance is sealed as event {seq}, but the high-water mark cannot be written ({error}); accept the loss again to go on"
+            ))
+        })?;
+        acceptances.remove(&chain);
+        self.chains.get_or_create(chain).with(|state| state.unproven = false);
+        Ok(receipt)
+    }
+
     /// Takes a key of which memory alone can tell that it is in flight or was never used.
     pub(super) fn reserve_unused(&self, chain: ChainId, key: IdempotencyKey) -> Option<Reserved> {
         let slot = slot(chain, key.key_hash);
         let Some(release) = self.keys.take(slot) else { return Some(Reserved::InFlight) };
         let reservation = Reservation::new(chain, key, release);
-        self.keys.is_unused(&slot).then_some(Reserved::Fresh(reservation))
+        self.keys.is_unused(&SlotProbe::new(slot, &self.salt)).then_some(Reserved::Fresh(reservation))
     }
 
     pub(super) fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> Result<Reserved, StoreError> {
@@ -206,9 +385,9 @@ impl Log {
         key: &IdempotencyKey,
         now_ms: u64,
     ) -> Result<Option<Appended>, StoreError> {
-        let failed = |error: &io::Error| StoreError::Read(error.to_string());
-        for place in self.keys.find(&slot(chain, key.key_hash), now_ms).map_err(|error| failed(&error))? {
-            let decided = self.read_key(chain, key, place).map_err(|error| failed(&error))?;
+        let probe = SlotProbe::new(slot(chain, key.key_hash), &self.salt);
+        for place in self.with_rebuild(|| self.keys.find(&probe, now_ms))? {
+            let decided = self.read_key(chain, key, place).map_err(|error| self.read_failed(&error))?;
             if decided.is_some() {
                 return Ok(decided);
             }
@@ -232,9 +411,16 @@ impl Log {
             bytes.resize(super::format::FRAME_LEN_MAX, 0);
             filled = segment.file.read_at(&mut bytes, position)?;
         }
-        let frame = Frame::decode(&bytes[..filled], position, &segment.salt, self.mode)
-            .filter(Frame::intact)
-            .ok_or_else(lost)?;
+        let frame = Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).ok_or_else(lost)?;
+        if !frame.intact() {
+            // A loss that was accepted: another event stands in place of its last one, and whoever asks again is not told of what is gone.
+            let header = &frame.header;
+            let last_seq = header.first_seq + u64::from(header.count) - 1;
+            let is_here = |(segment, at)| segment == place.segment && (position..header.end()).contains(&at);
+            let replaced =
+                header.chain == chain && self.place_of(chain, last_seq)?.is_some_and(|at| !is_here(at));
+            return if replaced { Ok(None) } else { Err(lost()) };
+        }
         let stored = frame.idempotency().ok_or_else(lost)?;
         if frame.header.chain != chain || stored.key.key_hash != key.key_hash {
             // Another key in the same slot.
@@ -258,6 +444,14 @@ impl Log {
         let mut usage = lock(&self.usage);
         for (of, count) in counts {
             *usage.entry(of).or_default() += count;
+        }
+    }
+
+    /// An event that was counted is not there any more.
+    pub(super) fn uncount_usage(&self, tenant_id: TenantId, log_id: Ulid) {
+        let mut usage = lock(&self.usage);
+        if let Some(count) = usage.get_mut(&(tenant_id, Month::of(log_id.timestamp_ms()))) {
+            *count = count.saturating_sub(1);
         }
     }
 
@@ -290,6 +484,37 @@ impl Log {
         self.panics("that writes marks and index files", || self.upkeep_loop());
     }
 
+    fn reindex_thread(&self) {
+        self.panics("that rebuilds old index files", || self.reindex_loop());
+    }
+
+    /// Makes index files anew that an earlier version wrote, or whose salt is lost. Readers use the old ones until then, and a crash leaves one or the other.
+    fn reindex_loop(&self) {
+        let _ = rustix::process::setpriority_process(None, REINDEX_NICENESS);
+        let segments = lock(&self.stale).len();
+        tracing::info!(log = self.mode.as_str(), segments, "rebuilding old index files in the background");
+        while let Some((segment, id)) = { lock(&self.stale).pop() } {
+            let begun = Instant::now();
+            if let Err(error) = self.renew_index(segment, id) {
+                tracing::warn!(%error, segment, "cannot rebuild an old index file; using it as it is until the next start");
+            }
+            // As long a pause, so that at most half of a disk's time goes into this.
+            let until = Instant::now() + begun.elapsed();
+            let mut upkeep = lock(&self.upkeep);
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                if upkeep.stop {
+                    return;
+                }
+                if left.is_zero() {
+                    break;
+                }
+                upkeep = wait_for(&self.upkeep_due, upkeep, left);
+            }
+        }
+        tracing::info!(log = self.mode.as_str(), segments, "old index files are rebuilt");
+    }
+
     fn deadline_thread(&self) {
         self.panics("that watches deadlines", || self.deadline_loop());
     }
@@ -306,6 +531,8 @@ impl Log {
                 self.ahead_due.notify_one();
             }
             self.look_for_room();
+            // A leap is noticed when it comes, not with the next event.
+            self.world.clock();
             upkeep = lock(&self.upkeep);
         }
     }
@@ -341,6 +568,12 @@ impl Log {
 
     /// Records what has become durable since the last mark.
     fn mark_changes(&self, clean: bool) {
+        if let Err(error) = self.try_mark(clean) {
+            tracing::warn!(%error, log = self.mode.as_str(), "failed to persist the high-water mark; lost events at the end may go unnoticed until it can be written");
+        }
+    }
+
+    fn try_mark(&self, clean: bool) -> io::Result<()> {
         let mut mark = lock(&self.mark);
         // The extent first: heads that come in between are then above it, which is the safe side.
         let (plan, commit) = lock(&self.shared).durable();
@@ -348,15 +581,16 @@ impl Log {
         let extent = Extent { commit, segment: plan.segment, offset: plan.end };
         // A mark that came between a group's heads and its end has taken the heads already.
         if heads.is_empty() && !clean && mark.marked().extent == extent {
-            return;
+            return Ok(());
         }
-        if let Err(error) = mark.write(extent, clean, &heads, self.world.now_ms()) {
-            tracing::warn!(%error, log = self.mode.as_str(), "cannot write the mark; until it can be written, lost events at the end may go unnoticed");
+        let written = mark.write(extent, clean, &heads, self.world.now_ms());
+        if written.is_err() {
             let mut upkeep = lock(&self.upkeep);
             for (chain, head) in heads {
                 upkeep.heads.entry(chain).or_insert(head);
             }
         }
+        written
     }
 
     /// At start: what recovery found is durable now, and a clean stop is no longer the last word.
@@ -386,9 +620,12 @@ impl Log {
             index.runs.extend(runs.into_iter().map(|run| (chain.id, run)));
         }
         index.count_usage();
-        let opened = recovery::write_index(&*self.disk, &self.files, &self.dir, &index, end, self.mode)?;
-        self.install(opened);
+        self.install(self.write_index(&index, end)?);
         Ok(())
+    }
+
+    fn write_index(&self, index: &SegmentIndex, end: &SegmentEnd) -> io::Result<Opened> {
+        recovery::write_index(&*self.disk, &self.files, &self.dir, index, end, self.mode, &self.salt)
     }
 
     /// From now on the runs of a segment are read through its index file.
@@ -416,23 +653,26 @@ impl Log {
         }
     }
 
-    /// Builds the index of a sealed segment again, from the segment. The index of a damaged one stays in memory, so that it is found damaged again at the next start.
-    pub(super) fn rebuild_index(&self, number: u64) -> io::Result<()> {
-        let _one_at_a_time = lock(&self.rebuilding);
-        let gone = || io::Error::other("the segment is not there");
-        let end = lock(&self.ends).get(&number).copied().ok_or_else(gone)?;
-        let segment = self.segment(number).ok_or_else(gone)?;
-        let (content, error) = disk::read_all_there_is(&*segment.file)?;
-        if let Some(error) = error {
-            tracing::error!(%error, segment = number, "a segment cannot be read whole");
-        }
-        let pieces = segment::walk(&content, end.final_len, &segment.salt, self.mode);
-        let indexed = recovery::index_pieces(number, &pieces);
-        if indexed.damage.is_empty() {
-            let opened =
-                recovery::write_index(&*self.disk, &self.files, &self.dir, &indexed.index, &end, self.mode)?;
-            self.install(opened);
+    /// Builds the index of a sealed segment again, from the segment, in place of a damaged one with this id. The index of a damaged segment stays in memory, so that it is found damaged
+    /// again at the next start; and so does one that cannot be written, since it must not be missing.
+    pub(super) fn rebuild_index(&self, number: u64, id: u64) -> io::Result<()> {
+        let mut built = lock(&self.rebuilding);
+        if built.get(&number).is_some_and(|newer| *newer > id) {
+            // Another reader was faster, or the file was replaced while this one read it.
             return Ok(());
+        }
+        let (indexed, end) = self.index_sealed(number)?;
+        if indexed.damage.is_empty() {
+            match self.write_index(&indexed.index, &end) {
+                Ok(opened) => {
+                    built.insert(number, opened.sidecar.id());
+                    self.install(opened);
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::warn!(%error, segment = number, "cannot write an index file; keeping it in memory");
+                }
+            }
         }
         for (from, to) in &indexed.damage {
             tracing::error!(log = self.mode.as_str(), segment = number, from, to, "a segment is damaged");
@@ -443,7 +683,35 @@ impl Log {
         }
         self.add_damaged_stretches(number, &by_chain);
         self.replace_runs(number, by_chain);
+        self.keys.move_to_memory(number, &indexed.index.keys);
+        built.insert(number, sidecar::next_id());
         Ok(())
+    }
+
+    /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the segment is damaged, the old one goes on to serve.
+    fn renew_index(&self, number: u64, id: u64) -> io::Result<()> {
+        let mut built = lock(&self.rebuilding);
+        if built.get(&number).is_some_and(|newer| *newer > id) {
+            return Ok(());
+        }
+        let (indexed, end) = self.index_sealed(number)?;
+        if let Some((from, to)) = indexed.damage.first() {
+            return Err(io::Error::other(format!("the segment is damaged from byte {from} to {to}")));
+        }
+        let opened = self.write_index(&indexed.index, &end)?;
+        built.insert(number, opened.sidecar.id());
+        self.install(opened);
+        Ok(())
+    }
+
+    /// Reads a sealed segment and makes its index, in memory. Fails if the disk does not give everything: what it does not give would be missing from the index.
+    fn index_sealed(&self, number: u64) -> io::Result<(Indexed, SegmentEnd)> {
+        let gone = || io::Error::other("the segment is not there");
+        let end = lock(&self.ends).get(&number).copied().ok_or_else(gone)?;
+        let segment = self.segment(number).ok_or_else(gone)?;
+        let content = disk::read_all(&*segment.file)?;
+        let pieces = segment::walk(&content, end.final_len, &segment.salt, self.mode);
+        Ok((recovery::index_pieces(number, &pieces, &self.salt), end))
     }
 
     /// What a chain had in a segment and is not among these runs cannot be read any more.
@@ -490,9 +758,21 @@ impl Drop for Handle {
     }
 }
 
-impl Handle {
-    /// Writes what is queued, stops the threads, and leaves a mark that says so.
-    pub(super) fn close(&self) {
+impl Drop for OpenLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl OpenLog {
+    fn start(&self, name: &str, run: fn(&Log)) -> io::Result<()> {
+        let log = Arc::clone(&self.log);
+        let thread = std::thread::Builder::new().name(format!("sealog-{}-{name}", log.mode.as_str()));
+        lock(&self.threads).push(thread.spawn(move || run(&log))?);
+        Ok(())
+    }
+
+    fn close(&self) {
         let threads = std::mem::take(&mut *lock(&self.threads));
         if threads.is_empty() {
             return;
@@ -512,7 +792,7 @@ impl Handle {
         }
         let shared = lock(&log.shared);
         let (plan, _) = shared.durable();
-        let healthy = matches!(shared.ready(), Err(StoreError::Closing));
+        let healthy = matches!(shared.accepts(), Err(StoreError::Closing));
         drop(shared);
         if healthy {
             // The zeros behind the last frame have served; without them a stopped log takes only what it holds.
@@ -522,6 +802,12 @@ impl Handle {
                 tracing::warn!(%error, "cannot trim the last segment");
             }
             drop(active);
+            // So has the next segment. A start prepares its own.
+            if let Err(error) = log.disk.remove(&segment::next_path(&log.dir))
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, "cannot remove the segment that was prepared");
+            }
             log.mark_changes(true);
         }
     }

@@ -9,7 +9,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 
 use super::disk::{self, Disk, DiskFile};
-use super::format::{Take, put_chain, u32_len};
+use super::format::{COMMIT_MAX, SEGMENT_MAX, Take, put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGMK";
 const VERSION: u32 = 1;
@@ -166,9 +166,8 @@ fn decode(bytes: &[u8], mode: Mode) -> Option<Marked> {
         match next_record(&mut ahead) {
             Some(record) => {
                 let marked = marked.get_or_insert_with(Marked::default);
-                decode_record(record, mode, marked)?;
-                // A bad record at the end is one that was being written; one with a good record behind it is damage.
-                marked.damaged |= skipped;
+                // A bad record at the end is one that was being written; one with a good record behind it is damage. So is one that says what cannot be.
+                marked.damaged |= skipped | decode_record(record, mode, marked).is_none();
                 take = ahead;
             }
             None => {
@@ -190,7 +189,11 @@ fn next_record<'a>(take: &mut Take<'a>) -> Option<&'a [u8]> {
 
 fn decode_record(content: &[u8], mode: Mode, marked: &mut Marked) -> Option<()> {
     let mut take = Take(content);
-    marked.extent = Extent { commit: take.u64()?, segment: take.u64()?, offset: take.u64()? };
+    let extent = Extent { commit: take.u64()?, segment: take.u64()?, offset: take.u64()? };
+    if extent.commit > COMMIT_MAX || extent.segment > SEGMENT_MAX {
+        return None;
+    }
+    marked.extent = extent;
     take.u64()?;
     marked.clean = take.u32()? == 1;
     let heads = take.u32()?;

@@ -7,6 +7,7 @@ mod audit;
 mod cache;
 mod chain_index;
 mod control;
+mod data_dir;
 pub mod disk;
 mod filter;
 mod format;
@@ -15,16 +16,20 @@ mod index;
 mod keys;
 mod log;
 mod mark;
+mod mutants;
 mod reader;
 mod recovery;
+mod reserve;
+mod salt;
 mod segment;
 mod sidecar;
 mod sync;
+mod watch;
 mod writer;
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -38,12 +43,15 @@ use sealog_core::verify::{Item, Verdict};
 
 pub use self::hand_over::hand_over_in_turns;
 pub use self::recovery::Finding;
-use crate::stats::StoreStats;
+use crate::clock::{ClockState, GuardedWorld};
+use crate::pool::{FairPool, Lane, Payer};
+use crate::stats::{ClockStats, StoreStats};
 use crate::world::{SystemWorld, World};
 use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
-    StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, LOOKUP_COST, List, Range,
+    Receipt, Reserved, Store, StoreError, WantedKeys,
 };
+use data_dir::DataDir;
 use disk::{Disk, RealDisk};
 use log::Log;
 
@@ -55,6 +63,10 @@ pub struct Options {
     /// Size of a new log's first segment; each one after it is twice as large, up to the maximum.
     pub segment_bytes_first: u64,
     pub segment_bytes_max: u64,
+    /// Where there is not enough room for the next segment, it is made smaller, but not smaller than this: the largest request of a client has room in it.
+    pub segment_bytes_min: u64,
+    /// Room on the disk that no segment takes, so that keys can be revoked, and marks and indexes written, when no event can be.
+    pub reserve_bytes: u64,
     /// Most bytes that are synced together.
     pub group_bytes_max: usize,
     /// A request of this size is sealed outside of the critical section, while its chain is held and the others go on: two megabytes take milliseconds.
@@ -86,6 +98,8 @@ impl Default for Options {
         Options {
             segment_bytes_first: 8 << 20,
             segment_bytes_max: 64 << 20,
+            segment_bytes_min: 4 << 20,
+            reserve_bytes: 8 << 20,
             group_bytes_max: 256 << 10,
             large_bytes: 128 << 10,
             queue_bytes_max: 64 << 20,
@@ -95,7 +109,16 @@ impl Default for Options {
             tick: Duration::from_secs(1),
             allow_unsafe_storage: false,
             disk: Arc::new(RealDisk),
-            world: Arc::new(SystemWorld),
+            world: Arc::new(GuardedWorld::new(Arc::new(SystemWorld), false)),
+        }
+    }
+}
+
+impl Options {
+    fn room(&self) -> segment::Room {
+        segment::Room {
+            reserve: self.reserve_bytes,
+            least: self.segment_bytes_min.min(self.segment_bytes_first),
         }
     }
 }
@@ -145,12 +168,14 @@ impl std::error::Error for OpenError {}
 /// An open embedded store. Closes cleanly when dropped.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    live: log::Handle,
-    test: log::Handle,
+    live: Arc<log::Handle>,
+    test: Arc<log::Handle>,
     control: Arc<control::Control>,
-    reads: Arc<reader::Pool>,
+    pool: FairPool,
+    /// Looks after the directory. Nothing for a disk that is not of this machine.
+    watch: Option<watch::Watch>,
     /// Released last.
-    _lock: Option<Locked>,
+    _dir: Option<Arc<DataDir>>,
 }
 
 impl EmbeddedStore {
@@ -159,6 +184,8 @@ impl EmbeddedStore {
             let path = path.to_owned();
             move |error| OpenError::Io { path, error }
         };
+        #[cfg(feature = "mutants")]
+        let options = &Options { disk: mutants::disk(Arc::clone(&options.disk)), ..options.clone() };
         options.disk.create_dir(dir).map_err(at(dir))?;
         // The name of the directory itself must survive a power cut, too.
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -168,29 +195,53 @@ impl EmbeddedStore {
         if real && !options.allow_unsafe_storage {
             refuse_unsafe_storage(dir)?;
         }
-        let lock = if real { Some(lock(dir)?) } else { None };
+        let data_dir = if real { Some(Arc::new(DataDir::take(dir)?)) } else { None };
         check_format(dir, &*options.disk)?;
-        let control = Arc::new(control::Control::open(real.then_some(dir))?);
+        let salt = salt::IndexSalt::open(dir, &*options.disk, &*options.world)
+            .map_err(at(&dir.join("index.salt")))?;
+        let control = Arc::new(control::Control::open(real.then_some(dir), &options.disk)?);
         let log = |mode: Mode| {
             let dir = dir.join(mode.as_str());
-            Log::open(&dir, mode, options).map_err(|error| match error {
+            log::Handle::open(&dir, mode, options, salt).map_err(|error| match error {
                 recovery::RecoveryError::UnknownVersion(version) => {
                     OpenError::UnknownFormat { found: format!("segment version {version}") }
                 }
                 recovery::RecoveryError::Io(error) => OpenError::Io { path: dir, error },
             })
         };
-        let live = log(Mode::Live)?;
-        let test = log(Mode::Test)?;
-        Ok(EmbeddedStore { live, test, control, reads: reader::Pool::start(), _lock: lock })
+        let live = Arc::new(log(Mode::Live)?);
+        let test = Arc::new(log(Mode::Test)?);
+        let watch = match &data_dir {
+            None => None,
+            Some(held) => {
+                for mode in [Mode::Live, Mode::Test] {
+                    let path = dir.join(mode.as_str());
+                    held.hold(&path).map_err(at(&path))?;
+                }
+                data_dir::warn_about_wider_modes(dir);
+                let logs = [Arc::clone(&live), Arc::clone(&test)];
+                let watch = watch::Watch::start(Arc::clone(held), logs, Arc::clone(&control), options.tick);
+                Some(watch.map_err(at(dir))?)
+            }
+        };
+        Ok(EmbeddedStore { live, test, control, pool: FairPool::start(), watch, _dir: data_dir })
     }
 
     /// What was wrong with the files when they were opened.
     pub fn findings(&self) -> Vec<(Mode, Finding)> {
         let of = |mode, log: &log::Handle| {
-            log.findings.iter().map(move |finding| (mode, finding.clone())).collect::<Vec<_>>()
+            log.findings().iter().map(move |finding| (mode, finding.clone())).collect::<Vec<_>>()
         };
         [of(Mode::Live, &self.live), of(Mode::Test, &self.test)].concat()
+    }
+
+    /// Why nothing is written any more until the store is opened again: a write or a sync failed, of events or of control data. Reads go on.
+    pub fn failure(&self) -> Option<String> {
+        let of_log = |log: &log::Handle| match log.log().ready() {
+            Err(StoreError::Poisoned(cause)) => Some(cause),
+            _ => None,
+        };
+        of_log(&self.live).or_else(|| of_log(&self.test)).or_else(|| self.control.failure())
     }
 
     /// Finishes what is queued, syncs and stops. What was not acknowledged before this returns was not written.
@@ -201,26 +252,28 @@ impl EmbeddedStore {
 
     fn log(&self, mode: Mode) -> &Arc<Log> {
         match mode {
-            Mode::Live => &self.live.log,
-            Mode::Test => &self.test.log,
+            Mode::Live => self.live.log(),
+            Mode::Test => self.test.log(),
         }
     }
 
-    /// Runs a read on the pool: it may wait for the disk, which an event loop must not.
+    /// Runs a read on the pool, in its tenant's turn: it may wait for the disk, which an event loop must not.
     fn read<T: Send + 'static>(
         &self,
-        mode: Mode,
+        chain: ChainId,
+        cost: usize,
         act: impl FnOnce(&Log) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, StoreError>> {
-        let log = Arc::clone(self.log(mode));
-        let answer = self.reads.run(move || act(&log));
+        let log = Arc::clone(self.log(chain.mode));
+        let answer = self.pool.run(Lane::Read, chain, cost, move || act(&log));
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(StoreError::Closing)) })
     }
 }
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        self.reads.stop();
+        self.watch = None;
+        self.pool.stop();
         self.close();
     }
 }
@@ -231,7 +284,7 @@ impl Store for EmbeddedStore {
         if let Some(reserved) = self.log(chain.mode).reserve_unused(chain, key) {
             return Box::pin(async move { Ok(reserved) });
         }
-        self.read(chain.mode, move |log| log.reserve(chain, key))
+        self.read(chain, LOOKUP_COST, move |log| log.reserve(chain, key))
     }
 
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
@@ -240,32 +293,38 @@ impl Store for EmbeddedStore {
     }
 
     fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
-        self.read(chain.mode, move |log| log.get(chain, log_id))
+        self.read(chain, LOOKUP_COST, move |log| log.get(chain, log_id))
     }
 
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
-        self.read(chain.mode, move |log| log.list(chain, &list))
+        self.read(chain, list.cost(), move |log| log.list(chain, &list))
     }
 
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
-        self.read(chain.mode, move |log| log.range(chain, range))
+        self.read(chain, range.cost(), move |log| log.range(chain, range))
     }
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
         let head = self.log(chain.mode).head(chain);
-        Box::pin(async move { Ok(head) })
+        Box::pin(async move { head })
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
-        let mut heads = self.live.log.heads();
-        heads.extend(self.test.log.heads());
-        heads.sort_by_key(|(chain, _)| *chain);
-        Box::pin(async move { Ok(heads) })
+        let logs = [Arc::clone(self.live.log()), Arc::clone(self.test.log())];
+        let heads = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || {
+            let mut heads = Vec::new();
+            for log in logs {
+                heads.extend(log.heads()?);
+            }
+            heads.sort_by_key(|(chain, _)| *chain);
+            Ok(heads)
+        });
+        Box::pin(async move { heads.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
-        let usage = self.live.log.usage(tenant_id, month);
-        Box::pin(async move { Ok(usage) })
+        let usage = self.live.log().usage(tenant_id, month);
+        Box::pin(async move { usage })
     }
 
     fn import(
@@ -283,7 +342,7 @@ impl Store for EmbeddedStore {
         chain: ChainId,
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
-        self.read(chain.mode, move |log| log.kept_keys(chain, wanted))
+        self.read(chain, wanted.limit.saturating_mul(LOOKUP_COST), move |log| log.kept_keys(chain, wanted))
     }
 
     fn audit(
@@ -291,8 +350,8 @@ impl Store for EmbeddedStore {
         chains: Vec<ChainId>,
         progress: Arc<AtomicU64>,
     ) -> BoxFuture<'_, Result<Vec<Verdict>, StoreError>> {
-        let logs = [Arc::clone(&self.live.log), Arc::clone(&self.test.log)];
-        let verdicts = self.reads.run(move || {
+        let logs = [Arc::clone(self.live.log()), Arc::clone(self.test.log())];
+        let verdicts = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || {
             let mut verdicts = HashMap::new();
             for log in logs {
                 let of_log: Vec<_> = chains.iter().copied().filter(|chain| chain.mode == log.mode).collect();
@@ -305,52 +364,43 @@ impl Store for EmbeddedStore {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
-        let logs = [Arc::clone(&self.live.log), Arc::clone(&self.test.log)];
-        let findings = (self.live.findings.len() + self.test.findings.len()) as u64;
-        let reads_waiting = self.reads.waiting();
-        let stats = self.reads.run(move || StoreStats {
+        let logs = [Arc::clone(self.live.log()), Arc::clone(self.test.log())];
+        let findings = (self.live.findings().len() + self.test.findings().len()) as u64;
+        let reads_waiting = self.pool.waiting(Lane::Read);
+        let clock = self.live.log().world.clock();
+        let stats = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || StoreStats {
             storage_bytes: logs.iter().map(|log| log.storage_bytes()).sum(),
             logs: logs.iter().map(|log| log.stats()).collect(),
             reads_waiting,
             findings,
+            read_errors: logs.iter().map(|log| log.read_failures.count()).sum(),
+            clock: ClockStats { leapt: clock.state != ClockState::Sane, leaps: clock.leaps },
         });
         Box::pin(async move { stats.await.map_err(|_| StoreError::Closing) })
     }
 
+    fn pool(&self) -> &FairPool {
+        &self.pool
+    }
+
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        let log = Arc::clone(self.log(chain.mode));
+        let answer = self.pool.run(Lane::Read, chain, LOOKUP_COST, move || log.accept_loss(chain, reason));
+        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn notices(&self) -> Vec<&'static str> {
+        let degraded =
+            [Mode::Live, Mode::Test].iter().any(|mode| self.log(*mode).read_failures.is_degraded());
+        let reads = degraded.then_some("reads from the disk have failed within the last minute");
+        self.live.log().world.clock().notice().into_iter().chain(reads).collect()
+    }
+
     fn ready(&self) -> Result<(), StoreError> {
-        self.live.log.ready()?;
-        self.test.log.ready()
+        self.live.log().ready()?;
+        self.test.log().ready()?;
+        self.live.log().world.clock().sealing_ms().map(drop)
     }
-}
-
-/// Keeps a second process out, by a lock that ends with its holder whatever happens to it.
-#[derive(Debug)]
-struct Locked(File);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // By name: a process that is just being started has a copy of every open file for a moment, and closing ours alone would leave the lock with it.
-        let _ = self.0.unlock();
-    }
-}
-
-fn lock(dir: &Path) -> Result<Locked, OpenError> {
-    let path = dir.join("LOCK");
-    let io = |error| OpenError::Io { path: path.clone(), error };
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            return Err(OpenError::Locked { holder: holder.trim().to_owned() });
-        }
-        Err(TryLockError::Error(error)) => return Err(io(error)),
-    }
-    file.set_len(0).map_err(io)?;
-    file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(io)?;
-    Ok(Locked(file))
 }
 
 fn check_format(dir: &Path, disk: &dyn Disk) -> Result<(), OpenError> {
@@ -390,21 +440,5 @@ fn refuse_unsafe_storage(dir: &Path) -> Result<(), OpenError> {
     match UNSAFE.iter().find(|(known, _)| *known == magic) {
         Some((_, file_system)) => Err(OpenError::UnsafeStorage { file_system }),
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_is_free_once_it_is_closed_although_a_child_process_has_a_copy_of_its_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let locked = lock(dir.path()).unwrap();
-        // What a child has between its fork and its exec: the same open file under another number.
-        let _of_a_child = locked.0.try_clone().unwrap();
-        assert!(matches!(lock(dir.path()), Err(OpenError::Locked { .. })));
-        drop(locked);
-        assert!(lock(dir.path()).is_ok());
     }
 }

@@ -1,25 +1,26 @@
 //! Reads: by id, in pages, in ranges. All of them work on what is durable, none of them holds up the writer.
 
-use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, TenantId, Ulid};
+use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
+use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
-use tokio::sync::oneshot;
 
 use super::chain_index::{Chain, Run};
-use super::disk::says_nothing_of_the_file;
 use super::filter::Key;
 use super::format::{self, Frame, FrameHeader};
-use super::index::{BLOCK_EVENTS, Probe};
+use super::index::{BLOCK_EVENTS, Hashing, Probe};
 use super::log::Log;
+use super::salt::IndexSalt;
 use super::segment::Segment;
-use super::sidecar::damaged_segment;
-use super::sync::{lock, read, wait};
+use super::sidecar::damaged_index;
+use super::sync::{lock, read};
 use crate::{ChainHead, Chunk, KeptKey, List, Range, StoreError, WantedKeys};
 
 /// Read at once for a single record; most are smaller.
@@ -29,32 +30,68 @@ const WINDOW: usize = 256 << 10;
 /// The first bytes of a record say how long it is.
 const RECORD_LEN_LEN: usize = 4;
 
+/// Records that one list reads although they do not match: their hashes are those of what is wanted, or they are damaged.
+const LIST_MISSES_MAX: usize = 256;
+/// Bytes of such records: one has up to two megabytes.
+const LIST_MISS_BYTES_MAX: usize = 1 << 20;
+/// Pieces of indexes that one list looks at: pages of filters, tables, blocks. At 20 million events a list that finds nothing looks at some 200.
+const LIST_PIECES_MAX: usize = 1024;
+
 impl Log {
-    pub(super) fn head(&self, chain: ChainId) -> ChainHead {
+    /// What is known of the ends of a chain.
+    pub(super) fn heads_of(&self, chain: ChainId) -> ChainHead {
         let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY };
         self.chains.get(chain).map_or(empty, |chain| chain.head())
     }
 
-    pub(super) fn heads(&self) -> Vec<(ChainId, Head)> {
-        let heads = self.chains.all().into_iter().map(|chain| (chain.id, chain.head().durable));
-        heads.filter(|(_, head)| head.chain_seq > 0).collect()
+    pub(super) fn head(&self, chain: ChainId) -> Result<ChainHead, StoreError> {
+        let Some(chain) = self.chain(chain)? else { return Ok(self.heads_of(chain)) };
+        let snapshot = chain.snapshot();
+        let after = snapshot.head.durable.chain_seq.saturating_add(1);
+        snapshot.check_readable(after, u64::MAX).map_err(|error| self.read_failed(&error))?;
+        Ok(snapshot.head)
     }
 
-    pub(super) fn usage(&self, tenant_id: TenantId, month: Month) -> u64 {
-        lock(&self.usage).get(&(tenant_id, month)).copied().unwrap_or(0)
+    pub(super) fn heads(&self) -> Result<Vec<(ChainId, Head)>, StoreError> {
+        self.check_all_readable()?;
+        let heads = self.chains.all().into_iter().map(|chain| (chain.id, chain.head().durable));
+        Ok(heads.filter(|(_, head)| head.chain_seq > 0).collect())
+    }
+
+    pub(super) fn usage(&self, tenant_id: TenantId, month: Month) -> Result<u64, StoreError> {
+        self.check_all_readable()?;
+        Ok(lock(&self.usage).get(&(tenant_id, month)).copied().unwrap_or(0))
+    }
+
+    /// A chain, if there is one. Not to find one says nothing where the disk did not give the whole log.
+    fn chain(&self, id: ChainId) -> Result<Option<Arc<Chain>>, StoreError> {
+        let chain = self.chains.get(id);
+        if chain.is_none() && self.unreadable_chains {
+            self.check_all_readable()?;
+        }
+        Ok(chain)
+    }
+
+    fn check_all_readable(&self) -> Result<(), StoreError> {
+        match &self.unreadable {
+            None => Ok(()),
+            Some(cause) => Err(self.read_failed(&io::Error::other(cause.clone()))),
+        }
     }
 
     pub(super) fn get(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
-        let Some(chain) = self.chains.get(chain) else { return Ok(None) };
+        let Some(chain) = self.chain(chain)? else { return Ok(None) };
         let Some((chain_seq, segment, position)) = self.with_rebuild(|| self.locate(&chain, log_id))? else {
+            let snapshot = chain.snapshot();
+            snapshot.check_readable(1, u64::MAX).map_err(|error| self.read_failed(&error))?;
             // An id that lies in a damaged stretch may be one of those that cannot be read.
-            return match chain.snapshot().damaged_around(log_id) {
+            return match snapshot.damaged_around(log_id) {
                 Some(chain_seq) => Err(StoreError::Damaged { chain_seq }),
                 None => Ok(None),
             };
         };
         let record = self.read_record(chain.id, chain_seq, segment, position, &mut Window::single());
-        match record.map_err(|error| read_error(&error))? {
+        match record.map_err(|error| self.read_failed(&error))? {
             Some(event) if event.sealed.log_id == log_id => Ok(Some(event)),
             Some(_) => Ok(None),
             None => Err(StoreError::Damaged { chain_seq }),
@@ -76,40 +113,73 @@ impl Log {
         Ok(run.find(log_id, &self.caches)?.map(|(chain_seq, position)| (chain_seq, run.segment(), position)))
     }
 
+    /// Where the record of an event stands: segment and position.
+    pub(super) fn place_of(&self, chain: ChainId, chain_seq: u64) -> io::Result<Option<(u64, u64)>> {
+        let Some(chain) = self.chains.get(chain) else { return Ok(None) };
+        let snapshot = chain.snapshot();
+        let mut runs = snapshot.runs();
+        let Some(run) = runs.find(|run| (run.first_seq()..run.end_seq()).contains(&chain_seq)) else {
+            return Ok(None);
+        };
+        let at = usize::try_from(chain_seq - run.first_seq()).unwrap_or(usize::MAX);
+        let position = run.blocks(&self.caches)?.block(at / BLOCK_EVENTS)?.position(at % BLOCK_EVENTS);
+        Ok(Some((run.segment(), u64::from(position))))
+    }
+
     pub(super) fn list(&self, chain: ChainId, list: &List) -> Result<Chunk<StoredEvent>, StoreError> {
-        let Some(chain) = self.chains.get(chain) else {
+        let Some(chain) = self.chain(chain)? else {
             return Ok(Chunk { items: Vec::new(), resume: None });
         };
         self.with_rebuild(|| self.list_once(&chain, list))
     }
 
+    /// Newest first, until there is enough, or until as much was looked at as one call may. Everything from `resume` up has been looked at then.
     fn list_once(&self, chain: &Chain, list: &List) -> io::Result<Chunk<StoredEvent>> {
         let snapshot = chain.snapshot();
-        let probe = Probe::of(&list.filter);
-        let keys = Key::of_probe(probe.wanted());
+        let lookups = Lookups::of(&list.filter, &self.salt);
         let before = list.before_seq.unwrap_or(u64::MAX);
         let mut page = Page::new(list.limit, list.bytes_max);
+        let mut work = ListWork::default();
+        // Everything from here up has been looked at.
+        let mut seen = before;
         for run in snapshot.runs().rev() {
+            if run.first_seq() < before {
+                snapshot.check_readable(run.end_seq(), seen.saturating_sub(1))?;
+                seen = run.first_seq();
+            }
             let (first_id, last_id) = run.log_ids();
+            let Lookup { probe, keys } = lookups.at(run.hashing());
             if run.first_seq() >= before || !probe.may_match_times(first_id, last_id) {
                 continue;
             }
-            let candidates = run.candidates(&keys)?;
+            let upper = run.end_seq().min(before);
+            if work.is_spent() {
+                return Ok(Chunk { items: page.events, resume: Some(upper) });
+            }
+            work.pieces += keys.len();
+            let candidates = run.candidates(keys)?;
             if candidates.is_empty() {
                 continue;
             }
+            work.pieces += 1;
             let blocks = run.blocks(&self.caches)?;
             for number in candidates.into_iter().rev() {
                 let block_seq = run.first_seq() + (number * BLOCK_EVENTS) as u64;
-                if block_seq >= before
-                    || blocks.summary(number).is_some_and(|summary| !summary.may_match(&probe))
-                {
+                if block_seq >= before || !blocks.may_match(number, probe) {
                     continue;
                 }
+                if work.is_spent() {
+                    let resume = upper.min(block_seq + BLOCK_EVENTS as u64);
+                    return Ok(Chunk { items: page.events, resume: Some(resume) });
+                }
+                work.pieces += 1;
                 let block = blocks.block(number)?;
                 let end = usize::try_from(before - block_seq).unwrap_or(usize::MAX).min(block.len());
-                for place in block.matches(&probe, end) {
+                for place in block.matches(probe, end) {
                     let chain_seq = block_seq + place as u64;
+                    if work.has_missed_enough() {
+                        return Ok(Chunk { items: page.events, resume: Some(chain_seq + 1) });
+                    }
                     match self.read_record(
                         chain.id,
                         chain_seq,
@@ -117,24 +187,28 @@ impl Log {
                         block.position(place),
                         &mut Window::single(),
                     )? {
-                        Some(event) if !list.filter.matches(&event) => {}
+                        Some(event) if !list.filter.matches(&event) => {
+                            work.miss(event.text.as_str().len());
+                        }
                         Some(event) => {
                             if page.push(event) {
                                 return Ok(Chunk { items: page.events, resume: Some(chain_seq) });
                             }
                         }
                         None => {
+                            work.miss(0);
                             tracing::error!(chain = %chain.id, chain_seq, "a list leaves out an event whose record is damaged");
                         }
                     }
                 }
             }
         }
+        snapshot.check_readable(1, seen.saturating_sub(1))?;
         Ok(Chunk { items: page.events, resume: None })
     }
 
     pub(super) fn range(&self, chain: ChainId, range: Range) -> Result<Chunk<Item>, StoreError> {
-        let Some(chain) = self.chains.get(chain) else {
+        let Some(chain) = self.chain(chain)? else {
             return Ok(Chunk { items: Vec::new(), resume: None });
         };
         self.with_rebuild(|| self.range_once(&chain, range))
@@ -142,7 +216,8 @@ impl Log {
 
     fn range_once(&self, chain: &Chain, range: Range) -> io::Result<Chunk<Item>> {
         let snapshot = chain.snapshot();
-        let to = range.to.min(snapshot.head.recorded.chain_seq);
+        snapshot.check_readable(range.from, range.to)?;
+        let to = range.to.min(snapshot.head.end().chain_seq);
         let mut items = Items::new(range.bytes_max);
         let mut window = Window::sequential();
         let mut damaged = snapshot.damaged.iter().copied().peekable();
@@ -208,14 +283,16 @@ impl Log {
     /// The keys stand in the frames of their requests, and the first record of a frame stands right behind its header: what lies before a record tells whether a
     /// request begins there. (If none does, the bytes are another record's, and no record can have the checksum of a header: it depends on the segment's salt.)
     pub(super) fn kept_keys(&self, chain: ChainId, wanted: WantedKeys) -> Result<Vec<KeptKey>, StoreError> {
-        let Some(chain) = self.chains.get(chain) else { return Ok(Vec::new()) };
+        let Some(chain) = self.chain(chain)? else { return Ok(Vec::new()) };
         self.with_rebuild(|| self.kept_keys_once(&chain, wanted))
     }
 
     fn kept_keys_once(&self, chain: &Chain, wanted: WantedKeys) -> io::Result<Vec<KeptKey>> {
         let mut kept = Vec::new();
         let mut next = wanted.from;
-        for run in chain.snapshot().runs() {
+        let snapshot = chain.snapshot();
+        snapshot.check_readable(wanted.from, u64::MAX)?;
+        for run in snapshot.runs() {
             // No event is older than the receipt of its request.
             if run.end_seq() <= next || run.log_ids().1.timestamp_ms() <= wanted.received_after_ms {
                 continue;
@@ -268,7 +345,7 @@ impl Log {
         })
     }
 
-    /// Nothing if the record is damaged: the disk does not give it, or its checksum is wrong. An error if that could not be found out.
+    /// Nothing if the record is damaged: it was read, and its checksum is wrong. An error if it could not be read, which says nothing about it.
     pub(super) fn read_record(
         &self,
         chain: ChainId,
@@ -288,20 +365,118 @@ impl Log {
 
     /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
     pub(super) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
-        match read() {
-            Ok(value) => Ok(value),
-            Err(error) => {
-                let segment = damaged_segment(&error).ok_or_else(|| read_error(&error))?;
-                tracing::warn!(%error, "an index file is damaged; building it again");
-                self.rebuild_index(segment).map_err(|error| read_error(&error))?;
-                read().map_err(|error| read_error(&error))
-            }
+        let mut rebuilt = Vec::new();
+        loop {
+            let error = match read() {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let index = damaged_index(&error).filter(|index| !rebuilt.contains(&index.segment));
+            let index = index.ok_or_else(|| self.read_failed(&error))?;
+            tracing::warn!(%error, "an index file is damaged; building it again");
+            self.rebuild_index(index.segment, index.id).map_err(|error| self.read_failed(&error))?;
+            rebuilt.push(index.segment);
+        }
+    }
+
+    /// A read has failed. Nothing is concluded from it about what is on the disk: it is counted, and shown to whoever watches.
+    pub(super) fn read_failed(&self, error: &io::Error) -> StoreError {
+        self.read_failures.note(error, self.mode);
+        StoreError::Read(error.to_string())
+    }
+}
+
+/// Reads that failed.
+#[derive(Debug, Default)]
+pub(super) struct ReadFailures {
+    count: AtomicU64,
+    /// When the last one failed, and when one was last logged.
+    last: Mutex<(Option<Instant>, Option<Instant>)>,
+}
+
+/// How long after a failed read the store is said to be degraded.
+const DEGRADED_FOR: Duration = Duration::from_secs(60);
+/// A disk that fails does so at every read; the log gets a line now and then.
+const LOG_EVERY: Duration = Duration::from_secs(1);
+
+impl ReadFailures {
+    fn note(&self, error: &io::Error, mode: Mode) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = Instant::now();
+        let (failed, logged) = &mut *lock(&self.last);
+        *failed = Some(now);
+        if logged.is_none_or(|logged| now.duration_since(logged) >= LOG_EVERY) {
+            *logged = Some(now);
+            tracing::error!(%error, log = mode.as_str(), failed_reads = count, "the store cannot read from its disk; requests that need it are answered with an error");
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether a read has failed lately.
+    pub(super) fn is_degraded(&self) -> bool {
+        lock(&self.last).0.is_some_and(|failed| failed.elapsed() < DEGRADED_FOR)
+    }
+}
+
+/// What a list wants, as indexes of each kind of hashes see it.
+struct Lookups {
+    salted: Lookup,
+    crc32c: Lookup,
+    unknown: Lookup,
+}
+
+struct Lookup {
+    probe: Probe,
+    keys: Vec<Key>,
+}
+
+impl Lookups {
+    fn of(filter: &Filter, salt: &IndexSalt) -> Lookups {
+        let lookup = |hashing: Hashing| {
+            let probe = Probe::of(filter, hashing, salt);
+            let keys = Key::of_probe(probe.wanted(), hashing != Hashing::Crc32c);
+            Lookup { probe, keys }
+        };
+        Lookups {
+            salted: lookup(Hashing::Salted),
+            crc32c: lookup(Hashing::Crc32c),
+            unknown: lookup(Hashing::Unknown),
+        }
+    }
+
+    fn at(&self, hashing: Hashing) -> &Lookup {
+        match hashing {
+            Hashing::Salted => &self.salted,
+            Hashing::Crc32c => &self.crc32c,
+            Hashing::Unknown => &self.unknown,
         }
     }
 }
 
-fn read_error(error: &io::Error) -> StoreError {
-    StoreError::Read(error.to_string())
+/// What a list has looked at without finding anything.
+#[derive(Default)]
+struct ListWork {
+    pieces: usize,
+    misses: usize,
+    miss_bytes: usize,
+}
+
+impl ListWork {
+    fn miss(&mut self, bytes: usize) {
+        self.misses += 1;
+        self.miss_bytes += bytes;
+    }
+
+    fn is_spent(&self) -> bool {
+        self.pieces >= LIST_PIECES_MAX || self.has_missed_enough()
+    }
+
+    fn has_missed_enough(&self) -> bool {
+        self.misses >= LIST_MISSES_MAX || self.miss_bytes >= LIST_MISS_BYTES_MAX
+    }
 }
 
 /// A page that is being filled.
@@ -375,20 +550,17 @@ impl Window {
         self.segment == segment && position >= self.start && self.within(position).is_some()
     }
 
-    /// The bytes of a record, as far as the disk gives them.
+    /// The bytes of a record; nothing if the segment does not have so many, or they do not say how long it is.
     pub(super) fn record(&mut self, segment: &Segment, position: u32) -> io::Result<Option<&[u8]>> {
         let held = self.holds(segment.number, position);
         let position = u64::from(position);
         // A bad sector further on must not take this record with it.
-        let given = held
-            || self.fill(segment, position, self.size)?
-            || self.fill(segment, position, RECORD_LEN_LEN)?;
-        if !given {
-            return Ok(None);
+        if !held && self.fill(segment, position, self.size).is_err() {
+            self.fill(segment, position, RECORD_LEN_LEN)?;
         }
         let Some(length) = format::record_len(&self.bytes[self.at(position)..]) else { return Ok(None) };
-        if self.within(position).is_none() && !self.fill(segment, position, length)? {
-            return Ok(None);
+        if self.within(position).is_none() {
+            self.fill(segment, position, length)?;
         }
         Ok(self.within(position).map(|at| &self.bytes[at..at + length]))
     }
@@ -404,101 +576,14 @@ impl Window {
         usize::try_from(position - self.start).unwrap_or(usize::MAX).min(self.bytes.len())
     }
 
-    /// Whether the disk gave anything.
-    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<bool> {
+    /// To call damaged what could not be read would be to cry wolf, and to leave it out of a list to hide it: an error stays one.
+    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<()> {
         self.bytes.resize(length, 0);
         self.segment = 0;
-        match segment.file.read_at(&mut self.bytes, position) {
-            Ok(filled) => {
-                self.bytes.truncate(filled);
-                self.start = position;
-                self.segment = segment.number;
-                Ok(true)
-            }
-            // To call what could not be looked at damaged would be to cry wolf, and to leave it out of a list to hide it.
-            Err(error) if says_nothing_of_the_file(&error) => Err(error),
-            Err(error) => {
-                tracing::error!(%error, segment = segment.number, position, "a record cannot be read");
-                Ok(false)
-            }
-        }
-    }
-}
-
-/// A few threads that wait for the disk in place of an event loop.
-pub(super) struct Pool {
-    queue: Mutex<(VecDeque<Job>, bool)>,
-    changed: Condvar,
-}
-
-type Job = Box<dyn FnOnce() + Send>;
-
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pool")
-    }
-}
-
-impl Pool {
-    const THREADS: usize = 4;
-
-    pub(super) fn start() -> Arc<Pool> {
-        let pool = Arc::new(Pool { queue: Mutex::default(), changed: Condvar::new() });
-        for number in 0..Self::THREADS {
-            let pool = Arc::clone(&pool);
-            let thread = std::thread::Builder::new().name(format!("sealog-read-{number}"));
-            thread
-                .spawn(move || pool.work())
-                .expect("a process that cannot start four threads cannot run at all");
-        }
-        pool
-    }
-
-    /// Queues a read; the answer fails if the store is closed before its turn.
-    pub(super) fn run<T: Send + 'static>(
-        &self,
-        act: impl FnOnce() -> T + Send + 'static,
-    ) -> oneshot::Receiver<T> {
-        let (sender, answer) = oneshot::channel();
-        let mut queue = lock(&self.queue);
-        if !queue.1 {
-            queue.0.push_back(Box::new(move || {
-                // A reader that has gone away needs no answer, and no work.
-                if !sender.is_closed() {
-                    let _ = sender.send(act());
-                }
-            }));
-            self.changed.notify_one();
-        }
-        answer
-    }
-
-    pub(super) fn waiting(&self) -> u64 {
-        lock(&self.queue).0.len() as u64
-    }
-
-    fn work(&self) {
-        let mut queue = lock(&self.queue);
-        loop {
-            if let Some(job) = queue.0.pop_front() {
-                drop(queue);
-                // A read that panics fails for its caller, who finds the answer gone; the thread is for everyone.
-                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
-                    tracing::error!("a read has panicked");
-                }
-                queue = lock(&self.queue);
-            } else if queue.1 {
-                return;
-            } else {
-                queue = wait(&self.changed, queue);
-            }
-        }
-    }
-
-    pub(super) fn stop(&self) {
-        let mut queue = lock(&self.queue);
-        queue.1 = true;
-        queue.0.clear();
-        self.changed.notify_all();
+        let filled = segment.file.read_at(&mut self.bytes, position)?;
+        self.bytes.truncate(filled);
+        self.start = position;
+        self.segment = segment.number;
+        Ok(())
     }
 }

@@ -2,31 +2,37 @@
 //!
 //! t0: a group was written. t1: its sync failed, or the power went. t2: the process starts again and reads the group: the bytes may be in the page cache only, or half there.
 //! So at every start the last segment is read whole, what was never acknowledged is cut, and a last group that the mark does not speak for is written again into a new
-//! segment that is synced before anything is read or appended. Old files are never changed.
+//! segment that is synced before anything is read or appended. Of old files only zeros are ever cut, at their end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
 use sealog_core::chain::Head;
+use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
-use sealog_core::time::Month;
+use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 
 use super::Options;
 use super::cache::Cache;
 use super::chain_index::{Chains, SealedRun};
-use super::disk::{self, Disk, OpenFiles};
+use super::disk::{self, Disk, OpenFiles, ReadInPart};
 use super::format::{
-    Frame, FrameHeader, FrameWriter, HeaderError, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader,
+    self, Frame, FrameHeader, FrameWriter, HeaderError, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader,
 };
-use super::index::{Entry, FieldHashes, MemoryRun};
+use super::index::{BLOCK_EVENTS, Entry, FieldHashes, MemoryRun};
 use super::keys::Keys;
 use super::mark::{Extent, MarkFile, Marked, Place};
+use super::mutants::{self, Mutant};
+use super::reader::Window;
+use super::salt::IndexSalt;
 use super::segment::{self, Piece, Segment, index_path, next_path, segment_path};
 use super::sidecar::{Caches, KeyEntry, Opened, SegmentEnd, SegmentIndex, Sidecar, slot};
 use super::writer::Plan;
+use crate::loss::Loss;
 
 /// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +51,20 @@ pub enum Finding {
     ShorterThanMark { commit: u64, marked: u64 },
     /// A chain ends before an event that it is known to have had, or has another event there. Nothing is sealed on top of it.
     HeadLost { chain: ChainId, durable: u64, recorded: u64 },
+    /// A chain goes on, but has another event where one was acknowledged: it was rewritten. Nothing is sealed on top of it.
+    Rewritten { chain: ChainId, chain_seq: u64 },
+    /// The last event of a chain has an id that no event can have. Nothing is sealed on top of it.
+    ImpossibleId { chain: ChainId, chain_seq: u64 },
     /// A chain may have ended in a damaged place. Nothing is sealed on top of it.
     HeadUnproven { chain: ChainId },
     /// There are events but no readable mark, so a cut tail could not be noticed.
     NoMark,
     /// A record in the middle of the mark is damaged.
     MarkDamaged,
+    /// The clock is behind the last events of some chains. They accept events, but their time stands still until the clock has caught up.
+    ClockBehind { chains: usize, furthest: ChainId, by_ms: u64 },
+    /// There was no room for a new segment at start. The store can only be read until there is.
+    NoRoom { cause: String },
     /// Something could not be read or written at start; the store can only be read until it is started again.
     ReadOnly { cause: String },
 }
@@ -88,6 +102,18 @@ impl fmt::Display for Finding {
                     "chain {chain} ends at event {durable}, but is known to have reached {recorded} with another content; it accepts no more events"
                 )
             }
+            Finding::Rewritten { chain, chain_seq } => {
+                write!(
+                    f,
+                    "event {chain_seq} of chain {chain} is not the one that was acknowledged: the log was rewritten; the chain accepts no more events"
+                )
+            }
+            Finding::ImpossibleId { chain, chain_seq } => {
+                write!(
+                    f,
+                    "event {chain_seq} of chain {chain} has an id that no event can have: the log was tampered with; the chain accepts no more events"
+                )
+            }
             Finding::HeadUnproven { chain } => {
                 write!(f, "the last events of chain {chain} may be damaged; it accepts no more events")
             }
@@ -95,6 +121,19 @@ impl fmt::Display for Finding {
                 "there is no readable mark, so events that were cut off the end would not be noticed",
             ),
             Finding::MarkDamaged => f.write_str("the mark is damaged; what it said of some chains is lost"),
+            Finding::ClockBehind { chains, furthest, by_ms } => {
+                write!(
+                    f,
+                    "the clock is behind the last event of {chains} chains, by {} s for chain {furthest}: their time stands still until it has caught up; check the clock of this machine",
+                    by_ms / 1000
+                )
+            }
+            Finding::NoRoom { cause } => {
+                write!(
+                    f,
+                    "the disk had no room for a new segment when the store was opened ({cause}); it accepts events as soon as there is"
+                )
+            }
             Finding::ReadOnly { cause } => {
                 write!(f, "the store is read-only until it is started again: {cause}")
             }
@@ -129,14 +168,28 @@ pub(super) struct Recovered {
     pub plan: Plan,
     pub commit: u64,
     pub findings: Vec<Finding>,
+    /// Segments whose index files can be read but should be made anew, and the ids of those.
+    pub stale: Vec<(u64, u64)>,
     /// Whether chains that were never seen may have existed in a place that is lost.
     pub unknown_unproven: bool,
+    /// Why not everything could be read.
+    pub unreadable: Option<String>,
+    /// Whether chains that were never seen may have events in a place that could not be read.
+    pub unreadable_chains: bool,
 }
 
 /// In place of the running checksum of a segment that was damaged when the next one began. One that is zero by chance is not compared either, but its length is.
 const UNKNOWN_CHECKSUM: u32 = 0;
 
-pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recovered, RecoveryError> {
+/// Fewer zeros than this at the end of a segment are not worth looking for.
+const TRIM_WORTH_BYTES: u64 = 1 << 20;
+
+pub(super) fn recover(
+    dir: &Path,
+    mode: Mode,
+    options: &Options,
+    salt: IndexSalt,
+) -> Result<Recovered, RecoveryError> {
     let disk = &options.disk;
     disk.create_dir(dir)?;
     disk.sync_dir(dir.parent().unwrap_or(dir))?;
@@ -148,6 +201,7 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
         dir,
         mode,
         options,
+        salt,
         files,
         unproven_to: marked.as_ref().and_then(|marked| marked.unproven_to),
         marked,
@@ -158,6 +212,9 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
         ends: BTreeMap::new(),
         runs: HashMap::new(),
         damaged_segments: Vec::new(),
+        stale: Vec::new(),
+        unreadable: found.unreadable.iter().map(|number| (*number, 0, u64::MAX)).collect(),
+        trimmable: Vec::new(),
         read_error: found.read_error,
     };
     recovery.missing_segments(&found.numbers);
@@ -175,7 +232,10 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
     let last = last_number.map(|number| (number, &found.segments[&number]));
     let active = recovery.last_segment(last, found.numbers.last().copied().unwrap_or(0))?;
     segments.insert(active.plan.segment, Arc::clone(&active.segment));
-    recovery.build_chains(active.grows.then_some(active.plan.segment))?;
+    let unreadable_chains =
+        recovery.unreadable.iter().any(|(segment, _, to)| !recovery.is_marked(*segment, *to))
+            || recovery.marked.as_ref().is_some_and(|marked| marked.damaged);
+    recovery.build_chains(active.grows.then_some(active.plan.segment), &segments)?;
     mark.set_unproven(recovery.unproven_to);
     for finding in &recovery.findings {
         match finding {
@@ -194,7 +254,11 @@ pub(super) fn recover(dir: &Path, mode: Mode, options: &Options) -> Result<Recov
         plan: active.plan,
         commit: active.commit,
         findings: recovery.findings,
+        stale: recovery.stale,
         unknown_unproven: recovery.unproven_to.is_some(),
+        unreadable_chains: unreadable_chains && !recovery.unreadable.is_empty(),
+        unreadable: (!recovery.unreadable.is_empty())
+            .then(|| format!("not all of the log could be read at start: {}", cause(recovery.read_error))),
     })
 }
 
@@ -209,7 +273,13 @@ struct FoundAll {
     numbers: Vec<u64>,
     segments: BTreeMap<u64, Found>,
     findings: Vec<Finding>,
+    /// Numbers of those whose header the disk did not give.
+    unreadable: Vec<u64>,
     read_error: Option<io::Error>,
+}
+
+fn cause(error: Option<io::Error>) -> String {
+    error.map_or_else(String::new, |error| error.to_string())
 }
 
 fn find_segments(
@@ -221,16 +291,24 @@ fn find_segments(
 ) -> Result<FoundAll, RecoveryError> {
     let mut numbers: Vec<u64> = disk.list(dir)?.iter().filter_map(|name| segment::parse_name(name)).collect();
     numbers.sort_unstable();
-    let mut found =
-        FoundAll { numbers: Vec::new(), segments: BTreeMap::new(), findings: Vec::new(), read_error: None };
+    let mut found = FoundAll {
+        numbers: Vec::new(),
+        segments: BTreeMap::new(),
+        findings: Vec::new(),
+        unreadable: Vec::new(),
+        read_error: None,
+    };
     for number in numbers {
         let file = files.file(segment_path(dir, number));
         let mut bytes = vec![0; SEGMENT_HEADER_LEN];
         let filled = match file.read_at(&mut bytes, 0) {
             Ok(filled) => filled,
             Err(error) => {
+                tracing::error!(%error, segment = number, "the header of a segment cannot be read");
                 found.read_error.get_or_insert(error);
-                0
+                found.unreadable.push(number);
+                found.numbers.push(number);
+                continue;
             }
         };
         match SegmentHeader::decode(&bytes[..filled]) {
@@ -254,6 +332,7 @@ struct Recovery<'a> {
     dir: &'a Path,
     mode: Mode,
     options: &'a Options,
+    salt: IndexSalt,
     files: Arc<OpenFiles>,
     marked: Option<Marked>,
     findings: Vec<Finding>,
@@ -267,7 +346,12 @@ struct Recovery<'a> {
     unproven_to: Option<Place>,
     /// Segments with damage in them.
     damaged_segments: Vec<u64>,
-    /// The disk did not give everything. That says nothing about what is on it, so nothing may be concluded from it, and nothing is written.
+    stale: Vec<(u64, u64)>,
+    /// Places that the disk did not give: segment, from, to. That says nothing about what is on it, so nothing may be concluded from it, and nothing is written.
+    unreadable: Vec<(u64, u64, u64)>,
+    /// Segments that are not written to any more, and where their frames end.
+    trimmable: Vec<(u64, u64)>,
+    /// Why the disk did not give them.
     read_error: Option<io::Error>,
 }
 
@@ -289,7 +373,11 @@ pub(super) struct Indexed {
 }
 
 /// Builds the index of a segment from its pieces.
-pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a Piece<'a>>) -> Indexed {
+pub(super) fn index_pieces<'a>(
+    number: u64,
+    pieces: impl IntoIterator<Item = &'a Piece<'a>>,
+    salt: &IndexSalt,
+) -> Indexed {
     let mut indexed = Indexed {
         index: SegmentIndex::default(),
         damage: Vec::new(),
@@ -300,7 +388,7 @@ pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a
     for piece in pieces {
         match piece {
             Piece::Intact(frame) => {
-                let readable = indexed.add_frame(number, frame, &mut open);
+                let readable = indexed.add_frame(number, frame, &mut open, salt);
                 indexed.running = frame.running_checksum(indexed.running);
                 indexed.end = frame.header.end();
                 if !readable {
@@ -310,7 +398,7 @@ pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a
             }
             Piece::Broken(frame) => {
                 // Its header is right, so the records that are still whole can be found and read.
-                indexed.add_frame(number, frame, &mut open);
+                indexed.add_frame(number, frame, &mut open, salt);
                 indexed.damage.push((frame.header.position, frame.header.end()));
             }
             Piece::Unreadable(from, to) => indexed.damage.push((*from, *to)),
@@ -322,7 +410,13 @@ pub(super) fn index_pieces<'a>(number: u64, pieces: impl IntoIterator<Item = &'a
 
 impl Indexed {
     /// Whether every record could be read.
-    fn add_frame(&mut self, number: u64, frame: &Frame<'_>, open: &mut HashMap<ChainId, usize>) -> bool {
+    fn add_frame(
+        &mut self,
+        number: u64,
+        frame: &Frame<'_>,
+        open: &mut HashMap<ChainId, usize>,
+        salt: &IndexSalt,
+    ) -> bool {
         let header = &frame.header;
         let chain = header.chain;
         let runs = &mut self.index.runs;
@@ -333,9 +427,9 @@ impl Indexed {
             let known =
                 open.get(&chain).map(|at| &runs[*at].1).filter(|run| run.end_seq() == record.chain_seq);
             let (log_id, hashes) = match (&event, known) {
-                (Some(event), _) => (event.sealed.log_id, FieldHashes::of(&event.text.fields())),
+                (Some(event), _) => (event.sealed.log_id, FieldHashes::of(&event.text.fields(), salt)),
                 // Where a record is damaged its id is unknown: it gets the lowest that it can have had, and no action.
-                (None, Some(run)) => (Ulid(run.last_log_id().0 + 1), FieldHashes::default()),
+                (None, Some(run)) => (Ulid(run.last_log_id().0.saturating_add(1)), FieldHashes::default()),
                 // Nothing to go by: it counts as a hole.
                 (None, None) => continue,
             };
@@ -350,8 +444,7 @@ impl Indexed {
                 run.head = event.head();
             }
         }
-        if let Some(stored) = frame.idempotency() {
-            let position = u32::try_from(header.position).expect("segments are smaller than 4 GiB");
+        if let (Some(stored), Ok(position)) = (frame.idempotency(), u32::try_from(header.position)) {
             let slot = slot(chain, stored.key.key_hash);
             self.index.keys.push(KeyEntry { slot, received_ms: header.received_ms, position });
         }
@@ -422,21 +515,24 @@ impl Recovery<'_> {
     ) -> Result<(), RecoveryError> {
         if let Some(end) = end {
             let end = SegmentEnd { number, final_len: end.final_len, checksum: end.checksum };
-            match Sidecar::open(self.files.file(index_path(self.dir, number)), &end, self.mode) {
+            match Sidecar::open(self.files.file(index_path(self.dir, number)), &end, self.mode, &self.salt) {
                 Ok(opened) => {
                     self.ends.insert(number, end);
+                    self.trimmable.push((number, end.final_len));
                     self.take_opened(opened);
                     return Ok(());
                 }
                 Err(error) => tracing::warn!(%error, segment = number, "building an index again"),
             }
         }
-        let content = self.read(&found.segment)?;
-        let limit = end.map_or(content.len() as u64, |end| end.final_len);
-        let pieces = segment::walk(&content, limit, &found.header.salt, self.mode);
-        let indexed = index_pieces(number, &pieces);
+        let read = self.read(&found.segment)?;
+        let limit = end.map_or(read.content.len() as u64, |end| end.final_len);
+        let pieces = segment::walk(&read.content, limit, &found.header.salt, self.mode);
+        let pieces = self.readable(number, &read, pieces);
+        let indexed = index_pieces(number, &pieces, &self.salt);
         if let Some(end) = end
             && indexed.damage.is_empty()
+            && read.error.is_none()
             && (indexed.end != end.final_len
                 || end.checksum != UNKNOWN_CHECKSUM && indexed.running != end.checksum)
         {
@@ -444,17 +540,23 @@ impl Recovery<'_> {
             self.lost(number, limit);
         }
         // Without a successor to say where the segment ends, nobody can tell whether an index is its own.
-        let trusted = end.is_some() && !self.damaged_segments.contains(&number);
+        let trusted = end.is_some() && read.error.is_none() && !self.damaged_segments.contains(&number);
         let end = SegmentEnd {
             number,
             final_len: limit,
             checksum: end.map_or(indexed.running, |end| end.checksum),
         };
+        if trusted && indexed.damage.is_empty() {
+            self.trimmable.push((number, limit));
+        }
         self.take_indexed(number, indexed, &end, trusted);
         Ok(())
     }
 
     fn take_opened(&mut self, opened: Opened) {
+        if opened.sidecar.is_stale() {
+            self.stale.push((opened.sidecar.segment(), opened.sidecar.id()));
+        }
         for (chain, run) in opened.runs {
             self.runs.entry(chain).or_default().push(SealedRun::File(run));
         }
@@ -490,7 +592,15 @@ impl Recovery<'_> {
         if !trusted || !indexed.damage.is_empty() {
             return self.take_in_memory(number, indexed.index);
         }
-        match write_index(&*self.options.disk, &self.files, self.dir, &indexed.index, end, self.mode) {
+        match write_index(
+            &*self.options.disk,
+            &self.files,
+            self.dir,
+            &indexed.index,
+            end,
+            self.mode,
+            &self.salt,
+        ) {
             Ok(opened) => self.take_opened(opened),
             Err(error) => {
                 tracing::warn!(%error, segment = number, "cannot write an index file; keeping it in memory");
@@ -499,13 +609,26 @@ impl Recovery<'_> {
         }
     }
 
-    fn read(&mut self, segment: &Segment) -> io::Result<Vec<u8>> {
-        let (content, error) = disk::read_all_there_is(&*segment.file)?;
-        if let Some(error) = error {
+    fn read(&mut self, segment: &Segment) -> io::Result<ReadInPart> {
+        let read = disk::read_in_part(&*segment.file)?;
+        if let Some(error) = &read.error {
             tracing::error!(%error, segment = segment.number, "a segment cannot be read whole");
-            self.read_error.get_or_insert(error);
+            self.read_error.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
         }
-        Ok(content)
+        Ok(read)
+    }
+
+    /// The pieces that the disk gave whole, be they right or wrong. The others are noted as places that could not be read.
+    fn readable<'p>(&mut self, number: u64, read: &ReadInPart, mut pieces: Vec<Piece<'p>>) -> Vec<Piece<'p>> {
+        pieces.retain(|piece| {
+            let (from, to) = (piece.start(), piece.end());
+            let given = matches!(piece, Piece::Intact(_)) || !read.is_unreadable(from, to);
+            if !given {
+                self.unreadable.push((number, from, to));
+            }
+            given
+        });
+        pieces
     }
 
     /// The last segment: cuts what was never acknowledged, and moves a last group that is not known to be on disk into a new segment.
@@ -521,20 +644,25 @@ impl Recovery<'_> {
                 return Ok(self.cannot_read(Arc::new(unreadable), 0));
             }
             self.check_length(0, next_number - 1);
+            self.trim_zeros();
             return self.new_segment(next_number, None, &[], 0);
         };
-        let content = self.read(&found.segment)?;
+        let read = self.read(&found.segment)?;
+        let content = &read.content;
         let salt = &found.header.salt;
-        let mut pieces = segment::walk(&content, u64::MAX, salt, self.mode);
+        let mut pieces = segment::walk(content, u64::MAX, salt, self.mode);
         if self.read_error.is_some() {
-            let indexed = index_pieces(number, &pieces);
+            let pieces = self.readable(number, &read, pieces);
+            let indexed = index_pieces(number, &pieces, &self.salt);
             let end = SegmentEnd { number, final_len: content.len() as u64, checksum: indexed.running };
             self.take_indexed(number, indexed, &end, false);
             return Ok(self.cannot_read(Arc::clone(&found.segment), end.final_len));
         }
+        // Of all of them, also those that are cut or moved below: they will not count any more, but they are left where they are.
+        let written_to = pieces.iter().filter_map(header_of).map(|header| header.end()).max().unwrap_or(0);
         let covered = self.covered();
         if covered.segment == number {
-            split_unreadable(&mut pieces, covered.offset, &content);
+            split_unreadable(&mut pieces, covered.offset, content);
         }
         if let Some(at) = self.torn_tail(number, &pieces) {
             self.findings.push(Finding::TornTail { segment: number, offset: pieces[at].start() });
@@ -547,10 +675,12 @@ impl Recovery<'_> {
         let commit = if reaches_mark { commit.max(covered.commit) } else { commit };
         self.check_length(commit, number);
         if pieces.is_empty() && number + 1 == next_number {
+            self.trimmable.push((number, end_of(&pieces)));
+            self.trim_zeros();
             // Nothing was ever written to it: its place is taken, so that starting again and again leaves no trail.
             return match self.new_segment(number, found.header.before, &[], commit) {
                 Err(RecoveryError::Io(error)) => {
-                    Ok(self.read_only(error.to_string(), Arc::clone(&found.segment), end_of(&[])))
+                    Ok(self.cannot_begin(&error, Arc::clone(&found.segment), end_of(&[])))
                 }
                 result => result,
             };
@@ -566,7 +696,7 @@ impl Recovery<'_> {
             .filter(|first| pieces[*first..].iter().all(of_group))
             .unwrap_or(pieces.len());
         let (stay, group) = pieces.split_at(moves);
-        let indexed = index_pieces(number, stay);
+        let indexed = index_pieces(number, stay, &self.salt);
         // The checksums of damaged frames are not known, and a restored file must not be held against those of the others.
         let checksum = if indexed.damage.is_empty() { indexed.running } else { UNKNOWN_CHECKSUM };
         let end = SegmentEnd { number, final_len: end_of(stay), checksum };
@@ -576,16 +706,19 @@ impl Recovery<'_> {
             .filter_map(|piece| if let Piece::Intact(frame) = piece { Some(frame) } else { None })
             .collect();
         let before = Predecessor { number, final_len: end.final_len, checksum: end.checksum };
+        self.trimmable.push((number, written_to.max(end.final_len)));
+        self.trim_zeros();
         match self.new_segment(next_number, Some(before), &frames, commit) {
             Err(RecoveryError::Io(error)) => {
                 // Reading must go on. The group is shown from where it stands, and nothing is added to it.
-                let indexed = index_pieces(number, group);
+                let indexed = index_pieces(number, group, &self.salt);
                 self.note_damage(number, &indexed);
                 self.take_in_memory(number, indexed.index);
                 // An index that has to be built again is built of everything that is shown.
-                let (final_len, checksum) = (end_of(&pieces), index_pieces(number, &pieces).running);
+                let (final_len, checksum) =
+                    (end_of(&pieces), index_pieces(number, &pieces, &self.salt).running);
                 self.ends.insert(number, SegmentEnd { number, final_len, checksum });
-                Ok(self.read_only(error.to_string(), Arc::clone(&found.segment), final_len))
+                Ok(self.cannot_begin(&error, Arc::clone(&found.segment), final_len))
             }
             result => result,
         }
@@ -594,11 +727,20 @@ impl Recovery<'_> {
     /// What can be read is shown, and nothing is written: not a segment, not a mark. If the disk gives everything at the next start, this one has left no trace.
     fn cannot_read(&mut self, segment: Arc<Segment>, end: u64) -> Active {
         let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
-        self.read_only(format!("the log cannot be read whole: {cause}"), segment, end)
+        let cause = format!("the log cannot be read whole: {cause}");
+        self.only_reads(Finding::ReadOnly { cause }, segment, end)
     }
 
-    fn read_only(&mut self, cause: String, segment: Arc<Segment>, end: u64) -> Active {
-        self.findings.push(Finding::ReadOnly { cause });
+    /// No new segment could be begun.
+    fn cannot_begin(&mut self, error: &io::Error, segment: Arc<Segment>, end: u64) -> Active {
+        let cause = error.to_string();
+        let finding =
+            if segment::is_no_room(error) { Finding::NoRoom { cause } } else { Finding::ReadOnly { cause } };
+        self.only_reads(finding, segment, end)
+    }
+
+    fn only_reads(&mut self, finding: Finding, segment: Arc<Segment>, end: u64) -> Active {
+        self.findings.push(finding);
         let plan = Plan { segment: segment.number, salt: segment.salt, end, capacity: 0, running: 0 };
         Active { segment, plan, commit: self.covered().commit, grows: false }
     }
@@ -639,6 +781,24 @@ impl Recovery<'_> {
         }
     }
 
+    /// Gives back what was prepared for frames that never came: a crash leaves a whole segment of it. Before the next segment is begun, since on a full disk it is the room for that one.
+    fn trim_zeros(&mut self) {
+        let worth = TRIM_WORTH_BYTES.min(self.options.segment_bytes_first / 8);
+        for (number, end) in std::mem::take(&mut self.trimmable) {
+            // A place that is known to be damaged or unproven is left as it was found.
+            if self.read_error.is_some() || self.damaged_segments.contains(&number) {
+                continue;
+            }
+            match segment::trim(&*self.options.disk, &segment_path(self.dir, number), end, worth) {
+                Ok(0) => {}
+                Ok(bytes) => tracing::info!(segment = number, bytes, "gave back room that was not used"),
+                Err(error) => {
+                    tracing::warn!(%error, segment = number, "cannot give back room that was not used")
+                }
+            }
+        }
+    }
+
     /// Begins the segment that will be written to, with the last group in it, and makes both durable.
     fn new_segment(
         &mut self,
@@ -665,8 +825,10 @@ impl Recovery<'_> {
         for frame in group {
             running = copy_frame(frame, commit + 1, &salt, &mut content, running);
         }
-        let capacity = self.options.segment_bytes_first.max(content.len() as u64 * 2);
-        segment::prepare(&**disk, self.dir, capacity, |_, _| Ok(()))?;
+        let wanted = self.options.segment_bytes_first.max(content.len() as u64 * 2);
+        let mut room = self.options.room();
+        room.least = room.least.max(content.len() as u64);
+        let capacity = segment::prepare(&**disk, self.dir, wanted, room)?;
         let file = disk.open(&next_path(self.dir))?;
         file.write_all_at(&content, 0)?;
         file.sync()?;
@@ -675,7 +837,7 @@ impl Recovery<'_> {
         disk.sync_dir(self.dir)?;
         self.files.forget(&path);
         let pieces = segment::walk(&content, u64::MAX, &salt, self.mode);
-        let indexed = index_pieces(number, &pieces);
+        let indexed = index_pieces(number, &pieces, &self.salt);
         self.note_damage(number, &indexed);
         self.take_in_memory(number, indexed.index);
         let commit = if group.is_empty() { commit } else { commit + 1 };
@@ -684,7 +846,11 @@ impl Recovery<'_> {
     }
 
     /// Puts the runs of each chain together, finds holes and heads.
-    fn build_chains(&mut self, active: Option<u64>) -> Result<(), RecoveryError> {
+    fn build_chains(
+        &mut self,
+        active: Option<u64>,
+        segments: &BTreeMap<u64, Arc<Segment>>,
+    ) -> Result<(), RecoveryError> {
         let mut runs = std::mem::take(&mut self.runs);
         match &self.marked {
             // Events are accepted only after the first mark, so there must be one.
@@ -692,7 +858,7 @@ impl Recovery<'_> {
             Some(marked) if marked.damaged => self.findings.push(Finding::MarkDamaged),
             _ => {}
         }
-        let marked = self.marked.take().unwrap_or_default();
+        let marked = self.marked.clone().unwrap_or_default();
         for chain in marked.heads.keys() {
             runs.entry(*chain).or_default();
         }
@@ -705,24 +871,54 @@ impl Recovery<'_> {
                 let usage = self.usage.get_mut(&(id.tenant_id, Month::of(log_id.timestamp_ms())));
                 *usage.expect("it was counted with its run") -= 1;
             }
-            let state = ends_of(&of_chain, marked.heads.get(&id).copied().unwrap_or(Head::EMPTY));
-            let unproven = match (self.unproven_to, of_chain.last()) {
+            let recorded = marked.heads.get(&id).copied().unwrap_or(Head::EMPTY);
+            let look = Look { chain: id, runs: &of_chain, segments, caches: &caches };
+            let state = match ends_of(&of_chain, recorded).compare(&look, recorded) {
+                Ok(state) => state,
+                Err(error) => {
+                    // What could not be compared is neither right nor wrong. The mark stays as it is, for the next start.
+                    let cause = format!("an event cannot be held against the mark: {error}");
+                    self.findings.push(Finding::ReadOnly { cause });
+                    ends_of(&of_chain, recorded)
+                }
+            };
+            // Asked of the disk only where it matters: a start must not look at every chain.
+            let matters = self.unproven_to.is_some() || !self.unreadable.is_empty();
+            let last_run = of_chain.last().filter(|_| matters);
+            let last_place = last_run.map(|run| last_place(run, &caches)).transpose()?;
+            let unproven = match (self.unproven_to, last_place) {
                 (None, _) => false,
                 (Some(_), None) => true,
-                (Some(place), Some(run)) => last_place(run, &caches)? < place,
+                (Some(place), Some(last)) => last < place,
             };
-            if state.lost {
-                let (durable, recorded) = (state.durable.chain_seq, state.recorded.chain_seq);
-                self.findings.push(Finding::HeadLost { chain: id, durable, recorded });
-            } else if unproven {
-                self.findings.push(Finding::HeadUnproven { chain: id });
+            let unreadable = self.unreadable_stretches(&of_chain, last_place, &state.durable, &recorded);
+            let end_unreadable = unreadable.last().is_some_and(|(_, last)| *last == u64::MAX);
+            match state.fault {
+                // The events may all be there.
+                _ if end_unreadable => {}
+                Some(Fault::Lost) => {
+                    let (durable, recorded) = (state.durable.chain_seq, state.recorded.chain_seq);
+                    self.findings.push(Finding::HeadLost { chain: id, durable, recorded });
+                }
+                Some(Fault::Impossible) => {
+                    let chain_seq = state.durable.chain_seq;
+                    self.findings.push(Finding::ImpossibleId { chain: id, chain_seq });
+                }
+                Some(Fault::Rewritten) => {
+                    let chain_seq = state.recorded.chain_seq;
+                    self.findings.push(Finding::Rewritten { chain: id, chain_seq });
+                }
+                None if unproven => self.findings.push(Finding::HeadUnproven { chain: id }),
+                None => {}
             }
-            let damaged = self.damaged_stretches(&of_chain);
+            let mut damaged = self.damaged_stretches(&of_chain);
+            damaged.retain(|stretch| !unreadable.contains(stretch));
             self.chains.get_or_create(id).with(|chain| {
                 chain.durable = state.durable;
                 chain.recorded = state.recorded;
-                chain.unproven = state.lost || unproven;
+                chain.unproven = state.fault.is_some() || unproven;
                 chain.damaged = Arc::new(damaged);
+                chain.unreadable = Arc::new(unreadable);
                 // The run of the segment that is written to next can grow. It is the last, and in memory.
                 if let Some(SealedRun::Memory(run)) =
                     of_chain.pop_if(|run| Some(run.run().segment()) == active)
@@ -735,22 +931,49 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Holes between runs that lie in segments with damage: the records are there, but cannot be read.
+    /// Holes between runs that lie in segments with damage: the records are there, but are not right.
     fn damaged_stretches(&self, runs: &[SealedRun]) -> Vec<(u64, u64)> {
-        let mut stretches = Vec::new();
-        let (mut next_seq, mut segment) = (1, 0);
-        for run in runs.iter().map(SealedRun::run) {
-            let first = run.first_seq();
-            let in_damage =
-                self.damaged_segments.iter().any(|damaged| (segment..=run.segment()).contains(damaged));
-            if first > next_seq && in_damage {
-                stretches.push((next_seq, first - 1));
-            }
-            next_seq = run.end_seq();
-            segment = run.segment();
+        holes(runs, |between| self.damaged_segments.iter().any(|damaged| between.contains(damaged)))
+    }
+
+    /// Holes between runs where a place could not be read, and everything behind the last run if a later place may hold more of the chain.
+    fn unreadable_stretches(
+        &self,
+        runs: &[SealedRun],
+        last_place: Option<Place>,
+        durable: &Head,
+        recorded: &Head,
+    ) -> Vec<(u64, u64)> {
+        let mut stretches =
+            holes(runs, |between| self.unreadable.iter().any(|(segment, ..)| between.contains(segment)));
+        // The mark knows the head of every chain that has an event in what it covers.
+        let ruled_out = |segment: u64, to: u64| {
+            let whole = self.marked.as_ref().is_some_and(|marked| !marked.damaged);
+            whole && self.is_marked(segment, to) && recorded.chain_seq <= durable.chain_seq
+        };
+        let behind = self.unreadable.iter().any(|(segment, _, to)| {
+            last_place.is_none_or(|last| (*segment, *to) > last) && !ruled_out(*segment, *to)
+        });
+        if behind {
+            stretches.push((runs.last().map_or(1, |run| run.run().end_seq()), u64::MAX));
         }
         stretches
     }
+}
+
+/// First and last seq of what is missing between runs, where the segments in between are of some kind.
+fn holes(runs: &[SealedRun], between: impl Fn(RangeInclusive<u64>) -> bool) -> Vec<(u64, u64)> {
+    let mut holes = Vec::new();
+    let (mut next_seq, mut segment) = (1, 0);
+    for run in runs.iter().map(SealedRun::run) {
+        let first = run.first_seq();
+        if first > next_seq && between(segment..=run.segment()) {
+            holes.push((next_seq, first - 1));
+        }
+        next_seq = run.end_seq();
+        segment = run.segment();
+    }
+    holes
 }
 
 /// Runs in the order of the log, each event once: where a group was moved and the segment that says so is gone, the later copy counts. The ids of the earlier ones come second.
@@ -779,8 +1002,79 @@ fn in_order(mut runs: Vec<SealedRun>) -> (Vec<SealedRun>, Vec<Ulid>) {
 struct Ends {
     durable: Head,
     recorded: Head,
-    /// Whether it has ended later, or otherwise.
-    lost: bool,
+    /// Why nothing may be sealed on it.
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// It has ended later, or otherwise.
+    Lost,
+    /// It goes on, with another event where one is on record.
+    Rewritten,
+    /// Nothing can be counted on from its last id.
+    Impossible,
+}
+
+/// What is needed to look at single events of a chain.
+struct Look<'a> {
+    chain: ChainId,
+    runs: &'a [SealedRun],
+    segments: &'a BTreeMap<u64, Arc<Segment>>,
+    caches: &'a Caches,
+}
+
+impl Look<'_> {
+    /// Nothing if there is no such event or its record is damaged.
+    fn event(&self, chain_seq: u64) -> io::Result<Option<StoredEvent>> {
+        let mut runs = self.runs.iter().map(SealedRun::run);
+        let Some(run) = runs.find(|run| (run.first_seq()..run.end_seq()).contains(&chain_seq)) else {
+            return Ok(None);
+        };
+        let Some(segment) = self.segments.get(&run.segment()) else { return Ok(None) };
+        let at = usize::try_from(chain_seq - run.first_seq()).unwrap_or(usize::MAX);
+        let position = run.blocks(self.caches)?.block(at / BLOCK_EVENTS)?.position(at % BLOCK_EVENTS);
+        let mut window = Window::single();
+        let record = window.record(segment, position)?;
+        Ok(record.and_then(|record| format::decode_record(record, &segment.salt, self.chain, chain_seq)))
+    }
+}
+
+impl Ends {
+    /// Holds the chain against its recorded head: whoever rewrites a log and adds to it leaves a chain that is longer than the mark says and fits together. Looks at one
+    /// event of a chain that has grown since the mark, and at none of the others.
+    ///
+    /// A loss that was accepted is none: the acceptance of exactly this head is then the last event, since nothing is sealed on it before the mark knows it.
+    fn compare(self, look: &Look<'_>, recorded: Head) -> io::Result<Ends> {
+        if mutants::on(Mutant::MarkWithoutHash) {
+            return Ok(self);
+        }
+        let rewritten = match self.fault {
+            Some(_) => false,
+            None if recorded.chain_seq == 0 || recorded.chain_seq >= self.durable.chain_seq => {
+                return Ok(self);
+            }
+            None => {
+                let stored = match look.event(recorded.chain_seq)? {
+                    Some(event) => Some(event.sealed.hash),
+                    // The one behind it names its hash.
+                    None => look.event(recorded.chain_seq + 1)?.map(|event| event.sealed.prev_hash),
+                };
+                stored.is_some_and(|hash| hash != recorded.hash)
+            }
+        };
+        if self.fault.is_none() && !rewritten {
+            return Ok(self);
+        }
+        let last = look.event(self.durable.chain_seq)?;
+        if last.and_then(|event| Loss::accepted_by(&event)).is_some_and(|loss| loss.is_of(&recorded)) {
+            return Ok(Ends { recorded: self.durable, fault: None, ..self });
+        }
+        if rewritten {
+            return Ok(Ends { recorded, fault: Some(Fault::Rewritten), ..self });
+        }
+        Ok(self)
+    }
 }
 
 fn ends_of(runs: &[SealedRun], marked: Head) -> Ends {
@@ -795,16 +1089,21 @@ fn ends_of(runs: &[SealedRun], marked: Head) -> Ends {
         }
     };
     if marked.chain_seq > durable.chain_seq
-        || marked.chain_seq == durable.chain_seq && marked.hash != durable.hash
+        || marked.chain_seq == durable.chain_seq
+            && marked.hash != durable.hash
+            && !mutants::on(Mutant::MarkWithoutHash)
     {
         return Ends {
             durable,
             recorded: if last.chain_seq > marked.chain_seq { last } else { marked },
-            lost: true,
+            fault: Some(Fault::Lost),
         };
     }
     // Records behind the last intact one are there and damaged.
-    Ends { durable, recorded: last, lost: last.chain_seq > durable.chain_seq }
+    let lost = last.chain_seq > durable.chain_seq;
+    let impossible = durable.log_id.timestamp_ms() > TIMESTAMP_MS_MAX;
+    let fault = impossible.then_some(Fault::Impossible).or(lost.then_some(Fault::Lost));
+    Ends { durable, recorded: last, fault }
 }
 
 /// Where the last intact record of a run stands.
@@ -821,10 +1120,7 @@ fn last_place(run: &SealedRun, caches: &Caches) -> io::Result<Place> {
 }
 
 fn end_of(pieces: &[Piece<'_>]) -> u64 {
-    pieces.last().map_or(SEGMENT_HEADER_LEN as u64, |piece| match piece {
-        Piece::Intact(frame) | Piece::Broken(frame) => frame.header.end(),
-        Piece::Unreadable(_, to) => *to,
-    })
+    pieces.last().map_or(SEGMENT_HEADER_LEN as u64, Piece::end)
 }
 
 /// A group is known to end at `boundary`: what cannot be read before it and what cannot be read behind it are two things.
@@ -862,9 +1158,10 @@ pub(super) fn write_index(
     index: &SegmentIndex,
     end: &SegmentEnd,
     mode: Mode,
+    salt: &IndexSalt,
 ) -> io::Result<Opened> {
     let path = index_path(dir, end.number);
-    disk::replace(disk, &path, &index.encode(end))?;
+    disk::replace(disk, &path, &index.encode(end, salt))?;
     files.forget(&path);
-    Sidecar::open(files.file(path), end, mode)
+    Sidecar::open(files.file(path), end, mode, salt)
 }

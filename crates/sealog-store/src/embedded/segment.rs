@@ -56,6 +56,13 @@ impl Piece<'_> {
             Piece::Unreadable(from, _) => *from,
         }
     }
+
+    pub(super) fn end(&self) -> u64 {
+        match self {
+            Piece::Intact(frame) | Piece::Broken(frame) => frame.header.end(),
+            Piece::Unreadable(_, to) => *to,
+        }
+    }
 }
 
 /// Everything from the header to `end`, in order. Zeros at the end are no piece.
@@ -93,12 +100,55 @@ fn find_frame(content: &[u8], from: usize, salt: &Salt, mode: Mode) -> Option<us
     }
 }
 
+/// How large a segment may be on a disk that is almost full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Bytes of the disk that no segment takes: control data, marks and indexes have to be written when no event can be.
+    pub reserve: u64,
+    /// A smaller segment than this is not worth its file.
+    pub least: u64,
+}
+
+impl Room {
+    /// What of `wanted` may be taken where `free` bytes are left. Half of what there is, so that the other log has some too, but not less than the least.
+    fn size(&self, wanted: u64, free: u64) -> Option<u64> {
+        let room = free.saturating_sub(self.reserve);
+        let least = self.least.min(wanted);
+        let size = match wanted.min((room / 2).max(least)) {
+            size if size < wanted && size > least => (size - size % PIECE as u64).max(least),
+            size => size,
+        };
+        (size <= room).then_some(size)
+    }
+
+    /// Whether a segment can be made, as far as the disk tells.
+    pub(super) fn is_there(&self, disk: &dyn Disk, dir: &Path) -> bool {
+        disk.free_bytes(dir).is_ok_and(|free| self.size(self.least, free).is_some())
+    }
+}
+
+/// The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece. Larger ones make a small sync dearer, smaller ones a large one.
+const PIECE: usize = 64 << 10;
+
+/// Zeros are synced, and room is looked at, after so many bytes.
+const STEP: u64 = 1 << 20;
+
+/// Whether an error says that there is no room, and nothing else.
+pub(super) fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn no_room() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "the disk has less room than is kept in reserve")
+}
+
 /// Prepares segments in the background: writing to blocks that already hold zeros makes a sync much cheaper than growing a file,
 /// and only the preparation can run out of room, never a write.
 #[derive(Debug)]
 pub(super) struct Preparer {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    room: Room,
     state: Mutex<Preparing>,
     changed: Condvar,
 }
@@ -109,6 +159,8 @@ const ZEROS_AHEAD: u64 = 200;
 #[derive(Debug, Default)]
 struct Preparing {
     wanted: Option<u64>,
+    /// What the one that is being made will hold.
+    promised: Option<u64>,
     ready: Option<u64>,
     /// Why the last attempt failed.
     failed: Option<String>,
@@ -125,20 +177,21 @@ struct Preparing {
 }
 
 impl Preparer {
-    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Preparer {
-        Preparer { disk, dir, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, room: Room) -> Preparer {
+        Preparer { disk, dir, room, state: Mutex::default(), changed: Condvar::new() }
     }
 
     pub(super) fn want(&self, capacity: u64) {
         let mut state = lock(&self.state);
         state.wanted = Some(capacity);
+        state.promised = None;
         state.ready = None;
         state.made = 0;
         self.changed.notify_all();
     }
 
-    /// Waits until the segment that was asked for is there or cannot be made. A failure of some time ago does not count: there may be room by now, and refusing an event is
-    /// worth another look.
+    /// Waits until the segment that was asked for is there or cannot be made; how much it holds, which is less than was asked for where there is no room for more.
+    /// A failure of some time ago does not count: there may be room by now, and refusing an event is worth another look.
     pub(super) fn take(&self) -> Result<u64, String> {
         let mut state = lock(&self.state);
         let before = state.failures;
@@ -163,6 +216,12 @@ impl Preparer {
             }
             state = wait(&self.changed, state);
         }
+    }
+
+    /// What the next segment holds, as far as that is known.
+    pub(super) fn promised(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        state.ready.or(state.promised)
     }
 
     /// The active segment ends here now.
@@ -210,23 +269,19 @@ impl Preparer {
 
     /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is told of each step, when one is ready, and when it cannot be made.
     pub(super) fn run(&self, retry: std::time::Duration, on_progress: impl Fn()) {
+        let mut unfinished = None;
         let mut state = lock(&self.state);
         while !state.stop {
-            let Some(capacity) = state.wanted else {
+            let Some(wanted) = state.wanted else {
                 state = wait(&self.changed, state);
                 continue;
             };
             state.urgent = false;
             drop(state);
-            let made = prepare(&*self.disk, &self.dir, capacity, |file, made| {
-                let made = made * 1000 / capacity;
-                lock(&self.state).made = made;
-                on_progress();
-                self.step_back(file, made)
-            });
+            let made = self.make(wanted, &mut unfinished, &on_progress);
             state = lock(&self.state);
             match made {
-                Ok(()) => {
+                Ok(capacity) => {
                     state.wanted = None;
                     state.ready = Some(capacity);
                     state.failed = None;
@@ -237,8 +292,9 @@ impl Preparer {
                 }
                 Err(error) => {
                     if state.failed.is_none() {
-                        tracing::error!(%error, capacity, "cannot prepare the next segment; looking again every second");
+                        tracing::error!(%error, wanted, "cannot prepare the next segment; looking again every second");
                     }
+                    state.promised = None;
                     state.failed = Some(error.to_string());
                     state.failures += 1;
                     self.changed.notify_all();
@@ -253,43 +309,144 @@ impl Preparer {
             }
         }
     }
-}
 
-/// Makes a file of zeros that is on stable storage when this returns. On failure nothing is left that takes room. `pause` is called after each mebibyte
-/// with the number of bytes that are there: all the zeros of a large segment at once would make every event wait that is synced meanwhile.
-pub(super) fn prepare(
-    disk: &dyn Disk,
-    dir: &Path,
-    capacity: u64,
-    pause: impl Fn(&dyn DiskFile, u64) -> io::Result<()>,
-) -> io::Result<()> {
-    const STEP: u64 = 1 << 20;
-    // The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece. Larger ones make a small sync dearer, smaller ones a large one.
-    const PIECE: usize = 64 << 10;
-    let path = next_path(dir);
-    let fill = || {
-        let file = disk.create(&path)?;
-        let zeros = vec![0; PIECE];
-        let mut at = 0;
-        while at < capacity {
-            let length = usize::try_from(capacity - at).unwrap_or(PIECE).min(PIECE);
-            file.write_all_at(&zeros[..length], at)?;
-            at += length as u64;
-            if at.is_multiple_of(STEP) && at < capacity {
-                pause(&*file, at)?;
+    /// Makes a segment, or goes on with one that there was no room for.
+    fn make(
+        &self,
+        wanted: u64,
+        unfinished: &mut Option<Filling>,
+        on_progress: &impl Fn(),
+    ) -> io::Result<u64> {
+        let mut filling = match unfinished.take() {
+            Some(filling) => filling,
+            None => Filling::begin(&*self.disk, &self.dir, wanted, self.room)?,
+        };
+        let capacity = filling.capacity;
+        lock(&self.state).promised = Some(capacity);
+        let filled = filling.fill(&*self.disk, &self.dir, self.room, |file, made| {
+            let made = made * 1000 / capacity;
+            lock(&self.state).made = made;
+            on_progress();
+            self.step_back(file, made)
+        });
+        match filled {
+            Ok(capacity) => Ok(capacity),
+            Err(error) => {
+                *unfinished = filling.keep(&*self.disk, &self.dir, &error);
+                Err(error)
             }
         }
-        file.sync()?;
-        disk.sync_dir(dir)
-    };
-    // Never the file of an earlier attempt: a thread that is still filling that one must not reach this one.
-    match disk.remove(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
     }
-    fill().inspect_err(|_| {
-        let _ = disk.remove(&path);
+}
+
+/// A file that is being filled with zeros.
+#[derive(Debug)]
+struct Filling {
+    file: Box<dyn DiskFile>,
+    at: u64,
+    capacity: u64,
+    /// The disk said that there was room, and then refused a write for want of it: a quota, perhaps.
+    refused: bool,
+}
+
+impl Filling {
+    fn begin(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> io::Result<Filling> {
+        let path = next_path(dir);
+        // Never the file of an earlier attempt: a thread that is still filling that one must not reach this one. And what it takes is room for this one.
+        match disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Without room not a byte is written, however often it is tried.
+        let capacity = room.size(wanted, disk.free_bytes(dir)?).ok_or_else(no_room)?;
+        Ok(Filling { file: disk.create(&path)?, at: 0, capacity, refused: false })
+    }
+
+    /// Writes what is missing and makes it durable. Where room runs out on the way, the file stays as large as it is if that is enough for a segment. How much it holds.
+    fn fill(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        room: Room,
+        pause: impl Fn(&dyn DiskFile, u64) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        let zeros = vec![0; PIECE];
+        while self.at < self.capacity {
+            let length = usize::try_from(self.capacity - self.at).unwrap_or(PIECE).min(PIECE);
+            let written = self.file.write_all_at(&zeros[..length], self.at);
+            self.refused = written.as_ref().is_err_and(is_no_room);
+            let written = written.and_then(|()| {
+                self.at += length as u64;
+                let step = self.at.is_multiple_of(STEP) && self.at < self.capacity;
+                if step && disk.free_bytes(dir)? < room.reserve { Err(no_room()) } else { Ok(step) }
+            });
+            match written {
+                Ok(true) => pause(&*self.file, self.at)?,
+                Ok(false) => {}
+                Err(error) if is_no_room(&error) && self.at >= room.least.min(self.capacity) => {
+                    self.file.set_len(self.at)?;
+                    self.capacity = self.at;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.file.sync()?;
+        disk.sync_dir(dir)?;
+        Ok(self.capacity)
+    }
+
+    /// After a failure. A file whose writes are refused for want of room is gone on with later: writing the same zeros again and again would wear out the disk for nothing.
+    /// Everything else is removed, so that it takes no room; after a failed sync nothing is known of it.
+    fn keep(self, disk: &dyn Disk, dir: &Path, error: &io::Error) -> Option<Filling> {
+        if self.refused && is_no_room(error) {
+            return Some(self);
+        }
+        let _ = disk.remove(&next_path(dir));
+        None
+    }
+}
+
+/// Makes a file of zeros that is on stable storage when this returns; how large it is. On failure nothing is left that takes room.
+pub(super) fn prepare(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> io::Result<u64> {
+    let mut filling = Filling::begin(disk, dir, wanted, room)?;
+    filling.fill(disk, dir, room, |_, _| Ok(())).inspect_err(|_| {
+        let _ = disk.remove(&next_path(dir));
     })
+}
+
+/// Cuts the zeros off the end of a segment that is not written to any more: they were room for frames that never came. Nothing but zeros is cut, and nothing before `end`, where its
+/// frames end; whoever reads the segment sees the same as before. How many bytes that gave back.
+pub(super) fn trim(disk: &dyn Disk, path: &Path, end: u64, worth: u64) -> io::Result<u64> {
+    /// Zeros that are left: the last bytes of a frame may be some.
+    const LEFT: u64 = 4096;
+    let file = disk.open(path)?;
+    let length = file.length()?;
+    if length < end.saturating_add(worth) {
+        return Ok(0);
+    }
+    let mut last = length;
+    let mut piece = vec![0; PIECE];
+    while last > end {
+        let from = last.saturating_sub(PIECE as u64).max(end);
+        let bytes = &mut piece[..usize::try_from(last - from).unwrap_or(PIECE)];
+        if file.read_at(bytes, from)? < bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match bytes.iter().rposition(|byte| *byte != 0) {
+            Some(at) => {
+                last = from + at as u64 + 1;
+                break;
+            }
+            None => last = from,
+        }
+    }
+    let kept = (last + LEFT).next_multiple_of(LEFT).min(length);
+    if length - kept < worth {
+        return Ok(0);
+    }
+    // Not synced: if the zeros come back in a crash, they are cut again.
+    file.set_len(kept)?;
+    Ok(length - kept)
 }
 
 #[cfg(test)]
@@ -299,10 +456,61 @@ mod tests {
     use super::super::disk::RealDisk;
     use super::*;
 
+    const ROOM: Room = Room { reserve: 0, least: 4096 };
+
+    #[test]
+    fn a_segment_is_as_large_as_there_is_room_for_and_leaves_the_reserve_alone() {
+        const MIB: u64 = 1 << 20;
+        let room = Room { reserve: 8 * MIB, least: 4 * MIB };
+        for (wanted, free, size) in [
+            (64, 1000, Some(64)),
+            (64, 136, Some(64)),
+            // Half of what there is, as long as that is worth it.
+            (64, 134, Some(63)),
+            (64, 30, Some(11)),
+            (64, 16, Some(4)),
+            (64, 12, Some(4)),
+            (64, 11, None),
+            (64, 0, None),
+            // One that is small by itself takes no more than it needs.
+            (2, 10, Some(2)),
+            (2, 9, None),
+        ] {
+            let size = size.map(|size| size * MIB);
+            assert_eq!(room.size(wanted * MIB, free * MIB), size, "{wanted} of {free}");
+        }
+        assert_eq!(room.size(64 * MIB, 30 * MIB + 1), Some(11 * MIB), "whole pieces");
+    }
+
+    #[test]
+    fn nothing_but_zeros_is_cut_off_a_segment() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let trimmed = |content: &[u8], end: u64| {
+            std::fs::write(&path, content).unwrap();
+            let freed = trim(&RealDisk, &path, end, 4096).unwrap();
+            let left = std::fs::read(&path).unwrap();
+            assert_eq!(left.len() as u64 + freed, content.len() as u64);
+            assert_eq!(left, content[..left.len()]);
+            assert!(content[left.len()..].iter().all(|byte| *byte == 0));
+            assert!(left.len() as u64 >= end);
+            left.len()
+        };
+        let mut content = vec![0; 300_000];
+        assert_eq!(trimmed(&content, 128), 8192);
+        content[100_000] = 1;
+        // A group that counts elsewhere, or a torn one, stays where it is.
+        assert_eq!(trimmed(&content, 128), 106_496);
+        assert_eq!(trimmed(&content, 200_000), 204_800);
+        content[299_999] = 1;
+        assert_eq!(trimmed(&content, 128), 300_000);
+        assert_eq!(trimmed(&content[..100_000], 99_000), 100_000, "not worth it");
+    }
+
     #[test]
     fn zeros_are_written_with_pauses_unless_someone_waits_for_them() {
         let dir = tempfile::tempdir().unwrap();
-        let preparer = Preparer::new(Arc::new(RealDisk), dir.path().to_owned());
+        let preparer = Preparer::new(Arc::new(RealDisk), dir.path().to_owned(), ROOM);
         let file = RealDisk.create(&dir.path().join("x")).unwrap();
         // A sync that takes a while, as far as `step_back` can tell.
         #[derive(Debug)]
@@ -374,7 +582,7 @@ mod tests {
         // A directory that is not there yet is as good as a full disk.
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("log");
-        let preparer = Preparer::new(Arc::new(RealDisk), dir.clone());
+        let preparer = Preparer::new(Arc::new(RealDisk), dir.clone(), ROOM);
         preparer.want(4096);
         std::thread::scope(|scope| {
             // It would not look again by itself for an hour.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use sealog_core::canonical::Preimage;
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
-use sealog_core::id::{ChainId, Ulid};
-use sealog_core::time::Month;
+use sealog_core::id::{ChainId, Hash, Ulid};
+use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 use sealog_core::verify;
 use tokio::sync::oneshot;
 
@@ -27,9 +27,12 @@ use super::format::{
 use super::hand_over::{self, Answers};
 use super::index::{Entry, FieldHashes};
 use super::log::Log;
+use super::mutants::{self, Mutant};
+use super::salt::IndexSalt;
 use super::segment::{Segment, next_path, segment_path};
 use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
+use crate::loss::{self, Loss};
 use crate::turns::Turns;
 use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError};
 
@@ -68,6 +71,7 @@ impl Request {
 enum Work {
     Append { drafts: Vec<Draft>, idempotency: Option<Box<(Reservation, Ulid)>>, answer: Answer<Appended> },
     Import { events: Vec<StoredEvent>, key: Option<KeptKey>, answer: Answer<Head> },
+    AcceptLoss { reason: String, answer: Answer<Receipt> },
 }
 
 impl Work {
@@ -79,6 +83,7 @@ impl Work {
                 drop(answer.send(Err(error)));
             }
             Work::Import { answer, .. } => drop(answer.send(Err(error))),
+            Work::AcceptLoss { answer, .. } => drop(answer.send(Err(error))),
         }
     }
 }
@@ -116,6 +121,12 @@ pub(super) struct Shared {
     /// Set by a failed write or sync, for good.
     poisoned: Option<StoreError>,
     no_room: bool,
+    /// When the group that is being written and synced was begun.
+    writing_since: Option<Instant>,
+    /// At the last look, a request had waited for half of its deadline or longer.
+    late: bool,
+    /// A request has failed by its deadline, and none has succeeded since.
+    expired: bool,
     /// Counts up when what was sealed but not written has to be forgotten.
     generation: u64,
     /// Memory of a group that was written, for the next one.
@@ -140,6 +151,9 @@ impl Shared {
             stop: false,
             poisoned,
             no_room: false,
+            writing_since: None,
+            late: false,
+            expired: false,
             generation: 0,
             spare: Vec::new(),
             durable,
@@ -151,13 +165,22 @@ impl Shared {
         (self.durable, self.durable_commit)
     }
 
-    pub(super) fn ready(&self) -> Result<(), StoreError> {
+    /// Whether requests may be queued.
+    pub(super) fn accepts(&self) -> Result<(), StoreError> {
         match &self.poisoned {
             Some(error) => Err(error.clone()),
             None if self.stop => Err(StoreError::Closing),
             None if self.no_room => Err(StoreError::NoRoom),
             None => Ok(()),
         }
+    }
+
+    /// Whether a request that came now could expect to be written. Not so while the disk has not finished a group for so long that what is behind it will fail by its deadline:
+    /// it is queued all the same, since the disk may go on.
+    pub(super) fn ready(&self, deadline: Duration) -> Result<(), StoreError> {
+        self.accepts()?;
+        let stuck = self.writing_since.is_some_and(|since| since.elapsed() >= deadline / 2);
+        if stuck || self.late || self.expired { Err(StoreError::Stalled) } else { Ok(()) }
     }
 
     /// Requests and bytes in the queue.
@@ -207,7 +230,9 @@ impl Shared {
 
     /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known. Whether a chain is free again by that.
     pub(super) fn expire(&mut self, deadline: Duration) -> bool {
-        for request in self.queue.take_oldest(|request| request.queued.elapsed() >= deadline) {
+        let expired_in_queue = self.queue.take_oldest(|request| request.queued.elapsed() >= deadline);
+        self.expired |= !expired_in_queue.is_empty();
+        for request in expired_in_queue {
             request.work.fail(StoreError::Deadline);
         }
         // These stand in the order of turns, not of age.
@@ -220,11 +245,18 @@ impl Shared {
         self.ready = kept;
         expired.extend(large.into_iter().map(|(request, _)| request));
         let freed = !expired.is_empty();
+        self.expired |= freed;
         for request in expired {
             self.large_bytes -= request.bytes;
             self.queue.release(request.chain);
             request.work.fail(StoreError::Deadline);
         }
+        let waits = |request: &Request| request.queued.elapsed() >= deadline / 2;
+        self.late = self.queue.oldest().any(waits)
+            || self.large.iter().any(|(request, _)| waits(request))
+            || self.ready.iter().any(waits);
+        // With nothing under way there is nothing that could show that the disk is well again, and nothing that it keeps waiting.
+        self.expired &= self.writing_since.is_some() || !self.is_idle();
         freed
     }
 }
@@ -259,11 +291,12 @@ pub(super) struct Sealer {
     heads: IdMap<ChainId, Head>,
     plan: Plan,
     commit: u64,
+    index_salt: IndexSalt,
 }
 
 impl Sealer {
-    pub(super) fn new(plan: Plan, commit: u64) -> Sealer {
-        Sealer { generation: 0, heads: IdMap::default(), plan, commit }
+    pub(super) fn new(plan: Plan, commit: u64, index_salt: IndexSalt) -> Sealer {
+        Sealer { generation: 0, heads: IdMap::default(), plan, commit, index_salt }
     }
 }
 
@@ -320,6 +353,7 @@ struct Durable {
 pub(super) enum Outcome {
     Append { receipt: Receipt, idempotency: Option<Box<(Reservation, Ulid)>>, answer: Answer<Appended> },
     Import { answer: Answer<Head> },
+    AcceptLoss { receipt: Receipt, answer: Answer<Receipt> },
 }
 
 impl Outcome {
@@ -331,6 +365,7 @@ impl Outcome {
                 drop(answer.send(Ok(Appended::Sealed(receipt))));
             }
             Outcome::Import { answer } => drop(answer.send(Ok(head))),
+            Outcome::AcceptLoss { receipt, answer } => drop(answer.send(Ok(receipt))),
         }
     }
 
@@ -342,6 +377,7 @@ impl Outcome {
                 drop(answer.send(Err(error)));
             }
             Outcome::Import { answer } => drop(answer.send(Err(error))),
+            Outcome::AcceptLoss { answer, .. } => drop(answer.send(Err(error))),
         }
     }
 }
@@ -382,6 +418,21 @@ impl Log {
         Ok(receiver)
     }
 
+    /// Queues the acceptance of a loss. When it is answered the event is durable and the chain still refuses others: the mark comes first.
+    pub(super) fn seal_acceptance(
+        self: &Arc<Log>,
+        chain: ChainId,
+        reason: String,
+    ) -> Result<oneshot::Receiver<Result<Receipt, StoreError>>, StoreError> {
+        // What is lost is decided with the seal; its numbers have at most so many digits.
+        let longest = Loss { lost_from: u64::MAX, lost_to: Some(u64::MAX), recorded_hash: Hash::ZERO };
+        let draft = longest.draft(&reason);
+        let bytes = request_bytes(std::iter::once((draft.text.as_str(), &draft.annotations)))?;
+        let (answer, receiver) = oneshot::channel();
+        self.hand_over(chain, Work::AcceptLoss { reason, answer }, bytes)?;
+        Ok(receiver)
+    }
+
     fn hand_over(self: &Arc<Log>, chain: ChainId, work: Work, bytes: usize) -> Result<(), StoreError> {
         let too_large = bytes > format::FRAME_LEN_MAX
             || bytes as u64 + SEGMENT_HEADER_LEN as u64 > self.options.segment_bytes_first;
@@ -399,9 +450,9 @@ impl Log {
     pub(super) fn enqueue(&self, requests: impl Iterator<Item = Request>) {
         let mut refused = Vec::new();
         let mut shared = lock(&self.shared);
-        let ready = shared.ready();
+        let accepts = shared.accepts();
         for request in requests {
-            match &ready {
+            match &accepts {
                 Ok(()) if shared.bytes() + request.bytes <= self.options.queue_bytes_max => {
                     shared.queue.push(request.chain, request.bytes, request);
                 }
@@ -443,6 +494,7 @@ impl Log {
             // Whether the other one is sealing shows in the sealer, which nobody takes without this lock.
             shared.sealing = matches!(self.sealer.try_lock(), Err(TryLockError::WouldBlock));
             shared.syncing = false;
+            shared.writing_since = None;
             drop(shared);
             self.work.notify_all();
         }
@@ -484,9 +536,12 @@ impl Log {
                 let before = group.bytes.len();
                 group.frames.reserve(requests.len());
                 // Behind the receipt of all of them.
-                let now_ms = self.world.now_ms();
+                let now_ms = self.world.clock().sealing_ms();
                 for request in requests {
-                    self.seal(&mut sealer, &mut group, request, now_ms);
+                    match &now_ms {
+                        Ok(now_ms) => self.seal(&mut sealer, &mut group, request, *now_ms),
+                        Err(error) => request.work.fail(error.clone()),
+                    }
                 }
                 shared = lock(&self.shared);
                 // Whoever brings much gains by a large group, and whoever brings little by going at once. What was refused makes it no larger.
@@ -502,6 +557,7 @@ impl Log {
             self.note_heads(&mut shared, &sealer);
             drop(sealer);
             shared.syncing = true;
+            shared.writing_since = Some(Instant::now());
             shared.sealing = false;
             let wake = shared.stop || shared.queue.bytes() >= SEAL_EARLY_BYTES || !shared.ready.is_empty();
             self.wake_ahead(&shared);
@@ -514,6 +570,7 @@ impl Log {
             bytes.clear();
             shared = lock(&self.shared);
             shared.syncing = false;
+            shared.writing_since = None;
             shared.spare = bytes;
             if few && shared.is_idle() && !shared.sealing && !shared.stop {
                 shared = self.stay_awake(shared);
@@ -623,8 +680,9 @@ impl Log {
     fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request, now_ms: u64) {
         let Request { chain, work, queued, answers, ahead, .. } = request;
         let (head, unproven) = self.last_sealed(sealer, chain);
-        if unproven {
-            return work.fail(StoreError::HeadUnproven { chain });
+        if unproven != matches!(work, Work::AcceptLoss { .. }) {
+            let error = if unproven { StoreError::HeadUnproven { chain } } else { loss::nothing_lost() };
+            return work.fail(error);
         }
         match work {
             Work::Append { drafts, idempotency, answer } => {
@@ -695,6 +753,27 @@ impl Log {
                     answers,
                 });
             }
+            Work::AcceptLoss { reason, answer } => {
+                let heads = self.heads_of(chain);
+                if loss::base(&heads).log_id.timestamp_ms() > TIMESTAMP_MS_MAX {
+                    let why = "the last event of the chain has an id that no event can have, and nothing can follow it";
+                    return drop(answer.send(Err(StoreError::Refused(why.into()))));
+                }
+                let draft = Loss::of(&heads).draft(&reason);
+                let sealed = self.seal_on(loss::base(&heads), chain, std::slice::from_ref(&draft), now_ms);
+                let records = sealed.iter().map(|sealed| (sealed, (&draft.text, &draft.annotations)));
+                let (entries, _) = group.encode(sealer, chain, records, None, false, now_ms);
+                let head = sealed.last().map_or(head, Sealed::head);
+                let receipt = Receipt {
+                    request_id: None,
+                    log_ids: vec![head.log_id],
+                    first_seq: head.chain_seq,
+                    hash: head.hash,
+                };
+                // Not among the sealer's heads: nothing is sealed on it before the mark knows it.
+                let outcome = Outcome::AcceptLoss { receipt, answer };
+                group.frames.push(SealedFrame { chain, entries, head, key: None, queued, outcome, answers });
+            }
         }
     }
 
@@ -718,6 +797,7 @@ impl Log {
             // Behind the heads, so that no mark claims more of the log than it knows the heads of.
             let mut shared = lock(&self.shared);
             shared.durable = after;
+            shared.expired = false;
             self.preparer.note_filled(after.end, after.capacity);
             shared.durable_commit = commit.unwrap_or(shared.durable_commit);
         }
@@ -762,12 +842,11 @@ impl Log {
         }
         let mut active = lock(&self.active);
         if let Some(header) = &group.begins {
-            *active = self.roll(header)?;
+            *active = self.roll(header, group.after.capacity)?;
         }
         let begun = Instant::now();
         let written = active.file.write_all_at(bytes, group.start);
-        // The deliberate bug of a build for tests: the answer does not wait for the disk.
-        let synced = if cfg!(feature = "mutant-ack-before-sync") {
+        let synced = if mutants::on(Mutant::AckBeforeSync) {
             written
         } else {
             written.and_then(|()| active.file.sync())
@@ -777,7 +856,7 @@ impl Log {
     }
 
     /// A failed write or sync leaves it unknown what is on disk, and asking again would not tell. Nothing is written any more; the next start finds out.
-    fn poison(&self, error: &io::Error) -> StoreError {
+    pub(super) fn poison(&self, error: &io::Error) -> StoreError {
         tracing::error!(%error, log = self.mode.as_str(), "writing failed; no more events are accepted until the process is started again");
         let error = StoreError::Poisoned(error.to_string());
         let mut shared = lock(&self.shared);
@@ -792,12 +871,17 @@ impl Log {
         error
     }
 
-    /// Begins the next segment in the file that was prepared for it.
-    fn roll(&self, header: &SegmentHeader) -> Result<Arc<Segment>, StoreError> {
+    /// Begins the next segment in the file that was prepared for it. What was sealed for it counts on `planned` bytes.
+    fn roll(&self, header: &SegmentHeader, planned: u64) -> Result<Arc<Segment>, StoreError> {
         let capacity = match self.preparer.take() {
             Ok(capacity) => capacity,
             Err(cause) => return Err(self.no_room(&cause)),
         };
+        if capacity < planned {
+            // The disk has filled up while it was prepared. What comes next is planned for the room there is.
+            self.preparer.put_back(capacity);
+            return Err(self.no_room("there was room for a smaller segment only"));
+        }
         let file = match self.disk.open(&next_path(&self.dir)) {
             Ok(file) => file,
             Err(error) => {
@@ -821,9 +905,7 @@ impl Log {
                 SegmentEnd { number: before.number, final_len: before.final_len, checksum: before.checksum };
             self.sealed(end);
         }
-        let capacity = lock(&self.shared).durable.capacity;
-        // The segment that has just begun has twice the capacity of the one before; the next one doubles again.
-        self.preparer.want(self.next_capacity(self.next_capacity(capacity)));
+        self.preparer.want(self.next_capacity(capacity));
         Ok(segment)
     }
 
@@ -838,6 +920,16 @@ impl Log {
         shared.no_room = true;
         shared.generation += 1;
         StoreError::NoRoom
+    }
+
+    /// Whether a request fits into the segment that is being prepared. On a disk that is almost full that may be a small one, and beginning it in vain would waste the room there is.
+    fn fits_next_segment(&self, bytes: usize, sealer: &Sealer) -> bool {
+        SEGMENT_HEADER_LEN as u64 + bytes as u64 <= self.promised_capacity(sealer.plan.capacity)
+    }
+
+    /// What the segment that is being prepared will hold.
+    fn promised_capacity(&self, active: u64) -> u64 {
+        self.preparer.promised().unwrap_or_else(|| self.next_capacity(active))
     }
 
     pub(super) fn next_capacity(&self, capacity: u64) -> u64 {
@@ -857,7 +949,9 @@ impl Log {
                 heads.push((frame.chain, frame.head));
             }
             let chain = chain.as_ref().expect("it was there or was put there");
-            chain.publish(segment, &frame.entries, frame.head);
+            for replaced in chain.publish(segment, &frame.entries, frame.head) {
+                self.uncount_usage(frame.chain.tenant_id, replaced);
+            }
             for entry in &frame.entries {
                 let of = (frame.chain.tenant_id, Month::of(entry.log_id.timestamp_ms()));
                 match counts.last_mut() {
@@ -985,12 +1079,14 @@ impl Group {
             && log.can_take_large(shared)
             && let Some(large) = shared.take_ready(others)
         {
-            if self.start + large.bytes as u64 > sealer.plan.capacity {
-                self.begin_segment(sealer, log);
+            if self.start + large.bytes as u64 <= sealer.plan.capacity {
+                return self.take_alone(shared, large);
             }
-            shared.large_was_last = true;
-            self.alone = true;
-            return vec![large];
+            if log.fits_next_segment(large.bytes, sealer) {
+                self.begin_segment(sealer, log);
+                return self.take_alone(shared, large);
+            }
+            large.work.fail(StoreError::NoRoom);
         }
         let most = self.bytes.len() + SLICE_BYTES;
         while shared.sort_out(log.options.large_bytes)
@@ -1010,6 +1106,12 @@ impl Group {
                 if planned > 0 {
                     break;
                 }
+                if !log.fits_next_segment(bytes, sealer) {
+                    if let Some(request) = shared.queue.pop() {
+                        request.work.fail(StoreError::NoRoom);
+                    }
+                    continue;
+                }
                 self.begin_segment(sealer, log);
             }
             planned += bytes;
@@ -1020,6 +1122,12 @@ impl Group {
             shared.large_was_last = false;
         }
         requests
+    }
+
+    fn take_alone(&mut self, shared: &mut Shared, large: Request) -> Vec<Request> {
+        shared.large_was_last = true;
+        self.alone = true;
+        vec![large]
     }
 
     fn begin_segment(&mut self, sealer: &mut Sealer, log: &Log) {
@@ -1034,7 +1142,7 @@ impl Group {
             segment: before.number + 1,
             salt,
             end: SEGMENT_HEADER_LEN as u64,
-            capacity: log.next_capacity(sealer.plan.capacity),
+            capacity: log.promised_capacity(sealer.plan.capacity),
             running: 0,
         };
         self.start = sealer.plan.end;
@@ -1081,10 +1189,11 @@ impl Group {
             .map(|(sealed, (text, annotations))| Entry {
                 log_id: sealed.log_id,
                 position: writer.record(sealed, text.as_str(), annotations),
-                hashes: FieldHashes::of(&text.fields()),
+                hashes: FieldHashes::of(&text.fields(), &sealer.index_salt),
             })
             .collect();
-        sealer.plan.running = writer.finish(key, sealer.plan.running);
+        let in_frame = key.filter(|_| !mutants::on(Mutant::KeyOutsideFrame));
+        sealer.plan.running = writer.finish(in_frame, sealer.plan.running);
         sealer.plan.end += (self.bytes.len() - before) as u64;
         sealer.commit = self.commit;
         let position = u32::try_from(position).expect("segments are smaller than 4 GiB");
@@ -1148,7 +1257,7 @@ mod tests {
             mode: Mode::Live,
         };
         let kib = 1 << 10;
-        let mut group = Group::new(&Sealer::new(plan, 0), Vec::new());
+        let mut group = Group::new(&Sealer::new(plan, 0, IndexSalt::new(&[0; 16])), Vec::new());
         // Nobody small is in it: it may become large, whoever it is from.
         for tenant in [1, 2] {
             assert!(!group.would_wait_for(chain(tenant), 60 * kib, 180 * kib));

@@ -18,8 +18,8 @@ use super::pool::Session;
 use super::rows::{self, Digest32, Id, Kept, Text, signed, unsigned};
 use super::{PostgresStore, explain};
 use crate::accounts::{
-    Access, AccountError, Accounts, ApiKey, Everything, KeyId, ListPage, Mail, MailOutcome, NewKey, NewMail,
-    NewProject, NewTenant, NewUser, Project, ProjectChange, Role, Session as UserSession, Tenant,
+    Access, AccountError, Accounts, ApiKey, Everything, FirstRun, KeyId, ListPage, Mail, MailOutcome, NewKey,
+    NewMail, NewProject, NewTenant, NewUser, Project, ProjectChange, Role, Session as UserSession, Tenant,
     TenantChange, User, UserId,
 };
 use crate::{BoxFuture, StoreError};
@@ -30,6 +30,10 @@ const MAIL_KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 type Param<'a> = &'a (dyn ToSql + Sync);
 
 impl Accounts for PostgresStore {
+    fn create_first(&self, first: FirstRun) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.change_access(|db| Box::pin(create_first(db, first)))
+    }
+
     fn create_tenant(&self, new: NewTenant) -> BoxFuture<'_, Result<Tenant, StoreError>> {
         self.change_access(|db| Box::pin(create_tenant(db, new)))
     }
@@ -289,6 +293,21 @@ fn refused_or_failed(error: &Error) -> StoreError {
 // ---- Tenants ------------------------------------------------------------------------------------------------------
 
 const TENANTS: &str = "SELECT id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms FROM sealog.tenants";
+
+async fn create_first(db: &Session, first: FirstRun) -> Result<bool, Error> {
+    if !paged(db, TENANTS, "tenants", None, ListPage { after: None, limit: 1 }).await?.is_empty() {
+        return Ok(false);
+    }
+    let FirstRun { tenant, project, keys, owner } = first;
+    create_tenant(db, tenant).await?;
+    let belongs = "the project is of this tenant, the keys are of this project";
+    create_project(db, project).await?.expect(belongs);
+    for key in keys {
+        create_key(db, key).await?.expect(belongs);
+    }
+    create_user(db, owner).await?.ok().flatten().expect("the first user has an address that nobody has");
+    Ok(true)
+}
 
 async fn create_tenant(db: &Session, new: NewTenant) -> Result<Tenant, Error> {
     let NewTenant { id, name, plan, contact_email, billing, created_at_ms } = new;

@@ -1,7 +1,7 @@
 //! The schema: numbered steps, forward only, one node at a time.
 
+use super::OpenError;
 use super::pool::Session;
-use super::{OpenError, unavailable};
 
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
 const CITUS: &str = include_str!("citus.sql");
@@ -120,5 +120,5 @@ async fn may_migrate(session: &Session) -> Result<bool, OpenError> {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: tokio_postgres::Error) -> OpenError {
-    OpenError::Database(unavailable(&error).to_string())
+    OpenError::of(&error)
 }

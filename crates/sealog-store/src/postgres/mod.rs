@@ -4,6 +4,7 @@
 //! [`writer`] appends; [`reader`] answers reads; [`control`] is the control data; [`pool`] has the connections.
 
 mod control;
+mod loss;
 mod mark;
 mod migrate;
 mod pool;
@@ -33,12 +34,14 @@ use tokio::sync::oneshot;
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
+use crate::pool::{FairPool, Lane};
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
-    Range, Reservation, Reserved, Store, StoreError, WantedKeys,
+    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
 };
+use loss::Findings;
 use mark::MarkFile;
 use pool::{Pool, Session};
 use rows::{Digest32, Id, signed, unsigned};
@@ -71,6 +74,8 @@ pub struct Options {
     pub tick: Duration,
     /// How often idempotency records are looked through for those whose time is over.
     pub sweep: Duration,
+    /// Most of them that one statement removes.
+    pub sweep_rows_max: u32,
     /// Where this node's mark is kept; without it a loss by failover is noticed only while the node runs.
     pub mark_dir: Option<PathBuf>,
     /// Accepts a database that does not keep what it acknowledges.
@@ -103,6 +108,7 @@ impl Default for Options {
             poll: Duration::from_millis(250),
             tick: Duration::from_secs(1),
             sweep: Duration::from_secs(60),
+            sweep_rows_max: 1000,
             mark_dir: None,
             allow_unsafe_storage: false,
             time: Time::OfDatabase,
@@ -116,7 +122,10 @@ impl Default for Options {
 pub enum OpenError {
     /// What is wrong with the URL.
     Url(String),
+    /// It cannot be reached, takes nobody now, or went away in between. It may work later.
     Database(String),
+    /// It says no, and will until somebody changes something: a password, a certificate, a right, a name.
+    Refused(String),
     /// Settings that are off.
     UnsafeSettings(Vec<String>),
     /// The schema has another version, and this role may not change it.
@@ -135,6 +144,7 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Url(problem) => write!(f, "the store's URL cannot be used: {problem}"),
             OpenError::Database(error) => f.write_str(error),
+            OpenError::Refused(error) => write!(f, "the database refuses: {error}"),
             OpenError::UnsafeSettings(settings) => write!(
                 f,
                 "the database runs with {} off, so it cannot keep what it acknowledges; switch on, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)",
@@ -155,7 +165,40 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A chain that ends before the head that this node has acknowledged, or has another event there.
+impl OpenError {
+    /// Whether trying again can help without anybody changing anything.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, OpenError::Database(_))
+    }
+
+    /// What a failure of the driver means for whoever wants to open the store.
+    pub(super) fn of(error: &Error) -> OpenError {
+        if is_refusal(error) {
+            OpenError::Refused(explain(error))
+        } else {
+            OpenError::Database(unavailable(error).to_string())
+        }
+    }
+}
+
+/// Whether an error will be the same the next time. By what PostgreSQL says, where it got as far as that: authentication (28), a database that does not exist (3D), missing rights
+/// and missing or unknown objects (42). Too many connections, a start or a stop in progress, a standby: all that passes.
+fn is_refusal(error: &Error) -> bool {
+    if let Some(state) = error.code() {
+        return ["28", "3D", "42"].iter().any(|class| state.code().starts_with(class));
+    }
+    // Before that, by the driver: the URL asks for a password and has none, or the certificate is not to be trusted. A connection that ends in the middle is neither.
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() == std::io::ErrorKind::InvalidData;
+        }
+        cause = error.source();
+    }
+    error.to_string().starts_with("invalid configuration")
+}
+
+/// A chain that ends before a head that was acknowledged, or has another event there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub chain: ChainId,
@@ -168,7 +211,7 @@ pub struct Finding {
 pub struct PostgresStore {
     inner: Arc<Inner>,
     runtime: Handle,
-    findings: Vec<Finding>,
+    pool: FairPool,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -181,6 +224,9 @@ struct Inner {
     writes: Arc<Pool>,
     writer: Arc<Writer>,
     mark: Option<MarkFile>,
+    findings: Arc<Findings>,
+    /// Whether the tables of events are spread over a Citus cluster.
+    distributed: bool,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
     /// Of the control data, as it was last seen.
     version: AtomicU64,
@@ -202,11 +248,11 @@ impl PostgresStore {
             };
             runtime.block_on(async {
                 match start(target, options).await {
-                    Ok((inner, findings)) => {
+                    Ok(inner) => {
                         for task in [watch, keep_mark, sweep].map(|task| task(&inner)) {
                             tokio::spawn(task);
                         }
-                        if started.send(Ok((inner, findings, Handle::current()))).is_ok() {
+                        if started.send(Ok((inner, Handle::current()))).is_ok() {
                             let _ = stopped.await;
                         }
                     }
@@ -218,10 +264,10 @@ impl PostgresStore {
         let opened =
             outcome.recv().map_err(|_| OpenError::Database("the store's thread has ended".into()))?;
         match opened {
-            Ok((inner, findings, runtime)) => Ok(PostgresStore {
+            Ok((inner, runtime)) => Ok(PostgresStore {
                 inner,
                 runtime,
-                findings,
+                pool: FairPool::start(),
                 stop: Mutex::new(Some(stop)),
                 thread: Mutex::new(Some(thread)),
             }),
@@ -232,9 +278,9 @@ impl PostgresStore {
         }
     }
 
-    /// What this node had acknowledged and the database did not have when it was opened.
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// Losses that are known at the moment: what any node has acknowledged and the database does not have, until it is accepted.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.inner.findings.all()
     }
 
     /// Finishes what is queued and stops. What was not acknowledged before this returns has an unknown outcome.
@@ -249,6 +295,7 @@ impl PostgresStore {
             inner.write_mark();
             let _ = stop.send(());
         }
+        self.pool.stop();
         inner.reads.close();
         inner.writes.close();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -276,6 +323,16 @@ impl PostgresStore {
             let _ = answer.send(work.await);
         });
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(StoreError::Closing.into())) })
+    }
+
+    /// Makes events of rows in the thread pool: the store's thread has everyone's connections.
+    async fn decode<T: Send + 'static>(
+        &self,
+        chain: ChainId,
+        rows: reader::Rows<T>,
+    ) -> Result<T, StoreError> {
+        let decoded = self.pool.run(Lane::Compute, chain, rows.cost(), move || rows.decode());
+        decoded.await.map_err(|_| StoreError::Closing)
     }
 
     /// A read on a connection of its own.
@@ -306,8 +363,7 @@ pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| OpenError::Database(error.to_string()))?;
     runtime.block_on(async {
-        let session =
-            Session::connect(&target).await.map_err(|error| OpenError::Database(error.to_string()))?;
+        let session = Session::open(&target).await?;
         let steps = migrate::run(&session).await?;
         if citus {
             migrate::distribute(&session).await?;
@@ -316,22 +372,20 @@ pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
     })
 }
 
-async fn start(target: Arc<Target>, options: Options) -> Result<(Arc<Inner>, Vec<Finding>), OpenError> {
-    let failed =
-        |error: &dyn fmt::Display| OpenError::Database(format!("the database does not answer: {error}"));
-    let session = Session::connect(&target).await.map_err(|error| OpenError::Database(error.to_string()))?;
+async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, OpenError> {
+    let session = Session::open(&target).await?;
     if !options.allow_unsafe_storage {
-        let off = unsafe_settings(&session).await.map_err(|error| failed(&explain(&error)))?;
+        let off = unsafe_settings(&session).await.map_err(|error| OpenError::of(&error))?;
         if !off.is_empty() {
             return Err(OpenError::UnsafeSettings(off));
         }
     }
     migrate::prepare(&session).await?;
     let store = session.query("SELECT store_id, version FROM sealog.store", &[], &[]).await;
-    let store = store.map_err(|error| failed(&explain(&error)))?;
-    let store = store.first().ok_or_else(|| failed(&"sealog.store has no row"))?;
+    let store = store.map_err(|error| OpenError::of(&error))?;
+    let store = store.first().ok_or_else(|| OpenError::Refused("sealog.store has no row".into()))?;
     let store_id: Uuid = store.get::<_, Id>("store_id").uuid();
-    let (mark, acknowledged) = match &options.mark_dir {
+    let (mark, mut acknowledged) = match &options.mark_dir {
         Some(dir) => {
             let opened = MarkFile::open(dir, store_id);
             let (mark, heads) =
@@ -340,23 +394,33 @@ async fn start(target: Arc<Target>, options: Options) -> Result<(Arc<Inner>, Vec
         }
         None => (None, BTreeMap::new()),
     };
-    let findings =
-        look_for_losses(&session, &acknowledged).await.map_err(|error| failed(&explain(&error)))?;
+    loss::look_for(&session, &mut acknowledged).await.map_err(|error| OpenError::of(&error))?;
+    let findings: Arc<Findings> = Arc::default();
+    findings.refresh(&session).await.map_err(|error| OpenError::of(&error))?;
     let distributed = migrate::is_distributed(&session).await?;
     let opening = Opening::new(target.begin(&options), target.pooled, distributed);
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let inner = Inner {
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
-        writer: Writer::new(&options, opening, Closing::new(distributed), Arc::clone(&writes), acknowledged),
+        writer: Writer::new(
+            &options,
+            opening,
+            Closing::new(distributed),
+            Arc::clone(&writes),
+            &acknowledged,
+            Arc::clone(&findings),
+        ),
         writes,
         mark,
+        findings,
+        distributed,
         in_flight: Arc::default(),
         version: AtomicU64::new(unsigned(store.get("version"))),
         health: Mutex::new(Ok(())),
         target,
         options,
     };
-    Ok((Arc::new(inner), findings))
+    Ok(Arc::new(inner))
 }
 
 /// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database may have its own.
@@ -365,58 +429,61 @@ async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Error> {
     Ok(session.query(sql, &[], &[]).await?.iter().map(|row| row.get("name")).collect())
 }
 
-/// Compares what this node has acknowledged with what is there, and notes in the database what is missing, so that every node knows.
-async fn look_for_losses(
-    session: &Session,
-    acknowledged: &BTreeMap<ChainId, Head>,
-) -> Result<Vec<Finding>, Error> {
-    let mut findings = Vec::new();
-    for (chain, known) in acknowledged {
-        let sql = "SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_id = $1 AND chain_seq <= $2 ORDER BY chain_seq DESC LIMIT 1";
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
-            [&Id::of_chain(*chain), &signed(known.chain_seq)];
-        let rows = session.query(sql, &[Type::UUID, Type::INT8], &params).await?;
-        let found = rows
-            .first()
-            .and_then(|row| rows::head(row, "chain_seq", "log_id", "hash"))
-            .unwrap_or(Head::EMPTY);
-        if found != *known {
-            tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "events that this node has acknowledged are not in the database");
-            writer::create(session, *chain).await?;
-            writer::lost(session, *chain, *known).await?;
-            findings.push(Finding { chain: *chain, acknowledged: *known, found });
-        }
-    }
-    Ok(findings)
+fn unsafe_storage(off: &[impl AsRef<str>]) -> StoreError {
+    let off = off.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+    StoreError::Unavailable(format!(
+        "the database runs with {off} off, so it cannot keep what it acknowledges"
+    ))
 }
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Keeps the version of the control data and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
+/// Keeps the version of the control data, the findings and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
 fn watch(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
     Box::pin(async move {
-        let mut session = None;
+        let mut watching = Watching::default();
         loop {
             tokio::time::sleep(inner.options.poll).await;
-            let seen =
-                tokio::time::timeout(inner.options.connect_timeout, inner.look_at_version(&mut session))
-                    .await;
+            let seen = tokio::time::timeout(inner.options.connect_timeout, inner.look(&mut watching)).await;
             let seen =
                 seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".into())));
             if seen.is_err() {
-                session = None;
+                watching.session = None;
             }
             let mut health = inner.health.lock().unwrap_or_else(PoisonError::into_inner);
             match (&*health, &seen) {
-                (Ok(()), Err(error)) => tracing::error!(%error, "the database cannot be reached"),
-                (Err(_), Ok(())) => tracing::info!("the database answers again"),
+                (Ok(()), Err(error)) => {
+                    tracing::error!(%error, "the database cannot be used; events are refused")
+                }
+                (Err(_), Ok(())) => tracing::info!("the database can be used again"),
                 _ => {}
             }
             *health = seen;
         }
     })
 }
+
+/// What the watch remembers from one look to the next.
+#[derive(Default)]
+struct Watching {
+    session: Option<Session>,
+    /// What the role and the database had of their own when the session began.
+    own_settings: Option<String>,
+    /// The version and the time at which findings were last asked for.
+    findings_at: Option<(i64, Instant)>,
+}
+
+/// Besides a change of the version this finds what another node could not announce.
+const FINDINGS_EVERY: Duration = Duration::from_secs(10);
+
+/// Settings of a role or a database count for sessions that begin later, so the watch begins another one when they change.
+const LOOK: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
+    (SELECT string_agg(concat_ws(' ', setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole) FROM pg_db_role_setting
+     WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+       AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))) AS own_settings
+    FROM sealog.store";
 
 fn keep_mark(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
@@ -430,14 +497,22 @@ fn keep_mark(inner: &Arc<Inner>) -> Task {
     })
 }
 
-/// Removes idempotency records whose 24 hours are over.
+/// Removes idempotency records whose 24 hours are over, some at a time: a statement that removes millions would hold their rows and fill the WAL while appends wait.
 fn sweep(inner: &Arc<Inner>) -> Task {
+    const PAUSE: Duration = Duration::from_millis(20);
     let inner = Arc::clone(inner);
     Box::pin(async move {
         loop {
             tokio::time::sleep(inner.options.sweep).await;
-            if let Err(error) = inner.remove_expired().await {
-                tracing::warn!(%error, "expired idempotency records were not removed");
+            loop {
+                match inner.remove_expired().await {
+                    Ok(0) => break,
+                    Ok(_) => tokio::time::sleep(PAUSE).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to remove expired idempotency records; retrying later");
+                        break;
+                    }
+                }
             }
         }
     })
@@ -449,7 +524,18 @@ impl Inner {
         act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>>,
     ) -> Result<T, StoreError> {
         let lease = self.reads.lease(self.options.queue_deadline).await?;
-        let done = tokio::time::timeout(self.options.transaction_timeout, act(&lease.session)).await;
+        let session = &lease.session;
+        let done = tokio::time::timeout(self.options.transaction_timeout, async {
+            // Behind a pooler a statement has timeouts only inside of a transaction that sets them.
+            if !self.target.pooled {
+                return act(session).await;
+            }
+            session.client.batch_execute(&self.target.begin(&self.options)).await?;
+            let value = act(session).await?;
+            session.client.batch_execute("COMMIT").await?;
+            Ok(value)
+        })
+        .await;
         match done {
             Ok(Ok(value)) => {
                 lease.give_back();
@@ -460,42 +546,79 @@ impl Inner {
         }
     }
 
-    async fn look_at_version(&self, session: &mut Option<Session>) -> Result<(), StoreError> {
-        let open = match session.take() {
-            Some(open) => open,
-            None => Session::connect(&self.target).await?,
+    /// Whether events can be appended, as far as the database's own state tells.
+    async fn look(&self, watching: &mut Watching) -> Result<(), StoreError> {
+        let (open, rows) = loop {
+            let (open, is_new) = match watching.session.take() {
+                Some(open) => (open, false),
+                None => (Session::connect(&self.target).await?, true),
+            };
+            let rows = open.query(LOOK, &[], &[]).await.map_err(|error| unavailable(&error))?;
+            let own_settings = rows.first().and_then(|row| row.get("own_settings"));
+            if is_new || watching.own_settings == own_settings {
+                watching.own_settings = own_settings;
+                break (open, rows);
+            }
         };
-        let rows = open
-            .query("SELECT version FROM sealog.store", &[], &[])
-            .await
-            .map_err(|error| unavailable(&error))?;
         let row = rows.first().ok_or_else(|| StoreError::Unavailable("sealog.store has no row".into()))?;
-        self.version.fetch_max(unsigned(row.get("version")), Ordering::SeqCst);
-        *session = Some(open);
+        let version: i64 = row.get("version");
+        self.version.fetch_max(unsigned(version), Ordering::SeqCst);
+        let known = watching.findings_at.is_some_and(|(at_version, at)| {
+            at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
+        });
+        if !known {
+            self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?;
+            watching.findings_at = Some((version, Instant::now()));
+        }
+        if row.get("in_recovery") {
+            return Err(StoreError::Unavailable("the database is a standby and takes no events".into()));
+        }
+        let off: Vec<&str> =
+            statements::SETTINGS.into_iter().filter(|setting| row.get::<_, &str>(setting) == "off").collect();
+        if !off.is_empty() && !self.options.allow_unsafe_storage {
+            return Err(unsafe_storage(&off));
+        }
+        watching.session = Some(open);
         Ok(())
     }
 
     fn write_mark(&self) {
         let Some(mark) = &self.mark else { return };
-        let Some(heads) = self.writer.changed_heads() else { return };
-        if let Err(error) = mark.write(&heads) {
-            tracing::warn!(%error, "the mark was not written; a failover now could lose events unnoticed");
+        if let Err(error) = mark.write(self.writer.changed_heads()) {
+            tracing::warn!(%error, "failed to persist the high-water mark; loss in a failover would go undetected; retrying");
         }
     }
 
+    /// One step of the sweep: how many records it has removed.
     async fn remove_expired(&self) -> Result<u64, StoreError> {
         let (time, world_ms) = (self.options.time, self.options.world.now_ms());
+        let (distributed, rows_max) = (self.distributed, i64::from(self.options.sweep_rows_max));
         self.read(move |session| {
             Box::pin(async move {
                 let now_ms = now_ms(session, time, world_ms).await?;
                 let until = signed(now_ms.saturating_sub(IDEMPOTENCY_RETENTION_MS));
-                let sql = "DELETE FROM sealog.idempotency WHERE received_ms <= $1";
-                session.execute(sql, &[Type::INT8], &[&until]).await
+                if !distributed {
+                    return session.execute(SWEEP, &[Type::INT8, Type::INT8], &[&until, &rows_max]).await;
+                }
+                let rows =
+                    session.query(SWEEP_UNTIL, &[Type::INT8, Type::INT8], &[&until, &rows_max]).await?;
+                match rows.first().map(|row| row.get::<_, i64>("received_ms")) {
+                    Some(until) => session.execute(SWEEP_OLDER, &[Type::INT8], &[&until]).await,
+                    None => Ok(0),
+                }
             })
         })
         .await
     }
 }
+
+/// Nodes that sweep at the same time do not wait for each other. A key that is used again meanwhile has a new row, which is not meant.
+const SWEEP: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1 AND ctid = ANY (ARRAY(
+    SELECT ctid FROM sealog.idempotency WHERE received_ms <= $1 ORDER BY received_ms LIMIT $2 FOR UPDATE SKIP LOCKED))";
+/// Rows have no place that is known across shards, so there a step is a piece of time.
+const SWEEP_UNTIL: &str = "SELECT max(received_ms) AS received_ms FROM (SELECT received_ms FROM sealog.idempotency WHERE received_ms <= $1
+    ORDER BY received_ms LIMIT $2) AS oldest HAVING count(*) > 0";
+const SWEEP_OLDER: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1";
 
 async fn now_ms(session: &Session, time: Time, world_ms: u64) -> Result<u64, Error> {
     if time == Time::OfWorld {
@@ -517,7 +640,7 @@ impl Store for PostgresStore {
             in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
         });
         let (time, world_ms) = (self.inner.options.time, self.inner.options.world.now_ms());
-        self.read(move |session| {
+        let reserved = self.read(move |session| {
             Box::pin(async move {
                 let sql = "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms,
                                   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -525,19 +648,30 @@ impl Store for PostgresStore {
                 let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
                     [&Id::of_chain(chain), &Digest32(key.key_hash.0)];
                 let rows = session.query(sql, &[Type::UUID, Type::BYTEA], &params).await?;
-                let decided = rows.first().and_then(|row| {
-                    let now_ms = if time == Time::OfWorld { world_ms } else { unsigned(row.get("now_ms")) };
-                    UsedKey::of(row)?.1.decide(&key, now_ms)
-                });
-                Ok(match decided {
+                let decided = match rows.first() {
+                    None => None,
+                    Some(row) => {
+                        let now_ms =
+                            if time == Time::OfWorld { world_ms } else { unsigned(row.get("now_ms")) };
+                        match UsedKey::of(row) {
+                            Some((_, used)) => used.decide(&key, now_ms),
+                            // Not free: the request may have been acknowledged.
+                            None => {
+                                return Ok(Err(StoreError::Read("the idempotency record is damaged".into())));
+                            }
+                        }
+                    }
+                };
+                Ok(Ok(match decided {
                     None => Reserved::Fresh(reservation),
                     Some(Appended::Conflict) => Reserved::Conflict,
                     Some(Appended::Replayed(receipt) | Appended::Sealed(receipt)) => {
                         Reserved::Replay(receipt)
                     }
-                })
+                }))
             })
-        })
+        });
+        Box::pin(async move { reserved.await? })
     }
 
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
@@ -546,16 +680,25 @@ impl Store for PostgresStore {
     }
 
     fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
-        let found = self.read(move |session| Box::pin(reader::get(session, chain, log_id)));
-        Box::pin(async move { found.await? })
+        Box::pin(async move {
+            let rows = self.read(move |session| Box::pin(reader::get(session, chain, log_id))).await?;
+            self.decode(chain, rows).await?
+        })
     }
 
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
-        self.read(move |session| Box::pin(async move { reader::list(session, chain, &list).await }))
+        Box::pin(async move {
+            let rows =
+                self.read(move |session| Box::pin(async move { reader::list(session, chain, &list).await }));
+            self.decode(chain, rows.await?).await
+        })
     }
 
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
-        self.read(move |session| Box::pin(reader::range(session, chain, range)))
+        Box::pin(async move {
+            let rows = self.read(move |session| Box::pin(reader::range(session, chain, range))).await?;
+            self.decode(chain, rows).await
+        })
     }
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
@@ -563,7 +706,8 @@ impl Store for PostgresStore {
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
-        self.read(move |session| Box::pin(reader::heads(session)))
+        let heads = self.read(move |session| Box::pin(reader::heads(session)));
+        Box::pin(async move { heads.await?.ok_or_else(|| damaged("the row of a chain")) })
     }
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
@@ -585,21 +729,37 @@ impl Store for PostgresStore {
         chain: ChainId,
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
-        self.read(move |session| Box::pin(reader::kept_keys(session, chain, wanted)))
+        let kept = self.read(move |session| Box::pin(reader::kept_keys(session, chain, wanted)));
+        Box::pin(async move { kept.await?.ok_or_else(|| damaged("an idempotency record")) })
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
-        let (inner, findings) = (Arc::clone(&self.inner), self.findings.len() as u64);
+        let (inner, findings) = (Arc::clone(&self.inner), self.findings().len() as u64);
         self.run(async move {
             let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
             let reads_waiting = inner.reads.waiting();
-            Ok(StoreStats { storage_bytes, logs: inner.writer.stats(), reads_waiting, findings })
+            let logs = inner.writer.stats();
+            Ok(StoreStats { storage_bytes, logs, reads_waiting, findings, ..StoreStats::default() })
         })
+    }
+
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        let writer = Arc::clone(&self.inner.writer);
+        self.run(async move { writer.accept_loss(chain, &reason).await })
+    }
+
+    fn pool(&self) -> &FairPool {
+        &self.pool
     }
 
     fn ready(&self) -> Result<(), StoreError> {
         self.inner.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Whoever copies or counts must not go on as if it were not there.
+fn damaged(what: &str) -> StoreError {
+    StoreError::Read(format!("{what} is damaged"))
 }
 
 fn unavailable(error: &Error) -> StoreError {

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::unavailable;
 use super::url::Target;
+use super::{OpenError, unavailable};
 use crate::StoreError;
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -85,6 +85,12 @@ impl Lease {
     }
 }
 
+/// Why there is no connection.
+enum Unconnected {
+    Silent(String),
+    Failed(Error),
+}
+
 /// A connection and the statements that were prepared on it.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -104,12 +110,27 @@ pub(super) enum Prepared {
 
 impl Session {
     pub(super) async fn connect(target: &Target) -> Result<Session, StoreError> {
+        Session::try_connect(target).await.map_err(|error| match error {
+            Unconnected::Silent(problem) => StoreError::Unavailable(problem),
+            Unconnected::Failed(error) => unavailable(&error),
+        })
+    }
+
+    /// For whoever opens the store and can tell what passes from what does not.
+    pub(super) async fn open(target: &Target) -> Result<Session, OpenError> {
+        Session::try_connect(target).await.map_err(|error| match error {
+            Unconnected::Silent(problem) => OpenError::Database(problem),
+            Unconnected::Failed(error) => OpenError::of(&error),
+        })
+    }
+
+    async fn try_connect(target: &Target) -> Result<Session, Unconnected> {
         // The driver's own limit ends with the socket: a server that takes a connection and then says nothing would be waited for without end.
         let within = target.connect_timeout();
         let connect = tokio::time::timeout(within, target.config.connect(target.tls.clone())).await;
         let silent = || format!("the database has not let anyone in for {} s", within.as_secs());
-        let connect = connect.map_err(|_| StoreError::Unavailable(silent()))?;
-        let (client, connection) = connect.map_err(|error| unavailable(&error))?;
+        let connect = connect.map_err(|_| Unconnected::Silent(silent()))?;
+        let (client, connection) = connect.map_err(Unconnected::Failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::warn!(error = %super::explain(&error), "a connection to the database has ended");

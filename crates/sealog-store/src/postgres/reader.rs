@@ -3,7 +3,6 @@
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Random80, TenantId, Ulid};
-use sealog_core::query::Filter;
 use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 use sealog_core::verify::Item;
 use tokio_postgres::types::{ToSql, Type};
@@ -16,72 +15,100 @@ use crate::{ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, StoreError, 
 /// Rows that one statement of a range looks at.
 const RANGE_ROWS_MAX: i64 = 1000;
 
+/// Rows that one list looks at when it has several filters: two frequent values may never meet, however long one looks for it.
+const LIST_ROWS_MAX: i64 = 2048;
+
+/// Rows by which it is found out which of several filters is the rarest where the list begins.
+const PROBE_ROWS: i64 = 256;
+
+/// A read in two steps: the statement runs on the store's thread, which only moves bytes; [`Rows::decode`] makes events of them and hashes, in the thread pool.
+pub(super) struct Rows<T> {
+    rows: Vec<Row>,
+    decode: Decode<T>,
+}
+
+type Decode<T> = Box<dyn FnOnce(&[Row]) -> T + Send>;
+
+impl<T> Rows<T> {
+    fn new(rows: Vec<Row>, decode: impl FnOnce(&[Row]) -> T + Send + 'static) -> Rows<T> {
+        Rows { rows, decode: Box::new(decode) }
+    }
+
+    /// What decoding costs, in bytes.
+    pub(super) fn cost(&self) -> usize {
+        self.rows.iter().map(Row::raw_size_bytes).sum()
+    }
+
+    pub(super) fn decode(self) -> T {
+        (self.decode)(&self.rows)
+    }
+}
+
 pub(super) async fn get(
     session: &Session,
     chain: ChainId,
     log_id: Ulid,
-) -> Result<Result<Option<StoredEvent>, StoreError>, Error> {
+) -> Result<Rows<Result<Option<StoredEvent>, StoreError>>, Error> {
     let sql = format!(
         "SELECT {COLUMNS}, tenant_id, project_id FROM sealog.events WHERE chain_id = $1 AND log_id = $2"
     );
     let rows =
         session.query(&sql, &[Type::UUID, Type::UUID], &[&Id::of_chain(chain), &Id::of_ulid(log_id)]).await?;
-    let Some(row) = rows.first() else { return Ok(Ok(None)) };
-    Ok(match sound(row, chain) {
-        Some(event) => Ok(Some(event)),
-        None => Err(StoreError::Damaged { chain_seq: rows::chain_seq(row) }),
-    })
+    Ok(Rows::new(rows, move |rows| {
+        let Some(row) = rows.first() else { return Ok(None) };
+        let damaged = || StoreError::Damaged { chain_seq: rows::chain_seq(row) };
+        sound(row, chain).map(Some).ok_or_else(damaged)
+    }))
 }
 
 pub(super) async fn list(
     session: &Session,
     chain: ChainId,
     list: &List,
-) -> Result<Chunk<StoredEvent>, Error> {
-    let mut before_seq = list.before_seq;
-    loop {
-        let statement = Listing::new(chain, &list.filter, before_seq, list.limit, list.bytes_max);
-        let rows = session.query_planned(&statement.sql(), &statement.types(), &statement.params()).await?;
-        let resume = resume(&rows, Some(list.limit)).map(rows::chain_seq);
-        let items: Vec<StoredEvent> = rows
-            .iter()
-            .filter_map(|row| {
-                let event = sound(row, chain);
-                if event.is_none() {
-                    tracing::error!(%chain, chain_seq = rows::chain_seq(row), "a damaged event was left out of a list");
-                }
-                event
-            })
-            .collect();
-        // A piece in which everything was left out says nothing; the next one may.
-        if items.is_empty() && resume.is_some() {
-            before_seq = resume;
-            continue;
-        }
-        return Ok(Chunk { items, resume });
-    }
+) -> Result<Rows<Chunk<StoredEvent>>, Error> {
+    let mut listing = Listing::new(chain, list);
+    let rows = if listing.nothing {
+        Vec::new()
+    } else {
+        listing.choose(session).await?;
+        session.query_planned(&listing.sql(), &listing.types(), &listing.params()).await?
+    };
+    Ok(Rows::new(rows, move |rows| {
+        let event = |row: &Row| {
+            let event = sound(row, chain);
+            if event.is_none() {
+                tracing::error!(%chain, chain_seq = rows::chain_seq(row), "a damaged event was left out of a list");
+            }
+            event
+        };
+        let resume = resume(rows).map(rows::chain_seq);
+        Chunk { items: wanted(rows).filter_map(event).collect(), resume }
+    }))
 }
 
-pub(super) async fn range(session: &Session, chain: ChainId, range: Range) -> Result<Chunk<Item>, Error> {
-    let sql = bounded(
-        &format!(
-            "SELECT {COLUMNS}, tenant_id, project_id FROM sealog.events
-             WHERE chain_id = $1 AND chain_seq BETWEEN $2 AND $3 ORDER BY chain_seq LIMIT {RANGE_ROWS_MAX}"
-        ),
-        "chain_seq",
-        "$4",
+pub(super) async fn range(
+    session: &Session,
+    chain: ChainId,
+    range: Range,
+) -> Result<Rows<Chunk<Item>>, Error> {
+    let inner = format!(
+        "SELECT {COLUMNS}, tenant_id, project_id, true AS matches FROM sealog.events
+         WHERE chain_id = $1 AND chain_seq BETWEEN $2 AND $3 ORDER BY chain_seq LIMIT $4"
     );
-    let types = [Type::UUID, Type::INT8, Type::INT8, Type::INT8];
+    let sql = bounded(&inner, "chain_seq", &Bounds { looked: "$4", limit: "$4", bytes: "$5" });
+    let types = [Type::UUID, Type::INT8, Type::INT8, Type::INT8, Type::INT8];
     let (from, to, bytes_max) = (signed(range.from), signed(range.to), bytes_max(range.bytes_max));
-    let rows = session.query(&sql, &types, &[&Id::of_chain(chain), &from, &to, &bytes_max]).await?;
-    let cut_at = usize::try_from(RANGE_ROWS_MAX).ok();
-    let resume = resume(&rows, cut_at).map(|row| rows::chain_seq(row) + 1).filter(|next| *next <= range.to);
-    let item = |row: &Row| match rows::event(row) {
-        // As it stands there, whatever was done to it: the verifier looks at what readers see.
-        Some(event) => Item::Event(Box::new(event)),
-        None => Item::Damaged { chain_seq: rows::chain_seq(row) },
-    };
-    Ok(Chunk { items: rows.iter().map(item).collect(), resume })
+    let params: [&(dyn ToSql + Sync); 5] = [&Id::of_chain(chain), &from, &to, &RANGE_ROWS_MAX, &bytes_max];
+    let rows = session.query(&sql, &types, &params).await?;
+    Ok(Rows::new(rows, move |rows| {
+        let item = |row: &Row| match rows::event(row) {
+            // As it stands there, whatever was done to it: the verifier looks at what readers see.
+            Some(event) => Item::Event(Box::new(event)),
+            None => Item::Damaged { chain_seq: rows::chain_seq(row) },
+        };
+        let resume = resume(rows).map(|row| rows::chain_seq(row) + 1).filter(|next| *next <= range.to);
+        Chunk { items: wanted(rows).map(item).collect(), resume }
+    }))
 }
 
 pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead, Error> {
@@ -91,41 +118,41 @@ pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead,
                UNION ALL
                SELECT chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, false FROM sealog.chains WHERE chain_id = $1";
     let rows = session.query(sql, &[Type::UUID], &[&Id::of_chain(chain)]).await?;
-    let (mut durable, mut recorded) = (Head::EMPTY, Head::EMPTY);
+    let (mut durable, mut last, mut lost) = (Head::EMPTY, Head::EMPTY, None);
     for row in &rows {
-        let head = rows::head(row, "chain_seq", "log_id", "hash");
+        let head = rows::head(row, "chain_seq", "log_id", "hash").unwrap_or(Head::EMPTY);
         if row.get("stored") {
-            durable = head.unwrap_or(Head::EMPTY);
+            durable = head;
         } else {
-            let known = [head, rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash")];
-            // Of two with the same seq the one that was recorded: it is what someone was told.
-            recorded = known.into_iter().flatten().max_by_key(|head| head.chain_seq).unwrap_or(Head::EMPTY);
+            last = head;
+            lost = rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash");
         }
     }
-    Ok(ChainHead {
-        durable,
-        recorded: if durable.chain_seq > recorded.chain_seq { durable } else { recorded },
-    })
+    let last = if durable.chain_seq > last.chain_seq { durable } else { last };
+    // What was noted as lost counts even if the chain has become longer since: it has another event in that place.
+    let lost = lost.filter(|lost| lost.chain_seq >= last.chain_seq || last == durable);
+    Ok(ChainHead { durable, recorded: lost.unwrap_or(last) })
 }
 
-pub(super) async fn heads(session: &Session) -> Result<Vec<(ChainId, Head)>, Error> {
+/// Nothing if a row is damaged.
+pub(super) async fn heads(session: &Session) -> Result<Option<Vec<(ChainId, Head)>>, Error> {
     let sql =
         "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0";
     let rows = session.query(sql, &[], &[]).await?;
-    let mut heads: Vec<(ChainId, Head)> = rows
-        .iter()
-        .filter_map(|row| Some((chain(row)?, rows::head(row, "chain_seq", "log_id", "hash")?)))
-        .collect();
-    heads.sort_by_key(|(chain, _)| *chain);
-    Ok(heads)
+    let head = |row: &Row| Some((chain(row)?, rows::head(row, "chain_seq", "log_id", "hash")?));
+    Ok(rows.iter().map(head).collect::<Option<Vec<_>>>().map(|mut heads| {
+        heads.sort_by_key(|(chain, _)| *chain);
+        heads
+    }))
 }
 
+/// Nothing if a record is damaged.
 pub(super) async fn kept_keys(
     session: &Session,
     chain: ChainId,
     wanted: WantedKeys,
-) -> Result<Vec<KeptKey>, Error> {
-    let sql = "SELECT key_hash, fingerprint, request_id, received_ms, first_seq, octet_length(log_ids) / 16 AS events FROM sealog.idempotency
+) -> Result<Option<Vec<KeptKey>>, Error> {
+    let sql = "SELECT key_hash, fingerprint, request_id, received_ms, first_seq, octet_length(log_ids) AS log_ids, octet_length(hash) AS hash FROM sealog.idempotency
                WHERE chain_id = $1 AND first_seq >= $2 AND received_ms > $3 ORDER BY first_seq LIMIT $4";
     let limit = i64::try_from(wanted.limit).unwrap_or(i64::MAX);
     let params: [&(dyn ToSql + Sync); 4] =
@@ -140,10 +167,16 @@ pub(super) async fn kept_keys(
             request_id: row.get::<_, Id>("request_id").ulid(),
             received_ms: unsigned(row.get("received_ms")),
             first_seq: unsigned(row.get("first_seq")),
-            events: usize::try_from(row.get::<_, i32>("events")).ok()?,
+            events: usize::try_from(row.get::<_, i32>("log_ids")).ok().filter(|_| is_whole(row))? / 16,
         })
     };
-    Ok(rows.iter().filter_map(kept).collect())
+    Ok(rows.iter().map(kept).collect())
+}
+
+/// Whether the parts of an idempotency record that are not read have the right length.
+fn is_whole(row: &Row) -> bool {
+    let (log_ids, hash) = (row.get::<_, i32>("log_ids"), row.get::<_, i32>("hash"));
+    log_ids > 0 && log_ids % 16 == 0 && hash == 32
 }
 
 pub(super) async fn usage(session: &Session, tenant_id: TenantId, month: Month) -> Result<u64, Error> {
@@ -170,27 +203,47 @@ pub(super) fn chain(row: &Row) -> Option<ChainId> {
 }
 
 /// The event of a row, if it is still what was sealed.
-fn sound(row: &Row, chain: ChainId) -> Option<StoredEvent> {
+pub(super) fn sound(row: &Row, chain: ChainId) -> Option<StoredEvent> {
     rows::event(row).filter(|event| rows::is_as_sealed(event, chain))
 }
 
-/// The last row, if there may be more behind it.
-fn resume(rows: &[Row], limit: Option<usize>) -> Option<&Row> {
-    let last = rows.last()?;
-    let found = usize::try_from(last.get::<_, i64>("found")).unwrap_or(usize::MAX);
-    (rows.len() < found || limit.is_some_and(|limit| rows.len() >= limit)).then_some(last)
+fn wanted(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| row.get("wanted"))
 }
 
-/// Cuts the rows of a statement where they reach a number of bytes, on the server: an event can have two megabytes. The first one always comes.
-/// `octet_length` does not fetch a large value, so what is cut off costs nothing.
-fn bounded(inner: &str, order: &str, bytes: &str) -> String {
+/// The row behind which the next piece begins, if there may be one.
+fn resume(rows: &[Row]) -> Option<&Row> {
+    let found = rows.first()?.get::<_, i64>("found");
+    let last = wanted(rows).last();
+    if i64::try_from(wanted(rows).count()).is_ok_and(|wanted| wanted < found) {
+        // More were found than fitted.
+        return last;
+    }
+    // As many were looked at as may be; what is behind them nobody knows.
+    rows.iter().find(|row| row.get("is_last"))
+}
+
+/// How a statement names its limits: rows that it looks at, rows that it returns, their bytes.
+struct Bounds<'a> {
+    looked: &'a str,
+    limit: &'a str,
+    bytes: &'a str,
+}
+
+/// Of the rows of a statement those that match, up to a number of them and of their bytes, on the server: an event can have two megabytes. The first one always comes.
+/// `octet_length` does not fetch a large value, so what is cut off costs nothing. The last row that may be looked at comes too, whether it is wanted or not.
+fn bounded(inner: &str, order: &str, Bounds { looked, limit, bytes }: &Bounds<'_>) -> String {
     format!(
         "SELECT * FROM (
-             SELECT *, count(*) OVER () AS found,
-                 sum(octet_length(action) + coalesce(octet_length(metadata), 0) + 300)
-                     OVER (ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-             FROM ({inner}) AS inside
-         ) AS counted WHERE coalesce(bytes_before, 0) < {bytes} ORDER BY {order}"
+             SELECT *, matches AND matches_before < {limit} AND coalesce(bytes_before, 0) < {bytes} AS wanted, number = {looked} AS is_last
+             FROM (
+                 SELECT *, row_number() OVER (ORDER BY {order}) AS number, count(*) FILTER (WHERE matches) OVER () AS found,
+                     count(*) FILTER (WHERE matches) OVER before AS matches_before,
+                     sum(octet_length(action) + coalesce(octet_length(metadata), 0) + 300) FILTER (WHERE matches) OVER before AS bytes_before
+                 FROM ({inner}) AS inside
+                 WINDOW before AS (ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+             ) AS counted
+         ) AS decided WHERE wanted OR is_last ORDER BY {order}"
     )
 }
 
@@ -199,19 +252,29 @@ fn bytes_max(bytes: usize) -> i64 {
 }
 
 /// A list's statement: only the conditions that were given, so that the planner sees what there is.
+///
+/// One of the filters drives: rows are read by its index, newest first, and the others are held against each row. The comparison of pairs, and the order by both,
+/// leave the planner no other index: by the order of the chain alone it might look at every row for a value that is rare there.
 struct Listing {
     chain: Id,
     before: i64,
+    /// Rows that are looked at.
+    looked: i64,
     limit: i64,
     bytes_max: i64,
+    /// The first one drives.
     strings: Vec<(&'static str, String)>,
     bounds: Vec<(&'static str, Id)>,
     /// A value that cannot be in the table.
     nothing: bool,
 }
 
+/// Parameters before those of filters.
+const LISTING_PARAMS: usize = 5;
+
 impl Listing {
-    fn new(chain: ChainId, filter: &Filter, before_seq: Option<u64>, limit: usize, bytes: usize) -> Listing {
+    fn new(chain: ChainId, list: &List) -> Listing {
+        let filter = &list.filter;
         let mut nothing = false;
         let mut strings = Vec::new();
         for (column, value) in
@@ -233,57 +296,106 @@ impl Listing {
         if let Some(until_ms) = filter.until_ms {
             bounds.push(("<", first_id(until_ms)));
         }
+        let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
         Listing {
             chain: Id::of_chain(chain),
-            before: before_seq.map_or(i64::MAX, signed),
-            limit: i64::try_from(limit).unwrap_or(i64::MAX),
-            bytes_max: bytes_max(bytes),
+            before: list.before_seq.map_or(i64::MAX, signed),
+            looked: if strings.len() > 1 { LIST_ROWS_MAX } else { limit },
+            limit,
+            bytes_max: bytes_max(list.bytes_max),
             strings,
             bounds,
             nothing,
         }
     }
 
-    fn sql(&self) -> String {
-        let mut conditions = String::new();
-        let mut number = 5;
-        for (column, _) in &self.strings {
-            conditions.push_str(&format!(" AND {column} = ${number}"));
-            number += 1;
+    /// Lets the filter drive whose values go back furthest within a number of rows: it is the rarest one where the list begins.
+    async fn choose(&mut self, session: &Session) -> Result<(), Error> {
+        if self.strings.len() < 2 {
+            return Ok(());
         }
+        let (upper, lower) = self.limits(3 + self.strings.len());
+        let probe = |(at, (column, _)): (usize, &(&str, String))| {
+            let conditions = driven(column, &format!("${}", at + 3), &upper, &lower);
+            format!(
+                "(SELECT chain_seq FROM sealog.events WHERE chain_id = $1 AND {conditions} ORDER BY {column} DESC, chain_seq DESC OFFSET {PROBE_ROWS} LIMIT 1)"
+            )
+        };
+        let probes: Vec<String> = self.strings.iter().enumerate().map(probe).collect();
+        let sql = format!("SELECT ARRAY[{}] AS reached", probes.join(", "));
+        let (mut types, mut params): (Vec<Type>, Vec<&(dyn ToSql + Sync)>) =
+            (vec![Type::UUID, Type::INT8], vec![&self.chain, &self.before]);
+        self.add_filters(&mut types, &mut params);
+        let rows = session.query_planned(&sql, &types, &params).await?;
+        let reached: Vec<Option<i64>> = rows[0].get("reached");
+        // Nothing: it has fewer than that altogether.
+        let rarest = (0..reached.len()).min_by_key(|at| reached[*at].unwrap_or(-1)).unwrap_or(0);
+        self.strings.swap(0, rarest);
+        Ok(())
+    }
+
+    fn sql(&self) -> String {
+        let (upper, lower) = self.limits(LISTING_PARAMS + 1 + self.strings.len());
+        let number = |at: usize| format!("${}", LISTING_PARAMS + 1 + at);
+        let (conditions, order) = match self.strings.first() {
+            None => (format!("chain_seq < {upper} AND chain_seq >= {lower}"), "chain_seq DESC".to_owned()),
+            Some((column, _)) => {
+                (driven(column, &number(0), &upper, &lower), format!("{column} DESC, chain_seq DESC"))
+            }
+        };
+        let others = self.strings.iter().enumerate().skip(1);
+        let others: Vec<String> =
+            others.map(|(at, (column, _))| format!("{column} = {}", number(at))).collect();
+        let matches =
+            if others.is_empty() { "true".to_owned() } else { format!("({}) IS TRUE", others.join(" AND ")) };
+        let inner = format!(
+            "SELECT {COLUMNS}, tenant_id, project_id, {matches} AS matches FROM sealog.events
+             WHERE chain_id = $1 AND {conditions} ORDER BY {order} LIMIT $5"
+        );
+        bounded(&inner, &order, &Bounds { looked: "$5", limit: "$3", bytes: "$4" })
+    }
+
+    /// Below which seq, and from which, where the parameters of times begin with a number.
+    fn limits(&self, mut number: usize) -> (String, String) {
+        let (mut upper, mut lower) = ("$2".to_owned(), "0".to_owned());
         for (comparison, _) in &self.bounds {
             let first = format!(
                 "(SELECT chain_seq FROM sealog.events WHERE chain_id = $1 AND log_id >= ${number} ORDER BY log_id LIMIT 1)"
             );
             // Without such an event nothing is at or after it, and everything is before it.
-            conditions.push_str(&match *comparison {
-                "<" => format!(" AND chain_seq < coalesce({first}, {})", i64::MAX),
-                _ => format!(" AND chain_seq >= {first}"),
-            });
+            match *comparison {
+                "<" => upper = format!("least($2, coalesce({first}, $2))"),
+                _ => lower = first,
+            }
             number += 1;
         }
-        if self.nothing {
-            conditions.push_str(" AND false");
-        }
-        let inner = format!(
-            "SELECT {COLUMNS}, tenant_id, project_id FROM sealog.events
-             WHERE chain_id = $1 AND chain_seq < $2{conditions} ORDER BY chain_seq DESC LIMIT $3"
-        );
-        bounded(&inner, "chain_seq DESC", "$4")
+        (upper, lower)
     }
 
     fn types(&self) -> Vec<Type> {
-        let mut types = vec![Type::UUID, Type::INT8, Type::INT8, Type::INT8];
-        types.extend(self.strings.iter().map(|_| Type::TEXT));
-        types.extend(self.bounds.iter().map(|_| Type::UUID));
+        let mut types = vec![Type::UUID, Type::INT8, Type::INT8, Type::INT8, Type::INT8];
+        self.add_filters(&mut types, &mut Vec::new());
         types
     }
 
     fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params: Vec<&(dyn ToSql + Sync)> =
-            vec![&self.chain, &self.before, &self.limit, &self.bytes_max];
-        params.extend(self.strings.iter().map(|(_, value)| value as &(dyn ToSql + Sync)));
-        params.extend(self.bounds.iter().map(|(_, id)| id as &(dyn ToSql + Sync)));
+            vec![&self.chain, &self.before, &self.limit, &self.bytes_max, &self.looked];
+        self.add_filters(&mut Vec::new(), &mut params);
         params
     }
+
+    fn add_filters<'a>(&'a self, types: &mut Vec<Type>, params: &mut Vec<&'a (dyn ToSql + Sync)>) {
+        types.extend(self.strings.iter().map(|_| Type::TEXT));
+        types.extend(self.bounds.iter().map(|_| Type::UUID));
+        params.extend(self.strings.iter().map(|(_, value)| value as &(dyn ToSql + Sync)));
+        params.extend(self.bounds.iter().map(|(_, id)| id as &(dyn ToSql + Sync)));
+    }
+}
+
+/// That a column has a value and the seq is within limits, so that the index of that column serves for both.
+fn driven(column: &str, value: &str, upper: &str, lower: &str) -> String {
+    format!(
+        "{column} IS NOT NULL AND ({column}, chain_seq) < ({value}, {upper}) AND ({column}, chain_seq) >= ({value}, {lower})"
+    )
 }

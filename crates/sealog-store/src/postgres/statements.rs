@@ -13,11 +13,13 @@ use super::rows::{self, ARRAY_TYPES, COLUMNS, Id, VALUE_TYPES};
 /// It is for speed alone: what keeps others out is the lock on the row.
 const TURN: &str = "SELECT pg_advisory_xact_lock($1)";
 const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, encode(hash, 'hex') AS hash, recorded_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
-/// The settings are looked at each time, because they can be changed at any time.
+/// The settings are looked at each time, because they can be changed at any time. `$2` is the last event that this node knows: if others have moved the head since,
+/// its hash is looked up, because after a failover there may be another event in its place.
 const AROUND: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
         current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
-        (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash";
-const SETTINGS: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
+        (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash,
+        CASE WHEN chain_seq <> $2 THEN (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 AND chain_seq = $2) END AS known_hash";
+pub(super) const SETTINGS: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
 
 const EVENTS: &str = "INSERT INTO sealog.events (chain_id, tenant_id, project_id, ";
 const USAGE: &str = "INSERT INTO sealog.usage (chain_id, month, tenant_id, events) VALUES ";
@@ -61,14 +63,14 @@ impl Opening {
     pub(super) fn names(&self) -> Option<String> {
         let Opening { take, look, .. } = self;
         self.named.then(|| {
-            format!("PREPARE sealog_turn (bigint) AS {TURN}; PREPARE sealog_take (uuid) AS {take}; PREPARE sealog_look (uuid) AS {look}")
+            format!("PREPARE sealog_turn (bigint) AS {TURN}; PREPARE sealog_take (uuid, bigint) AS {take}; PREPARE sealog_look (uuid, bigint) AS {look}")
         })
     }
 
     /// Begins a transaction, waits for the chain's turn, then takes it.
-    pub(super) fn begin(&self, id: Id) -> String {
+    pub(super) fn begin(&self, id: Id, known: Option<Head>) -> String {
         let line = i64::from_be_bytes(std::array::from_fn(|at| id.0[at]));
-        let (begin, take) = (&self.begin, self.take(id));
+        let (begin, take) = (&self.begin, self.take(id, known));
         match self.named {
             true => format!("{begin}; EXECUTE sealog_turn ('{line}'); {take}"),
             false => format!("{begin}; {}; {take}", TURN.replace("$1", &format!("'{line}'"))),
@@ -76,20 +78,21 @@ impl Opening {
     }
 
     /// Locks the chain's row and looks around: at the clock after it has the lock, at the last event as it was when the statement began.
-    pub(super) fn take(&self, id: Id) -> String {
-        self.about(id, "sealog_take", &self.take)
+    pub(super) fn take(&self, id: Id, known: Option<Head>) -> String {
+        self.about(id, known, "sealog_take", &self.take)
     }
 
     /// Looks around again, at what is at least as new as the lock.
-    pub(super) fn look(&self, id: Id) -> String {
-        self.about(id, "sealog_look", &self.look)
+    pub(super) fn look(&self, id: Id, known: Option<Head>) -> String {
+        self.about(id, known, "sealog_look", &self.look)
     }
 
-    fn about(&self, id: Id, name: &str, sql: &str) -> String {
+    fn about(&self, id: Id, known: Option<Head>, name: &str, sql: &str) -> String {
         let id = id.uuid();
+        let known = known.map_or("NULL".to_owned(), |known| rows::signed(known.chain_seq).to_string());
         match self.named {
-            true => format!("EXECUTE {name} ('{id}')"),
-            false => sql.replace("$1", &format!("'{id}'")),
+            true => format!("EXECUTE {name} ('{id}', {known})"),
+            false => sql.replace("$1", &format!("'{id}'")).replace("$2", &known),
         }
     }
 }
@@ -126,6 +129,17 @@ pub(super) fn proves(look: &SimpleQueryRow, head: Head) -> bool {
     match look.get("last_hash") {
         Some(last) => head.chain_seq > 0 && Hash::parse(last) == Some(head.hash),
         None => head.chain_seq == 0,
+    }
+}
+
+/// Whether the chain still has the event that this node knows.
+pub(super) fn holds(look: &SimpleQueryRow, head: Head, known: Head) -> bool {
+    match head.chain_seq.cmp(&known.chain_seq) {
+        std::cmp::Ordering::Less => false,
+        std::cmp::Ordering::Equal => head.hash == known.hash,
+        std::cmp::Ordering::Greater => {
+            look.get("known_hash").is_some_and(|hash| Hash::parse(hash) == Some(known.hash))
+        }
     }
 }
 
@@ -286,6 +300,7 @@ mod tests {
     use super::*;
 
     const ID: Id = Id([0xab; 16]);
+    const KNOWN: Option<Head> = Some(Head { chain_seq: 7, ..Head::EMPTY });
 
     fn opening(pooled: bool, distributed: bool) -> Opening {
         Opening::new("BEGIN".into(), pooled, distributed)
@@ -295,13 +310,13 @@ mod tests {
     fn statements_have_names_only_where_a_name_stays_and_every_chain_is_named_in_full() {
         let direct = opening(false, false);
         assert!(direct.names().is_some_and(|sql| sql.matches("PREPARE ").count() == 3));
-        for text in [direct.begin(ID), direct.take(ID), direct.look(ID)] {
+        for text in [direct.begin(ID, KNOWN), direct.take(ID, KNOWN), direct.look(ID, None)] {
             assert!(!text.contains("SELECT") && !text.contains('$'), "{text}");
         }
         for (pooled, distributed) in [(true, false), (false, true), (true, true)] {
             let opening = opening(pooled, distributed);
             assert_eq!(opening.names(), None);
-            for text in [opening.begin(ID), opening.take(ID), opening.look(ID)] {
+            for text in [opening.begin(ID, KNOWN), opening.take(ID, None), opening.look(ID, KNOWN)] {
                 assert!(!text.contains("EXECUTE") && !text.contains('$'), "{text}");
                 let of_chain = text.matches("chain_id = 'abababab-abab-abab-abab-abababababab'").count();
                 assert_eq!(of_chain, text.matches(" FROM sealog.").count(), "{text}");
@@ -312,7 +327,7 @@ mod tests {
     #[test]
     fn the_row_is_locked_after_the_turn_has_come_and_the_clock_is_read_after_the_lock() {
         for (pooled, distributed) in [(true, false), (true, true)] {
-            let text = opening(pooled, distributed).begin(ID);
+            let text = opening(pooled, distributed).begin(ID, None);
             let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
             assert!(at("BEGIN") < at("pg_advisory_xact_lock('-6076574518398440533')"));
             assert!(at("pg_advisory_xact_lock") < at("FOR UPDATE"));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::{fmt, io};
 
+use sha2::{Digest, Sha256, Sha384, Sha512};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
@@ -176,9 +177,96 @@ impl TlsConnect<Socket> for Connect {
 pub(super) struct Stream(Box<client::TlsStream<Socket>>);
 
 impl TlsStream for Stream {
+    /// Ties the password's proof to the certificate that this side has seen: whoever stands in between with another one cannot pass it on (RFC 5929, SCRAM-SHA-256-PLUS).
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        let (_, connection) = self.0.get_ref();
+        let certificate = connection.peer_certificates().and_then(|chain| chain.first());
+        certificate
+            .and_then(|certificate| server_end_point(certificate))
+            .map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
     }
+}
+
+/// The hash of a certificate by the hash function of its signature, as RFC 5929 wants it: SHA-256 in place of MD5 and SHA-1. Nothing for a signature that has no
+/// hash function of its own (Ed25519), for which the RFC says nothing and PostgreSQL has no binding either.
+fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    // Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { algorithm OBJECT IDENTIFIER, parameters }, signatureValue }
+    let (content, _) = der(certificate, SEQUENCE)?;
+    let (_, rest) = der(content, SEQUENCE)?;
+    let (algorithm, _) = der(rest, SEQUENCE)?;
+    let (oid, parameters) = der(algorithm, OBJECT_IDENTIFIER)?;
+    let hash = match oid {
+        RSA_PSS => pss_hash(parameters)?,
+        _ => SIGNATURES.iter().find(|(known, _)| *known == oid)?.1,
+    };
+    Some(match hash {
+        HashFunction::Sha256 => Sha256::digest(certificate).to_vec(),
+        HashFunction::Sha384 => Sha384::digest(certificate).to_vec(),
+        HashFunction::Sha512 => Sha512::digest(certificate).to_vec(),
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HashFunction {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+const SEQUENCE: u8 = 0x30;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+/// `[0]` of the parameters of RSASSA-PSS.
+const PSS_HASH: u8 = 0xa0;
+
+/// 1.2.840.113549.1.1.10
+const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a];
+const SIGNATURES: [(&[u8], HashFunction); 9] = [
+    // 1.2.840.113549.1.1: RSA with MD5, SHA-1, SHA-256, SHA-384, SHA-512
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x04], HashFunction::Sha256),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x05], HashFunction::Sha256),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], HashFunction::Sha256),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0c], HashFunction::Sha384),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0d], HashFunction::Sha512),
+    // 1.2.840.10045.4: ECDSA with SHA-1, SHA-256, SHA-384, SHA-512
+    (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01], HashFunction::Sha256),
+    (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02], HashFunction::Sha256),
+    (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03], HashFunction::Sha384),
+    (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04], HashFunction::Sha512),
+];
+
+/// RSASSA-PSS names its hash function apart; SHA-1 where it does not.
+fn pss_hash(parameters: &[u8]) -> Option<HashFunction> {
+    let (parameters, _) = der(parameters, SEQUENCE)?;
+    let Some((explicit, _)) = der(parameters, PSS_HASH) else { return Some(HashFunction::Sha256) };
+    let (algorithm, _) = der(explicit, SEQUENCE)?;
+    match der(algorithm, OBJECT_IDENTIFIER)?.0 {
+        // 1.3.14.3.2.26, then 2.16.840.1.101.3.4.2.1 to 3
+        [0x2b, 0x0e, 0x03, 0x02, 0x1a] | [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01] => {
+            Some(HashFunction::Sha256)
+        }
+        [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x02] => Some(HashFunction::Sha384),
+        [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x03] => Some(HashFunction::Sha512),
+        _ => None,
+    }
+}
+
+/// The content of the DER element at the beginning, if it has this tag, and what follows it.
+fn der(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, rest) = bytes.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = if *first < 0x80 {
+        (usize::from(*first), rest)
+    } else {
+        let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+        let length = digits
+            .iter()
+            .try_fold(0_usize, |length, digit| length.checked_mul(256)?.checked_add(usize::from(*digit)))?;
+        (length, rest)
+    };
+    if *found != tag {
+        return None;
+    }
+    rest.split_at_checked(length)
 }
 
 impl AsyncRead for Stream {
@@ -202,5 +290,54 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
+        let content = content.concat();
+        let mut out = vec![tag, 0x82];
+        out.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+        out.extend(content);
+        out
+    }
+
+    fn certificate(algorithm: &[&[u8]]) -> Vec<u8> {
+        let algorithm = element(SEQUENCE, algorithm);
+        element(SEQUENCE, &[&element(SEQUENCE, &[&[7; 300]]), &algorithm, &element(0x03, &[&[0; 64]])])
+    }
+
+    #[test]
+    fn a_certificate_is_bound_by_the_hash_function_of_its_signature_and_by_sha_256_instead_of_older_ones() {
+        for (oid, hash) in SIGNATURES {
+            let certificate = certificate(&[&element(OBJECT_IDENTIFIER, &[oid]), &[0x05, 0x00]]);
+            let length = match hash {
+                HashFunction::Sha256 => 32,
+                HashFunction::Sha384 => 48,
+                HashFunction::Sha512 => 64,
+            };
+            let bound = server_end_point(&certificate).unwrap();
+            assert_eq!(bound.len(), length, "{oid:?}");
+            assert!(length > 32 || bound == Sha256::digest(&certificate).to_vec());
+        }
+        let pss = element(OBJECT_IDENTIFIER, &[RSA_PSS]);
+        let sha_512 = element(OBJECT_IDENTIFIER, &[&[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x03]]);
+        let named = element(PSS_HASH, &[&element(SEQUENCE, &[&sha_512])]);
+        assert_eq!(server_end_point(&certificate(&[&pss, &element(SEQUENCE, &[&named])])).unwrap().len(), 64);
+        assert_eq!(server_end_point(&certificate(&[&pss, &element(SEQUENCE, &[])])).unwrap().len(), 32);
+        let ed25519 = element(OBJECT_IDENTIFIER, &[&[0x2b, 0x65, 0x70]]);
+        assert_eq!(server_end_point(&certificate(&[&ed25519])), None);
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_bound_by_nothing() {
+        let whole = certificate(&[&element(OBJECT_IDENTIFIER, &[SIGNATURES[2].0])]);
+        for length in 0..whole.len() {
+            assert_eq!(server_end_point(&whole[..length]), None, "{length} bytes");
+        }
+        assert_eq!(server_end_point(&[0x30, 0xff, 0xff, 0xff]), None);
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{ChannelBinding, SslMode};
 
 use super::Options;
 use super::tls::{Check, Roots, Tls};
@@ -25,22 +25,33 @@ impl Target {
         if !base.starts_with("postgres://") && !base.starts_with("postgresql://") {
             return Err("it must begin with postgres://".into());
         }
-        let (mut mode, mut roots, mut pooled, mut passed_on) = ("prefer", Roots::System, false, Vec::new());
+        let (mut mode, mut roots, mut pooled, mut passed_on) = (None, None, false, Vec::new());
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=').unwrap_or((parameter, "")) {
-                ("sslmode", value) => mode = value,
-                ("sslrootcert", "system") => roots = Roots::System,
-                ("sslrootcert", value) => roots = Roots::File(PathBuf::from(decoded(value)?)),
+                ("sslmode", value) => mode = Some(value),
+                ("sslrootcert", "system") => roots = Some(Roots::System),
+                ("sslrootcert", value) => roots = Some(Roots::File(PathBuf::from(decoded(value)?))),
                 ("pgbouncer", value) => {
                     pooled = value.parse().map_err(|_| "pgbouncer must be true or false".to_owned())?;
                 }
                 _ => passed_on.push(parameter),
             }
         }
+        // As libpq: whoever names root certificates wants them to count, and those of the system vouch for anybody's server, so the name has to count too.
+        let mode = mode.unwrap_or(match roots {
+            Some(Roots::System) => "verify-full",
+            _ => "prefer",
+        });
+        let weak = if matches!(roots, Some(Roots::File(_))) { Check::Authority } else { Check::Nothing };
         let (ssl_mode, check) = match mode {
             "disable" => (SslMode::Disable, Check::Nothing),
-            "allow" | "prefer" => (SslMode::Prefer, Check::Nothing),
-            "require" => (SslMode::Require, Check::Nothing),
+            "allow" | "prefer" | "require" if matches!(roots, Some(Roots::System)) => {
+                return Err(format!(
+                    "sslmode={mode} is too weak for sslrootcert=system; use sslmode=verify-full"
+                ));
+            }
+            "allow" | "prefer" => (SslMode::Prefer, weak),
+            "require" => (SslMode::Require, weak),
             "verify-ca" => (SslMode::Require, Check::Authority),
             "verify-full" => (SslMode::Require, Check::AuthorityAndName),
             _ => {
@@ -64,13 +75,16 @@ impl Target {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(options.statement_timeout);
         }
+        if config.get_channel_binding() == ChannelBinding::Require && ssl_mode == SslMode::Disable {
+            return Err("channel_binding=require needs TLS; use sslmode=require or stronger".into());
+        }
         config.keepalives_idle(Duration::from_secs(10));
         if !pooled {
             let settings = settings(options).map(|(name, value)| format!("-c {name}={value}"));
             let given = config.get_options().unwrap_or_default().to_owned();
             config.options(format!("{given} {}", settings.join(" ")).trim());
         }
-        Ok(Target { config, tls: Tls::new(check, &roots)?, pooled })
+        Ok(Target { config, tls: Tls::new(check, &roots.unwrap_or(Roots::System))?, pooled })
     }
 
     /// For a connection that is let in, whichever of the servers does that: each may use up its time for the socket, and as much again for the rest.
@@ -145,6 +159,60 @@ mod tests {
         assert!(parse("postgres://h/d?sslmode=maybe").unwrap_err().contains("sslmode must be"));
         let missing = parse("postgres://h/d?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch.pem").unwrap_err();
         assert!(missing.contains("/no/such.pem"), "{missing}");
+    }
+
+    /// Of nobody: its key was thrown away.
+    const ROOT: &str = "-----BEGIN CERTIFICATE-----\n\
+        MIIBhDCCASugAwIBAgIUfP4IOvY5igCqMQ/RL+pkRgFsbicwCgYIKoZIzj0EAwIw\n\
+        FzEVMBMGA1UEAwwMcm9vdC5leGFtcGxlMCAXDTI2MTExNjAwMjM1MFoYDzIxMjYx\n\
+        MDIzMDAyMzUwWjAXMRUwEwYDVQQDDAxyb290LmV4YW1wbGUwWTATBgcqhkjOPQIB\n\
+        BggqhkjOPQMBBwNCAAQXLlpnsM09MDtsPCUGHv6gqnIOFPSmhWOo5DfmskSLR0wW\n\
+        ZmgwXIJQbiV+tWwnP+sB6ay9DngQZhT1kfq2ZSRco1MwUTAdBgNVHQ4EFgQUovWR\n\
+        2nmBEaxENoTOwKTKjA5JpIQwHwYDVR0jBBgwFoAUovWR2nmBEaxENoTOwKTKjA5J\n\
+        pIQwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiBOGdLtl7NQP/vS\n\
+        X3l/ZIq9pbqPS6yeyh3+/HvM2gEp3QIgWRimZ8D+iEEJpOxoNX6vvTRCVwJe7lPJ\n\
+        8q01q+ISe5M=\n\
+        -----END CERTIFICATE-----\n";
+
+    #[test]
+    fn root_certificates_that_are_named_count_in_every_mode_as_with_libpq() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("root.pem");
+        std::fs::write(&path, ROOT).unwrap();
+        let root = path.display().to_string().replace('/', "%2F");
+        for (mode, ssl_mode, check) in [
+            ("", SslMode::Prefer, Check::Authority),
+            ("sslmode=prefer&", SslMode::Prefer, Check::Authority),
+            ("sslmode=require&", SslMode::Require, Check::Authority),
+            ("sslmode=verify-ca&", SslMode::Require, Check::Authority),
+            ("sslmode=verify-full&", SslMode::Require, Check::AuthorityAndName),
+            ("sslmode=disable&", SslMode::Disable, Check::Nothing),
+        ] {
+            let target = parse(&format!("postgres://h/d?{mode}sslrootcert={root}")).unwrap();
+            assert_eq!((target.config.get_ssl_mode(), target.tls.check), (ssl_mode, check), "{mode}");
+        }
+        for mode in ["require", "prefer"] {
+            let error = parse(&format!("postgres://h/d?sslmode={mode}&sslrootcert=system")).unwrap_err();
+            assert!(error.contains("use sslmode=verify-full"), "{error}");
+        }
+        // A file that is not there is an error in every mode that would use it.
+        assert!(parse("postgres://h/d?sslmode=require&sslrootcert=%2Fno%2Fsuch.pem").is_err());
+    }
+
+    #[test]
+    fn channel_binding_is_preferred_and_can_be_asked_for() {
+        for (parameter, binding) in [
+            ("", ChannelBinding::Prefer),
+            ("?channel_binding=prefer", ChannelBinding::Prefer),
+            ("?channel_binding=disable", ChannelBinding::Disable),
+            ("?sslmode=require&channel_binding=require", ChannelBinding::Require),
+        ] {
+            let target = parse(&format!("postgres://h/d{parameter}")).unwrap();
+            assert_eq!(target.config.get_channel_binding(), binding, "{parameter}");
+        }
+        assert!(parse("postgres://h/d?channel_binding=maybe").unwrap_err().contains("channel_binding"));
+        let without = parse("postgres://h/d?sslmode=disable&channel_binding=require").unwrap_err();
+        assert!(without.contains("needs TLS"), "{without}");
     }
 
     #[test]

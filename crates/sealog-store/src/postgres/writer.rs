@@ -18,7 +18,7 @@ use std::time::Instant;
 use futures_util::future::{join, maybe_done};
 use sealog_core::canonical::EventText;
 use sealog_core::chain::Head;
-use sealog_core::event::{BATCH_EVENTS_MAX, Draft, StoredEvent};
+use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, StoredEvent};
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify;
@@ -27,10 +27,11 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryRow};
 
+use super::loss::{self, Findings, Loss};
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
 use super::statements::{self, Closing, Opening, Text, pieces};
-use super::{Options, Time, unavailable};
+use super::{Finding, Options, Time, unavailable};
 use crate::stats::{Histogram, LogStats};
 use crate::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
@@ -50,6 +51,7 @@ pub(super) struct Writer {
     contested: Semaphore,
     /// Live and test.
     times: [Times; 2],
+    findings: Arc<Findings>,
 }
 
 #[derive(Debug)]
@@ -65,9 +67,10 @@ struct Shared {
     /// Chains that could not be locked the last time.
     contested: HashSet<ChainId>,
     closing: bool,
-    /// The last heads that this node has acknowledged, and whether they have changed since they were asked for.
-    acknowledged: BTreeMap<ChainId, Head>,
-    changed: bool,
+    /// The last heads that this node has acknowledged.
+    acknowledged: HashMap<ChainId, Head>,
+    /// Those of them that have changed since they were asked for.
+    changed: HashMap<ChainId, Head>,
 }
 
 /// What waits for a chain. It is there as long as someone works on it.
@@ -141,8 +144,10 @@ impl Writer {
         opening: Opening,
         closing: Closing,
         pool: Arc<Pool>,
-        acknowledged: BTreeMap<ChainId, Head>,
+        acknowledged: &BTreeMap<ChainId, Head>,
+        findings: Arc<Findings>,
     ) -> Arc<Writer> {
+        let acknowledged = acknowledged.iter().map(|(chain, head)| (*chain, *head)).collect();
         let shared = Shared { acknowledged, ..Shared::default() };
         let contested = Semaphore::new((options.connections / 4).max(1));
         let times =
@@ -155,6 +160,7 @@ impl Writer {
             shared: Mutex::new(shared),
             contested,
             times,
+            findings,
         })
     }
 
@@ -254,10 +260,9 @@ impl Writer {
         }
     }
 
-    /// The heads that this node has acknowledged, if they have changed since the last time.
-    pub(super) fn changed_heads(&self) -> Option<BTreeMap<ChainId, Head>> {
-        let mut shared = self.lock();
-        std::mem::replace(&mut shared.changed, false).then(|| shared.acknowledged.clone())
+    /// The last heads that this node has acknowledged in chains that it has written to since the last time.
+    pub(super) fn changed_heads(&self) -> HashMap<ChainId, Head> {
+        std::mem::take(&mut self.lock().changed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -314,8 +319,32 @@ impl Writer {
 
     fn acknowledge(&self, chain: ChainId, head: Head) {
         let mut shared = self.lock();
-        shared.acknowledged.insert(chain, head);
-        shared.changed = true;
+        // Ids rise in a chain whatever happens to it: an acceptance and an append that follows it may come here in any order.
+        if shared.acknowledged.get(&chain).is_none_or(|known| known.log_id < head.log_id) {
+            shared.acknowledged.insert(chain, head);
+            shared.changed.insert(chain, head);
+        }
+    }
+
+    /// See [`crate::Store::accept_loss`].
+    pub(super) async fn accept_loss(&self, chain: ChainId, reason: &str) -> Result<Receipt, StoreError> {
+        crate::loss::check_reason(reason)?;
+        if self.lock().closing {
+            return Err(StoreError::Closing);
+        }
+        let lease = self.pool.lease(self.options.queue_deadline).await?;
+        let transaction =
+            Transaction { writer: self, session: &lease.session, chain, id: Id::of_chain(chain) };
+        let done = tokio::time::timeout(self.options.transaction_timeout, transaction.accept_loss(reason));
+        let receipt = match done.await {
+            Err(_) => return Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Ok(Err(Failed::Database(error))) => return Err(unavailable(&error)),
+            Ok(Err(Failed::Store(error))) => return Err(error),
+            Ok(Ok(receipt)) => receipt,
+        };
+        loss::tell(&lease.session).await;
+        lease.give_back();
+        Ok(receipt)
     }
 
     async fn write(
@@ -434,8 +463,9 @@ const KEYS: &str =
 const CREATE: &str =
     "INSERT INTO sealog.chains (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash)
     VALUES ($1, $2, $3, $4, 0, $5, $6) ON CONFLICT (chain_id) DO NOTHING";
-const LOST: &str = "UPDATE sealog.chains SET recorded_seq = $2, recorded_log_id = $3, recorded_hash = $4
-    WHERE chain_id = $1 AND coalesce(recorded_seq, 0) < $2";
+/// Requests whose answer names an event past the end of the chain.
+const FORGET_KEYS: &str =
+    "DELETE FROM sealog.idempotency WHERE chain_id = $1 AND first_seq + octet_length(log_ids) / 16 - 1 > $2";
 
 /// What is known once the chain's row is locked.
 struct Locked {
@@ -451,8 +481,12 @@ pub(super) struct UsedKey {
 }
 
 impl UsedKey {
+    /// Nothing for a record that is damaged.
     pub(super) fn of(row: &Row) -> Option<([u8; 32], UsedKey)> {
         let log_ids: &[u8] = row.get("log_ids");
+        if log_ids.is_empty() || !log_ids.len().is_multiple_of(16) {
+            return None;
+        }
         let receipt = Receipt {
             request_id: Some(row.get::<_, Id>("request_id").ulid()),
             log_ids: log_ids
@@ -556,6 +590,7 @@ impl Transaction<'_> {
         }
         self.store(head, next, &events, &used, &months).await?;
         self.writer.acknowledge(self.chain, next);
+        self.writer.findings.proven(self.chain);
         Ok(outcomes)
     }
 
@@ -567,7 +602,8 @@ impl Transaction<'_> {
         if let Some(names) = opening.names() {
             self.session.furnish(&names).await?;
         }
-        let mut text = opening.begin(self.id);
+        let known = self.writer.acknowledged(self.chain);
+        let mut text = opening.begin(self.id, known);
         loop {
             let (found, keys) = join(self.session.client.simple_query(&text), self.keys(group)).await;
             // The first error is the cause of those behind it.
@@ -575,68 +611,166 @@ impl Transaction<'_> {
             if let (Some(lock), Some(look)) =
                 (statements::row(&found, "recorded_seq"), statements::row(&found, "now_ms"))
             {
-                return self.locked(lock, look, keys).await;
+                return self.locked(known, lock, look, keys).await;
             }
             self.create().await?;
-            text = opening.take(self.id);
+            text = opening.take(self.id, known);
         }
     }
 
     /// Earlier uses of the keys of these requests.
-    async fn keys(&self, requests: &[Request]) -> Result<HashMap<[u8; 32], UsedKey>, Error> {
+    async fn keys(&self, requests: &[Request]) -> Result<HashMap<[u8; 32], UsedKey>, Failed> {
         let hashes: Vec<Digest32> =
             requests.iter().filter_map(Request::key).map(|key| Digest32(key.key_hash.0)).collect();
         if hashes.is_empty() {
             return Ok(HashMap::new());
         }
         let rows = self.session.query(KEYS, &[Type::UUID, Type::BYTEA_ARRAY], &[&self.id, &hashes]).await?;
-        Ok(rows.iter().filter_map(UsedKey::of).collect())
+        let damaged = || StoreError::Unavailable("an idempotency record of the request is damaged".into());
+        let keys: Option<_> = rows.iter().map(UsedKey::of).collect();
+        Ok(keys.ok_or_else(damaged)?)
     }
 
     async fn locked(
         &self,
+        known: Option<Head>,
         lock: &SimpleQueryRow,
         look: &SimpleQueryRow,
         keys: HashMap<[u8; 32], UsedKey>,
     ) -> Result<Locked, Failed> {
-        let unproven = || Failed::Store(StoreError::HeadUnproven { chain: self.chain });
+        let (head, now_ms) = self.checked(lock, look)?;
+        if let Some(known) = known
+            && !statements::holds(look, head, known)
+            && loss::accepted(self.session, self.chain, known).await?.is_none()
+        {
+            return Err(self.lost(known).await?);
+        }
+        // Nothing is sealed on top of events that are not there.
+        if lock.get("recorded_seq").is_some() && !self.is_repaired().await? {
+            self.writer.findings.set_stale();
+            return Err(self.unproven());
+        }
+        if !statements::proves(look, head) && !self.proves_by_now(head).await? {
+            let found = loss::at_or_before(self.session, self.chain, u64::MAX).await?;
+            self.writer.findings.add(Finding { chain: self.chain, acknowledged: head, found });
+            return Err(self.unproven());
+        }
+        Ok(Locked { head, now_ms, keys })
+    }
+
+    /// The head in the row that was locked, and the time.
+    fn checked(&self, lock: &SimpleQueryRow, look: &SimpleQueryRow) -> Result<(Head, u64), Failed> {
         let off = statements::unsafe_settings(look);
         if !off.is_empty() && !self.writer.options.allow_unsafe_storage {
-            let off = off.join(", ");
-            let why = format!("the database runs with {off} off, so it cannot keep what it acknowledges");
-            return Err(StoreError::Unavailable(why).into());
+            return Err(super::unsafe_storage(&off).into());
         }
         if statements::chain(lock) != Some(self.chain) {
             return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
         }
-        let head = statements::head(lock).ok_or_else(unproven)?;
-        if let Some(known) = self.writer.acknowledged(self.chain)
-            && (known.chain_seq > head.chain_seq
-                || (known.chain_seq == head.chain_seq && known.hash != head.hash))
-        {
-            // The database has gone back behind what this node has acknowledged: a failover has lost events.
-            tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = head.chain_seq, "the database has lost acknowledged events; nothing more is sealed into this chain");
-            lost(self.session, self.chain, known).await?;
-            self.session.client.batch_execute("COMMIT").await?;
-            return Err(unproven());
-        }
-        // Nothing is sealed on top of events that are not there.
-        if lock.get("recorded_seq").is_some()
-            || !(statements::proves(look, head) || self.proves_by_now(head).await?)
-        {
-            return Err(unproven());
-        }
+        let head = statements::head(lock).ok_or_else(|| self.unproven())?;
         let now_ms = match self.writer.options.time {
             Time::OfDatabase => statements::now_ms(look)
                 .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?,
             Time::OfWorld => self.writer.options.world.now_ms(),
         };
-        Ok(Locked { head, now_ms, keys })
+        Ok((head, now_ms))
+    }
+
+    fn unproven(&self) -> Failed {
+        StoreError::HeadUnproven { chain: self.chain }.into()
+    }
+
+    /// The database has gone back behind what this node has acknowledged, and may have other events there by now: a failover has lost events. The proof is kept, here and in
+    /// the chain's row.
+    async fn lost(&self, known: Head) -> Result<Failed, Failed> {
+        let found = loss::at_or_before(self.session, self.chain, known.chain_seq).await?;
+        tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost acknowledged events; nothing more is sealed into this chain until the loss is accepted");
+        loss::note(self.session, self.chain, known).await?;
+        self.session.client.batch_execute("COMMIT").await?;
+        self.writer.findings.add(Finding { chain: self.chain, acknowledged: known, found });
+        loss::tell(self.session).await;
+        Ok(self.unproven())
+    }
+
+    /// Whether the events whose loss is noted in the row are there again. Then the note is taken back.
+    async fn is_repaired(&self) -> Result<bool, Error> {
+        let Some((_, Some(noted))) = self.row().await? else { return Ok(false) };
+        if loss::at_or_before(self.session, self.chain, noted.chain_seq).await? != noted {
+            return Ok(false);
+        }
+        tracing::warn!(chain = %self.chain, noted = noted.chain_seq, "events that were lost are there again; the chain goes on");
+        loss::clear(self.session, self.chain).await?;
+        Ok(true)
+    }
+
+    /// The head in the chain's row, and the one that is noted as lost.
+    async fn row(&self) -> Result<Option<(Option<Head>, Option<Head>)>, Error> {
+        let sql = "SELECT chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash FROM sealog.chains WHERE chain_id = $1";
+        let rows = self.session.query(sql, &[Type::UUID], &[&self.id]).await?;
+        Ok(rows.first().map(|row| {
+            let noted = rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash");
+            (rows::head(row, "chain_seq", "log_id", "hash"), noted)
+        }))
+    }
+
+    /// Seals the acceptance of a loss behind the last event that exists, as the one change of its transaction.
+    async fn accept_loss(&self, reason: &str) -> Result<Receipt, Failed> {
+        let (session, chain) = (self.session, self.chain);
+        let opening = &self.writer.opening;
+        if let Some(names) = opening.names() {
+            session.furnish(&names).await?;
+        }
+        let known = self.writer.acknowledged(chain);
+        let found = session.client.simple_query(&opening.begin(self.id, known)).await?;
+        let nothing_lost = crate::loss::nothing_lost;
+        let (Some(lock), Some(look)) =
+            (statements::row(&found, "recorded_seq"), statements::row(&found, "now_ms"))
+        else {
+            return Err(nothing_lost().into());
+        };
+        let (head, now_ms) = self.checked(lock, look)?;
+        let noted = self.row().await?.and_then(|(_, noted)| noted);
+        let durable = loss::at_or_before(session, chain, u64::MAX).await?;
+        // Everything that the chain is known to have had: what its row says, what any node has noted there, and what this node knows itself.
+        let mut lost: Option<Head> = None;
+        let mut last_id = durable.log_id;
+        for had in [Some(head), noted, known].into_iter().flatten().filter(|had| had.chain_seq > 0) {
+            last_id = last_id.max(had.log_id);
+            if loss::at_or_before(session, chain, had.chain_seq).await? == had
+                || loss::accepted(session, chain, had).await?.is_some()
+            {
+                continue;
+            }
+            if lost.is_none_or(|lost| lost.chain_seq < had.chain_seq) {
+                lost = Some(had);
+            }
+        }
+        let lost = lost.ok_or_else(nothing_lost)?;
+        let older = loss::older(session, chain, lost).await?;
+        let loss = Loss {
+            lost_from: (older.chain_seq + 1).min(lost.chain_seq),
+            lost_to: lost.chain_seq,
+            recorded_hash: lost.hash,
+        };
+        let drafts = [Draft { text: loss.text(reason), annotations: Annotations::default() }];
+        let mut next = Head { log_id: last_id, ..durable };
+        let mut events = EventColumns::default();
+        let receipt = self.seal(&mut next, &drafts, None, now_ms, &mut events);
+        loss::clear(session, chain).await?;
+        // A client that asks again is not told of an event that is lost: the event is stored then.
+        session
+            .execute(FORGET_KEYS, &[Type::UUID, Type::INT8], &[&self.id, &signed(durable.chain_seq)])
+            .await?;
+        self.store(head, next, &events, &[], &BTreeMap::new()).await?;
+        self.writer.acknowledge(chain, next);
+        self.writer.findings.accepted(chain);
+        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = loss.lost_to, reason, "the loss of events was accepted; the chain goes on");
+        Ok(receipt)
     }
 
     /// Whoever had the row without waiting in line may have appended after the statement began that waited for it, and then that saw the events before. Another one sees them all.
     async fn proves_by_now(&self, head: Head) -> Result<bool, Error> {
-        let found = self.session.client.simple_query(&self.writer.opening.look(self.id)).await?;
+        let found = self.session.client.simple_query(&self.writer.opening.look(self.id, None)).await?;
         Ok(statements::row(&found, "now_ms").is_some_and(|look| statements::proves(look, head)))
     }
 
@@ -776,13 +910,6 @@ pub(super) async fn create(session: &Session, chain: ChainId) -> Result<(), Erro
     let params: [&(dyn ToSql + Sync); 6] =
         [&Id::of_chain(chain), &tenant, &project, &chain.mode.as_str(), &log_id, &hash];
     session.execute(CREATE, &types, &params).await.map(drop)
-}
-
-/// Notes in the chain's row, where every node sees it, that it is known to have been longer.
-pub(super) async fn lost(session: &Session, chain: ChainId, known: Head) -> Result<(), Error> {
-    let (seq, log_id, hash) = (signed(known.chain_seq), Id::of_ulid(known.log_id), Digest32(known.hash.0));
-    let params: [&(dyn ToSql + Sync); 4] = [&Id::of_chain(chain), &seq, &log_id, &hash];
-    session.execute(LOST, &[Type::UUID, Type::INT8, Type::UUID, Type::BYTEA], &params).await.map(drop)
 }
 
 /// An idempotency record on its way into the table.

@@ -112,6 +112,35 @@ fn due(store: &dyn Accounts, now_ms: u64) -> Vec<Mail> {
     wait(store.due_mails(now_ms, 100)).unwrap()
 }
 
+pub fn the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store(
+    store: &dyn Accounts,
+    _: &StillWorld,
+) {
+    let first = |n: u8| FirstRun {
+        tenant: new_tenant(n),
+        project: new_project(n, n, &[]),
+        keys: vec![new_key(n, n), new_key(n + 1, n)],
+        owner: new_user(n, n, "owner@localhost"),
+    };
+    let version = store.version();
+    // Two keys of the same id: the last step but one fails, and nothing is left of those before it.
+    let failing = FirstRun { keys: vec![new_key(1, 1), new_key(1, 1)], ..first(1) };
+    assert!(matches!(wait(store.create_first(failing)), Err(StoreError::Refused(_))));
+    assert_eq!(wait(store.tenants(ListPage { after: None, limit: 9 })), Ok(vec![]));
+
+    assert_eq!(wait(store.create_first(first(1))), Ok(true));
+    assert!(store.version() > version);
+    for n in [1, 2] {
+        let access = wait(store.access(digest(n))).unwrap().unwrap();
+        assert_eq!((access.tenant.id, access.project.id), (TenantId(id(1)), ProjectId(id(1))));
+    }
+    assert!(wait(store.user_by_email("owner@localhost".into())).unwrap().is_some());
+
+    assert_eq!(wait(store.create_first(first(5))), Ok(false));
+    assert_eq!(wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap().len(), 1);
+    assert_eq!(wait(store.access(digest(5))), Ok(None));
+}
+
 pub fn a_created_tenant_reads_back_with_its_plan_and_billing(store: &dyn Accounts, _: &StillWorld) {
     let NewTenant { id, name, plan, contact_email, billing, created_at_ms } = new_tenant(1);
     let expected = Tenant { id, name, plan, contact_email, billing, rate_limit_rps: None, created_at_ms };

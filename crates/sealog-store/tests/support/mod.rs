@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -24,25 +24,38 @@ pub const MORNING_MS: u64 = 1_794_700_800_000;
 
 /// A clock that moves when it is told to, and randomness that is always the same.
 #[derive(Debug)]
-pub struct StillWorld(AtomicU64);
+pub struct StillWorld {
+    now_ms: AtomicU64,
+    /// By how much the wall clock was set, without any time going by.
+    leapt_ms: AtomicI64,
+}
 
 impl StillWorld {
     pub fn new() -> Arc<StillWorld> {
-        Arc::new(StillWorld(AtomicU64::new(MORNING_MS)))
+        Arc::new(StillWorld { now_ms: AtomicU64::new(MORNING_MS), leapt_ms: AtomicI64::new(0) })
     }
 
     pub fn set(&self, now_ms: u64) {
-        self.0.store(now_ms, Ordering::SeqCst);
+        self.now_ms.store(now_ms, Ordering::SeqCst);
     }
 
     pub fn advance(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
+        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock; the boot clock goes on as before.
+    pub fn leap(&self, ms: i64) {
+        self.leapt_ms.fetch_add(ms, Ordering::SeqCst);
     }
 }
 
 impl World for StillWorld {
     fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.now_ms.load(Ordering::SeqCst).saturating_add_signed(self.leapt_ms.load(Ordering::SeqCst))
+    }
+
+    fn boot_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::SeqCst)
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
@@ -231,7 +244,8 @@ pub fn list_in_pieces(
     loop {
         let list = List { filter: filter.clone(), before_seq, limit: limit - events.len(), bytes_max };
         let chunk = wait(store.list(chain, list)).unwrap();
-        assert!(!chunk.items.is_empty() || chunk.resume.is_none(), "an empty piece that says there is more");
+        let goes_down = chunk.resume.is_none_or(|resume| before_seq.is_none_or(|before| resume < before));
+        assert!(goes_down, "a piece that begins at {before_seq:?} goes on at {:?}", chunk.resume);
         events.extend(chunk.items);
         match chunk.resume {
             Some(resume) if events.len() < limit => before_seq = Some(resume),
@@ -276,6 +290,8 @@ pub fn small(world: &Arc<StillWorld>) -> Options {
     Options {
         segment_bytes_first: 64 << 10,
         segment_bytes_max: 64 << 10,
+        segment_bytes_min: 32 << 10,
+        reserve_bytes: 32 << 10,
         group_bytes_max: 16 << 10,
         large_bytes: 4 << 10,
         cache_bytes: 256 << 10,

@@ -40,6 +40,7 @@ pub enum Op {
     Rename,
     Remove,
     SyncDir,
+    FreeBytes,
     Length,
     Read,
     Write,
@@ -406,6 +407,11 @@ impl Disk for SimDisk {
         sim.durable_names = sim.names.clone();
         sim.name_changes.clear();
         Ok(())
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let sim = self.call(Op::FreeBytes, dir)?;
+        Ok(sim.plan.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(sim.used()) as u64))
     }
 }
 

@@ -1,0 +1,151 @@
+//! Room on the disk that is kept for control data: on a full disk keys must still be revocable.
+//!
+//! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a file that takes room and holds nothing; when less than a little is left,
+//! it is removed before a change that decides who may do what, and made again when there is room.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::disk::Disk;
+
+pub(super) const FILE: &str = "control.reserve";
+
+/// What it takes: some hundreds of changes.
+const BYTES: u64 = 4 << 20;
+
+/// A change of control data takes less than this.
+const LOW_BYTES: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Reserve {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    held: bool,
+}
+
+impl Reserve {
+    /// What an earlier process has left.
+    pub(super) fn open(disk: Arc<dyn Disk>, dir: PathBuf) -> Reserve {
+        let held =
+            disk.open(&dir.join(FILE)).and_then(|file| file.length()).is_ok_and(|length| length == BYTES);
+        Reserve { disk, dir, held }
+    }
+
+    /// Whether there is hardly room for a change.
+    pub(super) fn is_low(&self) -> bool {
+        self.disk.free_bytes(&self.dir).is_ok_and(|free| free < LOW_BYTES)
+    }
+
+    /// Makes room for a change, if it takes that. Whether it has.
+    pub(super) fn release_if_low(&mut self) -> bool {
+        if !self.held || !self.is_low() {
+            return false;
+        }
+        self.held = false;
+        // With the directory synced, the room can be used by others.
+        let path = self.dir.join(FILE);
+        match self.disk.remove(&path).and_then(|()| self.disk.sync_dir(&self.dir)) {
+            Ok(()) => tracing::warn!("the disk is full; the room that was reserved for control data is used"),
+            Err(error) => tracing::error!(%error, "cannot use the room that was reserved for control data"),
+        }
+        true
+    }
+
+    /// Takes the room, unless it is taken or there is none to spare.
+    pub(super) fn keep(&mut self) {
+        if self.held || !self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= 2 * BYTES) {
+            return;
+        }
+        match self.take() {
+            Ok(()) => self.held = true,
+            Err(error) => {
+                tracing::warn!(%error, "cannot reserve room for control data; trying again with the next change");
+                let _ = self.disk.remove(&self.dir.join(FILE));
+            }
+        }
+    }
+
+    fn take(&self) -> io::Result<()> {
+        // Written, not only allocated: a file system that compresses or shares blocks is not one to worry about here, one without allocation is.
+        let zeros = vec![0; 1 << 20];
+        let file = self.disk.create(&self.dir.join(FILE))?;
+        for at in (0..BYTES).step_by(zeros.len()) {
+            file.write_all_at(&zeros, at)?;
+        }
+        file.sync()?;
+        self.disk.sync_dir(&self.dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::super::disk::{DiskFile, RealDisk};
+    use super::*;
+
+    /// A disk that says what it is told of the room that it has.
+    #[derive(Debug)]
+    struct Told(AtomicU64);
+
+    impl Disk for Told {
+        fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+            RealDisk.open(path)
+        }
+        fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+            RealDisk.create(path)
+        }
+        fn create_dir(&self, path: &Path) -> io::Result<()> {
+            RealDisk.create_dir(path)
+        }
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            RealDisk.list(dir)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            RealDisk.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            RealDisk.remove(path)
+        }
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            RealDisk.sync_dir(dir)
+        }
+        fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+            Ok(self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    #[test]
+    fn room_is_reserved_used_when_the_disk_is_full_and_reserved_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(Told(AtomicU64::new(2 * BYTES - 1)));
+        let taken = || std::fs::metadata(dir.path().join(FILE)).ok().map(|file| file.len());
+        let open = || Reserve::open(Arc::clone(&disk) as Arc<dyn Disk>, dir.path().to_owned());
+        let mut reserve = open();
+        reserve.keep();
+        assert_eq!(taken(), None, "not from what others need");
+        disk.0.store(2 * BYTES, Ordering::SeqCst);
+        reserve.keep();
+        assert_eq!(taken(), Some(BYTES));
+        disk.0.store(LOW_BYTES, Ordering::SeqCst);
+        assert!(!reserve.release_if_low());
+        assert_eq!(taken(), Some(BYTES), "there is room for a change");
+        disk.0.store(LOW_BYTES - 1, Ordering::SeqCst);
+        // Across a restart.
+        let mut reserve = open();
+        assert!(reserve.release_if_low());
+        assert_eq!(taken(), None);
+        reserve.keep();
+        assert!(!reserve.release_if_low() && taken().is_none());
+        disk.0.store(u64::MAX, Ordering::SeqCst);
+        reserve.keep();
+        assert_eq!(taken(), Some(BYTES));
+        // One that a crash has left half made does not count.
+        std::fs::write(dir.path().join(FILE), b"half").unwrap();
+        let mut reserve = open();
+        reserve.keep();
+        assert_eq!(taken(), Some(BYTES));
+    }
+}

@@ -1,0 +1,64 @@
+//! Looks again and again whether the data directory is still there, and refuses events when it is not: what is written to a deleted file is acknowledged and gone.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::control::Control;
+use super::data_dir::DataDir;
+use super::log::Handle;
+use super::sync::{lock, wait_for};
+
+/// Half of the second within which it has to show.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The thread that looks. Ends when dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(super) fn start(
+        dir: Arc<DataDir>,
+        logs: [Arc<Handle>; 2],
+        control: Arc<Control>,
+        tick: Duration,
+    ) -> io::Result<Watch> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = Arc::clone(&stop);
+        let run = move || {
+            let mut stop = lock(&stopped.0);
+            while !*stop {
+                stop = wait_for(&stopped.1, stop, tick.min(PAUSE_MAX));
+                if *stop {
+                    return;
+                }
+                let found =
+                    dir.check().and_then(|()| logs.iter().try_for_each(|log| log.log().check_active_file()));
+                if let Err(cause) = found {
+                    tracing::error!(%cause, "the data directory is not the one that was opened; no more events are accepted until the process is started again");
+                    for log in &logs {
+                        log.log().poison(&io::Error::other(cause.clone()));
+                    }
+                    control.refuse_changes(&cause);
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("sealog-directory".into()).spawn(run)?;
+        Ok(Watch { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

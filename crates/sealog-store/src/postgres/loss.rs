@@ -1,0 +1,253 @@
+//! Acknowledged events that the database no longer has: how a node proves it, where every node finds the proof, and how an operator lets the chain go on.
+//!
+//! A failover to a standby that lagged takes back what the old primary had acknowledged, and other nodes may seal other events in the same places before anyone notices:
+//! ```text
+//! t0  node A acknowledges event 96                    A's high-water mark: 96, hash x
+//! t1  failover to a standby that has 95
+//! t2  node B, which knows of nothing, appends 96..105 event 96 has hash y
+//! t3  A appends: the head is past its mark, so only the hash at 96 tells
+//! ```
+//! What A knows goes into the chain's row as the recorded head. From then on no node seals anything into the chain, until the loss is accepted: an event in the chain itself
+//! that names what was lost. A node whose mark proves a loss looks for such an event first, which is how it learns that its proof was dealt with.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sealog_core::canonical::{EventText, Fields};
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Hash};
+use sealog_core::json;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row};
+
+use super::pool::Session;
+use super::rows::{self, COLUMNS, Digest32, Id, signed};
+use super::{Finding, reader, writer};
+
+pub(super) use crate::loss::ACTION;
+
+/// Acceptances of one chain that are looked at, newest first. Each stands for a failover that lost events.
+const ACCEPTANCES_MAX: usize = 100;
+
+const NOTE: &str = "UPDATE sealog.chains SET recorded_seq = $2, recorded_log_id = $3, recorded_hash = $4
+    WHERE chain_id = $1 AND coalesce(recorded_seq, 0) < $2";
+const CLEAR: &str = "UPDATE sealog.chains SET recorded_seq = NULL, recorded_log_id = NULL, recorded_hash = NULL WHERE chain_id = $1";
+const NOTED: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash FROM sealog.chains WHERE recorded_seq IS NOT NULL";
+const AT_OR_BEFORE: &str = "SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_id = $1 AND chain_seq <= $2 ORDER BY chain_seq DESC LIMIT 1";
+const OLDER: &str = "SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_id = $1 AND log_id < $2 ORDER BY log_id DESC LIMIT 1";
+
+/// The losses that this node knows of at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    known: Mutex<Known>,
+    /// Someone has met a recorded head that is not among them.
+    stale: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// In the database, where every node sees them.
+    recorded: BTreeMap<ChainId, Finding>,
+    /// Met by this node while it appended.
+    met: BTreeMap<ChainId, Finding>,
+}
+
+impl Findings {
+    pub(super) fn all(&self) -> Vec<Finding> {
+        let known = self.lock();
+        let mut all = known.recorded.clone();
+        all.extend(known.met.iter().map(|(chain, finding)| (*chain, finding.clone())));
+        all.into_values().collect()
+    }
+
+    pub(super) fn add(&self, finding: Finding) {
+        self.lock().met.insert(finding.chain, finding);
+    }
+
+    /// An event was sealed into the chain, so whatever was found of it is over.
+    pub(super) fn proven(&self, chain: ChainId) {
+        let mut known = self.lock();
+        if !known.met.is_empty() {
+            known.met.remove(&chain);
+        }
+        if !known.recorded.is_empty() && known.recorded.remove(&chain).is_some() {
+            // The watch may just be bringing an older state.
+            self.set_stale();
+        }
+    }
+
+    pub(super) fn accepted(&self, chain: ChainId) {
+        let mut known = self.lock();
+        known.met.remove(&chain);
+        known.recorded.remove(&chain);
+    }
+
+    pub(super) fn set_stale(&self) {
+        self.stale.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn take_stale(&self) -> bool {
+        self.stale.swap(false, Ordering::SeqCst)
+    }
+
+    /// Takes over what the database has.
+    pub(super) async fn refresh(&self, session: &Session) -> Result<(), Error> {
+        let rows = session.query(NOTED, &[], &[]).await?;
+        let finding = |row: &Row| {
+            let (chain, found) = (reader::chain(row)?, rows::head(row, "chain_seq", "log_id", "hash")?);
+            let acknowledged = rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash")?;
+            Some((chain, Finding { chain, acknowledged, found }))
+        };
+        self.lock().recorded = rows.iter().filter_map(finding).collect();
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compares what this node has acknowledged with what is there, and notes in the database what is missing, so that every node knows. Where the loss was accepted, the
+/// acceptance takes the place of what was lost.
+pub(super) async fn look_for(
+    session: &Session,
+    acknowledged: &mut BTreeMap<ChainId, Head>,
+) -> Result<(), Error> {
+    for (chain, known) in acknowledged {
+        let found = at_or_before(session, *chain, known.chain_seq).await?;
+        if found == *known {
+            continue;
+        }
+        if let Some(acceptance) = accepted(session, *chain, *known).await? {
+            *known = acceptance;
+            continue;
+        }
+        tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost events that this node has acknowledged; nothing more is sealed into this chain until the loss is accepted");
+        writer::create(session, *chain).await?;
+        note(session, *chain, *known).await?;
+    }
+    Ok(())
+}
+
+/// The last event up to a seq.
+pub(super) async fn at_or_before(session: &Session, chain: ChainId, seq: u64) -> Result<Head, Error> {
+    one(session, AT_OR_BEFORE, Type::INT8, chain, &signed(seq)).await
+}
+
+/// The last event whose id is below that of a lost one: what follows it was sealed later, in the lost ones' places.
+pub(super) async fn older(session: &Session, chain: ChainId, lost: Head) -> Result<Head, Error> {
+    one(session, OLDER, Type::UUID, chain, &Id::of_ulid(lost.log_id)).await
+}
+
+async fn one(
+    session: &Session,
+    sql: &str,
+    ty: Type,
+    chain: ChainId,
+    value: &(dyn ToSql + Sync),
+) -> Result<Head, Error> {
+    let rows = session.query(sql, &[Type::UUID, ty], &[&Id::of_chain(chain), value]).await?;
+    let head = rows.first().and_then(|row| rows::head(row, "chain_seq", "log_id", "hash"));
+    Ok(head.unwrap_or(Head::EMPTY))
+}
+
+/// Notes in the chain's row, where every node sees it, that it is known to have been longer.
+pub(super) async fn note(session: &Session, chain: ChainId, known: Head) -> Result<(), Error> {
+    let (seq, log_id, hash) = (signed(known.chain_seq), Id::of_ulid(known.log_id), Digest32(known.hash.0));
+    let params: [&(dyn ToSql + Sync); 4] = [&Id::of_chain(chain), &seq, &log_id, &hash];
+    session.execute(NOTE, &[Type::UUID, Type::INT8, Type::UUID, Type::BYTEA], &params).await.map(drop)
+}
+
+/// Takes the note back, once the loss is accepted or the events are there again.
+pub(super) async fn clear(session: &Session, chain: ChainId) -> Result<(), Error> {
+    session.execute(CLEAR, &[Type::UUID], &[&Id::of_chain(chain)]).await.map(drop)
+}
+
+/// Tells the other nodes that there is a note more or fewer, by the version that they all watch. They would find out by themselves when they next append.
+pub(super) async fn tell(session: &Session) {
+    if let Err(error) = session.execute("UPDATE sealog.store SET version = version + 1", &[], &[]).await {
+        tracing::warn!(error = %super::explain(&error), "failed to announce a change of findings to the other nodes");
+    }
+}
+
+/// The event by which the loss of a head was accepted, if it was.
+pub(super) async fn accepted(session: &Session, chain: ChainId, lost: Head) -> Result<Option<Head>, Error> {
+    let sql = format!(
+        "SELECT {COLUMNS}, tenant_id, project_id FROM sealog.events
+         WHERE chain_id = $1 AND action = '{ACTION}' ORDER BY chain_seq DESC LIMIT {ACCEPTANCES_MAX}"
+    );
+    let rows = session.query(&sql, &[Type::UUID], &[&Id::of_chain(chain)]).await?;
+    let acceptances = rows.iter().filter_map(|row| reader::sound(row, chain));
+    let covers = |metadata: Option<&str>| Loss::parse(metadata?).map(|loss| loss.covers(lost));
+    Ok(acceptances
+        // Its id is above that of everything it gives up: what was acknowledged after it is not meant.
+        .filter(|event| event.sealed.log_id > lost.log_id)
+        .find(|event| covers(event.text.fields().metadata) == Some(true))
+        .map(|event| event.head()))
+}
+
+/// What an acceptance says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    pub lost_from: u64,
+    pub lost_to: u64,
+    /// Of the last event that was lost.
+    pub recorded_hash: Hash,
+}
+
+impl Loss {
+    pub(super) fn text(&self, reason: &str) -> EventText {
+        let mut quoted = Vec::new();
+        json::put_string(reason, &mut quoted);
+        let quoted = String::from_utf8(quoted).expect("JSON is text");
+        let Loss { lost_from, lost_to, recorded_hash } = self;
+        let metadata = format!(
+            r#"{{"lost_from":{lost_from},"lost_to":{lost_to},"recorded_hash":"{recorded_hash}","reason":{quoted}}}"#
+        );
+        let action = format!("\"{ACTION}\"");
+        EventText::new(Fields { action: &action, actor_id: None, resource: None, metadata: Some(&metadata) })
+    }
+
+    fn parse(metadata: &str) -> Option<Loss> {
+        let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+        Some(Loss {
+            lost_from: metadata["lost_from"].as_u64()?,
+            lost_to: metadata["lost_to"].as_u64()?,
+            recorded_hash: Hash::parse(metadata["recorded_hash"].as_str()?)?,
+        })
+    }
+
+    /// Whether a head is among what was given up. The last one is known by its hash, those before it by their place.
+    fn covers(&self, lost: Head) -> bool {
+        (self.lost_from..self.lost_to).contains(&lost.chain_seq)
+            || (lost.chain_seq == self.lost_to && lost.hash == self.recorded_hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acceptance_covers_what_it_names_and_another_event_in_the_last_place_is_not_meant() {
+        let loss = Loss { lost_from: 96, lost_to: 98, recorded_hash: Hash([7; 32]) };
+        let text = loss.text("the disk of \"db1\"\n\u{0} is gone");
+        let metadata = text.fields().metadata.unwrap();
+        assert!(metadata.starts_with(r#"{"lost_from":96,"lost_to":98,"recorded_hash":"0707"#), "{metadata}");
+        assert!(metadata.ends_with(r#""reason":"the disk of \"db1\"\n\u0000 is gone"}"#), "{metadata}");
+        assert_eq!(Loss::parse(metadata), Some(loss.clone()));
+        let head = |chain_seq, byte| Head { chain_seq, hash: Hash([byte; 32]), ..Head::EMPTY };
+        for (lost, covered) in [
+            (head(95, 1), false),
+            (head(96, 1), true),
+            (head(97, 1), true),
+            (head(98, 7), true),
+            (head(98, 1), false),
+            (head(99, 7), false),
+        ] {
+            assert_eq!(loss.covers(lost), covered, "{lost:?}");
+        }
+        assert_eq!(Loss::parse("{}"), None);
+    }
+}

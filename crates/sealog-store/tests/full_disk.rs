@@ -1,0 +1,389 @@
+//! A disk that is full: what is refused, what goes on, and what it takes to resume. On a disk in memory, and on a small file system where the machine lets us mount one.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::event::Draft;
+use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::plan::Billing;
+use sealog_store::accounts::{Accounts, KeyId, NewKey, NewProject, NewTenant};
+use sealog_store::embedded::disk::{Disk, RealDisk};
+use sealog_store::embedded::{EmbeddedStore, Finding, Options};
+use sealog_store::{Store, StoreError};
+use support::sim::{Op, Plan, SimDisk};
+use support::*;
+
+const DIR: &str = "/sealog-simulated-disk";
+const KIB: usize = 1 << 10;
+/// A round number of bytes for events that are to fill something.
+const EVENT_BYTES: usize = 4 << 10;
+
+fn options(disk: &SimDisk, world: &Arc<StillWorld>) -> Options {
+    Options {
+        disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
+        tick: Duration::from_millis(2),
+        segment_bytes_max: 512 << 10,
+        ..small(world)
+    }
+}
+
+fn open(disk: &SimDisk, world: &Arc<StillWorld>) -> EmbeddedStore {
+    EmbeddedStore::open(Path::new(DIR), &options(disk, world)).unwrap()
+}
+
+fn some_kib(bytes: usize) -> Draft {
+    draft(&format!(r#"{{"action":"a.b","metadata":{{"x":"{}"}}}}"#, "y".repeat(bytes)))
+}
+
+/// Appends until there is no room; how many events the chain has then.
+fn fill(store: &EmbeddedStore) -> u64 {
+    loop {
+        match try_append(store, live(), vec![some_kib(EVENT_BYTES)]) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error, StoreError::NoRoom);
+                return wait(store.head(live())).unwrap().durable.chain_seq;
+            }
+        }
+    }
+}
+
+fn used(disk: &SimDisk) -> usize {
+    let of = |log: &str| {
+        let dir = Path::new(DIR).join(log);
+        let names = disk.file_names(&dir);
+        names
+            .iter()
+            .filter_map(|name| disk.content(&dir.join(name)))
+            .map(|content| content.len())
+            .sum::<usize>()
+    };
+    of("live") + of("test")
+}
+
+fn limit(disk: &SimDisk, bytes: usize) {
+    disk.plan(Plan { capacity: Some(bytes), ..Plan::default() });
+}
+
+#[test]
+fn segments_leave_the_reserve_alone_and_shrink_with_the_room_there_is() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    limit(&disk, 2048 * KIB);
+    let options = Options { reserve_bytes: 256 << 10, ..options(&disk, &world) };
+    let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    let events = fill(&store);
+    let free = usize::try_from(disk.free_bytes(Path::new(DIR)).unwrap()).unwrap();
+    let reserve = usize::try_from(options.reserve_bytes).unwrap();
+    // Indexes and marks are written after a segment was taken.
+    assert!(free + 64 * KIB >= reserve, "{free}");
+    // Beside the reserve, less than another smallest segment, and what the other log has prepared, were left unused.
+    let wasted = 2048 * KIB - reserve - usize::try_from(events).unwrap() * EVENT_BYTES;
+    assert!(wasted < 512 * KIB, "{wasted} bytes not used for {events} events");
+    assert_eq!(store.ready(), Err(StoreError::NoRoom));
+    assert_valid(&store, live(), events);
+}
+
+#[test]
+fn resuming_takes_a_small_segment_and_not_a_whole_doubled_one() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    limit(&disk, 2048 * KIB);
+    let store = open(&disk, &world);
+    let events = fill(&store);
+    let options = options(&disk, &world);
+    // The segment that is due would have half a mebibyte. There is room for the smallest.
+    let smallest = usize::try_from(options.segment_bytes_min).unwrap();
+    let make_room = || {
+        let room = smallest + usize::try_from(options.reserve_bytes).unwrap();
+        // And for marks and an index.
+        limit(&disk, used(&disk) + room + 16 * KIB);
+    };
+    make_room();
+    eventually("it resumes", || store.ready() == Ok(()));
+    append(&store, live(), vec![some_kib(EVENT_BYTES)]);
+    assert_valid(&store, live(), events + 1);
+    // A request that is larger than what there is room for is refused, and takes no segment from those that fit.
+    make_room();
+    let next = || disk.content(&Path::new(DIR).join("live/next.seg")).map_or(0, |content| content.len());
+    eventually("the next segment is there", || (smallest..2 * smallest).contains(&next()));
+    let before = disk.file_names(&Path::new(DIR).join("live")).len();
+    for _ in 0..20 {
+        let large = vec![some_kib(40 << 10)];
+        assert_eq!(try_append(&store, live(), large), Err(StoreError::NoRoom));
+    }
+    assert_eq!(disk.file_names(&Path::new(DIR).join("live")).len(), before);
+    assert_eq!(store.ready(), Ok(()));
+    append(&store, live(), vec![some_kib(EVENT_BYTES)]);
+    drop(store);
+    disk.plan(Plan::default());
+    let store = open(&disk.after_power_cut(&mut Dice::new(5)), &world);
+    assert_valid(&store, live(), events + 2);
+}
+
+#[test]
+fn no_zeros_are_written_while_there_is_no_room() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    limit(&disk, 1024 * KIB);
+    let store = open(&disk, &world);
+    fill(&store);
+    let (written, looks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let counters = (Arc::clone(&written), Arc::clone(&looks));
+    disk.watch(move |call| {
+        if call.op == Op::Write && call.path.ends_with("next.seg") {
+            counters.0.fetch_add(call.bytes.end - call.bytes.start, Ordering::SeqCst);
+        }
+        counters.1.fetch_add(u64::from(call.is(Op::FreeBytes, "live")), Ordering::SeqCst);
+        Ok(())
+    });
+    eventually("it has looked for room thirty times", || looks.load(Ordering::SeqCst) >= 30);
+    assert_eq!(written.load(Ordering::SeqCst), 0);
+    disk.unwatch();
+}
+
+#[test]
+fn a_disk_that_refuses_in_spite_of_what_it_says_is_not_given_the_same_zeros_again() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    // A quota: statvfs knows nothing of it.
+    let offsets = Arc::new(Mutex::new((Vec::new(), 0, false)));
+    let seen = Arc::clone(&offsets);
+    let options =
+        Options { segment_bytes_first: 512 << 10, segment_bytes_min: 256 << 10, ..options(&disk, &world) };
+    let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    append(&store, live(), vec![login("a")]);
+    let next = || disk.content(&Path::new(DIR).join("live/next.seg")).map_or(0, |content| content.len());
+    eventually("the second segment is there", || next() == 512 * KIB);
+    disk.watch(move |call| {
+        if call.op == Op::Write && call.path.ends_with("live/next.seg") {
+            let mut seen = seen.lock().unwrap();
+            if call.bytes.end > 128 << 10 && !seen.2 {
+                seen.1 += 1;
+                return Err(std::io::ErrorKind::QuotaExceeded.into());
+            }
+            // Not the header with which a segment begins.
+            if call.bytes.end - call.bytes.start == 64 << 10 {
+                seen.0.push(call.bytes.start);
+            }
+        }
+        Ok(())
+    });
+    let events = fill(&store);
+    eventually("it was refused thirty times", || offsets.lock().unwrap().1 >= 30);
+    assert_eq!(offsets.lock().unwrap().0, [0, 64 << 10], "some zeros, and none of them twice");
+    offsets.lock().unwrap().2 = true;
+    eventually("it resumes", || store.ready() == Ok(()));
+    append(&store, live(), vec![login("b")]);
+    assert_valid(&store, live(), events + 1);
+    disk.unwatch();
+}
+
+#[test]
+fn a_store_that_was_opened_on_a_full_disk_goes_on_by_itself_once_there_is_room() {
+    for clean in [true, false] {
+        let (disk, world) = (SimDisk::new(), StillWorld::new());
+        let store = open(&disk, &world);
+        let receipts: Vec<_> = (0..50).map(|_| append(&store, live(), vec![login("a")])).collect();
+        let disk = if clean {
+            drop(store);
+            disk
+        } else {
+            disk.after_kill()
+        };
+        // Not even what recovery gives back is left: someone else takes it.
+        limit(&disk, 0);
+        let store = open(&disk, &world);
+        assert_eq!(store.ready(), Err(StoreError::NoRoom), "clean {clean}");
+        assert!(store.findings().iter().any(|(_, finding)| matches!(finding, Finding::NoRoom { .. })));
+        for receipt in &receipts {
+            assert!(get(&store, live(), receipt.log_ids[0]).is_some());
+        }
+        assert_valid(&store, live(), 50);
+        assert_eq!(try_append(&store, live(), vec![login("x")]), Err(StoreError::NoRoom));
+        let before = used(&disk);
+        disk.plan(Plan::default());
+        eventually("it goes on", || store.ready() == Ok(()));
+        assert_eq!(store.findings(), []);
+        append(&store, live(), vec![login("b")]);
+        append(&store, chain(1, 1, Mode::Test), vec![login("b")]);
+        assert_valid(&store, live(), 51);
+        assert!(used(&disk) > before);
+        drop(store);
+        let store = open(&disk.after_power_cut(&mut Dice::new(3)), &world);
+        assert_valid(&store, live(), 51);
+        assert_eq!(store.findings(), []);
+    }
+}
+
+#[test]
+fn a_store_that_waits_for_room_can_be_closed() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    drop(open(&disk, &world));
+    limit(&disk, used(&disk));
+    let store = open(&disk, &world);
+    assert_eq!(store.ready(), Err(StoreError::NoRoom));
+    drop(store);
+}
+
+#[test]
+fn crashes_and_power_cuts_leave_no_room_behind_that_nobody_uses() {
+    let world = StillWorld::new();
+    let mut disk = SimDisk::new();
+    let mut dice = Dice::new(7);
+    let mut taken = Vec::new();
+    for cycle in 0..20 {
+        let store = EmbeddedStore::open(
+            Path::new(DIR),
+            &Options { segment_bytes_first: 512 << 10, ..options(&disk, &world) },
+        )
+        .unwrap();
+        append(&store, live(), vec![login("a"), login("b")]);
+        let after = if cycle % 2 == 0 { disk.after_kill() } else { disk.after_power_cut(&mut dice) };
+        drop(store);
+        disk = after;
+        taken.push(used(&disk));
+    }
+    // Two logs with an active and a next segment each; a power cut may bring back what was removed or cut just before, once.
+    assert!(taken.iter().all(|taken| *taken < 8 * 512 * KIB), "{taken:?}");
+    let store = open(&disk, &world);
+    assert_valid(&store, live(), 40);
+    assert!(store.findings().iter().all(|(_, finding)| matches!(finding, Finding::TornTail { .. })));
+    drop(store);
+    // A segment has its frames and at most two blocks of zeros.
+    assert!(used(&disk) < 20 * 2 * 16 * KIB, "{}", used(&disk));
+}
+
+/// A small ext4 file system in a file, mounted for a test. Nothing where the machine does not let us.
+struct Mounted {
+    at: PathBuf,
+    _home: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn new(mib: u64) -> Option<Mounted> {
+        let home = tempfile::tempdir().unwrap();
+        let (image, at) = (home.path().join("image"), home.path().join("disk"));
+        std::fs::create_dir(&at).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        let run = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+        let mounted = run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
+            && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
+        if !mounted {
+            println!(
+                "left out: no small ext4 file system can be mounted here (root and loop devices are needed)"
+            );
+            return None;
+        }
+        Some(Mounted { at, _home: home })
+    }
+
+    /// Takes all room but this.
+    fn fill(&self, name: &str, but: u64) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.at.join(name)).unwrap();
+        let mut piece = 1 << 20;
+        while piece >= 512 {
+            let free = RealDisk.free_bytes(&self.at).unwrap();
+            if free < but + piece || file.write_all(&vec![1; usize::try_from(piece).unwrap()]).is_err() {
+                piece /= 2;
+            }
+        }
+        let _ = file.sync_all();
+    }
+
+    fn free(&self) -> u64 {
+        RealDisk.free_bytes(&self.at).unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).status();
+    }
+}
+
+const TENANT: TenantId = TenantId(Uuid([1; 16]));
+const PROJECT: ProjectId = ProjectId(Uuid([1; 16]));
+
+fn create_tenant(store: &EmbeddedStore) {
+    let billing = Billing { trial_ends_at_ms: None, billing_active: true };
+    let name = "Acme".to_owned();
+    let tenant = NewTenant {
+        id: TENANT,
+        name: name.clone(),
+        plan: "top".into(),
+        contact_email: None,
+        billing,
+        created_at_ms: 1,
+    };
+    wait(store.create_tenant(tenant)).unwrap();
+    let frameworks = FrameworkSet::default();
+    let project = NewProject { id: PROJECT, tenant_id: TENANT, name, frameworks, created_at_ms: 1 };
+    wait(store.create_project(project)).unwrap();
+}
+
+fn create_key(store: &EmbeddedStore, number: u8) -> Result<(), StoreError> {
+    let new = NewKey {
+        id: KeyId(Uuid([number; 16])),
+        project_id: PROJECT,
+        name: "key".into(),
+        mode: Mode::Live,
+        digest: Hash([number; 32]),
+        prefix: "sk_live_ab".into(),
+        expires_at_ms: None,
+        created_at_ms: 1,
+    };
+    wait(store.create_key(new)).map(drop)
+}
+
+#[test]
+fn on_a_disk_that_others_have_filled_keys_are_revoked_and_30_mb_are_enough_to_resume() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let dir = mounted.at.join("data");
+    let options = Options { tick: Duration::from_millis(20), ..Options::default() };
+    let store = EmbeddedStore::open(&dir, &options).unwrap();
+    create_tenant(&store);
+    for number in 0..100 {
+        create_key(&store, number).unwrap();
+    }
+    append(&store, live(), vec![some_kib(200 << 10)]);
+    // So much that can be given back later, then the rest.
+    mounted.fill("filler", 30_000_000 + options.reserve_bytes);
+    mounted.fill("rest", 0);
+    let events = fill(&store);
+    println!("{events} events, {} bytes free", mounted.free());
+    assert_eq!(mounted.free(), 0);
+    assert_eq!(store.ready(), Err(StoreError::NoRoom));
+    // What is written all the time fails on a full disk, or does not; it must not take what is kept for these.
+    for number in 0..100 {
+        let _ = wait(store.keys_used(vec![(KeyId(Uuid([number; 16])), 5)]));
+        let revoked = wait(store.revoke_key(KeyId(Uuid([number; 16])), 7)).unwrap();
+        assert!(revoked.is_some_and(|key| key.revoked_at_ms == Some(7)), "key {number}");
+    }
+    assert_valid(&store, live(), events);
+
+    // Started on the full disk, it can be read; then it goes on by itself.
+    mounted.fill("more", 0);
+    drop(store);
+    mounted.fill("still-more", 0);
+    let store = EmbeddedStore::open(&dir, &options).unwrap();
+    assert_eq!(store.ready(), Err(StoreError::NoRoom));
+    assert_valid(&store, live(), events);
+    assert!(
+        wait(store.access(Hash([3; 32]))).unwrap().is_some_and(|access| access.key.revoked_at_ms == Some(7))
+    );
+    std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    println!("{} bytes free again", mounted.free());
+    eventually("it goes on", || store.ready() == Ok(()));
+    let mut appended = 0;
+    while try_append(&store, live(), vec![some_kib(EVENT_BYTES)]).is_ok() {
+        appended += 1;
+    }
+    println!("{appended} events of {EVENT_BYTES} bytes in 30 MB");
+    // The other log has its share, and segments of both are prepared ahead.
+    assert!(appended * EVENT_BYTES > 4 << 20);
+    assert_valid(&store, live(), events + appended as u64);
+}
