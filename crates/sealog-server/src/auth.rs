@@ -13,6 +13,7 @@ use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
 use sealog_store::IdMap;
 use sealog_store::accounts::{Access, KeyId};
+use sealog_store::sync::{lock, read, write};
 use sha2::{Digest, Sha256};
 
 use crate::App;
@@ -162,7 +163,7 @@ async fn find(
     let digest = presented.digest;
     let version = app.accounts.version();
     {
-        let known = app.callers.known.read().expect("callers lock");
+        let known = read(&app.callers.known);
         if known.version == version
             && let Some(caller) = known.by_digest.get(&digest)
         {
@@ -174,10 +175,10 @@ async fn find(
     let access = app.accounts.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
     let Some(access) = access else { return Ok(None) };
     let caller = Arc::new(Caller::new(access, app));
-    let mut known = app.callers.known.write().expect("callers lock");
+    let mut known = write(&app.callers.known);
     if known.version != version || known.by_digest.len() >= CALLERS_MAX {
         let uses = known.by_digest.values().filter_map(|caller| caller.take_use());
-        app.callers.uses.lock().expect("uses lock").extend(uses);
+        lock(&app.callers.uses).extend(uses);
         known.by_digest.clear();
         known.version = version;
     }
@@ -187,8 +188,8 @@ async fn find(
 
 /// Writes when keys were last used. Kept in memory until then, so that a request need not write anything but its events.
 pub(crate) async fn write_key_uses(app: &App) {
-    let mut uses = std::mem::take(&mut *app.callers.uses.lock().expect("uses lock"));
-    for caller in app.callers.known.read().expect("callers lock").by_digest.values() {
+    let mut uses = std::mem::take(&mut *lock(&app.callers.uses));
+    for caller in read(&app.callers.known).by_digest.values() {
         if let Some((key_id, used_ms)) = caller.take_use() {
             let known = uses.entry(key_id).or_default();
             *known = used_ms.max(*known);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{App, Server, auth, geo, mail, metrics, quota};
+use crate::{App, Server, auth, geo, mail, metrics, quota, respond};
 
 /// How often the last use of keys is written, and heads are compared with the clock.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Runs until the server is told to stop. Once for each process, whatever the number of event loops.
 pub async fn run(app: Arc<App>, server: &Server) {
     let loops = async {
-        tokio::join!(geo::follow(&app), quota::watch(&app), every_minute(&app));
+        tokio::join!(geo::follow(&app), quota::watch(&app), every_minute(&app), every_second());
     };
     let dropped_at_stop = async {
         tokio::select! {
@@ -22,6 +22,13 @@ pub async fn run(app: Arc<App>, server: &Server) {
     };
     tokio::join!(dropped_at_stop, mail::send(&app, server));
     auth::write_key_uses(&app).await;
+}
+
+async fn every_second() {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        respond::say_left_out();
+    }
 }
 
 async fn every_minute(app: &App) {

@@ -1,10 +1,10 @@
-//! Request bodies: bounded in size before they are buffered, and in time.
+//! Request bodies: bounded in size before they are buffered, and in time. What no handler has read is dropped, if it is small, so that the connection can be used again.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
-use hyper::header::CONTENT_ENCODING;
-use hyper::{HeaderMap, Request};
+use hyper::HeaderMap;
+use hyper::body::{Body as _, Frame, Incoming};
+use hyper::header::{CONTENT_ENCODING, EXPECT};
 use sealog_core::id::{RequestId, TenantId};
 use sealog_core::reject::Reject;
 
@@ -13,31 +13,108 @@ use crate::budget::Share;
 use crate::respond::Failure;
 
 /// As much as every connection may hold without asking.
-const SMALL_BYTES_MAX: usize = 64 << 10;
+const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// What is read before others have their turn.
 const TURN_BYTES: usize = 64 << 10;
+
+/// Most of a body that is read for nothing. Closing would cost a client more than sending these, and a proxy a new TLS handshake for every refusal.
+const DROPPED_BYTES_MAX: usize = 64 << 10;
+
+/// The body of a request, and how far it has been read.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The client asks before it sends the body. hyper tells it to go on when the body is first polled.
+    Announced,
+    Arriving,
+    Ended,
+    /// Where it ends cannot be told any more.
+    Broken,
+}
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, headers: &HeaderMap) -> RequestBody {
+        let state = if incoming.is_end_stream() {
+            State::Ended
+        } else if awaits_continue(headers) {
+            State::Announced
+        } else {
+            State::Arriving
+        };
+        RequestBody { incoming, state }
+    }
+
+    /// Nothing of it is left, so the next request can follow.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+        self.state = State::Arriving;
+        let frame = self.incoming.frame().await;
+        match &frame {
+            Some(Ok(_)) if !self.incoming.is_end_stream() => {}
+            Some(Ok(_)) | None => self.state = State::Ended,
+            Some(Err(_)) => self.state = State::Broken,
+        }
+        frame
+    }
+
+    /// Reads the rest and drops it, piece by piece, so that the connection can be used again. False if it cannot be: the rest is too long, broken or late, or the client has not begun
+    /// to send it and should not have to.
+    pub(crate) async fn drop_rest(&mut self, give_up: impl Future<Output = ()>) -> bool {
+        if self.state == State::Arriving {
+            tokio::select! {
+                biased;
+                () = self.drop_small() => {}
+                () = give_up => {}
+            }
+            if self.state == State::Arriving {
+                self.state = State::Broken;
+            }
+        }
+        self.has_ended()
+    }
+
+    /// Reads until the end, or until there is too much.
+    async fn drop_small(&mut self) {
+        let mut left = DROPPED_BYTES_MAX as u64;
+        while self.state == State::Arriving && self.incoming.size_hint().lower() <= left {
+            let data = self.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
+            match left.checked_sub(data.map_or(0, |data| data.len() as u64)) {
+                Some(less) => left = less,
+                None => return,
+            }
+        }
+    }
+}
 
 /// The whole body, if it has at most this many bytes. Reading stops at the first byte too many.
 ///
 /// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
 pub(crate) async fn read(
     app: &App,
-    request: Request<Incoming>,
+    headers: &HeaderMap,
+    body: &mut RequestBody,
     bytes_max: usize,
     whose: Option<TenantId>,
     request_id: RequestId,
 ) -> Result<(Bytes, Option<Share>), Failure> {
     let too_large = || Failure::from(Reject::BodyTooLarge { bytes_max }).closing();
-    let encoded = is_encoded(request.headers());
-    let mut body = request.into_body();
-    if body.size_hint().lower() > bytes_max as u64 {
+    let length = body.incoming.size_hint().lower();
+    if length > bytes_max as u64 {
         return Err(too_large());
     }
     let mut content = Content::default();
     let mut share = None;
-    if body.size_hint().lower() > SMALL_BYTES_MAX as u64 {
-        let length = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
+    if length > SMALL_BYTES_MAX as u64 {
+        let length = usize::try_from(length).unwrap_or(bytes_max);
         share = large(app, whose, length, request_id).await?;
         // Only now: a length is a claim until there is memory for it.
         content.all.reserve(length);
@@ -54,6 +131,8 @@ pub(crate) async fn read(
                 }
                 if share.is_none() && content.len() + data.len() > SMALL_BYTES_MAX {
                     share = large(app, whose, bytes_max, request_id).await?;
+                    // Once and for all: to grow by doubling could take twice as much as was asked for.
+                    content.all.reserve(bytes_max);
                 }
                 arrived += data.len();
                 content.push(data);
@@ -76,7 +155,7 @@ pub(crate) async fn read(
         }
     }
     // Never decompressed: a few kilobytes could become gigabytes.
-    if encoded {
+    if is_encoded(headers) {
         return Err(Reject::InvalidJson {
             detail: "compressed bodies are not accepted; send it without Content-Encoding".into(),
         }
@@ -122,6 +201,10 @@ async fn large(
     let Some(tenant_id) = whose else { return Ok(None) };
     let share = app.bodies.take(tenant_id, bytes).await;
     share.map(Some).map_err(|exhausted| Failure::write(&exhausted, request_id).closing())
+}
+
+fn awaits_continue(headers: &HeaderMap) -> bool {
+    headers.get_all(EXPECT).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {

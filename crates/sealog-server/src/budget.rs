@@ -1,32 +1,55 @@
-//! Memory that requests may hold, so that many large ones, or slow clients, make others wait instead of exhausting the machine.
+//! Memory admission control: requests wait for a share of a byte budget, so that many large ones, or slow clients, make others wait instead of exhausting the machine.
+//!
+//! A share is taken before memory is used, for the most that the next step can need, and shrunk to what is held after it. Bytes of an answer own their share ([`Share::hold`]): it is given
+//! back when the last of them has left the write buffer of the connection, and not when they are handed to it.
+//!
+//! Between tenants the budget has a dynamic threshold: one that holds something gets more only while it then holds no more than is left for everyone else. So one tenant gets at most half, two
+//! a third each, and however many hold all they can get, as much as each of them has is left for the next.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sealog_core::id::TenantId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
-/// The unit in which memory is shared out.
-const UNIT: usize = 1024;
 /// How long a request waits for its share.
 const WAIT: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(10) };
-/// Tenants that are remembered before those without a request are forgotten.
-const TENANTS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Budget {
-    all: Arc<Semaphore>,
-    /// One tenant never gets more than half, so that it cannot keep the others out.
-    tenant_units: usize,
-    tenants: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    all: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: usize,
+    /// Those that hold something or wait for it.
+    tenants: HashMap<TenantId, Tenant>,
+    /// Tenants with requests that wait, in turn.
+    waiting: VecDeque<TenantId>,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    held: usize,
+    /// In the order in which they came.
+    requests: VecDeque<(usize, oneshot::Sender<Share>)>,
 }
 
 /// A part of the budget; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    of_tenant: OwnedSemaphorePermit,
-    of_all: OwnedSemaphorePermit,
+    shared: Arc<Shared>,
+    tenant_id: TenantId,
+    bytes: usize,
 }
 
 /// No share became free in time.
@@ -42,47 +65,118 @@ impl std::fmt::Display for Exhausted {
 impl Budget {
     /// At least twice what a single request can ask for.
     pub(crate) fn new(bytes: usize) -> Budget {
-        let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
-        Budget { all: Arc::new(Semaphore::new(units)), tenant_units: units / 2, tenants: Mutex::default() }
+        Budget { shared: Arc::new(Shared { all: bytes, state: Mutex::default() }) }
+    }
+
+    /// What is held now.
+    pub(crate) fn held(&self) -> usize {
+        self.shared.state().held
     }
 
     pub(crate) async fn take(&self, tenant_id: TenantId, bytes: usize) -> Result<Share, Exhausted> {
-        let units = u32::try_from(units(bytes).min(self.tenant_units)).unwrap_or(u32::MAX);
-        let of_tenant = self.of(tenant_id);
-        let take = async {
-            let of_tenant = of_tenant.acquire_many_owned(units).await.ok()?;
-            let of_all = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
-            Some(Share { of_tenant, of_all })
+        let shared = &self.shared;
+        // A request that is larger than it can ever get has all that there is for one.
+        let bytes = bytes.min(shared.all / 2);
+        let granted = {
+            let mut state = shared.state();
+            let state = &mut *state;
+            let tenant = state.tenants.entry(tenant_id).or_default();
+            if tenant.requests.is_empty() && fits(shared.all, state.held, tenant.held, bytes) {
+                state.held += bytes;
+                tenant.held += bytes;
+                return Ok(Share { shared: Arc::clone(shared), tenant_id, bytes });
+            }
+            let (grant, granted) = oneshot::channel();
+            if tenant.requests.is_empty() {
+                state.waiting.push_back(tenant_id);
+            }
+            tenant.requests.push_back((bytes, grant));
+            granted
         };
-        tokio::time::timeout(WAIT, take).await.ok().flatten().ok_or(Exhausted)
+        // A share that comes at the last moment is in the channel, and given back with it.
+        tokio::time::timeout(WAIT, granted).await.ok().and_then(Result::ok).ok_or(Exhausted)
+    }
+}
+
+/// Whether a tenant may have so many bytes more.
+fn fits(all: usize, held: usize, held_by_tenant: usize, bytes: usize) -> bool {
+    let Some(left) = all.checked_sub(held + bytes) else { return false };
+    held_by_tenant == 0 || held_by_tenant + bytes <= left
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock can panic half way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, tenant_id: TenantId) -> Arc<Semaphore> {
-        let mut tenants = self.tenants.lock().expect("budget lock");
-        if let Some(known) = tenants.get(&tenant_id).and_then(Weak::upgrade) {
-            return known;
+    fn give_back(self: &Arc<Shared>, tenant_id: TenantId, bytes: usize) {
+        let mut unwanted = Vec::new();
+        {
+            let mut state = self.state();
+            let state = &mut *state;
+            state.held -= bytes;
+            if let Some(tenant) = state.tenants.get_mut(&tenant_id) {
+                tenant.held -= bytes;
+            }
+            // Each tenant that waits has one look, from the one that has waited longest.
+            for _ in 0..state.waiting.len() {
+                let Some(next) = state.waiting.pop_front() else { break };
+                let Some(tenant) = state.tenants.get_mut(&next) else { continue };
+                while let Some((bytes, grant)) = tenant.requests.front() {
+                    if !grant.is_closed() && !fits(self.all, state.held, tenant.held, *bytes) {
+                        break;
+                    }
+                    let Some((bytes, grant)) = tenant.requests.pop_front() else { break };
+                    state.held += bytes;
+                    tenant.held += bytes;
+                    let share = Share { shared: Arc::clone(self), tenant_id: next, bytes };
+                    // Whoever has given up waiting gives it back at once; not here, under the lock.
+                    unwanted.extend(grant.send(share).err());
+                }
+                if !tenant.requests.is_empty() {
+                    state.waiting.push_back(next);
+                }
+            }
+            let idle = |tenant: &Tenant| tenant.held == 0 && tenant.requests.is_empty();
+            if state.tenants.get(&tenant_id).is_some_and(idle) {
+                state.tenants.remove(&tenant_id);
+            }
         }
-        if tenants.len() >= TENANTS_MAX {
-            tenants.retain(|_, semaphore| semaphore.strong_count() > 0);
-        }
-        let semaphore = Arc::new(Semaphore::new(self.tenant_units));
-        tenants.insert(tenant_id, Arc::downgrade(&semaphore));
-        semaphore
+        drop(unwanted);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shared.give_back(self.tenant_id, self.bytes);
     }
 }
 
 impl Share {
-    /// Gives back what turned out not to be needed.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        for permit in [&mut self.of_tenant, &mut self.of_all] {
-            let spare = permit.num_permits().saturating_sub(units(bytes));
-            drop(permit.split(spare));
-        }
+    /// Takes a part out, for something that is held on its own.
+    fn split(&mut self, bytes: usize) -> Share {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Share { shared: Arc::clone(&self.shared), tenant_id: self.tenant_id, bytes }
+    }
+
+    /// The content as bytes that keep what they take of the share until the last reference to them is gone.
+    pub(crate) fn hold(&mut self, content: Vec<u8>) -> Bytes {
+        let share = self.split(content.capacity());
+        Bytes::from_owner(Held { content, _share: share })
     }
 }
 
-fn units(bytes: usize) -> usize {
-    bytes.div_ceil(UNIT)
+struct Held {
+    content: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
 }
 
 #[cfg(test)]
@@ -114,13 +208,73 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_is_given_back_at_once() {
+    fn however_many_tenants_hold_all_they_can_get_there_is_as_much_left_for_the_next() {
+        run(async {
+            let budget = Budget::new(64 << 20);
+            let mut shares: Vec<Share> = Vec::new();
+            for greedy in 1..=3 {
+                // In turn, as they do when all of them ask without pause.
+                loop {
+                    let mut taken = 0;
+                    for n in 1..=greedy {
+                        if let Ok(share) = budget.take(tenant(n), 1 << 20).await {
+                            shares.push(share);
+                            taken += 1;
+                        }
+                    }
+                    if taken == 0 {
+                        break;
+                    }
+                }
+                let left = (64 << 20) - budget.held();
+                // The first had half when it was alone, and does not grow any more.
+                assert!(left >= (64 << 20) >> (greedy + 1), "{left} with {greedy}");
+                budget.take(tenant(100), 6 << 20).await.unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn requests_of_a_tenant_are_served_in_their_order_and_those_that_gave_up_are_not() {
+        run(async {
+            let budget = Arc::new(Budget::new(8 << 20));
+            let first = budget.take(tenant(1), 4 << 20).await.unwrap();
+            assert!(budget.take(tenant(1), 1).await.is_err(), "gives up");
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let waiting: Vec<_> = (0..3)
+                .map(|n| {
+                    let (budget, order) = (Arc::clone(&budget), Arc::clone(&order));
+                    tokio::spawn(async move {
+                        let share = budget.take(tenant(1), 1 << 20).await.unwrap();
+                        order.lock().unwrap().push(n);
+                        share
+                    })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            drop(first);
+            for waiting in waiting {
+                waiting.await.unwrap();
+            }
+            assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
+            assert_eq!((budget.held(), budget.shared.state().tenants.len()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn bytes_keep_their_share_until_the_last_reference_is_gone() {
         run(async {
             let budget = Budget::new(8 << 20);
-            let mut first = budget.take(tenant(1), 4 << 20).await.unwrap();
-            first.shrink(3);
-            let _second = budget.take(tenant(1), 3 << 20).await.unwrap();
-            assert_eq!(budget.all.available_permits(), 5 * 1024 - 1);
+            let mut share = budget.take(tenant(1), 4 << 20).await.unwrap();
+            let mut bytes = share.hold(vec![7; 3 << 20]);
+            drop(share);
+            assert_eq!(budget.held(), 3 << 20);
+            // What is still to be sent keeps all of the allocation.
+            let sent = bytes.split_to(1 << 20);
+            drop(sent);
+            assert_eq!(budget.held(), 3 << 20);
+            drop(bytes);
+            assert_eq!(budget.held(), 0);
         });
     }
 
@@ -131,7 +285,7 @@ mod tests {
             for n in 0..10_000 {
                 budget.take(tenant(n), 1).await.unwrap();
             }
-            assert!(budget.tenants.lock().unwrap().len() <= TENANTS_MAX);
+            assert_eq!(budget.shared.state().tenants.len(), 0);
         });
     }
 }

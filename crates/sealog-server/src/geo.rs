@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
 use maxminddb::{LookupResult, PathElement, Reader, path};
+use sealog_store::sync::{lock, read, write};
 use tokio::sync::oneshot;
 
 use crate::App;
@@ -43,7 +44,7 @@ impl Geo {
 
     /// Looks an address up. An address that is not there, and a record that is not as expected, are a place of which nothing is known.
     pub(crate) fn find(&self, address: IpAddr) -> Place {
-        let database = self.database.read().expect("geo lock");
+        let database = read(&self.database);
         let Ok(found) = database.lookup(address) else { return Place::default() };
         // Not `registered_country`: where a network was registered is not where its user is, and a log should not say so.
         let country = text(&found, &path!["country", "iso_code"])
@@ -56,7 +57,7 @@ impl Geo {
     /// Looks at the file, and takes it when it is another one and at rest: as it was at the look before, so that nobody is still writing it.
     /// A file that cannot be used is refused once and then left alone; what was read before stays in use.
     pub fn look(&self) -> Looked {
-        let mut file = self.file.lock().expect("geo file lock");
+        let mut file = lock(&self.file);
         let stamp = Stamp::of(&self.path).ok();
         let settled = std::mem::replace(&mut file.settling, stamp) == stamp;
         if stamp == file.in_use {
@@ -72,7 +73,7 @@ impl Geo {
         match load(&self.path) {
             Ok((database, stamp)) => {
                 let built_at_s = database.metadata().build_epoch;
-                *self.database.write().expect("geo lock") = database;
+                *write(&self.database) = database;
                 file.in_use = Some(stamp);
                 file.refused = None;
                 Looked::Taken { built_at_s }

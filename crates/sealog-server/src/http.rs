@@ -1,8 +1,8 @@
-//! Connections, and the order in which every request is dealt with: request id, per-address window, route.
+//! Connections, and the order in which every request is dealt with: request id, framing, per-address window, route.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,28 +12,37 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::App;
 use crate::api;
+use crate::body::RequestBody;
+use crate::client_address::{Client, is_proxy};
+use crate::connections::{Connections, Place};
+use crate::framing;
 use crate::ingest::Endpoint;
 use crate::limits::{counted_address, share};
-use crate::metrics::{self, Place};
+use crate::metrics;
 use crate::openapi;
 use crate::operator;
-use crate::respond::{Body, Failure, full};
+use crate::ready;
+use crate::respond::{self, Body, Failure};
 use crate::routes::{self, Found, Operation};
-use crate::wire::Wire;
+use crate::wire::{InFlight, Wire};
 
 /// How long a stop waits for requests under way.
 const STOP_WAIT: Duration = Duration::from_secs(9);
+
+/// Connections of whoever collects the metrics.
+const METRICS_CONNECTIONS_MAX: usize = 64;
 
 /// Most that a request line and headers may have.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -73,41 +82,74 @@ impl Default for Server {
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listener {
+    Main,
+    /// The one that has `/metrics` and nothing else.
+    Metrics,
+}
+
 /// Serves connections until the server is stopped and what was under way is done.
 pub async fn serve(app: Arc<App>, listener: TcpListener, server: &Server) {
+    let connections = Arc::clone(&app.connections);
+    accept(app, listener, Listener::Main, connections, server).await;
+}
+
+/// As [`serve`], for a listener that answers `GET /metrics` to whoever reaches it, and nothing else.
+pub async fn serve_metrics(app: Arc<App>, listener: TcpListener, server: &Server) {
+    accept(app, listener, Listener::Metrics, Connections::new(METRICS_CONNECTIONS_MAX, 0), server).await;
+}
+
+async fn accept(
+    app: Arc<App>,
+    listener: TcpListener,
+    role: Listener,
+    connections: Arc<Connections>,
+    server: &Server,
+) {
     let mut stop = server.stop.subscribe();
-    let connections = Arc::new(Semaphore::new(app.config.connections_max));
-    let all = u32::try_from(app.config.connections_max).unwrap_or(u32::MAX);
     loop {
-        // A place first: a connection that cannot be served waits in the kernel.
-        let place = Arc::clone(&connections).acquire_owned();
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             _ = stop.wait_for(|stopped| *stopped) => break,
-            accepted = async { (place.await, listener.accept().await) } => accepted,
+            accepted = listener.accept() => accepted,
         };
-        match (place, accepted) {
-            (Ok(place), Ok((stream, peer))) => {
-                let (app, stop) = (Arc::clone(&app), stop.clone());
-                tokio::spawn(async move {
-                    connection(app, stream, peer, stop).await;
-                    drop(place);
-                });
+        match accepted {
+            Ok((stream, peer)) => {
+                // Until there is a place, whoever comes next waits in the kernel.
+                let is_proxy = is_proxy(peer.ip(), &app.config.trusted_proxies);
+                let place = tokio::select! {
+                    biased;
+                    place = connections.place(peer.ip(), is_proxy) => place,
+                    _ = stop.wait_for(|stopped| *stopped) => break,
+                };
+                let Some(place) = place else {
+                    app.metrics.connection_refused();
+                    continue;
+                };
+                tokio::spawn(connection(Arc::clone(&app), stream, peer, role, Arc::new(place), stop.clone()));
             }
-            (_, Err(error)) => {
+            Err(error) => {
                 // Most likely out of file descriptors: give those that are open a moment to end.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            (Err(_), _) => break,
         }
     }
     drop(listener);
-    if tokio::time::timeout(STOP_WAIT, connections.acquire_many(all)).await.is_err() {
+    if tokio::time::timeout(STOP_WAIT, connections.none_left()).await.is_err() {
         tracing::warn!("some requests did not end in time and were cut off");
     }
 }
 
-async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    app: Arc<App>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    listener: Listener,
+    place: Arc<Place>,
+    mut stop: watch::Receiver<bool>,
+) {
     let _ = stream.set_nodelay(true);
     // A connection that says nothing holds a place; hyper's own deadline begins with the first byte.
     let mut first = [0];
@@ -116,6 +158,7 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
         first = tokio::time::timeout(app.config.deadlines.first_byte, stream.peek(&mut first)) => {
             matches!(first, Ok(Ok(1)))
         }
+        () = place.usage.ended() => false,
         _ = stop.wait_for(|stopped| *stopped) => false,
     };
     if !spoke {
@@ -123,17 +166,25 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
     }
     let peer = Client::new(peer.ip());
     let deadlines = app.config.deadlines;
-    let unparsable = Arc::clone(&app);
-    let wire = Wire::new(stream, deadlines.write, move |status| answer_unparsable(&unparsable, status));
+    let own = Arc::clone(&app);
+    let usage = Arc::clone(&place.usage);
+    let in_flight = InFlight::default();
+    let wire = Wire::new(stream, usage, in_flight.clone(), deadlines.write, {
+        let app = Arc::clone(&app);
+        move |status| answer_unparsable(&app, status)
+    });
     // Set when an answer was given without reading the whole request.
     let unread = Arc::new(AtomicBool::new(false));
     let closing = Arc::clone(&unread);
+    let used = Arc::clone(&place);
     let service = service_fn(move |request| {
         let (app, closing, peer) = (Arc::clone(&app), Arc::clone(&closing), peer.clone());
+        let (place, in_flight) = (Arc::clone(&used), in_flight.clone());
         Box::pin(async move {
-            let response = handle(&app, request, peer).await;
+            place.usage.begin_request();
+            let response = handle(&app, request, peer, listener, &place).await;
             closing.fetch_or(response.headers().contains_key(CONNECTION), Ordering::Relaxed);
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(respond::until_sent(response, place).map(|body| in_flight.begin(body)))
         })
     });
     let mut connection = http1::Builder::new()
@@ -148,28 +199,39 @@ async fn connection(app: Arc<App>, stream: TcpStream, peer: SocketAddr, mut stop
         biased;
         ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
         _ = stop.wait_for(|stopped| *stopped) => None,
+        () = place.usage.ended() => None,
     };
     let ended = match ended {
         Some(ended) => ended,
         None => {
+            // A request whose body is only read to be dropped need not be waited for.
+            place.usage.end();
             Pin::new(&mut connection).graceful_shutdown();
             poll_fn(|context| connection.poll_without_shutdown(context)).await
         }
     };
+    let mut wire = connection.into_parts().io.into_inner();
     if let Err(error) = ended {
+        // hyper knows the preface of HTTP/2 and ends the connection without a word.
+        if error.is_parse_version_h2() {
+            wire.answer_last(answer_own(&own, &Failure::malformed(framing::HTTP_2)));
+        }
         tracing::debug!(%error, "a connection ended");
     }
-    let wire = connection.into_parts().io.into_inner();
     // The client may be gone, and then there is nobody to close for.
     let _ = wire.close(unread.load(Ordering::Relaxed)).await;
 }
 
 /// A request that hyper cannot parse never reaches a handler, but is answered like any other.
 fn answer_unparsable(app: &App, status: StatusCode) -> Vec<u8> {
-    let request_id = new_request_id(app);
     let reject = if status == StatusCode::BAD_REQUEST { Reject::Malformed } else { Reject::HeadersTooLarge };
-    tracing::debug!(%request_id, status = status.as_u16(), "answered a request that cannot be parsed");
-    let failure = Failure::from(reject);
+    answer_own(app, &Failure::from(reject))
+}
+
+fn answer_own(app: &App, failure: &Failure) -> Vec<u8> {
+    let request_id = new_request_id(app);
+    let status = failure.code().status();
+    tracing::debug!(%request_id, status, "answered a request that cannot be parsed");
     app.metrics.rejected(failure.code());
     failure.to_bytes(request_id, &app.config)
 }
@@ -179,20 +241,36 @@ fn new_request_id(app: &App) -> RequestId {
 }
 
 /// Answers a request. Every answer has its id, whatever happens on the way.
-async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: Client) -> Response<Body> {
+async fn handle(
+    app: &Arc<App>,
+    request: Request<Incoming>,
+    peer: Client,
+    listener: Listener,
+    connection: &Place,
+) -> Response<Body> {
     let request_id = new_request_id(app);
     let begun = Instant::now();
-    let head_only = request.method() == Method::HEAD;
-    let place = Place::of(request.method(), request.uri().path());
-    let answer = std::pin::pin!(route(app, request, peer, request_id));
-    let answer =
-        CatchPanic(answer).await.unwrap_or_else(|cause| Err(Failure::internal(&cause, request_id).closing()));
+    let (parts, body) = request.into_parts();
+    let mut body = RequestBody::new(body, &parts.headers);
+    let place = metrics::Place::of(&parts.method, parts.uri.path());
+    // Kept apart, since they are rare and the future of a request is moved.
+    if !body.has_ended() && matches!(parts.method, Method::GET | Method::HEAD) {
+        // Before it is answered: pages hold memory that others wait for.
+        Box::pin(drop_rest(app, &mut body, connection)).await;
+    }
+    let answer = {
+        let answer = std::pin::pin!(route(app, &parts, &mut body, peer, listener, request_id));
+        CatchPanic(answer).await.unwrap_or_else(|cause| Err(Failure::internal(&cause, request_id).closing()))
+    };
     let mut response = answer.unwrap_or_else(|failure| {
         app.metrics.rejected(failure.code());
         failure.into_response(request_id, &app.config)
     });
-    if head_only {
-        *response.body_mut() = full("");
+    if !body.has_ended()
+        && !response.headers().contains_key(CONNECTION)
+        && !Box::pin(drop_rest(app, &mut body, connection)).await
+    {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let id = HeaderValue::from_bytes(&request_id.to_text()).expect("letters, digits and an underscore");
     response.headers_mut().insert(X_REQUEST_ID, id);
@@ -202,95 +280,78 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>, peer: Client) -> Res
     response
 }
 
+/// Drops the rest of a body that nobody reads. Meanwhile the connection is not in use: a client that takes its time over it makes room for others.
+async fn drop_rest(app: &App, body: &mut RequestBody, connection: &Place) -> bool {
+    connection.end_request();
+    let give_up = async {
+        tokio::select! {
+            () = tokio::time::sleep(app.config.deadlines.body) => {}
+            () = connection.usage.ended() => {}
+        }
+    };
+    let dropped = body.drop_rest(give_up).await;
+    connection.usage.begin_request();
+    dropped
+}
+
 async fn route(
     app: &Arc<App>,
-    request: Request<Incoming>,
+    parts: &Parts,
+    body: &mut RequestBody,
     peer: Client,
+    listener: Listener,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let path = request.uri().path();
-    let found = routes::find(&routes::PATHS, path, request.method());
-    let client = client(app, request.headers(), &peer);
+    framing::check(parts)?;
+    let (path, headers) = (parts.uri.path(), &parts.headers);
+    let found = routes::find(&routes::PATHS, path, &parts.method);
+    let client = Client::behind(&peer, headers, &app.config.trusted_proxies);
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
         if !app.limits.admit(counted_address(client.address), per_ip, request_id.received_ms()) {
-            return Err(Failure::from(Reject::IpRateLimit).closing());
+            return Err(Reject::IpRateLimit.into());
         }
+    }
+    let is_here = match listener {
+        Listener::Main => path != routes::METRICS || !app.config.metrics_apart,
+        Listener::Metrics => path == routes::METRICS,
+    };
+    if !is_here {
+        return Err(Reject::PathNotFound.into());
     }
     // Who has no token does not learn which of the operator's paths exist.
     if let Some(rest) = path.strip_prefix(operator::BEGINNING) {
-        let rest = rest.to_owned();
-        return Box::pin(operator::handle(app, &rest, request, request_id)).await;
+        return Box::pin(operator::handle(app, rest, parts, body, request_id)).await;
     }
     let Found { operation, parameter } = found?;
-    let query = request.uri().query().unwrap_or("");
+    let query = parts.uri.query().unwrap_or("");
     // The future of a request has room for the largest of these, and is moved: those that are rare are kept apart, so that an event does not pay for them.
     match operation {
-        Operation::LogEvent => api::events::post(app, request, Endpoint::Single, client, request_id).await,
-        Operation::LogBatch => api::events::post(app, request, Endpoint::Batch, client, request_id).await,
-        Operation::ListEvents => Box::pin(api::list::get(app, query, request.headers(), request_id)).await,
-        Operation::VerifyChain => Box::pin(api::verify::get(app, query, request.headers(), request_id)).await,
-        Operation::ReadEvent => Box::pin(api::read::get(app, parameter, request.headers(), request_id)).await,
-        Operation::ListActions => Box::pin(api::actions::get(app, request.headers(), request_id)).await,
+        Operation::LogEvent => {
+            api::events::post(app, headers, body, Endpoint::Single, client, request_id).await
+        }
+        Operation::LogBatch => {
+            api::events::post(app, headers, body, Endpoint::Batch, client, request_id).await
+        }
+        Operation::ListEvents => Box::pin(api::list::get(app, query, headers, request_id)).await,
+        Operation::VerifyChain => Box::pin(api::verify::get(app, query, headers, request_id)).await,
+        Operation::ReadEvent => Box::pin(api::read::get(app, parameter, headers, request_id)).await,
+        Operation::ListActions => Box::pin(api::actions::get(app, headers, request_id)).await,
         Operation::Health => Ok(text(StatusCode::OK, "ok\n")),
-        Operation::Ready => ready(app),
-        Operation::Metrics => Box::pin(metrics::get(app, request.headers(), peer.address, request_id)).await,
-        Operation::OpenApi => Ok(openapi::get(app, request.headers())),
+        Operation::Ready => Ok(ready::get(app, headers, peer.address)),
+        Operation::Metrics => {
+            if listener == Listener::Main {
+                metrics::admit(app, headers, peer.address)?;
+            }
+            Box::pin(metrics::get(app, request_id)).await
+        }
+        Operation::OpenApi => Ok(openapi::get(app, headers)),
         Operation::Docs => crate::docs::page(parameter),
     }
 }
 
 fn text(status: StatusCode, body: &'static str) -> Response<Body> {
-    crate::respond::with_type(status, "text/plain; charset=utf-8", body)
-}
-
-fn ready(app: &App) -> Result<Response<Body>, Failure> {
-    Ok(match app.store.ready() {
-        Ok(()) => crate::respond::json(StatusCode::OK, "{\"ready\":true}"),
-        Err(error) => {
-            let body = serde_json::json!({ "ready": false, "reason": error.to_string() }).to_string();
-            crate::respond::json(StatusCode::SERVICE_UNAVAILABLE, body)
-        }
-    })
-}
-
-/// Who sends a request, by address.
-#[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub address: IpAddr,
-    /// As it stands in events. A connection has it made once.
-    pub text: Arc<str>,
-}
-
-impl Client {
-    fn new(address: IpAddr) -> Client {
-        let address = address.to_canonical();
-        Client { address, text: address.to_string().into() }
-    }
-}
-
-/// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
-fn client(app: &App, headers: &HeaderMap, peer: &Client) -> Client {
-    let trusted = |address: IpAddr| app.config.trusted_proxies.iter().any(|range| range.contains(&address));
-    if !trusted(peer.address) {
-        return peer.clone();
-    }
-    let mut client = peer.address;
-    let hops: Vec<&str> = headers
-        .get_all("x-forwarded-for")
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .collect();
-    for hop in hops.into_iter().rev() {
-        // A hop that is no address was not written by a proxy that is trusted: nothing left of it can be believed.
-        let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
-        client = address.to_canonical();
-        if !trusted(client) {
-            break;
-        }
-    }
-    Client::new(client)
+    respond::with_type(status, "text/plain; charset=utf-8", body)
 }
 
 /// Turns a panic while a request is answered into an error for that request alone.

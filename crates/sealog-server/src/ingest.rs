@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealog_core::catalog::Catalog;
-use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft};
+use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft, FIELD_SCALARS_MAX};
 use sealog_core::id::{Hash, RequestId};
 use sealog_core::json;
 use sealog_core::reject::{FieldProblem, Reject};
+use sealog_store::pool::Lane;
 use sealog_store::{Append, Appended, IdempotencyKey, Receipt, Reserved};
 use sha2::{Digest, Sha256};
 
 use crate::App;
 use crate::auth::Caller;
+use crate::client_address::Client;
 use crate::geo::Place;
-use crate::http::Client;
 use crate::respond::Failure;
 
 /// Which of the two endpoints. Part of what makes a request the same as another.
@@ -55,7 +56,7 @@ pub(crate) fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
     Ok(Hash(Sha256::digest(value).into()))
 }
 
-/// A body up to this size is parsed where it was read: a worker would cost more than it takes.
+/// A body up to this size is parsed where it was read: the way to the thread pool and back would cost more than it takes.
 const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 /// Stores the events of a body, or says what is wrong with the first one that cannot be stored. All or none.
@@ -76,8 +77,9 @@ pub(crate) async fn ingest(
         let caller = Arc::clone(caller);
         let (whose, bytes) = (caller.chain.tenant_id, body.len());
         let act = move || read(endpoint, &body, keyed, &caller, &origin);
-        let panicked = || Failure::internal(&"parsing a body has panicked", request_id);
-        app.workers.run(whose, bytes, act).await.ok_or_else(panicked)?
+        let panicked =
+            || Failure::internal(&"parsing a body has panicked, or the store is closing", request_id);
+        app.store.pool().run(Lane::Compute, whose, bytes, act).await.map_err(|_| panicked())?
     };
     let Read { events, count, fingerprint } = read?;
     let reservation = match key_hash.zip(fingerprint) {
@@ -105,9 +107,12 @@ pub(crate) async fn ingest(
     }
     let mut drafts = Vec::with_capacity(events.len());
     for (index, event) in events.into_iter().enumerate() {
-        drafts.push(event.map_err(|reject| match endpoint {
-            Endpoint::Single => Failure::from(reject),
-            Endpoint::Batch => Failure::in_batch(reject, index),
+        drafts.push(event.map_err(|reject| {
+            let reject = with_suggestion(reject, caller);
+            match endpoint {
+                Endpoint::Single => Failure::from(reject),
+                Endpoint::Batch => Failure::in_batch(reject, index),
+            }
         })?);
     }
     let _note = caller.has_quota.then(|| app.changed.after(caller.chain.tenant_id));
@@ -190,6 +195,19 @@ fn admit(caller: &Caller, draft: &mut Draft, origin: &Origin) -> Result<(), Reje
     annotations.country.clone_from(&origin.place.country);
     annotations.city.clone_from(&origin.place.city);
     Ok(())
+}
+
+/// Adds the closest known name, to the one reject that is answered. An action that can be no name has none.
+fn with_suggestion(reject: Reject, caller: &Caller) -> Reject {
+    match reject {
+        Reject::ActionInvalid { action, .. }
+            if action.chars().count() <= FIELD_SCALARS_MAX && !action.contains('\0') =>
+        {
+            let suggestion = Catalog::builtin().suggest(&action, &caller.custom).map(str::to_owned);
+            Reject::ActionInvalid { action, suggestion }
+        }
+        other => other,
+    }
 }
 
 fn replay(receipt: Receipt, request_id: RequestId) -> Ingested {

@@ -8,8 +8,11 @@ mod auth;
 pub mod background;
 mod body;
 mod budget;
+mod client_address;
 pub mod config;
+mod connections;
 mod docs;
+mod framing;
 pub mod geo;
 mod http;
 mod ingest;
@@ -20,10 +23,10 @@ pub mod openapi;
 mod operator;
 pub mod password;
 mod quota;
+mod ready;
 mod respond;
 mod routes;
 mod wire;
-mod workers;
 
 use std::sync::Arc;
 
@@ -31,7 +34,7 @@ use sealog_store::Store;
 use sealog_store::accounts::Accounts;
 use sealog_store::world::World;
 
-pub use http::{Server, serve};
+pub use http::{Server, serve, serve_metrics};
 
 use config::Config;
 
@@ -43,14 +46,15 @@ pub struct App {
     pub config: Config,
     callers: auth::Callers,
     limits: limits::Limits,
+    connections: Arc<connections::Connections>,
     changed: quota::Changed,
     metrics: metrics::Metrics,
-    /// Memory for answers, from the first byte that is read until the last one is sent.
+    /// Memory for answers, from the first byte that is read until the last one has left the write buffer.
     reads: budget::Budget,
     /// Memory for large request bodies.
     bodies: budget::Budget,
-    workers: workers::Workers,
     openapi: openapi::Served,
+    last_ready: ready::LastAnswer,
 }
 
 impl App {
@@ -66,12 +70,16 @@ impl App {
             world,
             callers: auth::Callers::default(),
             limits: limits::Limits::default(),
+            connections: connections::Connections::new(
+                config.connections_max,
+                config.limits.connections_per_ip as usize,
+            ),
             changed: quota::Changed::default(),
             metrics: metrics::Metrics::default(),
             reads: budget::Budget::new(config.memory.answers_bytes),
             bodies: budget::Budget::new(config.memory.bodies_bytes),
-            workers: workers::Workers::start(),
             openapi: openapi::Served::new(&config),
+            last_ready: ready::LastAnswer::default(),
             config,
         })
     }

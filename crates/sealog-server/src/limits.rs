@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use sealog_core::id::{ProjectId, TenantId};
 use sealog_store::accounts::KeyId;
+use sealog_store::sync::lock;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +42,7 @@ impl Limits {
         if limit == 0 {
             return true;
         }
-        let mut window = self.window.lock().expect("limits lock");
+        let mut window = lock(&self.window);
         let second = now_ms / 1000;
         if window.second != second {
             window.second = second;

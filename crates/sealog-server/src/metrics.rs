@@ -10,24 +10,23 @@ use std::time::Duration;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode, RequestId};
-use sealog_core::reject::{CODES, Code};
+use sealog_core::reject::{CODES, Code, Reject};
 use sealog_core::verify::Verdict;
+use sealog_store::HEAD_AHEAD_MS;
 use sealog_store::stats::{Histogram, HistogramView};
 
 use crate::App;
 use crate::auth;
+use crate::client_address::is_local;
 use crate::operator;
 use crate::respond::{Body, Failure, with_type};
 use crate::routes::{self, PATHS};
-
-/// A head further ahead of the clock than this means that the clock was wrong, or is.
-pub(crate) const AHEAD_MS: u64 = 5 * 60 * 1000;
 
 /// Requests are told apart by the patterns of the table of paths, and these two.
 const OPERATOR: usize = PATHS.len();
 const OTHER: usize = PATHS.len() + 1;
 const ROUTES: usize = PATHS.len() + 2;
-const METHODS: [&str; 4] = ["GET", "POST", "PATCH", "other"];
+const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "other"];
 const STATUSES: [u16; 18] =
     [200, 201, 202, 304, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 431, 500, 503, 0];
 const BATCH_BOUNDS: &[u64] = &[1, 2, 5, 10, 25, 50, 100];
@@ -47,6 +46,7 @@ pub(crate) struct Metrics {
     /// Events that were verified, and windows that were found broken.
     verified: AtomicU64,
     broken: AtomicU64,
+    connections_refused: AtomicU64,
 }
 
 /// One request, as far as metrics tell requests apart.
@@ -95,6 +95,7 @@ impl Default for Metrics {
             replays: AtomicU64::new(0),
             verified: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            connections_refused: AtomicU64::new(0),
         }
     }
 }
@@ -120,38 +121,35 @@ impl Metrics {
         self.replays.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn connection_refused(&self) {
+        self.connections_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn verified(&self, verdict: &Verdict) {
         self.verified.fetch_add(verdict.checked, Ordering::Relaxed);
         self.broken.fetch_add(u64::from(!verdict.valid()), Ordering::Relaxed);
     }
 }
 
-/// Answers whoever sits on this machine, or has the operator's token.
-pub(crate) async fn get(
-    app: &App,
-    headers: &HeaderMap,
-    peer: IpAddr,
-    request_id: RequestId,
-) -> Result<Response<Body>, Failure> {
-    // Behind a proxy on the same machine everyone comes from loopback: what was passed on by someone does not.
-    let forwarded = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
-    let local =
-        peer.to_canonical().is_loopback() && !forwarded.iter().any(|name| headers.contains_key(*name));
-    if !local {
-        auth::operator(app, headers)?;
-    }
+/// Lets whoever sits on this machine or has the operator's token through. For the main listener; one that is for metrics alone is in the operator's network.
+pub(crate) fn admit(app: &App, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reject> {
+    if is_local(peer, headers, &app.config.trusted_proxies) { Ok(()) } else { auth::operator(app, headers) }
+}
+
+pub(crate) async fn get(app: &App, request_id: RequestId) -> Result<Response<Body>, Failure> {
     let text = render(app).await.map_err(|error| Failure::internal(&error, request_id))?;
     Ok(with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
 }
 
 /// Chains whose last event lies too far in the future.
 pub(crate) fn ahead(heads: &[(ChainId, Head)], now_ms: u64) -> impl Iterator<Item = &(ChainId, Head)> {
-    heads.iter().filter(move |(_, head)| head.log_id.timestamp_ms() > now_ms + AHEAD_MS)
+    heads.iter().filter(move |(_, head)| head.log_id.timestamp_ms() > now_ms.saturating_add(HEAD_AHEAD_MS))
 }
 
 async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     let store = app.store.stats().await?;
-    let heads = app.store.heads().await?;
+    // A disk that cannot be read must not silence what tells of it.
+    let heads = app.store.heads().await.unwrap_or_default();
     let outbox = app.accounts.pending_mails().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
@@ -160,6 +158,22 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
     text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok()));
 
+    text.family("sealog_connections", "gauge", "Connections that are open.");
+    text.sample("sealog_connections", "", app.connections.count() as u64);
+    text.family(
+        "sealog_connections_refused_total",
+        "counter",
+        "Connections that were closed at once: their address had too many, all in use.",
+    );
+    text.sample("sealog_connections_refused_total", "", metrics.connections_refused.load(Ordering::Relaxed));
+    text.family(
+        "sealog_memory_held_bytes",
+        "gauge",
+        "Memory that large requests hold, of the budget for it.",
+    );
+    for (what, budget) in [("answers", &app.reads), ("bodies", &app.bodies)] {
+        text.sample("sealog_memory_held_bytes", &format!("what=\"{what}\""), budget.held() as u64);
+    }
     text.family("sealog_http_requests_total", "counter", "Requests that were answered.");
     for (at, count) in metrics.requests.iter().enumerate() {
         let (count, status) = (count.load(Ordering::Relaxed), STATUSES[at % STATUSES.len()]);
@@ -248,8 +262,14 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.sample("sealog_reads_waiting", "", store.reads_waiting);
     text.family("sealog_storage_bytes", "gauge", "What the log and its indexes take on disk.");
     text.sample("sealog_storage_bytes", "", store.storage_bytes);
-    text.family("sealog_store_findings", "gauge", "What was wrong with the files when the store was opened.");
+    text.family(
+        "sealog_store_findings",
+        "gauge",
+        "What is known to be wrong with stored events: found when the store was opened, or since.",
+    );
     text.sample("sealog_store_findings", "", store.findings);
+    text.family("sealog_store_read_errors_total", "counter", "Reads that the disk did not answer.");
+    text.sample("sealog_store_read_errors_total", "", store.read_errors);
 
     let of = |mode: Mode| heads.iter().filter(move |(chain, _)| chain.mode == mode);
     text.family("sealog_chains", "gauge", "Chains that have events.");
@@ -274,6 +294,14 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "Chains whose last event is more than five minutes ahead of the clock.",
     );
     text.sample("sealog_chain_heads_ahead", "", ahead(&heads, app.world.now_ms()).count() as u64);
+    text.family(
+        "sealog_clock_leapt",
+        "gauge",
+        "1 while the clock is more than an hour ahead of what the boot clock implies, and not believed.",
+    );
+    text.sample("sealog_clock_leapt", "", u64::from(store.clock.leapt));
+    text.family("sealog_clock_leaps_total", "counter", "Leaps of the clock by more than an hour.");
+    text.sample("sealog_clock_leaps_total", "", store.clock.leaps);
     text.family("sealog_mail_outbox_pending", "gauge", "Mails that are not delivered yet.");
     text.sample("sealog_mail_outbox_pending", "", outbox);
     process(&mut text);

@@ -5,6 +5,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 
 use crate::App;
+use crate::config::Secret;
 
 pub(crate) const LENGTH_MIN: usize = 10;
 /// OWASP's minimum for argon2id: 19 MiB, two passes, one lane.
@@ -14,11 +15,11 @@ const PASSES: u32 = 2;
 static AT_A_TIME: Semaphore = Semaphore::const_new(2);
 
 /// The hash of a password as a PHC string.
-pub(crate) async fn hash(app: &App, password: String) -> Result<String, String> {
+pub(crate) async fn hash(app: &App, password: Secret) -> Result<String, String> {
     let _place = AT_A_TIME.acquire().await.map_err(|error| error.to_string())?;
     let mut salt = [0; 16];
     app.world.fill_random(&mut salt);
-    let hashing = tokio::task::spawn_blocking(move || hash_now(&password, &salt));
+    let hashing = tokio::task::spawn_blocking(move || hash_now(&password.0, &salt));
     hashing.await.map_err(|error| error.to_string())?
 }
 

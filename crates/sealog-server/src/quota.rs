@@ -12,6 +12,7 @@ use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
 use sealog_store::StoreError;
 use sealog_store::accounts::{ListPage, MailKey, NewMail, Role, Tenant};
+use sealog_store::sync::lock;
 
 use crate::{App, mail};
 
@@ -30,11 +31,11 @@ impl Changed {
     }
 
     fn add(&self, tenant_id: TenantId) {
-        self.0.lock().expect("quota lock").insert(tenant_id);
+        lock(&self.0).insert(tenant_id);
     }
 
     fn take(&self) -> HashSet<TenantId> {
-        std::mem::take(&mut *self.0.lock().expect("quota lock"))
+        std::mem::take(&mut *lock(&self.0))
     }
 }
 

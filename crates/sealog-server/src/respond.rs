@@ -1,7 +1,9 @@
 //! Responses: JSON bodies, and the one envelope that all errors have. Spec 2.7.
 
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full, combinators::UnsyncBoxBody};
@@ -13,6 +15,7 @@ use sealog_core::reject::{Code, Reject};
 
 use crate::budget::Share;
 use crate::config::Config;
+use crate::connections::Place;
 
 /// Most answers are one piece.
 pub(crate) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -36,44 +39,114 @@ pub(crate) fn with_type(
     response
 }
 
-/// A body that keeps its share of memory until it is sent.
-struct Held<B> {
-    body: B,
-    _share: Share,
+/// As [`json`], for content that may be large: its share of memory is kept until the last byte is sent.
+pub(crate) fn large_json(status: StatusCode, content: Vec<u8>, mut share: Share) -> Response<Body> {
+    json(status, share.hold(content))
 }
 
-impl<B: hyper::body::Body<Data = Bytes> + Unpin> hyper::body::Body for Held<B> {
+/// A body that comes in pieces.
+pub(crate) fn in_pieces<B>(body: B) -> Response<Body>
+where
+    B: hyper::body::Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
+{
+    json(StatusCode::OK, "").map(|_| Either::Right(body.boxed_unsync()))
+}
+
+/// Notes that the connection is no longer in use when the answer is with it: at once, or, for one that comes in pieces, with the last piece.
+pub(crate) fn until_sent(response: Response<Body>, place: Arc<Place>) -> Response<Body> {
+    response.map(|body| match body {
+        Either::Left(whole) => {
+            place.end_request();
+            Either::Left(whole)
+        }
+        Either::Right(pieces) => Either::Right(UntilSent { pieces, place }.boxed_unsync()),
+    })
+}
+
+struct UntilSent {
+    pieces: UnsyncBoxBody<Bytes, std::io::Error>,
+    place: Arc<Place>,
+}
+
+impl hyper::body::Body for UntilSent {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = std::io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Pin::new(&mut self.pieces).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.pieces.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.pieces.size_hint()
     }
 }
 
-pub(crate) fn held<B>(share: Share, body: B) -> Body
-where
-    B: hyper::body::Body<Data = Bytes, Error = std::io::Error> + Send + Unpin + 'static,
-{
-    Either::Right(Held { body, _share: share }.boxed_unsync())
+impl Drop for UntilSent {
+    fn drop(&mut self) {
+        self.place.end_request();
+    }
 }
 
-/// As [`json`], for content that may be large.
-pub(crate) fn large_json(status: StatusCode, content: Vec<u8>, mut share: Share) -> Response<Body> {
-    share.shrink(content.len());
-    let body = Full::new(Bytes::from(content)).map_err(|never| match never {});
-    json(status, "").map(|_| held(share, body))
+/// A full disk or a database that is down fails every request: one line a second tells it, with the number of those it leaves out.
+static WRITE_FAILURES: LineLimit = LineLimit::new();
+static READ_FAILURES: LineLimit = LineLimit::new();
+
+/// Says how many lines were left out since the last one, where no other has followed that could.
+pub(crate) fn say_left_out() {
+    let now = Instant::now();
+    if let Some(left_out) = WRITE_FAILURES.settle(now) {
+        tracing::error!(left_out, "more events could not be written, for the same or other reasons");
+    }
+    if let Some(left_out) = READ_FAILURES.settle(now) {
+        tracing::error!(left_out, "more reads failed, for the same or other reasons");
+    }
+}
+
+/// Lets one line a second through, and counts the others.
+#[derive(Debug)]
+struct LineLimit(Mutex<Lines>);
+
+#[derive(Debug)]
+struct Lines {
+    last: Option<Instant>,
+    left_out: u64,
+}
+
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+impl LineLimit {
+    const fn new() -> LineLimit {
+        LineLimit(Mutex::new(Lines { last: None, left_out: 0 }))
+    }
+
+    /// Whether a line may be written, and how many were left out before it.
+    fn admit(&self, now: Instant) -> Option<u64> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.last.is_some_and(|last| now.saturating_duration_since(last) < LINE_EVERY) {
+            lines.left_out += 1;
+            return None;
+        }
+        lines.last = Some(now);
+        Some(std::mem::take(&mut lines.left_out))
+    }
+
+    /// How many were left out, if it is time to say so.
+    fn settle(&self, now: Instant) -> Option<u64> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = lines.last.is_some_and(|last| now.saturating_duration_since(last) >= LINE_EVERY);
+        if !due || lines.left_out == 0 {
+            return None;
+        }
+        lines.last = Some(now);
+        Some(std::mem::take(&mut lines.left_out))
+    }
 }
 
 /// A request that was not carried out.
@@ -84,7 +157,7 @@ pub(crate) struct Failure {
     /// For `action/invalid`: the closest known name.
     suggestion: Option<String>,
     allow: Option<String>,
-    /// The rest of the body was not read, so the connection cannot be used again.
+    /// Where the next request begins cannot be told, so the connection cannot be used again.
     close: bool,
 }
 
@@ -101,18 +174,33 @@ impl Failure {
         Failure { allow: Some(allow.to_owned()), ..Failure::from(Reject::MethodNotAllowed) }
     }
 
+    /// Not HTTP/1.1 as this server reads it. Whatever follows on the connection is not read either.
+    pub(crate) fn malformed(message: &str) -> Failure {
+        Failure::new(Code::RequestMalformed, message).closing()
+    }
+
     pub(crate) fn closing(self) -> Failure {
         Failure { close: true, ..self }
     }
 
     /// A store that could not write. What happened goes to the log, once, here; the client learns what to do.
     pub(crate) fn write(error: &dyn std::fmt::Display, request_id: RequestId) -> Failure {
-        tracing::error!(%request_id, %error, "an event could not be written");
+        match WRITE_FAILURES.admit(Instant::now()) {
+            Some(0) => tracing::error!(%request_id, %error, "an event could not be written"),
+            Some(left_out) => {
+                tracing::error!(%request_id, %error, left_out, "events could not be written");
+            }
+            None => tracing::debug!(%request_id, %error, "an event could not be written"),
+        }
         Failure::new(Code::EventWriteFailed, Code::EventWriteFailed.row().meaning)
     }
 
     pub(crate) fn read(error: &dyn std::fmt::Display, request_id: RequestId) -> Failure {
-        tracing::error!(%request_id, %error, "a read failed");
+        match READ_FAILURES.admit(Instant::now()) {
+            Some(0) => tracing::error!(%request_id, %error, "a read failed"),
+            Some(left_out) => tracing::error!(%request_id, %error, left_out, "reads failed"),
+            None => tracing::debug!(%request_id, %error, "a read failed"),
+        }
         Failure::new(Code::ReadQueryFailed, Code::ReadQueryFailed.row().meaning)
     }
 
@@ -183,5 +271,27 @@ impl From<Reject> for Failure {
             failure.suggestion = suggestion;
         }
         failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_is_logged_and_the_others_are_counted() {
+        let (limit, begun) = (LineLimit::new(), Instant::now());
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        assert_eq!(limit.settle(at(0)), None);
+        let mut said = Vec::new();
+        // A refusal every millisecond for eight seconds.
+        for ms in 0..8000 {
+            said.extend(limit.admit(at(ms)));
+        }
+        assert_eq!(said, [0, 999, 999, 999, 999, 999, 999, 999]);
+        assert_eq!(limit.settle(at(7999)), None, "a second has not gone by");
+        assert_eq!(limit.settle(at(8000)), Some(999));
+        assert_eq!(limit.settle(at(9000)), None, "once");
+        assert_eq!(limit.admit(at(9000)), Some(0));
     }
 }

@@ -40,14 +40,16 @@ pub(crate) static PATHS: [Path<Operation>; 11] = [
     Path { pattern: "/v1/actions", operations: &[(Method::GET, Operation::ListActions)] },
     Path { pattern: "/healthz", operations: &[(Method::GET, Operation::Health)] },
     Path { pattern: "/readyz", operations: &[(Method::GET, Operation::Ready)] },
-    Path { pattern: "/metrics", operations: &[(Method::GET, Operation::Metrics)] },
+    Path { pattern: METRICS, operations: &[(Method::GET, Operation::Metrics)] },
     Path { pattern: "/openapi.json", operations: &[(Method::GET, Operation::OpenApi)] },
     Path { pattern: "/docs", operations: &[(Method::GET, Operation::Docs)] },
     Path { pattern: "/docs/{*page}", operations: &[(Method::GET, Operation::Docs)] },
 ];
 
+pub(crate) const METRICS: &str = "/metrics";
+
 /// Paths that do not count towards the limit by address: a probe must not be refused because its neighbours are busy.
-pub(crate) const NOT_COUNTED: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+pub(crate) const NOT_COUNTED: [&str; 3] = ["/healthz", "/readyz", METRICS];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'p, O> {
@@ -61,7 +63,7 @@ pub(crate) fn position<O>(paths: &[Path<O>], path: &str) -> Option<usize> {
     paths.iter().position(|known| parameter(known.pattern, path).is_some())
 }
 
-/// The operation that a request asks for.
+/// The operation that a request asks for. `HEAD` asks for what `GET` does; its answer is sent without the body.
 pub(crate) fn find<'p, O: Copy>(
     paths: &[Path<O>],
     path: &'p str,
@@ -69,11 +71,12 @@ pub(crate) fn find<'p, O: Copy>(
 ) -> Result<Found<'p, O>, Failure> {
     let fits = |known: &Path<O>| parameter(known.pattern, path).map(|found| (known.operations, found));
     let (operations, parameter) = paths.iter().find_map(fits).ok_or(Reject::PathNotFound)?;
+    let method = if method == Method::HEAD { &Method::GET } else { method };
     match operations.iter().find(|(known, _)| known == method) {
         Some(&(_, operation)) => Ok(Found { operation, parameter }),
         None => {
             let allowed: Vec<&str> = operations.iter().map(|(known, _)| known.as_str()).collect();
-            Err(Failure::method_not_allowed(&allowed.join(", ")))
+            Err(Failure::method_not_allowed(&allowed.join(", ").replace("GET", "GET, HEAD")))
         }
     }
 }
@@ -112,6 +115,15 @@ mod tests {
             ("/a/{*x}", "/a", None),
         ] {
             assert_eq!(parameter(pattern, path), found, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn head_is_found_where_get_is_and_is_listed_with_it() {
+        for known in &PATHS {
+            let path = known.pattern.replace(['{', '}', '*'], "");
+            let of = |method| find(&PATHS, &path, method).ok().map(|found| found.operation);
+            assert_eq!(of(&Method::HEAD), of(&Method::GET), "{path}");
         }
     }
 

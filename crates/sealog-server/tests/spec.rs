@@ -26,6 +26,8 @@ mod isolation;
 mod operations;
 #[path = "spec/operator.rs"]
 mod operator;
+#[path = "spec/refusals.rs"]
+mod refusals;
 #[path = "spec/s10_openapi.rs"]
 mod s10_openapi;
 #[path = "spec/s2_enrichment.rs"]
@@ -52,3 +54,5 @@ mod s6_notices;
 mod s7_errors;
 #[path = "spec/s8_limits.rs"]
 mod s8_limits;
+#[path = "spec/work.rs"]
+mod work;

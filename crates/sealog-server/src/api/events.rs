@@ -1,30 +1,30 @@
 //! `POST /v1/events` and `POST /v1/events/batch`. Spec 4.1, 4.2.
 
-use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{FieldProblem, Reject};
 
 use crate::App;
 use crate::auth;
-use crate::http::Client;
+use crate::body::{self, RequestBody};
+use crate::client_address::Client;
 use crate::ingest::{self, Endpoint, Ingested};
 use crate::respond::{Body, Failure, json};
 
 pub(crate) async fn post(
     app: &App,
-    request: Request<Incoming>,
+    headers: &HeaderMap,
+    body: &mut RequestBody,
     endpoint: Endpoint,
     client: Client,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, request.headers(), request_id).await.map_err(Failure::closing)?;
-    caller.may_ingest(request_id.received_ms()).map_err(|reject| Failure::from(reject).closing())?;
-    let key_hash = idempotency_key(request.headers()).map_err(|reject| Failure::from(reject).closing())?;
+    let caller = auth::authenticate(app, headers, request_id).await?;
+    caller.may_ingest(request_id.received_ms())?;
+    let key_hash = idempotency_key(headers)?;
     let whose = Some(caller.chain.tenant_id);
-    let (body, _share) =
-        crate::body::read(app, request, endpoint.body_bytes_max(), whose, request_id).await?;
+    let (body, _share) = body::read(app, headers, body, endpoint.body_bytes_max(), whose, request_id).await?;
     let ingested = ingest::ingest(app, &caller, endpoint, key_hash, body, client, request_id).await?;
     if ingested.replayed {
         app.metrics.replayed();

@@ -68,7 +68,7 @@ pub fn document(config: &Config) -> Value {
         "info": {
             "title": "Sealog",
             "summary": "A tamper-evident audit event log.",
-            "description": "Events are sealed into a SHA-256 hash chain when they are accepted. Use `error.code` for logic, never `error.message`.",
+            "description": "Events are sealed into a SHA-256 hash chain when they are accepted. Use `error.code` for logic, never `error.message`. `HEAD` works wherever `GET` does, and is answered without a body.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache License 2.0", "identifier": "Apache-2.0" },
         },
@@ -125,7 +125,7 @@ fn operation_json(method: &Method, description: Description) -> Value {
         Access::ApiKey => json!([{ "api_key": [] }]),
         Access::AnyoneOrApiKey => json!([{}, { "api_key": [] }]),
         Access::Operator => json!([{ "operator_token": [] }]),
-        Access::LocalOrOperator => json!([{}, { "operator_token": [] }]),
+        Access::AnyoneOrOperator => json!([{}, { "operator_token": [] }]),
     };
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();

@@ -37,7 +37,7 @@ pub(super) enum Access {
     ApiKey,
     AnyoneOrApiKey,
     Operator,
-    LocalOrOperator,
+    AnyoneOrOperator,
 }
 
 pub(super) struct Body {
@@ -123,13 +123,19 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
             Access::AnyoneOrApiKey,
         ),
         Operation::Health => ("health", "Whether the process is up", "", "server", Access::Anyone),
-        Operation::Ready => ("ready", "Whether the store accepts events", "", "server", Access::Anyone),
+        Operation::Ready => (
+            "ready",
+            "Whether the store accepts events",
+            "`reason` is for anybody; `detail` is for callers on the same machine that no proxy has passed on, or with the operator's token.",
+            "server",
+            Access::AnyoneOrOperator,
+        ),
         Operation::Metrics => (
             "metrics",
             "Counters and histograms, as Prometheus text",
-            "For callers on the same machine, or with the operator's token.",
+            "For callers on the same machine that no proxy has passed on, or with the operator's token. With `metrics_listen` it is on a listener of its own, and a 404 here.",
             "server",
-            Access::LocalOrOperator,
+            Access::AnyoneOrOperator,
         ),
         Operation::OpenApi => ("openapi", "This document", "", "server", Access::Anyone),
         Operation::Docs if path.contains('{') => (

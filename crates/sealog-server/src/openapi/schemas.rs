@@ -8,8 +8,9 @@ use sealog_store::accounts::Role;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::operator::fields::TEXT_CHARACTERS_MAX;
+use crate::operator::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
 use crate::password;
+use crate::ready::REASONS;
 
 pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
@@ -56,8 +57,9 @@ pub(super) fn all(config: &Config) -> Value {
         "optional_fields": texts,
     });
     let mut new_action = custom_action.clone();
-    new_action["required_fields"] = nullable(texts.clone());
-    new_action["optional_fields"] = nullable(texts.clone());
+    let few_texts = json!({ "type": "array", "maxItems": TEXTS_MAX, "items": text() });
+    new_action["required_fields"] = nullable(few_texts.clone());
+    new_action["optional_fields"] = nullable(few_texts);
     json!({
         "Event": event(),
         "Batch": {
@@ -116,7 +118,15 @@ pub(super) fn all(config: &Config) -> Value {
             ) }),
             &[],
         ),
-        "Ready": answer(&json!({ "ready": { "type": "boolean" }, "reason": { "type": "string" } }), &["reason"]),
+        "Ready": answer(
+            &json!({
+                "ready": { "type": "boolean" },
+                "reason": { "type": "string", "examples": REASONS, "description": "Why events are refused, in one word." },
+                "detail": { "type": "string", "description": "The same in full, for callers on the same machine or with the operator's token." },
+                "notices": texts,
+            }),
+            &["reason", "detail", "notices"],
+        ),
         "OpenApi": { "type": "object", "required": ["openapi", "info", "paths"] },
         "NewTenant": input(&new_tenant, &["name"]),
         "TenantChange": input(&tenant_change, &[]),
@@ -242,7 +252,7 @@ fn answer(properties: &Value, not_always: &[&str]) -> Value {
 fn page(name: &str, item: &str) -> Value {
     let properties = json!({
         name: { "type": "array", "items": reference(item) },
-        "has_more": { "type": "boolean" },
+        "has_more": { "type": "boolean", "description": "Whether there is another page. The work behind one page is bounded, so a page may have fewer items than `limit`, even none, while this is true." },
         "next_cursor": { "type": "string", "description": "For the next page; only if `has_more` is true." },
     });
     answer(&properties, &["next_cursor"])

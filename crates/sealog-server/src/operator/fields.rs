@@ -9,6 +9,8 @@ use super::invalid;
 use crate::respond::Failure;
 
 pub(crate) const TEXT_CHARACTERS_MAX: usize = 255;
+/// Strings in one field: every event of an action is checked for its required fields.
+pub(crate) const TEXTS_MAX: usize = 100;
 
 pub(super) struct Fields(Map<String, Value>);
 
@@ -44,6 +46,9 @@ impl Fields {
         let wrong = || invalid(name, "must be an array of strings");
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::Array(items)) if items.len() > TEXTS_MAX => {
+                Err(invalid(name, &format!("must have at most {TEXTS_MAX} strings")))
+            }
             Some(Value::Array(items)) => items
                 .into_iter()
                 .map(|item| match item {

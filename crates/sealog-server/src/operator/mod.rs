@@ -5,8 +5,8 @@ mod render;
 
 use std::sync::Arc;
 
-use hyper::body::Incoming;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::plan::Billing;
@@ -19,12 +19,17 @@ use sealog_store::accounts::{
 };
 use serde_json::{Value, json};
 
+use crate::body::RequestBody;
+use crate::config::Secret;
 use crate::respond::{Body, Failure};
 use crate::routes::{self, Found, Path};
 use crate::{App, auth, password, respond};
 use fields::Fields;
 
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Custom actions of a tenant.
+const ACTIONS_MAX: usize = 1000;
 
 /// What every path of the interface begins with; the table has what comes after it.
 pub(crate) const BEGINNING: &str = "/operator/v1/";
@@ -85,29 +90,30 @@ pub(crate) static PATHS: [Path<Operation>; 8] = [
 pub(crate) async fn handle(
     app: &Arc<App>,
     path: &str,
-    request: Request<Incoming>,
+    parts: &Parts,
+    body: &mut RequestBody,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    auth::operator(app, request.headers())?;
-    let Found { operation, parameter: id } = routes::find(&PATHS, path, request.method())?;
-    let call = Call { app, request_id };
-    let query = request.uri().query().unwrap_or("").to_owned();
+    auth::operator(app, &parts.headers)?;
+    let Found { operation, parameter: id } = routes::find(&PATHS, path, &parts.method)?;
+    let call = Call { app, headers: &parts.headers, request_id };
+    let query = parts.uri.query().unwrap_or("");
     match operation {
-        Operation::CreateTenant => call.create_tenant(call.body(request).await?).await,
-        Operation::ListTenants => call.tenants(&query).await,
-        Operation::UpdateTenant => call.update_tenant(tenant_id(id)?, call.body(request).await?).await,
+        Operation::CreateTenant => call.create_tenant(call.body(body).await?).await,
+        Operation::ListTenants => call.tenants(query).await,
+        Operation::UpdateTenant => call.update_tenant(tenant_id(id)?, call.body(body).await?).await,
         Operation::ReadTenant => call.tenant(tenant_id(id)?).await,
-        Operation::CreateProject => call.create_project(tenant_id(id)?, call.body(request).await?).await,
-        Operation::ListProjects => call.projects(tenant_id(id)?, &query).await,
-        Operation::UpdateProject => call.update_project(project_id(id)?, call.body(request).await?).await,
+        Operation::CreateProject => call.create_project(tenant_id(id)?, call.body(body).await?).await,
+        Operation::ListProjects => call.projects(tenant_id(id)?, query).await,
+        Operation::UpdateProject => call.update_project(project_id(id)?, call.body(body).await?).await,
         Operation::ReadProject => call.project(project_id(id)?).await,
-        Operation::CreateKey => call.create_key(project_id(id)?, call.body(request).await?).await,
-        Operation::ListKeys => call.keys(project_id(id)?, &query).await,
+        Operation::CreateKey => call.create_key(project_id(id)?, call.body(body).await?).await,
+        Operation::ListKeys => call.keys(project_id(id)?, query).await,
         Operation::RevokeKey => call.revoke_key(KeyId(uuid(id)?)).await,
-        Operation::CreateAction => call.create_action(tenant_id(id)?, call.body(request).await?).await,
-        Operation::ListActions => call.actions(tenant_id(id)?, &query).await,
-        Operation::CreateUser => call.create_user(tenant_id(id)?, call.body(request).await?).await,
-        Operation::ListUsers => call.users(tenant_id(id)?, &query).await,
+        Operation::CreateAction => call.create_action(tenant_id(id)?, call.body(body).await?).await,
+        Operation::ListActions => call.actions(tenant_id(id)?, query).await,
+        Operation::CreateUser => call.create_user(tenant_id(id)?, call.body(body).await?).await,
+        Operation::ListUsers => call.users(tenant_id(id)?, query).await,
     }
 }
 
@@ -126,14 +132,16 @@ fn project_id(text: &str) -> Result<ProjectId, Failure> {
 /// One request.
 struct Call<'a> {
     app: &'a Arc<App>,
+    headers: &'a HeaderMap,
     request_id: RequestId,
 }
 
 type Answer = Result<Response<Body>, Failure>;
 
 impl Call<'_> {
-    async fn body(&self, request: Request<Incoming>) -> Result<Fields, Failure> {
-        let (body, _) = crate::body::read(self.app, request, BODY_BYTES_MAX, None, self.request_id).await?;
+    async fn body(&self, body: &mut RequestBody) -> Result<Fields, Failure> {
+        let (body, _) =
+            crate::body::read(self.app, self.headers, body, BODY_BYTES_MAX, None, self.request_id).await?;
         Fields::parse(&body)
     }
 
@@ -324,6 +332,11 @@ impl Call<'_> {
         Catalog::builtin()
             .check_custom_name(&action.action)
             .map_err(|problem| invalid("action", &problem))?;
+        // Every caller of the tenant has them in memory, and `GET /v1/actions` shows them all.
+        let known = self.app.accounts.actions(tenant_id).await.map_err(|error| self.failed(&error))?;
+        if known.len() >= ACTIONS_MAX && !known.iter().any(|known| known.action == action.action) {
+            return Err(invalid("action", &format!("is one too many: a tenant has at most {ACTIONS_MAX}")));
+        }
         match self.app.accounts.create_action(tenant_id, action).await {
             Ok(action) => found(action.as_ref().map(render::action)).map(as_created),
             Err(AccountError::AlreadyExists) => Err(invalid("action", "is registered already")),
@@ -344,14 +357,14 @@ impl Call<'_> {
 
     async fn create_user(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
         let email = fields.email("email")?.flatten().ok_or_else(|| invalid("email", "is required"))?;
-        let password = fields.required_text("password")?;
+        let password = Secret(fields.required_text("password")?);
         let role = fields.required_text("role")?;
         let role = Role::ALL
             .into_iter()
             .find(|known| known.as_str() == role)
             .ok_or_else(|| invalid("role", "must be owner, admin or auditor"))?;
         fields.nothing_else()?;
-        if password.chars().count() < password::LENGTH_MIN {
+        if password.0.chars().count() < password::LENGTH_MIN {
             return Err(invalid(
                 "password",
                 &format!("must have at least {} characters", password::LENGTH_MIN),
@@ -421,9 +434,11 @@ struct Page {
 impl Page {
     fn parse(text: &str) -> Result<Page, Failure> {
         let mut page = Page { limit: PageLimit::default().get(), cursor: None };
-        for (name, value) in query::parameters(text)? {
-            match PageParameter::named(&name)? {
-                PageParameter::Limit => page.limit = PageLimit::new(query::integer(&name, &value)?).get(),
+        for (parameter, value) in PageParameter::read(text)? {
+            match parameter {
+                PageParameter::Limit => {
+                    page.limit = PageLimit::new(query::integer(parameter.as_str(), &value)?).get();
+                }
                 PageParameter::Cursor => page.cursor = Some(value),
             }
         }

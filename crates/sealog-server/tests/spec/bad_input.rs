@@ -90,16 +90,86 @@ fn a_length_that_is_no_number_is_refused() {
 #[test]
 fn a_length_together_with_chunks_cannot_smuggle_a_second_request() {
     let service = Service::start();
+    let (length, chunked) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
+    for framing in [[length, chunked], [chunked, length]] {
+        let mut connection = service.connect();
+        connection.send(
+            format!(
+                "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n{}\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+                service.live,
+                framing.concat()
+            )
+            .as_bytes(),
+        );
+        let answer = connection.receive();
+        assert_eq!((answer.status, answer.header("connection")), (400, Some("close")), "{}", answer.body);
+        assert!(connection.ended(), "what follows is no request");
+    }
+    assert_eq!(service.count(&service.live), 0);
+}
+
+/// Sends the head of a `POST` with these lines and an event behind it, and a second request behind that.
+fn framed(service: &Service, version: &str, lines: &str, body: &str) -> (Response, bool) {
     let mut connection = service.connect();
-    connection.send(
-        format!(
-            "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-            service.live
-        )
-        .as_bytes(),
-    );
-    let answer = connection.receive();
-    assert_eq!(answer.status, 400, "{}", answer.body);
+    let head = format!("POST /v1/events {version}\r\nAuthorization: Bearer {}\r\n{lines}\r\n", service.live);
+    let second = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    connection.send([head.as_str(), body, second].concat().as_bytes());
+    (connection.receive(), connection.ended())
+}
+
+#[test]
+fn http_1_1_without_exactly_one_host_is_refused() {
+    let service = Service::start();
+    let length = format!("Content-Length: {}\r\n", LOGIN.len());
+    for hosts in ["", "Host: x\r\nHost: x\r\n", "Host: x\r\nHost: y\r\n"] {
+        let (answer, ended) = framed(&service, "HTTP/1.1", &format!("{hosts}{length}"), LOGIN);
+        let message = answer.rejected(400, "request/malformed");
+        assert!(message.contains("exactly one Host"), "{message}");
+        assert!(ended, "what follows is no request");
+    }
+    assert_eq!(service.count(&service.live), 0);
+    let (answer, _) = framed(&service, "HTTP/1.0", &length, LOGIN);
+    answer.accepted();
+    assert_eq!(service.raw(b"GET /healthz HTTP/1.0\r\n\r\n").status, 200);
+}
+
+#[test]
+fn a_transfer_coding_other_than_chunked_is_refused() {
+    let service = Service::start();
+    let body = format!("{:x}\r\n{LOGIN}\r\n0\r\n\r\n", LOGIN.len());
+    for codings in [
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: identity\r\n",
+    ] {
+        let (answer, ended) = framed(&service, "HTTP/1.1", &format!("Host: x\r\n{codings}"), &body);
+        answer.rejected(400, "request/malformed");
+        assert!(ended, "what follows {codings:?} is no request");
+    }
+    assert_eq!(service.count(&service.live), 0);
+    framed(&service, "HTTP/1.1", "Host: x\r\nTransfer-Encoding: Chunked\r\n", &body).0.accepted();
+}
+
+#[test]
+fn http_2_with_prior_knowledge_is_told_that_http_1_1_is_spoken_here() {
+    let service = Service::start();
+    // The preface, and the empty SETTINGS frame that follows it.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let mut connection = service.connect();
+    connection.send(preface);
+    let message = connection.receive().rejected(400, "request/malformed");
+    assert!(message.contains("HTTP/1.1"), "{message}");
+    assert!(connection.ended());
+    // Cut, and behind a request that is one.
+    service.raw(&preface[..16]).rejected(400, "request/malformed");
+    let mut connection = service.connect();
+    connection.send(&[b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(), preface].concat());
+    assert_eq!(connection.receive().status, 200);
+    connection.receive().rejected(400, "request/malformed");
+    assert!(connection.ended());
 }
 
 #[test]
@@ -323,11 +393,14 @@ fn a_body_that_is_refused_by_its_length_ends_the_connection() {
 #[test]
 fn a_head_request_has_no_body() {
     let service = Service::start();
-    let mut connection = service.connect();
-    connection.send(b"HEAD /v1/actions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = connection.receive_head();
-    assert!(answer.starts_with("HTTP/1.1 405") && answer.ends_with("\r\n\r\n"), "{answer}");
-    assert!(connection.ended());
+    for (path, status) in [("/v1/actions", 200), ("/v1/events/batch", 405), ("/nowhere", 404)] {
+        let mut connection = service.connect();
+        connection.send(format!("HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
+        let answer = connection.receive_head();
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.header("content-length").unwrap().parse::<usize>().unwrap() > 0);
+        assert!(connection.ended());
+    }
 }
 
 #[test]

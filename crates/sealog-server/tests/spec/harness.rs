@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, TenantId, Ulid, Uuid};
+use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
 use sealog_server::{App, Server, background, serve};
 use sealog_store::accounts::Accounts;
+use sealog_store::clock::GuardedWorld;
+use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{
@@ -37,9 +40,14 @@ pub const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000
 
 /// A clock that moves when it is told to; the randomness is real.
 #[derive(Debug)]
-pub struct Clock(AtomicU64);
+pub struct Clock(AtomicU64, AtomicI64);
 
 impl Clock {
+    /// Sets the wall clock without any time going by.
+    pub fn leap(&self, ms: i64) {
+        self.1.fetch_add(ms, Ordering::SeqCst);
+    }
+
     pub fn set(&self, now_ms: u64) {
         self.0.store(now_ms, Ordering::SeqCst);
     }
@@ -51,6 +59,10 @@ impl Clock {
 
 impl World for Clock {
     fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst).saturating_add_signed(self.1.load(Ordering::SeqCst))
+    }
+
+    fn boot_ms(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
@@ -98,7 +110,7 @@ impl Service {
         let mut setup = Setup { config, segment_bytes: 1 << 20 };
         change(&mut setup);
         let mut service = Service {
-            clock: Arc::new(Clock(AtomicU64::new(NOON_MS))),
+            clock: Arc::new(Clock(AtomicU64::new(NOON_MS), AtomicI64::new(0))),
             tenant_id: String::new(),
             project_id: String::new(),
             live: String::new(),
@@ -127,7 +139,8 @@ impl Service {
 
     /// Opens the store and starts the server again, with the same settings.
     pub fn resume(&mut self) {
-        let world: Arc<dyn World> = Arc::clone(&self.clock) as Arc<dyn World>;
+        // As `sealog serve` does it.
+        let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::clone(&self.clock) as _, false));
         let (inner, accounts) = self.home.open(self.setup.segment_bytes, &world);
         let store = Arc::new(Hinge::new(inner));
         let app = App::new(
@@ -431,6 +444,22 @@ impl Connection {
 
     /// The next response.
     pub fn receive(&mut self) -> Response {
+        let mut response = self.receive_head();
+        let body = if response.header("transfer-encoding") == Some("chunked") {
+            self.chunks()
+        } else if let Some(length) = response.header("content-length") {
+            let length = length.parse().unwrap();
+            self.exactly(length)
+        } else {
+            Vec::new()
+        };
+        response.body = String::from_utf8(body).unwrap();
+        response.json = serde_json::from_str(&response.body).unwrap_or(Value::Null);
+        response
+    }
+
+    /// The next response without its body: all there is of the answer to a `HEAD`, which says a length and has no body.
+    pub fn receive_head(&mut self) -> Response {
         let end = loop {
             if let Some(end) = find(&self.received, b"\r\n\r\n") {
                 break end;
@@ -445,26 +474,12 @@ impl Connection {
             .map(|line| line.split_once(':').unwrap())
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        let mut response = Response { status, headers, body: String::new(), json: Value::Null };
-        let body = if response.header("transfer-encoding") == Some("chunked") {
-            self.chunks()
-        } else if let Some(length) = response.header("content-length") {
-            let length = length.parse().unwrap();
-            self.exactly(length)
-        } else {
-            Vec::new()
-        };
-        response.body = String::from_utf8(body).unwrap();
-        response.json = serde_json::from_str(&response.body).unwrap_or(Value::Null);
-        response
+        Response { status, headers, body: String::new(), json: Value::Null }
     }
 
-    /// The answer to a `HEAD`, which says a length and has no body.
-    pub fn receive_head(&mut self) -> String {
-        while find(&self.received, b"\r\n\r\n").is_none() {
-            assert!(self.more(), "the connection ended without an answer");
-        }
-        String::from_utf8(std::mem::take(&mut self.received)).unwrap()
+    /// The port of this end: another one would be another connection.
+    pub fn local_port(&self) -> u16 {
+        self.stream.local_addr().unwrap().port()
     }
 
     /// Whether the server has ended the connection without another byte.
@@ -595,6 +610,8 @@ pub struct Hinge {
     /// One word for each append that is held.
     held: (Mutex<mpsc::Sender<()>>, Mutex<mpsc::Receiver<()>>),
     gate: Semaphore,
+    reads: AtomicU64,
+    lists: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -605,6 +622,8 @@ pub enum Mood {
     WritesFail,
     ReadsFail,
     Panicking,
+    /// A list looks at so many events in one call, and returns those of them that match.
+    ListsLookAt(usize),
     /// What a verification reads of the event with this `chain_seq` was changed behind the server's back.
     Tampered(u64, fn(&mut StoredEvent)),
 }
@@ -617,7 +636,19 @@ impl Hinge {
             mood: Mutex::new(Mood::Willing),
             held: (Mutex::new(sender), Mutex::new(receiver)),
             gate: Semaphore::new(0),
+            reads: AtomicU64::new(0),
+            lists: AtomicUsize::new(0),
         }
+    }
+
+    /// How often events were read.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    /// How many lists the store was asked for.
+    pub fn lists(&self) -> usize {
+        self.lists.load(Ordering::SeqCst)
     }
 
     pub fn set(&self, mood: Mood) {
@@ -639,6 +670,7 @@ impl Hinge {
     }
 
     fn readable(&self) -> Result<(), StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         match self.mood() {
             Mood::ReadsFail => Err(StoreError::Read("asked for by a test".into())),
             Mood::Panicking => panic!("asked for by a test"),
@@ -677,7 +709,14 @@ impl Store for Hinge {
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
         Box::pin(async move {
             self.readable()?;
-            self.inner.list(chain, list).await
+            self.lists.fetch_add(1, Ordering::SeqCst);
+            let Mood::ListsLookAt(events) = self.mood() else { return self.inner.list(chain, list).await };
+            let List { filter, before_seq, limit, bytes_max } = list;
+            let looked_at =
+                List { filter: Filter::default(), before_seq, limit: events.min(limit), bytes_max };
+            let mut chunk = self.inner.list(chain, looked_at).await?;
+            chunk.items.retain(|event| filter.matches(event));
+            Ok(chunk)
         })
     }
 
@@ -729,6 +768,14 @@ impl Store for Hinge {
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         self.inner.stats()
+    }
+
+    fn pool(&self) -> &FairPool {
+        self.inner.pool()
+    }
+
+    fn notices(&self) -> Vec<&'static str> {
+        self.inner.notices()
     }
 
     fn ready(&self) -> Result<(), StoreError> {

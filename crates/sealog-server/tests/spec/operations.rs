@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::json;
+
 use crate::harness::*;
 
 fn metrics(service: &Service) -> String {
@@ -34,6 +36,29 @@ fn metrics_are_for_this_machine_or_the_operators_token() {
     let without = Service::with(|setup| setup.config.operator_token = None);
     let outside = ("X-Forwarded-For", "203.0.113.9");
     without.request("GET", "/metrics", &[outside], b"").rejected(404, "request/not_found");
+}
+
+#[test]
+fn metrics_are_not_for_a_trusted_proxy_on_this_machine_without_the_token() {
+    let service = Service::with(|setup| setup.config.trusted_proxies = vec!["127.0.9.0/24".parse().unwrap()]);
+    let ask = |source: &str, headers: &[(&str, &str)]| {
+        let mut connection = service.connect_from(source);
+        connection.send(&request("GET", "/metrics", headers, b""));
+        connection.receive()
+    };
+    ask("127.0.9.1", &[]).rejected(401, "auth/missing_header");
+    assert_eq!(ask("127.0.9.1", &[("Authorization", &bearer(TOKEN))]).status, 200);
+    assert_eq!(ask("127.0.7.1", &[]).status, 200);
+}
+
+#[test]
+fn metrics_with_a_listener_of_their_own_are_not_on_the_main_one() {
+    let service = Service::with(|setup| setup.config.metrics_apart = true);
+    service.request("GET", "/metrics", &[], b"").rejected(404, "request/not_found");
+    let authorization = bearer(TOKEN);
+    let headers = [("Authorization", authorization.as_str())];
+    service.request("GET", "/metrics", &headers, b"").rejected(404, "request/not_found");
+    service.get("/v1/events", &service.live).ok();
 }
 
 #[test]
@@ -191,4 +216,29 @@ fn the_last_use_of_a_key_is_kept() {
     let (live, test) = last_used(&service);
     assert_eq!(live, "2026-11-15T12:00:01.000Z");
     assert!(test.is_null(), "{test}");
+}
+
+#[test]
+fn a_leap_of_the_clock_is_told_seals_nothing_ahead_of_time_and_ends_no_trial() {
+    // With PostgreSQL the clock is the database's, and its store has a guard of its own.
+    if std::env::var("SEALOG_TEST_STORE").as_deref() == Ok("postgres") {
+        return;
+    }
+    let service = Service::start();
+    service.change_tenant(&json!({"billing_active": false, "trial_ends_at": "2026-12-15T12:00:00.000Z"}));
+    service.log(&service.live, LOGIN);
+    let ready = || service.request("GET", "/readyz", &[], b"").ok();
+    assert_eq!(ready(), json!({"ready": true}));
+    service.clock.advance(1000);
+    let years_ms = i64::try_from(2 * 365 * 24 * HOUR_MS).unwrap();
+    service.clock.leap(years_ms);
+    assert_eq!(service.stored(&service.live, LOGIN)["timestamp"], "2026-11-15T12:00:01.000Z");
+    let notice = sealog_store::clock::HELD_NOTICE;
+    assert_eq!(ready(), json!({"ready": true, "notices": [notice]}));
+    let text = metrics(&service);
+    assert_eq!((value(&text, "sealog_clock_leapt"), value(&text, "sealog_clock_leaps_total")), (1.0, 1.0));
+    service.clock.leap(-years_ms);
+    assert_eq!(ready(), json!({"ready": true}));
+    let text = metrics(&service);
+    assert_eq!((value(&text, "sealog_clock_leapt"), value(&text, "sealog_clock_leaps_total")), (0.0, 1.0));
 }

@@ -459,10 +459,10 @@ fn a_bad_field_is_an_invalid_field_that_the_message_names() {
 fn a_wrong_method_is_not_allowed_and_an_unknown_path_not_found() {
     let service = Service::start();
     for (path, allow) in [
-        ("/tenants".to_owned(), "GET, POST"),
-        (tenant_path(&service, ""), "GET, PATCH"),
-        (tenant_path(&service, "/projects"), "GET, POST"),
-        (format!("/projects/{}", service.project_id), "GET, PATCH"),
+        ("/tenants".to_owned(), "GET, HEAD, POST"),
+        (tenant_path(&service, ""), "GET, HEAD, PATCH"),
+        (tenant_path(&service, "/projects"), "GET, HEAD, POST"),
+        (format!("/projects/{}", service.project_id), "GET, HEAD, PATCH"),
         (format!("/keys/{NOBODY}/revoke"), "POST"),
     ] {
         let answer = service.operator("DELETE", &path, &null());

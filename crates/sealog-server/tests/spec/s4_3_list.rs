@@ -292,6 +292,32 @@ fn an_empty_value_is_invalid() {
 }
 
 #[test]
+fn a_page_whose_work_is_spent_ends_early_and_its_cursor_goes_on() {
+    let service = Service::start();
+    for n in 0..100 {
+        let actor_id = if [5, 6, 40, 99].contains(&n) { "wanted" } else { "other" };
+        service.log(&service.live, &json!({"action": "user.login", "actor_id": actor_id}).to_string());
+    }
+    for looked_at in [1, 3, 7, 100] {
+        service.hinge().set(Mood::ListsLookAt(looked_at));
+        let (mut seqs, mut pages, mut next) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let before = service.hinge().lists();
+            let page = service.get(&format!("/v1/events?actor_id=wanted{next}"), &service.live).ok();
+            assert!(service.hinge().lists() - before <= 4, "one page of work");
+            let events = page["events"].as_array().unwrap();
+            seqs.extend(events.iter().map(|event| event["chain_seq"].as_u64().unwrap()));
+            pages.push(events.len());
+            let Some(cursor) = page.get("next_cursor") else { break };
+            assert_eq!(page["has_more"], true);
+            next = format!("&cursor={}", text(cursor));
+        }
+        assert_eq!(seqs, [100, 41, 7, 6], "{looked_at} at a time: pages of {pages:?}");
+        assert_eq!(pages.contains(&0), looked_at < 10, "{pages:?}");
+    }
+}
+
+#[test]
 fn an_empty_query_string_is_none() {
     let service = Service::start();
     service.log(&service.live, LOGIN);

@@ -126,16 +126,16 @@ fn an_unknown_path_is_not_found() {
 fn a_wrong_method_is_not_allowed_and_the_right_ones_are_listed() {
     let service = Service::start();
     for (method, path, allow) in [
-        ("DELETE", "/v1/events", "GET, POST"),
-        ("PUT", "/v1/events", "GET, POST"),
-        ("PATCH", "/v1/events", "GET, POST"),
+        ("DELETE", "/v1/events", "GET, HEAD, POST"),
+        ("PUT", "/v1/events", "GET, HEAD, POST"),
+        ("PATCH", "/v1/events", "GET, HEAD, POST"),
         ("GET", "/v1/events/batch", "POST"),
-        ("POST", "/v1/events/verify", "GET"),
-        ("DELETE", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "GET"),
-        ("PUT", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "GET"),
-        ("POST", "/v1/actions", "GET"),
-        ("POST", "/healthz", "GET"),
-        ("POST", "/readyz", "GET"),
+        ("POST", "/v1/events/verify", "GET, HEAD"),
+        ("DELETE", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "GET, HEAD"),
+        ("PUT", "/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "GET, HEAD"),
+        ("POST", "/v1/actions", "GET, HEAD"),
+        ("POST", "/healthz", "GET, HEAD"),
+        ("POST", "/readyz", "GET, HEAD"),
     ] {
         let answer = service.request(method, path, &[("Authorization", &bearer(&service.live))], b"");
         answer.rejected(405, "request/method_not_allowed");
@@ -177,6 +177,103 @@ fn readyz_says_whether_the_store_answers() {
     service.hinge().set(Mood::WritesFail);
     let answer = service.request("GET", "/readyz", &[], b"");
     assert_eq!((answer.status, &answer.json["ready"]), (503, &json!(false)));
+    service.hinge().set(Mood::Willing);
+    assert_eq!(service.request("GET", "/readyz", &[], b"").ok(), json!({"ready": true}));
+}
+
+#[test]
+fn readyz_tells_strangers_one_word_and_the_operator_the_whole_reason() {
+    let service = Service::with(|setup| setup.config.trusted_proxies = vec!["127.0.9.0/24".parse().unwrap()]);
+    service.hinge().set(Mood::WritesFail);
+    let word = json!({"ready": false, "reason": "write_failed"});
+    let whole = |answer: &Response| {
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.json["reason"], "write_failed");
+        assert!(text(&answer.json["detail"]).contains("asked for by a test"), "{}", answer.body);
+    };
+    let (right, wrong) = (bearer(TOKEN), bearer("another-operators-token"));
+    for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"] {
+        let outside = (name, "203.0.113.9");
+        assert_eq!(service.request("GET", "/readyz", &[outside], b"").json, word, "{name}");
+        let with = |authorization: &str| {
+            service.request("GET", "/readyz", &[outside, ("Authorization", authorization)], b"")
+        };
+        assert_eq!(with(&wrong).json, word);
+        assert_eq!(with(&bearer(&service.live)).json, word);
+        whole(&with(&right));
+    }
+    whole(&service.request("GET", "/readyz", &[], b""));
+    // A proxy that says nothing of whom it asks for is still a proxy.
+    let mut proxy = service.connect_from("127.0.9.1");
+    proxy.send(&request("GET", "/readyz", &[], b""));
+    assert_eq!(proxy.receive().json, word);
+}
+
+#[test]
+fn head_is_answered_as_get_without_the_body() {
+    let service = Service::start();
+    let log_id = service.log(&service.live, LOGIN);
+    let (key, operator) = (bearer(&service.live), bearer(TOKEN));
+    let tenant = format!("/operator/v1/tenants/{}", service.tenant_id);
+    let project = format!("/operator/v1/projects/{}", service.project_id);
+    let mut connection = service.connect();
+    for (path, authorization) in [
+        ("/v1/events", &key),
+        ("/v1/events?limit=x", &key),
+        ("/v1/events/verify", &key),
+        (&format!("/v1/events/{log_id}"), &key),
+        ("/v1/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", &key),
+        ("/v1/events", &operator),
+        ("/v1/actions", &key),
+        ("/healthz", &key),
+        ("/readyz", &key),
+        ("/metrics", &operator),
+        ("/openapi.json", &key),
+        ("/docs", &key),
+        ("/docs/errors/auth/key_not_found", &key),
+        ("/nowhere", &key),
+        ("/operator/v1/tenants", &operator),
+        (&tenant, &operator),
+        (&format!("{tenant}/projects"), &operator),
+        (&format!("{tenant}/actions"), &operator),
+        (&format!("{tenant}/users"), &operator),
+        (&project, &operator),
+        (&format!("{project}/keys"), &operator),
+        ("/operator/v1/tenants", &key),
+    ] {
+        let headers = [("Authorization", authorization.as_str())];
+        connection.send(&request("GET", path, &headers, b""));
+        let get = connection.receive();
+        connection.send(&request("HEAD", path, &headers, b""));
+        let head = connection.receive_head();
+        let of = |response: &Response| -> Vec<(String, String)> {
+            let varies = |name: &str| name == "date" || name == "x-request-id";
+            let mut headers = response.headers.clone();
+            headers.retain(|(name, _)| !(varies(name) || path == "/metrics" && name == "content-length"));
+            headers
+        };
+        assert_eq!((get.status, of(&get)), (head.status, of(&head)), "{path}");
+        assert!(head.header("content-length").is_some(), "{path}");
+        assert_ne!(get.request_id(), head.request_id());
+    }
+    assert_eq!(service.count(&service.live), 1);
+}
+
+#[test]
+fn head_of_a_page_that_would_be_streamed_has_no_body_either() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    for _ in 0..6 {
+        service.event(&service.live, single_of(250_000)).accepted();
+    }
+    let headers = [("Authorization", bearer(&service.live))];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let mut connection = service.connect();
+    for _ in 0..3 {
+        connection.send(&request("HEAD", "/v1/events", &headers, b""));
+        let head = connection.receive_head();
+        assert_eq!((head.status, head.header("content-type")), (200, Some("application/json")));
+    }
+    assert_eq!(connection.get("/v1/events", &service.live).ok()["events"].as_array().unwrap().len(), 6);
 }
 
 #[test]

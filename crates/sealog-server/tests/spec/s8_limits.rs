@@ -123,6 +123,32 @@ fn behind_trusted_proxies_the_right_most_address_that_is_no_proxy_is_the_clients
 }
 
 #[test]
+fn behind_trusted_proxies_an_entry_may_have_a_port_and_what_a_client_puts_before_it_does_not_matter() {
+    let service = limited(0);
+    let send = |lines: &[&[u8]]| {
+        let mut head =
+            format!("POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n", service.live)
+                .into_bytes();
+        for line in lines {
+            head.extend_from_slice(&[b"X-Forwarded-For: ".as_slice(), line, b"\r\n"].concat());
+        }
+        head.extend_from_slice(format!("Content-Length: {}\r\n\r\n{LOGIN}", LOGIN.len()).as_bytes());
+        let mut connection = service.connect_from("127.0.9.1");
+        connection.send(&head);
+        let log_id = connection.receive().accepted();
+        text(&service.read(&service.live, &log_id)["ip_address"])
+    };
+    assert_eq!(send(&[b"203.0.113.1:4711"]), "203.0.113.1");
+    assert_eq!(send(&[b"[2001:db8::1]:4711"]), "2001:db8::1");
+    assert_eq!(send(&[b"[2001:db8::1]"]), "2001:db8::1");
+    assert_eq!(send(&[b"\xff, 203.0.113.1"]), "203.0.113.1");
+    assert_eq!(send(&["caf\u{e9}".as_bytes(), b"203.0.113.1, 127.0.9.2:80"]), "203.0.113.1");
+    // What is left of an entry that is no address is not believed.
+    assert_eq!(send(&[b"203.0.113.1, \xff"]), "127.0.9.1");
+    assert_eq!(send(&[b"203.0.113.1, unknown, 127.0.9.2"]), "127.0.9.2");
+}
+
+#[test]
 fn ipv6_addresses_are_counted_by_64() {
     let service = limited(5);
     for n in 0..5 {

@@ -1,0 +1,111 @@
+//! `GET /readyz`: whether events are accepted. Anybody learns it in one word; the operator, and whoever sits on this machine, in full.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use hyper::{HeaderMap, Response, StatusCode};
+use sealog_store::StoreError;
+use sealog_store::sync::lock;
+use serde_json::json;
+
+use crate::App;
+use crate::auth;
+use crate::client_address::is_local;
+use crate::respond::{self, Body};
+
+/// What the last probe was told, so that the log has a line for each change and not for each probe.
+#[derive(Debug, Default)]
+pub(crate) struct LastAnswer(Mutex<Option<&'static str>>);
+
+impl LastAnswer {
+    /// Keeps the reason, and says whether it is another one than before.
+    fn replace(&self, reason: Option<&'static str>) -> bool {
+        std::mem::replace(&mut *lock(&self.0), reason) != reason
+    }
+}
+
+pub(crate) fn get(app: &App, headers: &HeaderMap, peer: IpAddr) -> Response<Body> {
+    let Err(error) = app.store.ready() else {
+        if app.last_ready.replace(None) {
+            tracing::info!("ready: events are accepted again");
+        }
+        let notices = app.store.notices();
+        let body = match notices[..] {
+            [] => json!({ "ready": true }),
+            _ => json!({ "ready": true, "notices": notices }),
+        };
+        return respond::json(StatusCode::OK, body.to_string());
+    };
+    let reason = public_reason(&error);
+    if app.last_ready.replace(Some(reason)) {
+        tracing::warn!(reason, %error, "not ready: events are refused");
+    }
+    let mut body = json!({ "ready": false, "reason": reason });
+    // The text names paths, hosts and chains.
+    if is_local(peer, headers, &app.config.trusted_proxies) || auth::operator(app, headers).is_ok() {
+        body["detail"] = error.to_string().into();
+    }
+    respond::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
+}
+
+macro_rules! reasons {
+    ($($pattern:pat => $word:literal)*) => {
+        /// All words that [`public_reason`] knows, for the description of the interface.
+        pub(crate) const REASONS: &[&str] = &[$($word),*];
+
+        /// What anybody may know of a failure. Without a `_` arm: a new failure does not compile until someone has decided what strangers are told.
+        fn public_reason(error: &StoreError) -> &'static str {
+            match error {
+                $($pattern => $word),*
+            }
+        }
+    };
+}
+
+reasons! {
+    StoreError::Poisoned(_) => "write_failed"
+    StoreError::NoRoom => "no_room"
+    StoreError::QueueFull => "queue_full"
+    StoreError::Deadline => "too_slow"
+    StoreError::Stalled => "stalled"
+    StoreError::ClockLeapt => "clock_leapt"
+    StoreError::Unavailable(_) => "database_unavailable"
+    StoreError::HeadUnproven { .. } => "head_unproven"
+    StoreError::Closing => "closing"
+    StoreError::Refused(_) => "refused"
+    StoreError::Damaged { .. } => "damaged"
+    StoreError::Read(_) => "read_failed"
+    StoreError::Control(_) => "control_data_failed"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_a_word_that_says_nothing_of_paths_and_hosts() {
+        let secret = || "/var/lib/sealog on db.internal".to_owned();
+        for error in [
+            StoreError::Poisoned(secret()),
+            StoreError::Unavailable(secret()),
+            StoreError::Refused(secret()),
+            StoreError::Read(secret()),
+            StoreError::Control(secret()),
+        ] {
+            let word = public_reason(&error);
+            assert!(word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{word}");
+        }
+        assert!(REASONS.iter().all(|word| REASONS.iter().filter(|other| *other == word).count() == 1));
+    }
+
+    #[test]
+    fn only_a_change_is_worth_a_line() {
+        let last = LastAnswer::default();
+        assert!(!last.replace(None));
+        assert!(last.replace(Some("no_room")));
+        assert!(!last.replace(Some("no_room")));
+        assert!(last.replace(Some("write_failed")));
+        assert!(last.replace(None));
+        assert!(!last.replace(None));
+    }
+}
