@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use sealog_server::config::{Config, LimitConfig, Secret};
 use sealog_server::geo::Geo;
 use sealog_server::mail::{Relay, Sender, Smtp};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::store::Place;
 
@@ -22,12 +23,18 @@ struct Setting {
     help: &'static str,
 }
 
-const SETTINGS: [Setting; 17] = [
+const SETTINGS: [Setting; 21] = [
     Setting {
         key: "listen",
         value: "ADDRESS",
         default: Some("127.0.0.1:8080"),
         help: "Address and port to listen on; port 0 takes a free one",
+    },
+    Setting {
+        key: "metrics_listen",
+        value: "ADDRESS",
+        default: None,
+        help: "Address and port that serve /metrics, and nothing else, to whoever can reach them [default: on the main address, to this machine or with the operator token]",
     },
     Setting {
         key: "data_dir",
@@ -84,6 +91,12 @@ const SETTINGS: [Setting; 17] = [
         help: "Requests a second from one address; 0 for no limit",
     },
     Setting {
+        key: "limits.connections_per_ip",
+        value: "N",
+        default: Some("512"),
+        help: "Connections at a time from one address, and never more than half of all; trusted proxies have no limit; 0 for no limit",
+    },
+    Setting {
         key: "limits.live_rps",
         value: "N",
         default: None,
@@ -102,6 +115,12 @@ const SETTINGS: [Setting; 17] = [
         help: "Servers that share the limits: each counts against its part",
     },
     Setting {
+        key: "clock.strict",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Refuses events when the clock has leapt forward by more than an hour and was not set right within ten minutes, instead of believing it",
+    },
+    Setting {
         key: "smtp.url",
         value: "URL",
         default: None,
@@ -118,6 +137,12 @@ const SETTINGS: [Setting; 17] = [
         value: "LEVEL",
         default: Some("info"),
         help: "What is logged: error, warn, info, or debug for a line about every request as well",
+    },
+    Setting {
+        key: "on_store_failure",
+        value: "ACTION",
+        default: Some("exit"),
+        help: "What to do when a write or sync of the embedded store has failed: exit with code 74, so that a supervisor starts the server again, or stay and answer reads",
     },
     Setting {
         key: "allow_unsafe_storage",
@@ -173,9 +198,13 @@ impl fmt::Display for ConfigError {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub listen: SocketAddr,
+    /// Where `/metrics` is served, if not on `listen`.
+    pub metrics_listen: Option<SocketAddr>,
     pub store: Place,
     pub data_dir: PathBuf,
     pub allow_unsafe_storage: bool,
+    pub exit_on_store_failure: bool,
+    pub clock_strict: bool,
     pub log_level: tracing::Level,
     pub server: Config,
     /// Whether `base_url` follows from where the server listens, once that is known.
@@ -203,9 +232,9 @@ pub(crate) fn load(
     matches: &ArgMatches,
     environment: impl Iterator<Item = (String, String)>,
 ) -> Result<Settings, ConfigError> {
-    let environment: BTreeMap<String, String> =
+    let mut environment: BTreeMap<String, String> =
         environment.filter(|(name, _)| name.starts_with("SEALOG_")).collect();
-    let file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
+    let mut file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
         Some(path) => read_file(Path::new(path))?,
         None if Path::new("sealog.toml").exists() => read_file(Path::new("sealog.toml"))?,
         None => BTreeMap::new(),
@@ -213,7 +242,12 @@ pub(crate) fn load(
     let flags = SETTINGS.iter().filter_map(|setting| {
         Some((setting.key.to_owned(), matches.get_one::<String>(setting.key)?.clone()))
     });
-    resolve(&flags.collect(), &environment, &file)
+    let mut flags: BTreeMap<String, String> = flags.collect();
+    let settings = resolve(&flags, &environment, &file);
+    // Any of them may have been a secret; what is still needed is in a `Secret` now.
+    flags.values_mut().chain(environment.values_mut()).for_each(Zeroize::zeroize);
+    file.values_mut().for_each(|(value, _)| value.zeroize());
+    settings
 }
 
 fn resolve(
@@ -255,8 +289,13 @@ fn resolve(
 /// Keys with dots, and each value as text with its place.
 fn read_file(path: &Path) -> Result<BTreeMap<String, (String, String)>, ConfigError> {
     let wrong = |problem: &dyn fmt::Display| ConfigError(format!("{}: {problem}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let table: toml::Table = text.parse().map_err(|error| wrong(&error))?;
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| wrong(&error))?);
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        // Not the error's own text: that quotes the line, and there may be a password in it.
+        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(&text));
+        let line = before.matches('\n').count() + 1;
+        ConfigError(format!("{}: line {line}: {}", path.display(), error.message()))
+    })?;
     let mut values = BTreeMap::new();
     flatten("", table, path, &mut values);
     Ok(values)
@@ -284,6 +323,12 @@ fn flatten(prefix: &str, table: toml::Table, path: &Path, values: &mut BTreeMap<
 
 /// Resolved values with the place where each was given.
 struct Values(BTreeMap<&'static str, (String, String)>);
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        self.0.values_mut().for_each(|(value, _)| value.zeroize());
+    }
+}
 
 impl Values {
     fn get<T>(
@@ -328,6 +373,11 @@ impl Values {
         };
         let listen: SocketAddr =
             self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())?;
+        let metrics_listen = self.get(
+            "metrics_listen",
+            "an address and port other than that of listen, such as 127.0.0.1:9090",
+            |text| text.parse().ok().filter(|address| *address != listen || listen.port() == 0),
+        )?;
         let store = self.store()?;
         let (base_url, docs_url, app_url) = (
             self.get("base_url", "an http or https URL", url)?,
@@ -351,8 +401,10 @@ impl Values {
                 .map_err(|problem| ConfigError(format!("{place}: geoip_db cannot be used: {problem}")))?;
             server.geo = Some(Arc::new(geo));
         }
+        server.metrics_apart = metrics_listen.is_some();
         server.smtp = self.smtp()?;
         server.limits = LimitConfig {
+            connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
             live_rps: self.get("limits.live_rps", number, rate)?,
             test_rps: self.required("limits.test_rps", number, rate)?,
@@ -362,11 +414,18 @@ impl Values {
         };
         Ok(Settings {
             listen,
+            metrics_listen,
             store,
             data_dir: self
                 .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
             allow_unsafe_storage: self
                 .required("allow_unsafe_storage", "true or false", |text| text.parse().ok())?,
+            exit_on_store_failure: self.required("on_store_failure", "exit or stay", |text| match text {
+                "exit" => Some(true),
+                "stay" => Some(false),
+                _ => None,
+            })?,
+            clock_strict: self.required("clock.strict", "true or false", |text| text.parse().ok())?,
             log_level: self.required("log_level", "error, warn, info or debug", |text| match text {
                 "error" => Some(tracing::Level::ERROR),
                 "warn" => Some(tracing::Level::WARN),
@@ -441,6 +500,7 @@ mod tests {
         );
         assert_eq!(settings.server.operator_token, None);
         assert_eq!(settings.log_level, tracing::Level::INFO);
+        assert!(settings.exit_on_store_failure);
     }
 
     #[test]
@@ -452,6 +512,26 @@ mod tests {
             (settings.listen.port(), settings.server.limits.per_ip_rps, settings.server.limits.test_rps),
             (3, 9, 8)
         );
+    }
+
+    #[test]
+    fn metrics_are_on_the_main_address_unless_they_have_their_own() {
+        let settings = resolve(&map(&[]), &map(&[]), &file("")).unwrap();
+        assert_eq!((settings.metrics_listen, settings.server.metrics_apart), (None, false));
+        let settings =
+            resolve(&map(&[]), &map(&[("SEALOG_METRICS_LISTEN", "10.0.0.1:9090")]), &file("")).unwrap();
+        assert_eq!(
+            settings.metrics_listen.map(|address| address.to_string()).as_deref(),
+            Some("10.0.0.1:9090")
+        );
+        assert!(settings.server.metrics_apart);
+        for wrong in ["9090", "localhost:9090", "127.0.0.1:8080"] {
+            let error = error(&[("metrics_listen", wrong)], &[], "");
+            assert!(
+                error.starts_with("--metrics-listen: metrics_listen must be an address and port"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
@@ -491,6 +571,10 @@ mod tests {
                 .starts_with("--limits-test-rps: limits.test_rps must be")
         );
         assert!(error(&[], &[("SEALOG_OPERATOR_TOKEN", "short")], "").contains("at least 16 characters"));
+        assert_eq!(
+            error(&[("on_store_failure", "restart")], &[], ""),
+            "--on-store-failure: on_store_failure must be exit or stay, not \"restart\""
+        );
         assert_eq!(
             error(&[("log_level", "loud")], &[], ""),
             "--log-level: log_level must be error, warn, info or debug, not \"loud\""
@@ -533,6 +617,37 @@ mod tests {
         };
         assert_eq!(settings(&[]), "http://127.0.0.1:81/app");
         assert_eq!(settings(&[("app_url", "https://log.example/ui/")]), "https://log.example/ui");
+    }
+
+    #[test]
+    fn settings_never_show_a_secret() {
+        let environment = [
+            ("SEALOG_OPERATOR_TOKEN", "hunter2hunter2hunter2"),
+            ("SEALOG_STORE", "postgres://u:hunter2@h/d"),
+            ("SEALOG_SMTP_URL", "smtp://u:hunter2@mail.example"),
+            ("SEALOG_SMTP_FROM", "log@example.org"),
+        ];
+        let settings = resolve(&map(&[]), &map(&environment), &file("")).unwrap();
+        for text in [format!("{settings:?}"), format!("{settings:#?}")] {
+            assert!(!text.contains("hunter2"), "{text}");
+            assert_eq!(text.matches("(secret)").count(), 3, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_parsed_is_named_with_its_line_and_without_its_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sealog.toml");
+        for (text, line) in [
+            ("listen = \"127.0.0.1:1\"\noperator_token = \"hunter2", 2),
+            ("operator_token = hunter2", 1),
+            ("\n\nstore = \"postgres://u:hunter2@h/d\" x", 3),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read_file(&path).unwrap_err().0;
+            assert!(error.starts_with(&format!("{}: line {line}: ", path.display())), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

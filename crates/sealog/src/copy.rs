@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::ChainId;
 use sealog_core::verify::Item;
 use sealog_server::config::Secret;
-use sealog_store::accounts::Accounts;
+use sealog_store::accounts::Everything;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
 
@@ -33,25 +33,31 @@ pub(crate) fn command() -> Command {
              Events are copied as they were sealed, and each is verified against the one before it before it is written; at the end the heads of all chains are equal, \
              so every hash is. Idempotency keys that still count go with their events, so a request that is sent again after the copy is answered as before. \
              Accounts, keys, sessions and waiting mails are copied too.\n\n\
-             The target must be empty, or what an earlier copy of the same store has left: then it goes on from there. Stop the servers of both stores first, \
+             The target must be empty, or what an earlier copy of the same store has left: then it goes on from there. That is checked before anything is written: every chain of the target \
+             is the beginning of the source's, and nothing in its accounts is newer. Stop the servers of both stores first, \
              or copy once while they run and once more, which is quick, when they are stopped.",
         )
         .arg(store("from", "The store to read"))
         .arg(store("to", "The store to write"))
+        .arg(
+            Arg::new(REPLACE_ACCOUNTS)
+                .long(REPLACE_ACCOUNTS)
+                .action(ArgAction::SetTrue)
+                .help("Takes the source's accounts where both stores have accounts that differ and nothing shows which are newer"),
+        )
 }
 
+const REPLACE_ACCOUNTS: &str = "replace-accounts";
+
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
-    let open = |name: &str| {
-        let text = matches.get_one::<String>(name).expect("clap asks for it");
-        open(text).map_err(|error| format!("--{name}: {error}"))
-    };
-    let (from, to) = (open("from")?, open("to")?);
+    let given = |name: &str| matches.get_one::<String>(name).expect("clap asks for it").as_str();
+    let at = |name: &'static str| move |error: String| format!("--{name}: {error}");
+    must_exist(given("from")).map_err(at("from"))?;
+    let from = open(given("from")).map_err(at("from"))?;
+    let to = open(given("to")).map_err(at("to"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let copied = runtime.block_on(async {
-        copy_accounts(&*from.accounts(), &*to.accounts()).await?;
-        copy_events(&*from.store(), &*to.store()).await
-    });
+    let copied = runtime.block_on(copy(&from, &to, matches.get_flag(REPLACE_ACCOUNTS)));
     from.close();
     to.close();
     let Copied { events, chains } = copied?;
@@ -59,31 +65,169 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     Ok(())
 }
 
-fn open(text: &str) -> Result<Opened, String> {
-    let url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    let place = if url { Place::Postgres(Secret(text.to_owned())) } else { Place::Embedded };
-    Opened::open_unmarked(&place, Path::new(text))
+fn is_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
-/// Whoever mixes up the two stores must not lose one of them.
-async fn copy_accounts(from: &dyn Accounts, to: &dyn Accounts) -> Result<(), String> {
-    let (source, target) = (from.export().await.map_err(text)?, to.export().await.map_err(text)?);
-    if source == target {
+/// To open a directory makes it a store; a misspelt source must not become one.
+fn must_exist(text: &str) -> Result<(), String> {
+    if is_url(text) || Path::new(text).join("FORMAT").is_file() {
         return Ok(());
     }
-    let known: BTreeSet<_> = source.tenants.iter().map(|tenant| tenant.id).collect();
-    if let Some(other) = target.tenants.iter().find(|tenant| !known.contains(&tenant.id)) {
-        return Err(format!(
-            "the target has a tenant that the source does not have ({}); nothing was copied",
-            other.id
-        ));
+    Err(format!("there is no store in {text}"))
+}
+
+fn open(text: &str) -> Result<Opened, String> {
+    let place = if is_url(text) { Place::Postgres(Secret(text.to_owned())) } else { Place::Embedded };
+    Opened::open_unmarked(&place, Path::new(text)).map_err(|unopened| unopened.to_string())
+}
+
+/// Whoever mixes up the two stores must not lose one of them: everything is checked before anything is written.
+async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, String> {
+    let (source, target) = (from.accounts(), to.accounts());
+    let checked = async {
+        let goes_on = check_events(&*from.store(), &*to.store()).await?;
+        let (source, target) = (source.export().await.map_err(text)?, target.export().await.map_err(text)?);
+        check_accounts(&source, &target, goes_on || replace_accounts)?;
+        Ok::<_, String>((source != target).then_some(source))
+    };
+    let accounts = checked.await.map_err(|problem| format!("{problem}. Nothing was written"))?;
+    if let Some(accounts) = accounts {
+        target.replace(accounts.clone()).await.map_err(text)?;
+        if target.export().await.map_err(text)? != accounts {
+            return Err("the accounts in the target are not those of the source".into());
+        }
     }
-    to.replace(source.clone()).await.map_err(text)?;
-    let written = to.export().await.map_err(text)?;
-    if written != source {
-        return Err("the accounts in the target are not those of the source".into());
+    copy_events(&*from.store(), &*to.store()).await
+}
+
+/// What to say of a target that is not the beginning of the source.
+fn wrong_way(problem: &str) -> String {
+    format!(
+        "{problem}. The target must be empty or hold an earlier copy of the source; are --from and --to the wrong way round?"
+    )
+}
+
+/// Every chain of the target must be the beginning of the source's. Whether the source has events that the target does not have.
+async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> {
+    let (source, target) = (from.heads().await.map_err(text)?, to.heads().await.map_err(text)?);
+    let known: BTreeMap<ChainId, Head> = source.iter().copied().collect();
+    let mut goes_on = source.len() > target.len();
+    for (chain, begun) in &target {
+        let head = known.get(chain).copied().unwrap_or(Head::EMPTY);
+        if head == Head::EMPTY {
+            return Err(wrong_way(&format!(
+                "the target has a chain that the source does not have ({chain})"
+            )));
+        }
+        if begun.chain_seq > head.chain_seq {
+            return Err(wrong_way(&format!(
+                "chain {chain} has {} events in the target and only {} in the source",
+                begun.chain_seq, head.chain_seq
+            )));
+        }
+        let same = event_at(from, *chain, begun.chain_seq).await;
+        if same.map_err(|error| format!("chain {chain}: {error}"))?.head() != *begun {
+            return Err(wrong_way(&format!(
+                "chain {chain}: the target has another event {} than the source",
+                begun.chain_seq
+            )));
+        }
+        if to.head(*chain).await.map_err(text)?.recorded != *begun {
+            return Err(format!(
+                "chain {chain}: the target has lost its events from {} on",
+                begun.chain_seq + 1
+            ));
+        }
+        goes_on |= begun.chain_seq < head.chain_seq;
     }
-    Ok(())
+    for (chain, head) in &source {
+        let there = from.head(*chain).await.map_err(text)?;
+        // A copy has no record of what was replaced: it would be as good as new.
+        if there.recorded.chain_seq <= there.durable.chain_seq && there.recorded != there.durable {
+            return Err(format!(
+                "chain {chain}: the source has another event {} than the one on record; accept the loss first (sealog accept-loss)",
+                there.recorded.chain_seq
+            ));
+        }
+        if there.recorded.chain_seq > head.chain_seq {
+            return Err(format!(
+                "chain {chain}: the source has lost its events from {} on",
+                head.chain_seq + 1
+            ));
+        }
+    }
+    Ok(goes_on)
+}
+
+/// The target's accounts must be older than the source's, or the same, or none. `may_be_older`: something else says that they are.
+fn check_accounts(source: &Everything, target: &Everything, may_be_older: bool) -> Result<(), String> {
+    if let Some(newer) = newer_in(target, source) {
+        return Err(wrong_way(&format!("the target has {newer} that the source does not have")));
+    }
+    let older = source == target
+        || *target == Everything::default()
+        || may_be_older
+        || newer_in(source, target).is_some();
+    if older {
+        return Ok(());
+    }
+    Err(format!(
+        "both stores have the same events, and their accounts differ in a way that does not show which are newer. If those of --from are, add --{REPLACE_ACCOUNTS}"
+    ))
+}
+
+/// Something that shows that these accounts went on after the others had become a copy of them: nothing is ever deleted, and some changes are never taken back. Names, plans and
+/// rates show nothing, since they carry no time.
+fn newer_in(these: &Everything, others: &Everything) -> Option<String> {
+    fn missing<'a, T, K: Ord>(these: &'a [T], others: &[T], key: impl Fn(&T) -> K) -> Option<&'a T> {
+        let known: BTreeSet<K> = others.iter().map(&key).collect();
+        these.iter().find(|item| !known.contains(&key(item)))
+    }
+    if let Some(tenant) = missing(&these.tenants, &others.tenants, |tenant| tenant.id) {
+        return Some(format!("a tenant ({})", tenant.id));
+    }
+    if let Some((project, _)) = missing(&these.projects, &others.projects, |(project, _)| project.id) {
+        return Some(format!("a project ({})", project.id));
+    }
+    if let Some((key, _)) = missing(&these.keys, &others.keys, |(key, _)| key.id) {
+        return Some(format!("a key ({})", key.id.0));
+    }
+    if let Some((_, action)) =
+        missing(&these.actions, &others.actions, |(tenant_id, action)| (*tenant_id, action.action.clone()))
+    {
+        return Some(format!("a custom action ({})", action.action));
+    }
+    if let Some((user, _)) = missing(&these.users, &others.users, |(user, _)| user.id) {
+        return Some(format!("a user ({})", user.id.0));
+    }
+    let revoked = |everything: &Everything| {
+        let revoked = everything.keys.iter().filter(|(key, _)| key.revoked_at_ms.is_some());
+        revoked.map(|(key, _)| key.id).collect::<Vec<_>>()
+    };
+    if let Some(key) = missing(&revoked(these), &revoked(others), |key| *key) {
+        return Some(format!("a revocation (of the key {})", key.0));
+    }
+    // A beginning and an end are two changes.
+    let frameworks = |everything: &Everything| {
+        let projects = everything.projects.iter();
+        let enabled = projects.flat_map(|(project, enabled)| enabled.iter().map(|one| (project.id, *one)));
+        let changes = enabled.flat_map(|(project, one)| {
+            let ended =
+                one.disabled_at_ms.map(|_| (project, one.framework, one.enabled_at_ms, one.disabled_at_ms));
+            [Some((project, one.framework, one.enabled_at_ms, None)), ended]
+        });
+        changes.flatten().collect::<Vec<_>>()
+    };
+    if let Some((project, ..)) = missing(&frameworks(these), &frameworks(others), |change| *change) {
+        return Some(format!("a change of frameworks (of the project {project})"));
+    }
+    let sent = |everything: &Everything| {
+        let sent = everything.mails.iter().filter(|mail| mail.sent_at_ms.is_some());
+        sent.map(|mail| (mail.key.tenant_id, mail.key.month, mail.key.percent)).collect::<Vec<_>>()
+    };
+    missing(&sent(these), &sent(others), |mail| *mail)
+        .map(|(tenant_id, ..)| format!("a mail that was sent (to the tenant {tenant_id})"))
 }
 
 struct Copied {
@@ -92,13 +236,7 @@ struct Copied {
 }
 
 async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String> {
-    let (source, target) = (from.heads().await.map_err(text)?, to.heads().await.map_err(text)?);
-    let known: BTreeMap<ChainId, Head> = source.iter().copied().collect();
-    if let Some((chain, _)) = target.iter().find(|(chain, _)| !known.contains_key(chain)) {
-        return Err(format!(
-            "the target has a chain that the source does not have ({chain}); no event was copied"
-        ));
-    }
+    let source = from.heads().await.map_err(text)?;
     let mut events = 0;
     for (number, (chain, head)) in (1..).zip(&source) {
         let copied =
@@ -142,19 +280,7 @@ fn counting_after_ms() -> u64 {
 
 /// Copies what the target does not have. How much that was.
 async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head) -> Result<u64, String> {
-    let recorded = from.head(chain).await.map_err(text)?.recorded;
-    if recorded.chain_seq > head.chain_seq {
-        return Err(format!(
-            "the source has lost its events from {} on; nothing of it was copied",
-            head.chain_seq + 1
-        ));
-    }
     let begun = to.head(chain).await.map_err(text)?.durable;
-    if begun.chain_seq > head.chain_seq
-        || (begun.chain_seq > 0 && event_at(from, chain, begun.chain_seq).await?.head() != begun)
-    {
-        return Err(format!("the target has another event {} than the source", begun.chain_seq));
-    }
     let mut next = begun.chain_seq + 1;
     let mut keys = Keys::new(from, chain, next, counting_after_ms().saturating_sub(CLOCKS_APART_MS));
     let mut events = VecDeque::new();

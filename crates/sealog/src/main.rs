@@ -1,5 +1,6 @@
 //! `sealog`: one binary.
 
+mod accept_loss;
 mod config;
 mod copy;
 mod first_run;
@@ -17,12 +18,13 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
-        Some(("copy", matches)) => copy::run(matches),
-        Some(("migrate", matches)) => store::migrate(matches),
+        Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("migrate", matches)) => store::migrate(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("sealog: {error}");
             ExitCode::FAILURE
@@ -39,13 +41,15 @@ fn command() -> Command {
         .subcommand(config::with_flags(
             Command::new("serve").about("Runs the server").long_about(
                 "Runs the server.\n\nOn an empty data directory it first creates a tenant, a project, a live and a test key and an owner for the dashboard, and shows them once: \
-                 on a terminal they are printed, otherwise they go to the file first-run.txt in the data directory, which only its owner can read.\n\n\
+                 on a terminal they are printed, otherwise they are in the file first-run.txt in the data directory, which only its owner can read.\n\n\
                  Every setting can be given as a flag, in the environment, or in the file sealog.toml in the working directory; flags win over the environment, and that over the file. \
-                 An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced.",
+                 An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced.\n\n\
+                 Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line is wrong, 74 a write or sync of the store has failed; start it again then.",
             ),
         ))
         .subcommand(store::migrate_command())
         .subcommand(copy::command())
+        .subcommand(accept_loss::command())
 }
 
 #[cfg(test)]

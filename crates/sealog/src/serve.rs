@@ -2,18 +2,23 @@
 
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
-use sealog_store::embedded;
+use sealog_store::accounts::Accounts;
+use sealog_store::clock::GuardedWorld;
 use sealog_store::world::{SystemWorld, World};
+use sealog_store::{StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::store::Opened;
+use crate::config::Settings;
+use crate::store::{Opened, Place};
 use crate::{config, first_run};
 
 /// Connections that the kernel keeps until they are accepted.
@@ -21,44 +26,196 @@ const BACKLOG: u32 = 4096;
 
 const FIRST_TIMER: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
+/// Says that a write or sync of the store has failed: `EX_IOERR` of sysexits.h.
+const EXIT_STORE_FAILED: u8 = 74;
+/// How often the store is asked whether it has failed.
+const FAILURE_POLL: Duration = Duration::from_secs(1);
+/// How long a server whose store has failed goes on: enough for `/readyz` to be asked and for answers to be read.
+const FAILURE_GRACE: Duration = Duration::from_secs(5);
+/// How long to wait for a database that is not there: doubled from try to try.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     log_to_stderr(settings.log_level);
     // Before the store is opened, which keeps as many of its files open as it may.
     let files = raise_file_limit();
-    settings.server.connections_max = connections_max(settings.server.connections_max, files, cores());
-    let store = Opened::open(&settings.store, &settings.data_dir, settings.allow_unsafe_storage)?;
-    let world: Arc<dyn World> = Arc::new(SystemWorld);
+    settings.server.connections_max = connections_max(settings.server.connections_max, files);
+    // One for the store and for requests: trials and rate windows go by the same time as events.
+    let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::new(SystemWorld), settings.clock_strict));
     let main = runtime()?;
-    // Before anyone is told that the server listens: from then on a supervisor may ask it to stop.
-    let signals = main.block_on(async { stop_signals() }).map_err(|error| error.to_string())?;
-    let listener = main.block_on(async {
-        refuse_shared_port(settings.listen)?;
-        listen(settings.listen)
-    })?;
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let Some((store, mut stop)) = main.block_on(open_store(&settings, &world))? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (listener, address) = main.block_on(async { listen_alone(settings.listen) })?;
+    let metrics =
+        settings.metrics_listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
     settings.listening_on(address);
     let accounts = store.accounts();
-    main.block_on(async {
-        let _alone = store.alone().await?;
-        first_run::prepare(&*accounts, &*world, &settings.data_dir, &settings.server.base_url).await
+    let prepared = main.block_on(async {
+        let mut retry = Retry::new();
+        loop {
+            match prepare(&store, &*accounts, &*world, &settings).await {
+                Err(first_run::Failure::Store(
+                    error @ (StoreError::Unavailable(_) | StoreError::Deadline),
+                )) => {
+                    if !retry.wait(&error, &mut stop).await {
+                        return Ok(false);
+                    }
+                }
+                prepared => return prepared.map(|()| true).map_err(|failure| failure.to_string()),
+            }
+        }
     })?;
+    if !prepared {
+        store.close();
+        return Ok(ExitCode::SUCCESS);
+    }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
+    let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let app = App::new(store.store(), accounts, world, settings.server);
-    serve_on_all_cores(&main, &app, listener, address, signals)?;
+    let metrics = metrics.map(|(listener, address)| {
+        tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
+        listener
+    });
+    if metrics.is_none() {
+        tracing::info!(
+            "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
+        );
+    }
+    serve_on_all_cores(&main, &app, (listener, metrics), address, stop, failure)?;
     drop(app);
     store.close();
-    tracing::info!("stopped; everything is synced");
-    Ok(())
+    Ok(match store.failure() {
+        None => {
+            // Of a database only the database knows.
+            let synced = if matches!(store, Opened::Embedded(_)) { "; everything is synced" } else { "" };
+            tracing::info!("stopped{synced}");
+            ExitCode::SUCCESS
+        }
+        Some(cause) => {
+            tracing::error!(
+                cause,
+                code = EXIT_STORE_FAILED,
+                "stopped after a failed write or sync: acknowledged events are on disk, what was answered with an error may be there or not, and the next start finds out"
+            );
+            ExitCode::from(EXIT_STORE_FAILED)
+        }
+    })
+}
+
+/// Opens the store that the settings name. A database that cannot be reached is waited for; nothing if the server was asked to stop meanwhile.
+async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Option<(Opened, Stop)>, String> {
+    let (place, data_dir) = (settings.store.clone(), settings.data_dir.clone());
+    let allow_unsafe_storage = settings.allow_unsafe_storage;
+    let world = Arc::clone(world);
+    let open = move || Opened::open(&place, &data_dir, allow_unsafe_storage, Arc::clone(&world));
+    let stop = || Stop::new().map_err(|error| error.to_string());
+    if settings.store == Place::Embedded {
+        // Until it is open, a signal ends the process by itself. From here on it is listened to, before anyone is told that the server listens.
+        let store = open().map_err(|unopened| unopened.to_string())?;
+        return Ok(Some((store, stop()?)));
+    }
+    let (mut stop, mut retry) = (stop()?, Retry::new());
+    loop {
+        // On a thread of its own: it takes seconds to find out that nobody answers, and a signal is heard at once.
+        let (opened, outcome) = tokio::sync::oneshot::channel();
+        let open = open.clone();
+        let thread = std::thread::Builder::new().name("sealog-open".into());
+        thread.spawn(move || opened.send(open())).map_err(|error| error.to_string())?;
+        let outcome = tokio::select! {
+            () = stop.asked() => return Ok(None),
+            outcome = outcome => outcome.map_err(|_| "opening the store has panicked".to_owned())?,
+        };
+        match outcome {
+            Ok(store) => return Ok(Some((store, stop))),
+            Err(unopened) if unopened.may_pass => {
+                if !retry.wait(&unopened, &mut stop).await {
+                    return Ok(None);
+                }
+            }
+            Err(unopened) => return Err(unopened.to_string()),
+        }
+    }
+}
+
+/// Waits longer from one failed try to the next.
+struct Retry {
+    after: Duration,
+}
+
+impl Retry {
+    fn new() -> Retry {
+        Retry { after: RETRY_FIRST }
+    }
+
+    /// False if the server was asked to stop.
+    async fn wait(&mut self, problem: &dyn std::fmt::Display, stop: &mut Stop) -> bool {
+        let retry_in_ms = u64::try_from(self.after.as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(%problem, retry_in_ms, "the database is not available; trying again");
+        let after = self.after;
+        self.after = (after * 2).min(RETRY_MAX);
+        tokio::select! {
+            () = stop.asked() => {
+                tracing::info!("stopped before the database was available");
+                false
+            }
+            () = tokio::time::sleep(after) => true,
+        }
+    }
+}
+
+/// Makes the first keys, if there are none.
+async fn prepare(
+    store: &Opened,
+    accounts: &dyn Accounts,
+    world: &dyn World,
+    settings: &Settings,
+) -> Result<(), first_run::Failure> {
+    let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
+    first_run::prepare(accounts, world, &settings.data_dir, &settings.server.base_url).await
+}
+
+/// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see
+/// `docs/operating.md`.
+async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
+    if let Some(cause) = store.failure() {
+        // It was started again, and that did not help. Whoever wants to read can.
+        tracing::error!(cause, "the store accepts no events; reads go on");
+        return std::future::pending().await;
+    }
+    let cause = loop {
+        tokio::time::sleep(FAILURE_POLL).await;
+        if let Some(cause) = store.failure() {
+            break cause;
+        }
+    };
+    // A new start would begin an empty store where the data directory is gone, and look healthy.
+    if !exit || !data_dir.join("FORMAT").exists() {
+        tracing::error!(
+            cause,
+            "the store has failed and accepts no events; reads go on; start the server again"
+        );
+        return std::future::pending().await;
+    }
+    let stops_in_ms = u64::try_from(FAILURE_GRACE.as_millis()).unwrap_or(u64::MAX);
+    tracing::error!(
+        cause,
+        stops_in_ms,
+        "the store has failed and accepts no events; stopping, to be started again"
+    );
+    tokio::time::sleep(FAILURE_GRACE).await;
 }
 
 /// One event loop for each core, all listening on the same port: the kernel spreads connections over them, and no request crosses threads before the store.
 fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
     app: &Arc<App>,
-    listener: TcpListener,
+    (listener, metrics): (TcpListener, Option<TcpListener>),
     address: SocketAddr,
-    signals: (Signal, Signal),
+    mut stop: Stop,
+    failure: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let mut threads = Vec::new();
@@ -76,10 +233,9 @@ fn serve_on_all_cores(
     equip(main);
     main.block_on(async {
         let stop = async {
-            let (mut terminate, mut interrupt) = signals;
             tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+                () = stop.asked() => {}
+                () = failure => {}
             }
             tracing::info!("stopping");
             server.stop();
@@ -87,6 +243,11 @@ fn serve_on_all_cores(
         tokio::join!(
             stop,
             sealog_server::serve(Arc::clone(app), listener, &server),
+            async {
+                if let Some(listener) = metrics {
+                    sealog_server::serve_metrics(Arc::clone(app), listener, &server).await;
+                }
+            },
             background::run(Arc::clone(app), &server)
         );
     });
@@ -114,8 +275,22 @@ fn equip(runtime: &tokio::runtime::Runtime) {
 }
 
 /// What a supervisor and a person at a terminal send.
-fn stop_signals() -> std::io::Result<(Signal, Signal)> {
-    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Stop> {
+        Ok(Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 fn cores() -> usize {
@@ -135,8 +310,8 @@ fn raise_file_limit() -> Option<u64> {
     }
 }
 
-/// Connections for each event loop: its share of what is wanted, and of half of all open files. The other half is the store's, which could not read its segments otherwise.
-fn connections_max(wanted: usize, files: Option<u64>, event_loops: usize) -> usize {
+/// Connections at a time: what is wanted, and at most half of all open files. The other half is the store's, which could not read its segments otherwise.
+fn connections_max(wanted: usize, files: Option<u64>) -> usize {
     let half = files.map_or(usize::MAX, |files| usize::try_from(files / 2).unwrap_or(usize::MAX));
     if half < wanted {
         tracing::warn!(
@@ -145,7 +320,7 @@ fn connections_max(wanted: usize, files: Option<u64>, event_loops: usize) -> usi
             "the limit of open files leaves room for fewer connections; raise it (ulimit -n, LimitNOFILE)"
         );
     }
-    wanted.min(half).div_ceil(event_loops).max(1)
+    wanted.min(half).max(1)
 }
 
 /// Fails if another server has the port. The event loops share it among themselves, and the kernel would let a second server of the same user join them:
@@ -158,6 +333,14 @@ fn refuse_shared_port(address: SocketAddr) -> Result<(), String> {
         socket.listen(1).map(drop)
     };
     probe().map_err(|error: std::io::Error| format!("cannot listen on {address}: {error}"))
+}
+
+/// Listens on a port that no other server has, and says where that is.
+fn listen_alone(address: SocketAddr) -> Result<(TcpListener, SocketAddr), String> {
+    refuse_shared_port(address)?;
+    let listener = listen(address)?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    Ok((listener, address))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, String> {
@@ -182,10 +365,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_shared_by_the_event_loops_and_leave_files_for_the_store() {
-        assert_eq!(connections_max(10_000, None, 1), 10_000);
-        assert_eq!(connections_max(10_000, Some(1 << 20), 4), 2_500);
-        assert_eq!(connections_max(10_000, Some(1024), 2), 256);
-        assert_eq!(connections_max(10_000, Some(1), 8), 1);
+    fn connections_leave_half_of_the_files_for_the_store() {
+        assert_eq!(connections_max(10_000, None), 10_000);
+        assert_eq!(connections_max(10_000, Some(1 << 20)), 10_000);
+        assert_eq!(connections_max(10_000, Some(1024)), 512);
+        assert_eq!(connections_max(10_000, Some(1)), 1);
     }
 }

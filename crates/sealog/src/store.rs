@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_server::config::Secret;
-use sealog_store::Store;
 use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
+use sealog_store::world::{SystemWorld, World};
+use sealog_store::{Store, StoreError};
 
 use crate::config;
 
@@ -40,15 +41,34 @@ pub(crate) enum Opened {
     Postgres(Arc<PostgresStore>),
 }
 
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub(crate) struct Unopened {
+    problem: String,
+    /// Nobody has to change anything for it to work later: the database is not there yet, or takes nobody now.
+    pub may_pass: bool,
+}
+
+impl std::fmt::Display for Unopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot open the store: {}", self.problem)
+    }
+}
+
 impl Opened {
     /// The data directory has the embedded store, or, with PostgreSQL, what this node has acknowledged.
-    pub(crate) fn open(place: &Place, data_dir: &Path, allow_unsafe_storage: bool) -> Result<Opened, String> {
-        Opened::open_as(place, data_dir, Some(PathBuf::from(data_dir)), allow_unsafe_storage)
+    pub(crate) fn open(
+        place: &Place,
+        data_dir: &Path,
+        allow_unsafe_storage: bool,
+        world: Arc<dyn World>,
+    ) -> Result<Opened, Unopened> {
+        Opened::open_as(place, data_dir, Some(PathBuf::from(data_dir)), allow_unsafe_storage, world)
     }
 
     /// For a program that acknowledges nothing to anyone.
-    pub(crate) fn open_unmarked(place: &Place, data_dir: &Path) -> Result<Opened, String> {
-        Opened::open_as(place, data_dir, None, false)
+    pub(crate) fn open_unmarked(place: &Place, data_dir: &Path) -> Result<Opened, Unopened> {
+        Opened::open_as(place, data_dir, None, false, Arc::new(SystemWorld))
     }
 
     fn open_as(
@@ -56,18 +76,26 @@ impl Opened {
         data_dir: &Path,
         mark_dir: Option<PathBuf>,
         allow_unsafe_storage: bool,
-    ) -> Result<Opened, String> {
-        let cannot = |error: &dyn std::fmt::Display| format!("cannot open the store: {error}");
+        world: Arc<dyn World>,
+    ) -> Result<Opened, Unopened> {
+        let cannot =
+            |error: &dyn std::fmt::Display, may_pass| Unopened { problem: error.to_string(), may_pass };
         match place {
             Place::Embedded => {
-                let options = embedded::Options { allow_unsafe_storage, ..embedded::Options::default() };
-                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| cannot(&error))?;
+                let options =
+                    embedded::Options { allow_unsafe_storage, world, ..embedded::Options::default() };
+                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| cannot(&error, false))?;
                 Ok(Opened::Embedded(Arc::new(store)))
             }
             Place::Postgres(url) => {
-                let options =
-                    postgres::Options { allow_unsafe_storage, mark_dir, ..postgres::Options::default() };
-                let store = PostgresStore::open(&url.0, &options).map_err(|error| cannot(&error))?;
+                let options = postgres::Options {
+                    allow_unsafe_storage,
+                    mark_dir,
+                    world,
+                    ..postgres::Options::default()
+                };
+                let store = PostgresStore::open(&url.0, &options);
+                let store = store.map_err(|error| cannot(&error, error.may_pass()))?;
                 Ok(Opened::Postgres(Arc::new(store)))
             }
         }
@@ -88,11 +116,19 @@ impl Opened {
     }
 
     /// Keeps other nodes from doing the same at the same time, until the answer is dropped.
-    pub(crate) async fn alone(&self) -> Result<Option<postgres::Alone>, String> {
+    pub(crate) async fn alone(&self) -> Result<Option<postgres::Alone>, StoreError> {
         match self {
             // The directory's lock has seen to it.
             Opened::Embedded(_) => Ok(None),
-            Opened::Postgres(store) => store.alone().await.map(Some).map_err(|error| error.to_string()),
+            Opened::Postgres(store) => store.alone().await.map(Some),
+        }
+    }
+
+    /// Why nothing is written any more until the process is started again. A database heals without that.
+    pub(crate) fn failure(&self) -> Option<String> {
+        match self {
+            Opened::Embedded(store) => store.failure(),
+            Opened::Postgres(_) => None,
         }
     }
 

@@ -20,11 +20,15 @@ fn wait<T>(future: BoxFuture<'_, T>) -> T {
 }
 
 fn copy(from: &str, to: &str) -> (bool, String) {
+    copy_with(from, to, &[])
+}
+
+fn copy_with(from: &str, to: &str, flags: &[&str]) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
         command.env_remove(name);
     }
-    let output = command.args(["copy", "--from", from, "--to", to]).output().unwrap();
+    let output = command.args(["copy", "--from", from, "--to", to]).args(flags).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
@@ -329,4 +333,150 @@ fn a_target_with_something_else_in_it_and_a_source_with_damage_are_refused() {
     database.sql("DELETE FROM sealog.events WHERE chain_seq > 15");
     let (done, said) = copy(&database.url(), dir.path().join("short").to_str().unwrap());
     assert!(!done && said.contains("event"), "{said}");
+}
+
+/// What is in the files of a data directory: segments as bytes, and the rest as the store reads it.
+fn files(dir: &Path) -> (Vec<(std::path::PathBuf, Vec<u8>)>, Everything) {
+    let mut logs = Vec::new();
+    for mode in ["live", "test"] {
+        for entry in std::fs::read_dir(dir.join(mode)).unwrap() {
+            let path = entry.unwrap().path();
+            // A segment that is nothing but its header is begun anew by whoever opens the store.
+            let content = std::fs::read(&path).unwrap();
+            if path.extension().is_some_and(|extension| extension == "log") && content.len() > 128 {
+                logs.push((path, content));
+            }
+        }
+    }
+    logs.push((dir.join("control.db"), std::fs::read(dir.join("control.db")).unwrap()));
+    logs.sort();
+    let store = embedded(dir);
+    (logs, wait(store.export()).unwrap())
+}
+
+/// What was there is there as it was.
+fn assert_unchanged(dir: &Path, before: &(Vec<(std::path::PathBuf, Vec<u8>)>, Everything)) {
+    let now = files(dir);
+    for (path, content) in &before.0 {
+        let found = now.0.iter().find(|(other, _)| other == path);
+        assert!(found.is_some_and(|(_, found)| found == content), "{} has changed", path.display());
+    }
+    assert!(now.1 == before.1, "the accounts have changed");
+}
+
+/// A store goes on after it was copied.
+fn go_on<S: Store + Accounts>(store: &S, how: &str) {
+    match how {
+        "a name" => {
+            let change = TenantChange { name: Some("renamed".into()), ..TenantChange::default() };
+            drop(wait(store.update_tenant(TenantId(Uuid([1; 16])), change)).unwrap());
+        }
+        "frameworks" => {
+            let frameworks = Some(sealog_core::catalog::FrameworkSet::from_bits(1));
+            let change = ProjectChange { frameworks, now_ms: 20, ..ProjectChange::default() };
+            drop(wait(store.update_project(ProjectId(Uuid([1; 16])), change)).unwrap());
+        }
+        "a revoked key" => drop(wait(store.revoke_key(KeyId(Uuid([2; 16])), 88)).unwrap()),
+        "a tenant" => {
+            let new = NewTenant {
+                id: TenantId(Uuid([7; 16])),
+                name: "new".into(),
+                plan: "top".into(),
+                contact_email: None,
+                billing: Billing { trial_ends_at_ms: None, billing_active: true },
+                created_at_ms: 9,
+            };
+            drop(wait(store.create_tenant(new)).unwrap());
+        }
+        "a chain" => append(store, chains()[2], 1, "second"),
+        "an event" => append(store, chains()[0], 1, "second"),
+        other => panic!("{other}"),
+    }
+}
+
+/// One after the other, and what is said of each: that it is newer, and of a name that nobody can know.
+const WAYS: [(&str, &str); 6] = [
+    ("a name", "add --replace-accounts"),
+    ("frameworks", "the target has a change of frameworks"),
+    ("a revoked key", "the target has a revocation"),
+    ("a tenant", "the target has a tenant"),
+    ("a chain", "the target has a chain that the source does not have"),
+    ("an event", "121 events in the target and only 120 in the source"),
+];
+
+fn assert_refused(from: &str, to: &str, how: &str, why: &str) {
+    let (done, said) = copy(from, to);
+    assert!(!done && said.contains(why) && said.contains("Nothing was written"), "{how}: {said}");
+    assert!(how == "a name" || said.contains("are --from and --to the wrong way round?"), "{said}");
+}
+
+#[test]
+fn a_copy_the_wrong_way_round_changes_nothing_in_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (original, copied) = (dir.path().join("original"), dir.path().join("copy"));
+    let database = postgres::cluster().database();
+    let store = embedded(&original);
+    furnish(&store);
+    append(&store, chains()[0], 120, "first");
+    drop(store);
+    let (original_text, copied_text) = (original.to_str().unwrap(), copied.to_str().unwrap());
+    assert!(copy(original_text, copied_text).0);
+    assert!(copy(original_text, &database.url()).0);
+    for (how, why) in WAYS {
+        let store = embedded(&original);
+        go_on(&store, how);
+        drop(store);
+        let before = files(&original);
+        for source in [copied_text, &database.url()] {
+            assert_refused(source, original_text, how, why);
+            assert_unchanged(&original, &before);
+        }
+        if how == "a name" {
+            // The right way round it does not show either; whoever knows can say so.
+            assert_refused(original_text, copied_text, how, why);
+            assert!(copy_with(original_text, copied_text, &["--replace-accounts"]).0);
+            assert_eq!(files(&copied).1, before.1);
+        }
+    }
+    let (done, said) = copy(original_text, copied_text);
+    assert!(done && said.contains("copied 2 events; 2 chains"), "{said}");
+    assert_eq!(files(&copied).1, files(&original).1);
+}
+
+#[test]
+fn a_copy_the_wrong_way_round_changes_nothing_in_a_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, copied) = (dir.path().join("first"), dir.path().join("copy"));
+    let (database, second) = (postgres::cluster().database(), postgres::cluster().database());
+    let store = embedded(&first);
+    furnish(&store);
+    append(&store, chains()[0], 120, "first");
+    drop(store);
+    assert!(copy(first.to_str().unwrap(), &database.url()).0);
+    assert!(copy(&database.url(), copied.to_str().unwrap()).0);
+    assert!(copy(&database.url(), &second.url()).0);
+    // Newer versions of pg_dump put a random word around what they say.
+    let dump = || {
+        let dump = database.dump();
+        dump.lines().filter(|line| !line.contains("restrict ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (how, why) in WAYS {
+        let store = on_postgres(&database);
+        go_on(&store, how);
+        drop(store);
+        let before = dump();
+        for source in [copied.to_str().unwrap(), &second.url()] {
+            assert_refused(source, &database.url(), how, why);
+            assert_eq!(dump(), before, "{how}");
+        }
+    }
+}
+
+#[test]
+fn a_source_that_does_not_exist_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("mispelt"), dir.path().join("to"));
+    let (done, said) = copy(from.to_str().unwrap(), to.to_str().unwrap());
+    assert!(!done && said.contains("--from: there is no store in"), "{said}");
+    assert!(!from.exists() && !to.exists());
 }

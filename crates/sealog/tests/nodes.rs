@@ -256,3 +256,96 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     let (done, said) = migrate("postgres://u:secret@127.0.0.1:1/d", &[]);
     assert!(!done && said.contains("refused") && !said.contains("secret"), "{said}");
 }
+
+/// A server that was started and says what it waits for.
+struct Waiting {
+    child: Child,
+    log: BufReader<std::process::ChildStderr>,
+    data: tempfile::TempDir,
+}
+
+impl Waiting {
+    fn start(url: &str) -> Waiting {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = sealog();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
+        command.env("SEALOG_STORE", url);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Waiting { child, log, data }
+    }
+
+    /// The next line of its log with this message.
+    fn says(&mut self, message: &str) -> Value {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.log.read_line(&mut line).unwrap() > 0, "it ended before it said {message:?}");
+            let entry: Value = serde_json::from_str(&line).expect(&line);
+            if entry["fields"]["message"] == message {
+                return entry["fields"].clone();
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const NOT_AVAILABLE: &str = "the database is not available; trying again";
+
+#[test]
+fn a_server_that_is_started_before_its_database_waits_and_takes_the_first_event_when_it_is_there() {
+    let cluster = postgres::Cluster::start("");
+    cluster.stop("fast");
+    let mut server = Waiting::start(&cluster.url("postgres"));
+    let mut delays = Vec::new();
+    for _ in 0..3 {
+        let said = server.says(NOT_AVAILABLE);
+        assert!(said["problem"].as_str().unwrap().contains("cannot open the store"), "{said}");
+        delays.push(said["retry_in_ms"].as_u64().unwrap());
+    }
+    assert_eq!(delays, [250, 500, 1000], "it waits longer from try to try");
+    cluster.restart();
+    let address = text(&server.says("listening")["address"]);
+    let key = std::fs::read_to_string(server.data.path().join("first-run.txt")).unwrap();
+    let key = key.split_whitespace().find(|word| word.starts_with("at_live_")).unwrap();
+    let running =
+        Server { child: Command::new("true").spawn().unwrap(), address, data: tempfile::tempdir().unwrap() };
+    let (status, answer) = running.post(key, r#"{"action":"user.login"}"#);
+    assert_eq!(status, 202, "{answer}");
+}
+
+#[test]
+fn a_server_that_waits_for_its_database_ends_when_it_is_asked_to() {
+    let cluster = postgres::Cluster::start("");
+    cluster.stop("fast");
+    let mut server = Waiting::start(&cluster.url("postgres"));
+    server.says(NOT_AVAILABLE);
+    let pid = server.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_database_that_says_no_is_not_waited_for() {
+    let cluster = postgres::cluster();
+    cluster.sql("postgres", "CREATE ROLE closed NOLOGIN");
+    let refused = |url: &str, why: &str| {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = sealog();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
+        let output = command.env("SEALOG_STORE", url).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("the database refuses") && said.contains(why), "{said}");
+        assert!(!said.contains(NOT_AVAILABLE), "{said}");
+    };
+    refused(&cluster.url("no_such_database"), "no_such_database");
+    refused(&cluster.url("postgres").replace("owner@", "nobody_here@"), "nobody_here");
+    refused(&cluster.url("postgres").replace("owner@", "closed@"), "not permitted to log in");
+}

@@ -97,6 +97,13 @@ impl Running {
     }
 }
 
+/// Waits for the end of a server that ends by itself or was asked to: its exit code, and what else it logged.
+fn ended(mut running: Running) -> (Option<i32>, String) {
+    let mut rest = String::new();
+    running.log.read_to_string(&mut rest).unwrap();
+    (running.child.wait().unwrap().code(), rest)
+}
+
 fn first_key(data: &Path) -> String {
     let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
     text.split_whitespace().find(|word| word.starts_with("at_live_")).unwrap().to_owned()
@@ -218,6 +225,56 @@ fn the_operator_interface_is_open_only_with_a_token() {
     server.stop();
 }
 
+/// Reads the log until a line has this in its message.
+fn logged(server: &mut Running, message: &str) -> serde_json::Value {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert!(server.log.read_line(&mut line).unwrap() > 0, "it ended before it said {message:?}");
+        let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if entry["fields"]["message"].as_str().unwrap().contains(message) {
+            return entry["fields"].clone();
+        }
+    }
+}
+
+#[test]
+fn metrics_are_open_to_this_machine_and_the_log_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = serve(dir.path(), &[]);
+    logged(&mut server, "/metrics is open without a token to requests from this machine");
+    assert_eq!(server.get("x", "/metrics").0, 200);
+    server.stop();
+}
+
+#[test]
+fn metrics_can_have_a_listener_of_their_own_that_serves_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = "0123456789abcdef";
+    let settings = [("SEALOG_METRICS_LISTEN", "127.0.0.1:0"), ("SEALOG_OPERATOR_TOKEN", token)];
+    let mut server = serve(dir.path(), &settings);
+    let said = logged(&mut server, "/metrics is open without a token to whoever can reach this address");
+    let main = std::mem::replace(&mut server.address, said["address"].as_str().unwrap().to_owned());
+    let (status, text) = server.request(
+        "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-For: 203.0.113.1\r\n\r\n",
+    );
+    assert_eq!(status, 200);
+    assert!(text.contains("sealog_ready 1"), "{text}");
+    for path in ["/v1/events", "/v1/actions", "/healthz", "/readyz", "/operator/v1/tenants", "/"] {
+        assert_eq!(server.get(token, path).0, 404, "{path}");
+    }
+    server.address = main;
+    assert_eq!(server.get(token, "/metrics").0, 404);
+    assert_eq!(server.get(token, "/operator/v1/tenants").0, 200);
+    let taken = sealog()
+        .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", &server.address, "--data-dir"])
+        .arg(dir.path().join("other"))
+        .output()
+        .unwrap();
+    fails(&taken, &format!("cannot listen on {}", server.address));
+    server.stop();
+}
+
 /// What a client says of its users; no line of the log may repeat it.
 const SECRET: &str = "correct-horse-battery-staple";
 
@@ -291,6 +348,10 @@ fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an
         }
     }
     assert_eq!(status, "500", "the limit did not work");
+    for _ in 0..3 {
+        let answer = expect(503, &send("GET", "/readyz", "", ""));
+        assert!(answer.contains(r#""reason":"no_room""#), "{answer}");
+    }
 
     let log = server.stop();
     let lines: Vec<serde_json::Value> =
@@ -307,6 +368,9 @@ fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an
         assert!(ids.iter().any(|(id, _)| line["fields"]["request_id"] == *id.as_str()), "{line}");
         assert_eq!(line["level"], "ERROR");
     }
+    let not_ready = "not ready: events are refused";
+    let told = lines.iter().filter(|line| line["fields"]["message"] == not_ready);
+    assert_eq!(told.count(), 1, "one line for each change, not for each probe");
     for secret in [SECRET, token, &key["at_live_".len()..]] {
         assert!(!log.contains(secret), "{:?}", log.lines().find(|line| line.contains(secret)));
     }
@@ -371,6 +435,8 @@ fn help_says_what_every_setting_is_called() {
     for text in [
         "--listen",
         "SEALOG_LISTEN",
+        "--metrics-listen",
+        "SEALOG_METRICS_LISTEN",
         "--data-dir",
         "--limits-per-ip-rps",
         "SEALOG_LIMITS_PER_IP_RPS",
@@ -468,4 +534,182 @@ fn a_mail_leaves_over_starttls_with_the_password_and_only_to_a_server_whose_cert
     }
     mail_server.kill().unwrap();
     mail_server.wait().unwrap();
+}
+
+/// A server whose syncs of live segments fail, all of them or from the given one of a thread on. What fails at its start is none of them.
+fn with_failing_disk(data: &Path, environment: &[(&str, &str)]) -> Running {
+    let mut strace = Command::new("strace");
+    // Its own end is that of the server; its own words go nowhere.
+    strace.args(["-f", "-qqq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fdatasync,fsync"]);
+    strace.args(["-e", "inject=fdatasync,fsync:error=EIO"]);
+    // By the names that the next segments will have.
+    for number in 1..=6 {
+        strace.arg("-P").arg(data.join(format!("live/{number:08}.log")));
+    }
+    strace.arg(env!("CARGO_BIN_EXE_sealog"));
+    start(strace, data, environment)
+}
+
+const EVENT: &str = r#"{"action":"user.login"}"#;
+
+#[test]
+fn a_failed_sync_ends_the_server_with_a_code_of_its_own_and_words_that_tell() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    let key = first_key(dir.path());
+    assert_eq!(server.post(&key, EVENT).0, 202);
+    server.stop();
+
+    let server = with_failing_disk(dir.path(), &[]);
+    assert_eq!(server.post(&key, EVENT).0, 500);
+    // Until it ends, whoever supervises it can see it, and reads go on.
+    assert_eq!(server.get(&key, "/readyz").0, 503);
+    assert_eq!(server.get(&key, "/v1/events").0, 200);
+    let (code, log) = ended(server);
+    assert_eq!(code, Some(74), "{log}");
+    assert!(log.contains("the store has failed and accepts no events; stopping"), "{log}");
+    assert!(log.contains("stopped after a failed write or sync"), "{log}");
+    assert!(!log.contains("everything is synced"), "{log}");
+
+    // What a supervisor does. The disk works again.
+    let server = serve(dir.path(), &[]);
+    assert_eq!(server.post(&key, EVENT).0, 202);
+    assert!(server.get(&key, "/v1/events/verify").1.starts_with(r#"{"valid":true"#));
+    assert!(server.stop().contains("everything is synced"));
+}
+
+#[test]
+fn a_server_that_is_told_to_stay_after_a_failed_sync_answers_reads_and_tells_the_truth_when_it_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    let key = first_key(dir.path());
+    assert_eq!(server.post(&key, EVENT).0, 202);
+    server.stop();
+
+    let mut server = with_failing_disk(dir.path(), &[("SEALOG_ON_STORE_FAILURE", "stay")]);
+    assert_eq!(server.post(&key, EVENT).0, 500);
+    let mut line = String::new();
+    while !line.contains("the store has failed and accepts no events; reads go on") {
+        line.clear();
+        assert!(server.log.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    assert_eq!(server.post(&key, EVENT).0, 500);
+    assert_eq!(server.get(&key, "/v1/events").0, 200);
+    // strace passes no signal on; the server is its child.
+    let children = Command::new("pgrep").arg("-P").arg(server.child.id().to_string()).output().unwrap();
+    let pid = String::from_utf8(children.stdout).unwrap().trim().to_owned();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let (code, log) = ended(server);
+    assert_eq!(code, Some(74), "{log}");
+    assert!(log.contains("stopped after a failed write or sync"), "{log}");
+    assert!(!log.contains("everything is synced"), "{log}");
+}
+
+#[test]
+fn whenever_the_first_start_is_killed_the_next_one_has_keys_that_work() {
+    let mut random = [0; 64];
+    sealog_store::world::World::fill_random(&sealog_store::world::SystemWorld, &mut random);
+    // How long a first start takes until it listens; the kills are spread over it.
+    let dir = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    serve(dir.path(), &[]).stop();
+    let whole = begun.elapsed();
+    for byte in random.into_iter().take(16) {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let mut command = sealog();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole.mul_f64(f64::from(byte) / 255.0));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let server = serve(&data, &[]);
+        let (status, body) = server.post(&first_key(&data), EVENT);
+        assert_eq!(status, 202, "killed after {:?}: {body}", whole.mul_f64(f64::from(byte) / 255.0));
+        server.stop();
+    }
+}
+
+/// How often a text is in the memory of a process that this one has started.
+fn in_memory(pid: u32, wanted: &str) -> usize {
+    use std::os::unix::fs::FileExt;
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let mut grep = Command::new("grep");
+    let mut grep = grep.args(["-aoF", wanted]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = grep.stdin.take().unwrap();
+    let (mut piece, zeros) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (from, to) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let (mut from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        while from < to {
+            let wanted = piece.len().min(usize::try_from(to - from).unwrap());
+            // What cannot be read was never used.
+            let Ok(read @ 1..) = memory.read_at(&mut piece[..wanted], from) else { break };
+            if piece[..read] != zeros[..read] {
+                input.write_all(&piece[..read]).unwrap();
+            }
+            from += read as u64;
+        }
+    }
+    drop(input);
+    let found = grep.wait_with_output().unwrap().stdout;
+    found.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+}
+
+#[test]
+fn the_secrets_of_the_first_run_are_gone_from_memory_when_the_server_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[("SEALOG_OPERATOR_TOKEN", "0123456789abcdef")]);
+    let text = std::fs::read_to_string(dir.path().join("first-run.txt")).unwrap();
+    let password = text.lines().find(|line| line.contains("dashboard")).unwrap().split_whitespace().last();
+    assert!(in_memory(server.child.id(), "0123456789abcdef") > 0, "what is needed is still there");
+    for secret in [first_key(dir.path()).as_str(), password.unwrap()] {
+        assert_eq!(in_memory(server.child.id(), secret), 0);
+    }
+    server.stop();
+}
+
+/// Open sockets of the server's other end: those that have neither data nor an end to read.
+fn still_open(sockets: &[TcpStream]) -> usize {
+    let open = |socket: &&TcpStream| {
+        socket.set_nonblocking(true).unwrap();
+        let peeked = socket.peek(&mut [0]);
+        peeked.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    sockets.iter().filter(open).count()
+}
+
+#[test]
+fn at_1024_descriptors_700_idle_sockets_of_one_address_do_not_keep_another_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut limited = Command::new("sh");
+    // With it the server has 512 places for connections, half of them for one address.
+    limited.args(["-c", "ulimit -n 1024 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sealog")]);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
+        limited.env_remove(name);
+    }
+    let server = start(limited, dir.path(), &[]);
+    let key = first_key(dir.path());
+    let idle: Vec<TcpStream> = (0..700).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let good = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        socket.connect(server.address.parse().unwrap()).await.unwrap()
+    });
+    let mut good = good.into_std().unwrap();
+    good.set_nonblocking(false).unwrap();
+    let request = format!(
+        "GET /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
+    );
+    good.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    good.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // No deadline had ended the idle ones by then: those that have their places are open.
+    let open = still_open(&idle);
+    assert!(open >= 200, "{open} of 700 are still open");
+    drop(idle);
+    server.stop();
 }

@@ -1,0 +1,126 @@
+//! `sealog accept-loss` as an operator meets it.
+
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+
+use support::*;
+
+fn accept(data: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } =
+        sealog().args(["accept-loss", "--data-dir"]).arg(data).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A stopped store whose chain has lost its last three of eight events; the key and the project.
+fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
+    let server = serve(data);
+    let key = first_key(data);
+    for _ in 0..8 {
+        assert_eq!(server.post(&key).0, 202);
+    }
+    let (_, body) = server.get(&key, "/v1/events");
+    server.stop();
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let events = body["events"].as_array().unwrap().clone();
+    let path = data.join("live/00000001.log");
+    let bytes = std::fs::read(&path).unwrap();
+    let mut at = 128;
+    for _ in 0..5 {
+        assert_eq!(&bytes[at..at + 4], b"SLFR");
+        at += u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+    }
+    std::fs::write(&path, &bytes[..at]).unwrap();
+    (key, events[0]["project_id"].as_str().unwrap().to_owned(), events)
+}
+
+#[test]
+fn a_loss_is_named_accepted_and_the_chain_goes_on() {
+    let (_dir, data) = data_dir();
+    let (key, project, events) = with_a_loss(&data);
+    let server = serve(&data);
+    assert_eq!(server.post(&key).0, 500);
+    let chain = format!("{project}:live");
+    let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", "x"]);
+    assert!(code == Some(1) && error.contains("another process has the store open"), "{error}");
+    server.stop();
+
+    let hash = events[0]["hash"].as_str().unwrap();
+    let (code, said, error) = accept(&data, &["--chain", &chain, "--reason", "the disk was replaced"]);
+    assert_eq!((code, &*error), (Some(0), ""));
+    assert!(said.contains("events 6 to 8 are lost (3 events)") && said.contains(hash), "{said}");
+    assert!(said.contains("accepted as event 6"), "{said}");
+
+    let (code, said, error) = accept(&data, &["--chain", &chain, "--reason", "again"]);
+    assert_eq!((code, &*said), (Some(1), ""));
+    assert!(error.contains("nothing is proven lost"), "{error}");
+
+    let server = serve(&data);
+    let (_, body) = server.get(&key, "/v1/events/verify");
+    assert!(body.contains(r#""valid":true,"checked":6"#), "{body}");
+    let (_, body) = server.get(&key, "/v1/events?action=sealog.loss_accepted");
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let metadata = &body["events"][0]["metadata"];
+    let wanted = serde_json::json!({
+        "lost_from": 6, "lost_to": 8, "recorded_hash": hash, "reason": "the disk was replaced"
+    });
+    assert_eq!(*metadata, wanted);
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+}
+
+#[test]
+fn machines_get_one_json_object_and_the_tenants_form_of_a_chain_works_too() {
+    let (_dir, data) = data_dir();
+    let (_, project, events) = with_a_loss(&data);
+    let tenant = events[0]["tenant_id"].as_str().unwrap();
+    let chain = format!("{tenant}/{project}/live");
+    let reason = "a \"quoted\"\nreason";
+    let (code, said, error) = accept(&data, &["--json", "--chain", &chain, "--reason", reason]);
+    assert_eq!((code, &*error), (Some(0), ""));
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    for (name, value) in [
+        ("tenant_id", tenant.into()),
+        ("project_id", project.as_str().into()),
+        ("mode", "live".into()),
+        ("lost_from", serde_json::json!(6)),
+        ("lost_to", serde_json::json!(8)),
+        ("recorded_hash", events[0]["hash"].clone()),
+        ("reason", reason.into()),
+    ] {
+        assert_eq!(said[name], value, "{name}");
+    }
+    assert_eq!(said["accepted"]["chain_seq"], 6);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_and_changes_nothing() {
+    let (_dir, data) = data_dir();
+    let (key, project, _) = with_a_loss(&data);
+    let chain = format!("{project}:live");
+    let unknown = "22222222-2222-4222-8222-222222222222";
+    for (args, code, with) in [
+        (vec!["--chain", &chain, "--reason", ""], 1, "--reason"),
+        (vec!["--chain", &chain, "--reason", " \n "], 1, "--reason"),
+        (vec!["--chain", &chain], 2, "--reason"),
+        (vec!["--reason", "x"], 2, "--chain"),
+        (vec!["--chain", &project, "--reason", "x"], 1, "PROJECT_ID:live"),
+        (vec!["--chain", &format!("{unknown}:live"), "--reason", "x"], 1, "there is no project"),
+        (vec!["--chain", &format!("{unknown}/{project}/live"), "--reason", "x"], 1, "another tenant"),
+        (vec!["--chain", &format!("{project}:test"), "--reason", "x"], 1, "nothing is proven lost"),
+    ] {
+        let (ended, said, error) = accept(&data, &args);
+        assert_eq!((ended, &*said), (Some(code), ""), "{args:?} {error}");
+        assert!(error.contains(with), "{args:?} {error}");
+    }
+    let server = serve(&data);
+    assert_eq!(server.post(&key).0, 500);
+    server.stop();
+    let help = sealog().args(["accept-loss", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for word in ["--chain", "--reason", "--json", "cannot be taken back", "sealog.loss_accepted"] {
+        assert!(help.contains(word), "{word} in {help}");
+    }
+}

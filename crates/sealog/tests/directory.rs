@@ -1,0 +1,269 @@
+//! The data directory: who may use it, who can read it, and what happens when it is taken away from a running server or its disk cannot be read.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::*;
+
+fn refused(data: &Path, with: &str) {
+    let mut command = sealog();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(10) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("a second server runs on {}", data.display());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains(with), "{error}");
+}
+
+#[test]
+fn removing_the_lock_file_lets_no_second_server_in() {
+    let (_dir, data) = data_dir();
+    let server = serve(&data);
+    let key = first_key(&data);
+    for _ in 0..2 {
+        fs::remove_file(data.join("LOCK")).unwrap();
+        refused(&data, "another process has the store open");
+        assert_eq!(server.post(&key).0, 202);
+    }
+    // It was made again, and is held: older versions look at nothing else.
+    let begun = Instant::now();
+    while !data.join("LOCK").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the lock file is not made again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let lock = fs::File::open(data.join("LOCK")).unwrap();
+    let begun = Instant::now();
+    while lock.try_lock().is_ok() {
+        lock.unlock().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "the lock file is not locked");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.get(&key, "/readyz").0, 200);
+    server.stop();
+    serve(&data).stop();
+}
+
+/// Takes the directory away in some way. The server must turn red, and acknowledge nothing from then on.
+fn taken_away(act: impl FnOnce(&Path)) -> (tempfile::TempDir, PathBuf, Running) {
+    let (dir, data) = data_dir();
+    let server = serve(&data);
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(server.get(&key, "/readyz").0, 200);
+    act(&data);
+    server.await_red();
+    for _ in 0..3 {
+        let (status, body) = server.post(&key);
+        assert_eq!(status, 500, "{body}");
+        assert!(body.contains("event/write_failed"), "{body}");
+    }
+    (dir, data, server)
+}
+
+#[test]
+fn a_deleted_data_directory_is_noticed_and_nothing_more_is_acknowledged() {
+    taken_away(|data| fs::remove_dir_all(data).unwrap());
+}
+
+#[test]
+fn deleted_segments_are_noticed_and_nothing_more_is_acknowledged() {
+    taken_away(|data| {
+        for entry in fs::read_dir(data.join("live")).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    });
+    taken_away(|data| fs::rename(data.join("live"), data.join("elsewhere")).unwrap());
+}
+
+#[test]
+fn a_data_directory_that_is_renamed_and_replaced_is_noticed_and_stays_locked() {
+    let (dir, data, server) = taken_away(|data| {
+        fs::rename(data, data.with_file_name("moved")).unwrap();
+        fs::create_dir(data).unwrap();
+    });
+    // Wherever it is now, it is still in use; what took its place is another one, and free.
+    refused(&dir.path().join("moved"), "another process has the store open");
+    serve(&data).stop();
+    server.stop();
+    let moved = serve(&dir.path().join("moved"));
+    let (status, body) = moved.get(&first_key(&dir.path().join("moved")), "/v1/events/verify");
+    assert_eq!(status, 200);
+    assert!(body.contains(r#""valid":true"#), "{body}");
+    moved.stop();
+}
+
+fn all_paths(dir: &Path) -> Vec<PathBuf> {
+    let mut paths = vec![dir.to_owned()];
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { paths.extend(all_paths(&path)) } else { paths.push(path) }
+    }
+    paths
+}
+
+fn under_umask(umask: &str, data: &Path) -> Running {
+    let mut command = clean(Command::new("sh"));
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_sealog")]);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
+    start(command)
+}
+
+#[test]
+fn only_the_owner_can_read_the_data_directory_whatever_the_umask() {
+    for umask in ["022", "000"] {
+        let (_dir, data) = data_dir();
+        for _ in 0..2 {
+            let server = under_umask(umask, &data);
+            assert_eq!(server.post(&first_key(&data)).0, 202);
+            let paths = all_paths(&data);
+            for name in
+                ["control.db", "control.db-wal", "control.db-shm", "LOCK", "FORMAT", "mark", "next.seg"]
+            {
+                assert!(paths.iter().any(|path| path.ends_with(name)), "{name} is among {paths:?}");
+            }
+            for path in paths {
+                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+                let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+                assert_eq!(mode, wanted, "umask {umask}: {} has {mode:o}", path.display());
+            }
+            assert!(!server.begun.contains("chmod"), "{}", server.begun);
+            server.stop();
+        }
+        assert!(all_paths(&data).iter().any(|path| path.extension().is_some_and(|ending| ending == "idx")));
+    }
+}
+
+#[test]
+fn a_directory_or_file_that_others_can_read_is_warned_about_with_the_command_that_ends_it() {
+    for wide in ["", "control.db", "live/00000001.log"] {
+        let (_dir, data) = data_dir();
+        let server = serve(&data);
+        assert_eq!(server.post(&first_key(&data)).0, 202);
+        server.stop();
+        let path = data.join(wide);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o044)).unwrap();
+        let server = serve(&data);
+        let command = format!("chmod -R go-rwx {}", data.display());
+        let line = server.begun.lines().find(|line| line.contains(&command));
+        let line = line.unwrap_or_else(|| panic!("no warning of {wide:?} in {}", server.begun));
+        assert!(
+            line.contains("WARN") && line.contains(path.to_str().unwrap().trim_end_matches('/')),
+            "{line}"
+        );
+        server.stop();
+        assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
+        let server = serve(&data);
+        assert!(!server.begun.contains("chmod"), "{}", server.begun);
+        server.stop();
+    }
+}
+
+/// A server with ten events in a segment that is not written to any more.
+fn with_a_full_segment(data: &Path) -> String {
+    let server = serve(data);
+    let key = first_key(data);
+    for _ in 0..10 {
+        assert_eq!(server.post(&key).0, 202);
+    }
+    server.stop();
+    serve(data).stop();
+    key
+}
+
+const READS: [&str; 2] = ["/v1/events", "/v1/events/verify"];
+
+#[test]
+fn a_segment_that_gives_eio_at_start_hides_no_event_and_is_no_damage() {
+    let (dir, data) = data_dir();
+    let key = with_a_full_segment(&data);
+    let segment = data.join("live/00000001.log");
+    let kept = dir.path().join("kept");
+    fs::rename(&segment, &kept).unwrap();
+    // A file of the kernel whose first bytes nobody can read: pread answers EIO.
+    symlink("/proc/self/mem", &segment).unwrap();
+    let server = serve(&data);
+    assert!(!server.begun.contains("damaged"), "{}", server.begun);
+    server.await_red();
+    for path in READS {
+        let (status, body) = server.get(&key, path);
+        assert_eq!(status, 500, "{path}: {body}");
+        assert!(body.contains("read/query_failed"), "{body}");
+    }
+    server.stop();
+    fs::remove_file(&segment).unwrap();
+    fs::rename(&kept, &segment).unwrap();
+    assert_all_there(&data, &key);
+}
+
+fn assert_all_there(data: &Path, key: &str) {
+    let server = serve(data);
+    let (status, body) = server.get(key, "/v1/events");
+    assert_eq!((status, body.matches("\"log_id\"").count()), (200, 10), "{body}");
+    let (_, body) = server.get(key, "/v1/events/verify");
+    assert!(body.contains(r#""valid":true"#), "{body}");
+    assert_eq!(server.post(key).0, 202);
+    server.stop();
+}
+
+/// Ends what it holds, however the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_segment_that_begins_to_give_eio_fails_the_reads_that_need_it_and_no_others() {
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        println!("strace is not installed: this test was not run");
+        return;
+    }
+    let (_dir, data) = data_dir();
+    let key = with_a_full_segment(&data);
+    let server = serve(&data);
+    let segment = data.join("live/00000001.log");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "inject=pread64:error=EIO", "-P"]).arg(&segment);
+    let strace = Ended(strace.args(["-p", &server.pid().to_string()]).spawn().unwrap());
+    let begun = Instant::now();
+    while server.get(&key, "/v1/events").0 == 200 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "strace has not begun");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for path in READS {
+        let (status, body) = server.get(&key, path);
+        assert_eq!(status, 500, "{path}: {body}");
+        assert!(body.contains("read/query_failed"), "{body}");
+    }
+    // What is new does not need it. A page looks at one event more than it shows.
+    for _ in 0..2 {
+        assert_eq!(server.post(&key).0, 202);
+    }
+    assert_eq!(server.get(&key, "/v1/events?limit=1").0, 200);
+    let (_, metrics) = server.get(&key, "/metrics");
+    let failed = metrics.lines().find(|line| line.starts_with("sealog_store_read_errors_total")).unwrap();
+    assert!(!failed.ends_with(" 0"), "{failed}");
+    drop(strace);
+    let (status, body) = server.get(&key, "/v1/events");
+    assert_eq!((status, body.matches("\"log_id\"").count()), (200, 12), "{body}");
+    let (_, body) = server.get(&key, "/v1/events/verify");
+    assert!(body.contains(r#""valid":true"#), "{body}");
+    server.stop();
+}
