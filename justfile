@@ -87,8 +87,10 @@ bench-postgres *ARGS: _bench-build
 bench-full: bench bench-growth
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/matrix.toml --json {{bench_out}}/matrix.json | tee {{bench_out}}/matrix.md
 
-# Power cuts on a real file system and faults in system calls; needs root.
-torture:
-    scripts/torture power-cut --cuts 50
-    scripts/torture power-cut --mutant --cuts 10
-    scripts/torture faults --keep-going
+# Power cuts, lost device caches, failing system calls, a disk that refuses, and whether each mutant is caught: some minutes. Needs root; says what it skips.
+torture-quick:
+    scripts/torture quick
+
+# All experiments, each for as long as it needs to mean something: hours on two cores, or a part of it (`just torture --scale 0.2`).
+torture *ARGS:
+    scripts/torture long {{ARGS}}

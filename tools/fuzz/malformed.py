@@ -248,6 +248,20 @@ class Maker:
         ))
         return self.request(headers=[line])
 
+    def wrong_host(self):
+        hosts = self.dice.choice((b"", b"Host: a\r\nHost: a\r\n", b"Host: a\r\nHost: b\r\n", b"Host:\r\n", b"Host: \xff\r\n"))
+        version = self.dice.choice(("HTTP/1.1", "HTTP/1.1", "HTTP/1.0"))
+        return self.request(target=self.target(), version=version).replace(b"Host: log.example\r\n", hosts)
+
+    def wrong_announcement(self):
+        """A body that is announced and sent all the same, or not sent."""
+        whole = self.request(headers=["Expect: 100-continue"], key=self.dice.choice((True, False)))
+        return self.dice.choice((whole, whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"))
+
+    def wrong_forwarded(self):
+        hop = lambda: self.dice.choice(("1.2.3.4", "1.2.3.4:5", "[::1]:5", "::1", "unknown", "", " ", "\xff", "1" * 300))
+        return self.request(headers=["X-Forwarded-For: " + ",".join(hop() for _ in range(self.dice.choice((1, 3, 2000))))])
+
     def wrong_many_headers(self):
         return self.request(headers=["X-%d: %s" % (n, "y" * self.dice.randrange(30)) for n in range(self.dice.choice((20, 95, 96, 100, 101, 500)))])
 

@@ -1,0 +1,1 @@
+"""Experiments that cut the power under a store and fail what it stands on; scripts/torture is their command line."""
