@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sealog_core::id::Random80;
 
 use crate::StoreError;
+use crate::stats::ClockStats;
 use crate::world::World;
 
 /// A wall clock that is further ahead of the boot clock than it was, by more than this, has leapt.
@@ -62,6 +63,10 @@ impl Reading {
             ClockState::Sane | ClockState::Held => Ok(self.now_ms),
             ClockState::Refused => Err(StoreError::ClockLeapt),
         }
+    }
+
+    pub fn stats(&self) -> ClockStats {
+        ClockStats { leapt: self.state != ClockState::Sane, leaps: self.leaps }
     }
 
     pub fn notice(&self) -> Option<&'static str> {

@@ -57,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     }
     let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     let world = Arc::new(SystemWorld);
-    let opened = Opened::open(&settings.store, &settings.data_dir, settings.allow_unsafe_storage, world)
+    let opened = Opened::open(&settings.store, &settings.data_dir, settings.open_options(), world)
         .map_err(|unopened| unopened.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ use sealog_server::geo::Geo;
 use sealog_server::mail::{Relay, Sender, Smtp};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::store::Place;
+use crate::store::{OpenOptions, Place};
 
 struct Setting {
     /// `a.b` in the file, `SEALOG_A_B` in the environment, `--a-b` as a flag.
@@ -214,6 +214,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        let Settings { allow_unsafe_storage, clock_strict, .. } = *self;
+        OpenOptions { allow_unsafe_storage, clock_strict }
+    }
+
     /// Fills in the addresses that were not given, now that the port is known.
     pub(crate) fn listening_on(&mut self, address: SocketAddr) {
         if !self.base_url_given {

@@ -108,9 +108,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
 /// Opens the store that the settings name. A database that cannot be reached is waited for; nothing if the server was asked to stop meanwhile.
 async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Option<(Opened, Stop)>, String> {
     let (place, data_dir) = (settings.store.clone(), settings.data_dir.clone());
-    let allow_unsafe_storage = settings.allow_unsafe_storage;
-    let world = Arc::clone(world);
-    let open = move || Opened::open(&place, &data_dir, allow_unsafe_storage, Arc::clone(&world));
+    let (options, world) = (settings.open_options(), Arc::clone(world));
+    let open = move || Opened::open(&place, &data_dir, options, Arc::clone(&world));
     let stop = || Stop::new().map_err(|error| error.to_string());
     if settings.store == Place::Embedded {
         // Until it is open, a signal ends the process by itself. From here on it is listened to, before anyone is told that the server listens.

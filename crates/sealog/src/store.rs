@@ -55,27 +55,34 @@ impl std::fmt::Display for Unopened {
     }
 }
 
+/// What the settings say about how a store is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenOptions {
+    pub allow_unsafe_storage: bool,
+    pub clock_strict: bool,
+}
+
 impl Opened {
     /// The data directory has the embedded store, or, with PostgreSQL, what this node has acknowledged.
     pub(crate) fn open(
         place: &Place,
         data_dir: &Path,
-        allow_unsafe_storage: bool,
+        options: OpenOptions,
         world: Arc<dyn World>,
     ) -> Result<Opened, Unopened> {
-        Opened::open_as(place, data_dir, Some(PathBuf::from(data_dir)), allow_unsafe_storage, world)
+        Opened::open_as(place, data_dir, Some(PathBuf::from(data_dir)), options, world)
     }
 
     /// For a program that acknowledges nothing to anyone.
     pub(crate) fn open_unmarked(place: &Place, data_dir: &Path) -> Result<Opened, Unopened> {
-        Opened::open_as(place, data_dir, None, false, Arc::new(SystemWorld))
+        Opened::open_as(place, data_dir, None, OpenOptions::default(), Arc::new(SystemWorld))
     }
 
     fn open_as(
         place: &Place,
         data_dir: &Path,
         mark_dir: Option<PathBuf>,
-        allow_unsafe_storage: bool,
+        OpenOptions { allow_unsafe_storage, clock_strict }: OpenOptions,
         world: Arc<dyn World>,
     ) -> Result<Opened, Unopened> {
         let cannot =
@@ -91,6 +98,7 @@ impl Opened {
                 let options = postgres::Options {
                     allow_unsafe_storage,
                     mark_dir,
+                    clock_strict,
                     world,
                     ..postgres::Options::default()
                 };

@@ -43,9 +43,9 @@ use sealog_core::verify::{Item, Verdict};
 
 pub use self::hand_over::hand_over_in_turns;
 pub use self::recovery::Finding;
-use crate::clock::{ClockState, GuardedWorld};
+use crate::clock::GuardedWorld;
 use crate::pool::{FairPool, Lane, Payer};
-use crate::stats::{ClockStats, StoreStats};
+use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, LOOKUP_COST, List, Range,
@@ -374,7 +374,7 @@ impl Store for EmbeddedStore {
             reads_waiting,
             findings,
             read_errors: logs.iter().map(|log| log.read_failures.count()).sum(),
-            clock: ClockStats { leapt: clock.state != ClockState::Sane, leaps: clock.leaps },
+            clock: clock.stats(),
         });
         Box::pin(async move { stats.await.map_err(|_| StoreError::Closing) })
     }

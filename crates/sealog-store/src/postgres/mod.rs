@@ -4,6 +4,7 @@
 //! [`writer`] appends; [`reader`] answers reads; [`control`] is the control data; [`pool`] has the connections.
 
 mod control;
+mod event_clock;
 mod loss;
 mod mark;
 mod migrate;
@@ -41,6 +42,8 @@ use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
     Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
 };
+pub use event_clock::ClockBehind;
+use event_clock::EventClock;
 use loss::Findings;
 use mark::MarkFile;
 use pool::{Pool, Session};
@@ -81,6 +84,8 @@ pub struct Options {
     /// Accepts a database that does not keep what it acknowledges.
     pub allow_unsafe_storage: bool,
     pub time: Time,
+    /// Refuses events when the clock has leapt and is not set right in ten minutes, instead of believing it.
+    pub clock_strict: bool,
     pub world: Arc<dyn World>,
 }
 
@@ -112,6 +117,7 @@ impl Default for Options {
             mark_dir: None,
             allow_unsafe_storage: false,
             time: Time::OfDatabase,
+            clock_strict: false,
             world: Arc::new(SystemWorld),
         }
     }
@@ -225,6 +231,8 @@ struct Inner {
     writer: Arc<Writer>,
     mark: Option<MarkFile>,
     findings: Arc<Findings>,
+    clock: Arc<EventClock>,
+    clock_behind: Option<ClockBehind>,
     /// Whether the tables of events are spread over a Citus cluster.
     distributed: bool,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
@@ -281,6 +289,10 @@ impl PostgresStore {
     /// Losses that are known at the moment: what any node has acknowledged and the database does not have, until it is accepted.
     pub fn findings(&self) -> Vec<Finding> {
         self.inner.findings.all()
+    }
+
+    pub fn clock_behind(&self) -> Option<ClockBehind> {
+        self.inner.clock_behind
     }
 
     /// Finishes what is queued and stops. What was not acknowledged before this returns has an unknown outcome.
@@ -398,6 +410,10 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     let findings: Arc<Findings> = Arc::default();
     findings.refresh(&session).await.map_err(|error| OpenError::of(&error))?;
     let distributed = migrate::is_distributed(&session).await?;
+    let clock = Arc::new(EventClock::new(&options));
+    let now_ms = clock.ask(&session).await.map_err(|error| OpenError::of(&error))?.now_ms;
+    let clock_behind =
+        ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
     let opening = Opening::new(target.begin(&options), target.pooled, distributed);
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let inner = Inner {
@@ -409,10 +425,13 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
             Arc::clone(&writes),
             &acknowledged,
             Arc::clone(&findings),
+            Arc::clone(&clock),
         ),
         writes,
         mark,
         findings,
+        clock,
+        clock_behind,
         distributed,
         in_flight: Arc::default(),
         version: AtomicU64::new(unsigned(store.get("version"))),
@@ -480,6 +499,7 @@ const FINDINGS_EVERY: Duration = Duration::from_secs(10);
 /// Settings of a role or a database count for sessions that begin later, so the watch begins another one when they change.
 const LOOK: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
     (SELECT string_agg(concat_ws(' ', setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole) FROM pg_db_role_setting
      WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
        AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))) AS own_settings
@@ -570,6 +590,7 @@ impl Inner {
             self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?;
             watching.findings_at = Some((version, Instant::now()));
         }
+        self.clock.read_row(row);
         if row.get("in_recovery") {
             return Err(StoreError::Unavailable("the database is a standby and takes no events".into()));
         }
@@ -591,11 +612,11 @@ impl Inner {
 
     /// One step of the sweep: how many records it has removed.
     async fn remove_expired(&self) -> Result<u64, StoreError> {
-        let (time, world_ms) = (self.options.time, self.options.world.now_ms());
+        let clock = Arc::clone(&self.clock);
         let (distributed, rows_max) = (self.distributed, i64::from(self.options.sweep_rows_max));
         self.read(move |session| {
             Box::pin(async move {
-                let now_ms = now_ms(session, time, world_ms).await?;
+                let now_ms = clock.ask(session).await?.now_ms;
                 let until = signed(now_ms.saturating_sub(IDEMPOTENCY_RETENTION_MS));
                 if !distributed {
                     return session.execute(SWEEP, &[Type::INT8, Type::INT8], &[&until, &rows_max]).await;
@@ -620,14 +641,6 @@ const SWEEP_UNTIL: &str = "SELECT max(received_ms) AS received_ms FROM (SELECT r
     ORDER BY received_ms LIMIT $2) AS oldest HAVING count(*) > 0";
 const SWEEP_OLDER: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1";
 
-async fn now_ms(session: &Session, time: Time, world_ms: u64) -> Result<u64, Error> {
-    if time == Time::OfWorld {
-        return Ok(world_ms);
-    }
-    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms";
-    Ok(unsigned(session.query(sql, &[], &[]).await?[0].get("now_ms")))
-}
-
 impl Store for PostgresStore {
     /// In flight is what this node processes: on another node the same request waits for the chain's row, and is decided there.
     fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
@@ -639,7 +652,7 @@ impl Store for PostgresStore {
         let reservation = Reservation::new(chain, key, move || {
             in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
         });
-        let (time, world_ms) = (self.inner.options.time, self.inner.options.world.now_ms());
+        let clock = Arc::clone(&self.inner.clock);
         let reserved = self.read(move |session| {
             Box::pin(async move {
                 let sql = "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms,
@@ -651,8 +664,7 @@ impl Store for PostgresStore {
                 let decided = match rows.first() {
                     None => None,
                     Some(row) => {
-                        let now_ms =
-                            if time == Time::OfWorld { world_ms } else { unsigned(row.get("now_ms")) };
+                        let now_ms = clock.read_row(row).now_ms;
                         match UsedKey::of(row) {
                             Some((_, used)) => used.decide(&key, now_ms),
                             // Not free: the request may have been acknowledged.
@@ -734,12 +746,14 @@ impl Store for PostgresStore {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
-        let (inner, findings) = (Arc::clone(&self.inner), self.findings().len() as u64);
+        let inner = Arc::clone(&self.inner);
+        let findings = (self.findings().len() + usize::from(inner.clock_behind.is_some())) as u64;
         self.run(async move {
             let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
             let reads_waiting = inner.reads.waiting();
             let logs = inner.writer.stats();
-            Ok(StoreStats { storage_bytes, logs, reads_waiting, findings, ..StoreStats::default() })
+            let clock = inner.clock.seen().stats();
+            Ok(StoreStats { storage_bytes, logs, reads_waiting, findings, clock, ..StoreStats::default() })
         })
     }
 
@@ -752,8 +766,15 @@ impl Store for PostgresStore {
         &self.pool
     }
 
+    fn notices(&self) -> Vec<&'static str> {
+        // The time of everything but events is this node's own.
+        let own = self.inner.options.world.clock();
+        self.inner.clock.seen().notice().or(own.notice()).into_iter().collect()
+    }
+
     fn ready(&self) -> Result<(), StoreError> {
-        self.inner.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        self.inner.clock.seen().sealing_ms().map(drop)
     }
 }
 

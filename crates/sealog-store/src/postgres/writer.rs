@@ -27,11 +27,12 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryRow};
 
+use super::event_clock::EventClock;
 use super::loss::{self, Findings, Loss};
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
 use super::statements::{self, Closing, Opening, Text, pieces};
-use super::{Finding, Options, Time, unavailable};
+use super::{Finding, Options, unavailable};
 use crate::stats::{Histogram, LogStats};
 use crate::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
@@ -52,6 +53,7 @@ pub(super) struct Writer {
     /// Live and test.
     times: [Times; 2],
     findings: Arc<Findings>,
+    clock: Arc<EventClock>,
 }
 
 #[derive(Debug)]
@@ -146,6 +148,7 @@ impl Writer {
         pool: Arc<Pool>,
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
+        clock: Arc<EventClock>,
     ) -> Arc<Writer> {
         let acknowledged = acknowledged.iter().map(|(chain, head)| (*chain, *head)).collect();
         let shared = Shared { acknowledged, ..Shared::default() };
@@ -161,6 +164,7 @@ impl Writer {
             contested,
             times,
             findings,
+            clock,
         })
     }
 
@@ -668,12 +672,9 @@ impl Transaction<'_> {
             return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
         }
         let head = statements::head(lock).ok_or_else(|| self.unproven())?;
-        let now_ms = match self.writer.options.time {
-            Time::OfDatabase => statements::now_ms(look)
-                .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?,
-            Time::OfWorld => self.writer.options.world.now_ms(),
-        };
-        Ok((head, now_ms))
+        let database_ms = statements::now_ms(look)
+            .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?;
+        Ok((head, self.writer.clock.read(database_ms).sealing_ms()?))
     }
 
     fn unproven(&self) -> Failed {
