@@ -9,6 +9,10 @@ mod format;
 #[allow(dead_code)]
 #[path = "../../crates/sealog-verify/src/input.rs"]
 mod input;
+// What the decoder of segments asks whether a deliberate bug is switched on; here none is.
+#[allow(dead_code)]
+#[path = "../../crates/sealog-store/src/embedded/mutants.rs"]
+mod mutants;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -64,9 +68,7 @@ pub fn json(data: &[u8]) {
         for (name, value) in Members::of(&canonical) {
             length += name.len() + value.len() + 2;
             assert_eq!(json::canonical(value).as_deref(), Ok(value));
-            if let Some(name) = json::decode(name) {
-                assert!(event::last_member(&canonical, &name).is_some());
-            }
+            assert_eq!(json::canonical(name).as_deref(), Ok(name));
         }
         assert!(
             length == 2 && canonical == "{}" || length == canonical.len() + 1,
