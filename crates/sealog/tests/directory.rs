@@ -37,12 +37,12 @@ fn removing_the_lock_file_lets_no_second_server_in() {
         fs::remove_file(data.join("LOCK")).unwrap();
         refused(&data, "another process has the store open");
         assert_eq!(server.post(&key).0, 202);
-    }
-    // It was made again, and is held: older versions look at nothing else.
-    let begun = Instant::now();
-    while !data.join("LOCK").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "the lock file is not made again");
-        std::thread::sleep(Duration::from_millis(20));
+        // It is made again, and is held: older versions look at nothing else.
+        let begun = Instant::now();
+        while !data.join("LOCK").exists() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the lock file is not made again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     let lock = fs::File::open(data.join("LOCK")).unwrap();
     let begun = Instant::now();
