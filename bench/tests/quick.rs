@@ -9,7 +9,9 @@ use serde_json::Value;
 fn sealog() -> std::path::PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_sealog-bench")).with_file_name("sealog");
     if !path.exists() {
-        let built = Command::new(env!("CARGO")).args(["build", "-q", "--locked", "-p", "sealog"]).status();
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "-q", "--locked", "--workspace", "--bin", "sealog"])
+            .status();
         assert!(built.unwrap().success());
     }
     path

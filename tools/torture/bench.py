@@ -32,9 +32,10 @@ class Programs:
         return self.built[name, mutants]
 
     def build(self, name, mutants):
-        what = {"hammer": ["-p", "sealog-store", "--example", "hammer"], "sealog": ["-p", "sealog", "--bin", "sealog"]}[name]
+        # With the features that the whole workspace gives its dependencies, so that those of the tests are not built again.
+        what = ["--workspace"] + {"hammer": ["--example", "hammer"], "sealog": ["--bin", "sealog"]}[name]
         command = [os.environ.get("CARGO", "cargo"), "build", "--locked", "--profile", self.profile, "--message-format=json-render-diagnostics"]
-        command += what + (["--features", "mutants"] if mutants else [])
+        command += what + (["--features", "sealog-store/mutants"] if mutants else [])
         say("building %s%s" % (name, " with mutants" if mutants else ""))
         try:
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

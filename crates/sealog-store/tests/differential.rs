@@ -8,7 +8,7 @@ use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_store::Store;
-use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
 use support::*;
@@ -28,7 +28,9 @@ impl Home for tempfile::TempDir {
             ..small(world)
         };
         let store = EmbeddedStore::open(self.path(), &options).unwrap();
-        assert_eq!(store.findings(), []);
+        // The clock of these tests is set back at random.
+        let unexpected = |(_, finding): &(_, Finding)| !matches!(finding, Finding::ClockBehind { .. });
+        assert_eq!(store.findings().into_iter().find(unexpected), None);
         Box::new(store)
     }
 }

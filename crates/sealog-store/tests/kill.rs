@@ -21,7 +21,8 @@ fn hammer() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap();
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "-p", "sealog-store", "--example", "hammer", "--target-dir"])
+        // With the features that the whole workspace gives its dependencies, so that none is built again.
+        .args(["build", "--quiet", "--locked", "--workspace", "--example", "hammer", "--target-dir"])
         .arg(target)
         .status()
         .unwrap();

@@ -339,7 +339,8 @@ fn mutants_are_caught() {
     let run = |mutant: Option<&str>, test: Option<&str>| {
         let mut cargo = std::process::Command::new(env!("CARGO"));
         cargo
-            .args(["test", "--quiet", "--locked", "-p", "sealog-store", "--features", "mutants"])
+            // With the features that the whole workspace gives its dependencies, so that none is built again.
+            .args(["test", "--quiet", "--locked", "--workspace", "--features", "sealog-store/mutants"])
             .args(["--test", "power", "--target-dir"])
             .arg(target)
             .args(["--", "--exact"])
