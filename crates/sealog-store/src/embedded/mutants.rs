@@ -99,6 +99,10 @@ mod switched {
         fn sync_dir(&self, dir: &Path) -> io::Result<()> {
             if on(Mutant::SkipDirectorySync) { Ok(()) } else { self.0.sync_dir(dir) }
         }
+
+        fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+            self.0.free_bytes(dir)
+        }
     }
 
     #[derive(Debug)]
@@ -124,6 +128,10 @@ mod switched {
         fn sync(&self) -> io::Result<()> {
             let first = self.0.sync();
             if on(Mutant::RetryFailedSync) { first.or_else(|_| self.0.sync()) } else { first }
+        }
+
+        fn is_linked(&self) -> io::Result<bool> {
+            self.0.is_linked()
         }
     }
 }
