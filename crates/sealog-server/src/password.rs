@@ -16,11 +16,15 @@ static AT_A_TIME: Semaphore = Semaphore::const_new(2);
 
 /// The hash of a password as a PHC string.
 pub(crate) async fn hash(app: &App, password: Secret) -> Result<String, String> {
-    let _place = AT_A_TIME.acquire().await.map_err(|error| error.to_string())?;
     let mut salt = [0; 16];
     app.world.fill_random(&mut salt);
-    let hashing = tokio::task::spawn_blocking(move || hash_now(&password.0, &salt));
-    hashing.await.map_err(|error| error.to_string())?
+    in_turn(move || hash_now(&password.0, &salt)).await?
+}
+
+/// Runs on a thread for blocking work, when there is room for one more.
+async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    let _place = AT_A_TIME.acquire().await.map_err(|error| error.to_string())?;
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
 }
 
 pub fn hash_now(password: &str, salt: &[u8; 16]) -> Result<String, String> {
@@ -33,6 +37,8 @@ pub fn hash_now(password: &str, salt: &[u8; 16]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -40,5 +46,36 @@ mod tests {
         let hash = hash_now("correct horse battery", &[1; 16]).unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_ne!(hash, hash_now("correct horse battery", &[2; 16]).unwrap());
+    }
+
+    #[test]
+    fn two_hashes_are_made_at_a_time_and_the_others_wait() {
+        const ALL: usize = 8;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let hashes: Vec<_> = (0..ALL)
+            .map(|_| {
+                let (begun, gate) = (begun.clone(), Arc::clone(&gate));
+                runtime.spawn(in_turn(move || {
+                    begun.send(()).unwrap();
+                    let _ = gate.lock().unwrap().recv();
+                }))
+            })
+            .collect();
+        runtime.block_on(async {
+            for done in 0..ALL {
+                // All that can begin has begun: nobody else is let in before one of these has ended.
+                tokio::task::yield_now().await;
+                let places = AT_A_TIME.available_permits();
+                assert_eq!(places, if done == ALL - 1 { 1 } else { 0 }, "after {done}");
+                release.send(()).unwrap();
+                while hashes.iter().filter(|hash| hash.is_finished()).count() <= done {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        assert_eq!(begins.try_iter().count(), ALL);
     }
 }
