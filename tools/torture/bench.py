@@ -32,8 +32,8 @@ class Programs:
         return self.built[name, mutants]
 
     def build(self, name, mutants):
-        # With the features that the whole workspace gives its dependencies, so that those of the tests are not built again.
-        what = ["--workspace"] + {"hammer": ["--example", "hammer"], "sealog": ["--bin", "sealog"]}[name]
+        # As `cargo test` builds them (an example brings in the features that tests have), so that nothing is built twice.
+        what = ["--workspace", "--bin", "sealog", "--example", "hammer"]
         command = [os.environ.get("CARGO", "cargo"), "build", "--locked", "--profile", self.profile, "--message-format=json-render-diagnostics"]
         command += what + (["--features", "sealog-store/mutants"] if mutants else [])
         say("building %s%s" % (name, " with mutants" if mutants else ""))
