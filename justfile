@@ -5,7 +5,7 @@ _default:
     @just --list
 
 # Everything CI checks.
-ci: fmt lint policy test tools fuzz-quick
+ci: fmt lint policy test tools fuzz-quick torture-quick
 
 # Formatting.
 fmt:
