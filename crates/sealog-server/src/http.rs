@@ -1,7 +1,6 @@
 //! Connections, and the order in which every request is dealt with: request id, framing, per-address window, route.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -169,10 +168,7 @@ async fn connection(
     let own = Arc::clone(&app);
     let usage = Arc::clone(&place.usage);
     let in_flight = InFlight::default();
-    let wire = Wire::new(stream, usage, in_flight.clone(), deadlines.write, {
-        let app = Arc::clone(&app);
-        move |status| answer_unparsable(&app, status)
-    });
+    let wire = Wire::new(stream, usage, in_flight.clone(), deadlines.write);
     // Set when an answer was given without reading the whole request.
     let unread = Arc::new(AtomicBool::new(false));
     let closing = Arc::clone(&unread);
@@ -180,11 +176,12 @@ async fn connection(
     let service = service_fn(move |request| {
         let (app, closing, peer) = (Arc::clone(&app), Arc::clone(&closing), peer.clone());
         let (place, in_flight) = (Arc::clone(&used), in_flight.clone());
+        in_flight.begin();
         Box::pin(async move {
             place.usage.begin_request();
             let response = handle(&app, request, peer, listener, &place).await;
             closing.fetch_or(response.headers().contains_key(CONNECTION), Ordering::Relaxed);
-            Ok::<_, Infallible>(respond::until_sent(response, place).map(|body| in_flight.begin(body)))
+            Ok::<_, Infallible>(respond::until_sent(response, place).map(|body| in_flight.track(body)))
         })
     });
     let mut connection = http1::Builder::new()
@@ -197,7 +194,7 @@ async fn connection(
     let ended = tokio::select! {
         // Drawing lots each time has a price, and whoever stops the server can wait for the answer that is ready.
         biased;
-        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
+        ended = &mut connection => Some(ended),
         _ = stop.wait_for(|stopped| *stopped) => None,
         () = place.usage.ended() => None,
     };
@@ -207,28 +204,29 @@ async fn connection(
             // A request whose body is only read to be dropped need not be waited for.
             place.usage.end();
             Pin::new(&mut connection).graceful_shutdown();
-            poll_fn(|context| connection.poll_without_shutdown(context)).await
+            (&mut connection).await
         }
     };
-    let mut wire = connection.into_parts().io.into_inner();
-    if let Err(error) = ended {
-        // hyper knows the preface of HTTP/2 and ends the connection without a word.
-        if error.is_parse_version_h2() {
-            wire.answer_last(answer_own(&own, &Failure::malformed(framing::HTTP_2)));
-        }
+    let wire = connection.into_parts().io.into_inner();
+    let last = ended.err().and_then(|error| {
         tracing::debug!(%error, "a connection ended");
-    }
+        unparsable(&error, &wire).map(|failure| answer_unparsable(&own, &failure))
+    });
     // The client may be gone, and then there is nobody to close for.
-    let _ = wire.close(unread.load(Ordering::Relaxed)).await;
+    let _ = wire.close(last, unread.load(Ordering::Relaxed)).await;
 }
 
-/// A request that hyper cannot parse never reaches a handler, but is answered like any other.
-fn answer_unparsable(app: &App, status: StatusCode) -> Vec<u8> {
-    let reject = if status == StatusCode::BAD_REQUEST { Reject::Malformed } else { Reject::HeadersTooLarge };
-    answer_own(app, &Failure::from(reject))
+/// A request that hyper cannot parse never reaches a handler, but is answered like any other: unless hyper's own answer went out behind another one, which the client had not taken yet.
+fn unparsable(error: &hyper::Error, wire: &Wire) -> Option<Failure> {
+    // hyper knows the preface of HTTP/2 and ends the connection without a word.
+    if error.is_parse_version_h2() {
+        return Some(Failure::malformed(framing::HTTP_2));
+    }
+    let reject = if error.is_parse_too_large() { Reject::HeadersTooLarge } else { Reject::Malformed };
+    wire.has_withheld().then(|| reject.into())
 }
 
-fn answer_own(app: &App, failure: &Failure) -> Vec<u8> {
+fn answer_unparsable(app: &App, failure: &Failure) -> Vec<u8> {
     let request_id = new_request_id(app);
     let status = failure.code().status();
     tracing::debug!(%request_id, status, "answered a request that cannot be parsed");
