@@ -1,12 +1,19 @@
 //! Request bodies: bounded in size before they are buffered, and in time. What no handler has read is dropped, if it is small, so that the connection can be used again.
 
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::{Body as _, Frame, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_ENCODING, EXPECT};
 use sealog_core::id::{RequestId, TenantId};
 use sealog_core::reject::Reject;
+use sealog_store::sync::lock;
+use tokio::time::Sleep;
 
 use crate::App;
 use crate::budget::Share;
@@ -24,7 +31,8 @@ const DROPPED_BYTES_MAX: usize = 64 << 10;
 /// The body of a request, and how far it has been read.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    incoming: Incoming,
+    /// Nothing while it is lent.
+    incoming: Option<Incoming>,
     state: State,
 }
 
@@ -47,7 +55,7 @@ impl RequestBody {
         } else {
             State::Arriving
         };
-        RequestBody { incoming, state }
+        RequestBody { incoming: Some(incoming), state }
     }
 
     /// Nothing of it is left, so the next request can follow.
@@ -55,15 +63,17 @@ impl RequestBody {
         self.state == State::Ended
     }
 
-    async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
-        self.state = State::Arriving;
-        let frame = self.incoming.frame().await;
-        match &frame {
-            Some(Ok(_)) if !self.incoming.is_end_stream() => {}
-            Some(Ok(_)) | None => self.state = State::Ended,
-            Some(Err(_)) => self.state = State::Broken,
+    /// Hands it to the router, until it is taken back. If it never is, as after a panic, where it ends cannot be told.
+    pub(crate) fn lend(&mut self) -> Loan {
+        let state = std::mem::replace(&mut self.state, State::Broken);
+        Loan(Arc::new(Mutex::new(Some(RequestBody { incoming: self.incoming.take(), state }))))
+    }
+
+    /// What the router has left of it. Whoever still holds it reads an error from now on.
+    pub(crate) fn take_back(&mut self, loan: &Loan) {
+        if let Some(rest) = lock(&loan.0).take() {
+            *self = rest;
         }
-        frame
     }
 
     /// Reads the rest and drops it, piece by piece, so that the connection can be used again. False if it cannot be: the rest is too long, broken or late, or the client has not begun
@@ -85,7 +95,7 @@ impl RequestBody {
     /// Reads until the end, or until there is too much.
     async fn drop_small(&mut self) {
         let mut left = DROPPED_BYTES_MAX as u64;
-        while self.state == State::Arriving && self.incoming.size_hint().lower() <= left {
+        while self.state == State::Arriving && self.size_hint().lower() <= left {
             let data = self.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
             match left.checked_sub(data.map_or(0, |data| data.len() as u64)) {
                 Some(less) => left = less,
@@ -95,19 +105,111 @@ impl RequestBody {
     }
 }
 
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = &mut *self;
+        let Some(incoming) = this.incoming.as_mut() else { return Poll::Ready(None) };
+        if matches!(this.state, State::Ended | State::Broken) {
+            return Poll::Ready(None);
+        }
+        this.state = State::Arriving;
+        let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+        match &frame {
+            Some(Ok(_)) if !incoming.is_end_stream() => {}
+            Some(Ok(_)) | None => this.state = State::Ended,
+            Some(Err(_)) => this.state = State::Broken,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_ended()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+/// A body that was handed to the router.
+#[derive(Debug)]
+pub(crate) struct Loan(Arc<Mutex<Option<RequestBody>>>);
+
+impl Loan {
+    /// The body for a handler that reads it with [`read`], which has a deadline.
+    pub(crate) fn body(&self) -> Lent {
+        Lent { body: Arc::clone(&self.0), within: None, late: None }
+    }
+
+    /// The body for a handler that just reads it: an error comes when it does not arrive in time.
+    pub(crate) fn body_within(&self, within: Duration) -> Lent {
+        Lent { within: Some(within), ..self.body() }
+    }
+}
+
+/// The body as the router's handlers see it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    body: Arc<Mutex<Option<RequestBody>>>,
+    within: Option<Duration>,
+    /// From the first look on.
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl Body for Lent {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let Lent { body, within, late } = &mut *self;
+        let mut body = lock(body);
+        let Some(body) = body.as_mut() else {
+            return Poll::Ready(Some(Err("the request was answered already".into())));
+        };
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let Some(within) = *within else { return Poll::Pending };
+        let late = late.get_or_insert_with(|| Box::pin(tokio::time::sleep(within)));
+        ready!(late.as_mut().poll(context));
+        body.state = State::Broken;
+        Poll::Ready(Some(Err("the body did not arrive in time".into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        lock(&self.body).as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        lock(&self.body).as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
 /// The whole body, if it has at most this many bytes. Reading stops at the first byte too many.
 ///
 /// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
-pub(crate) async fn read(
+pub(crate) async fn read<B>(
     app: &App,
     headers: &HeaderMap,
-    body: &mut RequestBody,
+    body: &mut B,
     bytes_max: usize,
     whose: Option<TenantId>,
     request_id: RequestId,
-) -> Result<(Bytes, Option<Share>), Failure> {
+) -> Result<(Bytes, Option<Share>), Failure>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
     let too_large = || Failure::from(Reject::BodyTooLarge { bytes_max }).closing();
-    let length = body.incoming.size_hint().lower();
+    let length = body.size_hint().lower();
     if length > bytes_max as u64 {
         return Err(too_large());
     }

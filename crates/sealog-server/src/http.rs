@@ -1,7 +1,6 @@
 //! Connections, and the order in which every request is dealt with: request id, framing, per-address window, route.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -10,32 +9,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tower_service::Service;
 
 use crate::App;
 use crate::api;
+use crate::auth;
 use crate::body::RequestBody;
 use crate::client_address::{Client, is_proxy};
 use crate::connections::{Connections, Place};
 use crate::framing;
-use crate::ingest::Endpoint;
 use crate::limits::{counted_address, share};
 use crate::metrics;
-use crate::openapi;
 use crate::operator;
-use crate::ready;
-use crate::respond::{self, Body, Failure};
-use crate::routes::{self, Found, Operation};
+use crate::respond::{self, Answer, Body, Failure};
+use crate::router::{self, Origin};
+use crate::routes;
 use crate::wire::{InFlight, Wire};
 
 /// How long a stop waits for requests under way.
@@ -90,24 +90,43 @@ enum Listener {
     Metrics,
 }
 
+/// What answers the requests of a listener.
+struct Front {
+    app: Arc<App>,
+    listener: Listener,
+    router: Router,
+}
+
 /// Serves connections until the server is stopped and what was under way is done.
 pub async fn serve(app: Arc<App>, listener: TcpListener, server: &Server) {
+    serve_with_pages(app, Router::new(), listener, server).await;
+}
+
+/// As [`serve`], with pages for paths that the API does not have. They pass the same checks as any request before they are asked, and their answers get an `X-Request-Id`.
+///
+/// # Panics
+///
+/// If the pages take a path of the API's, or have a fallback: a path that nobody has is answered with the API's envelope.
+pub async fn serve_with_pages(app: Arc<App>, pages: Router, listener: TcpListener, server: &Server) {
     let connections = Arc::clone(&app.connections);
-    accept(app, listener, Listener::Main, connections, server).await;
+    accept(Front::new(app, Listener::Main, pages), listener, connections, server).await;
 }
 
 /// As [`serve`], for a listener that answers `GET /metrics` to whoever reaches it, and nothing else.
 pub async fn serve_metrics(app: Arc<App>, listener: TcpListener, server: &Server) {
-    accept(app, listener, Listener::Metrics, Connections::new(METRICS_CONNECTIONS_MAX, 0), server).await;
+    let connections = Connections::new(METRICS_CONNECTIONS_MAX, 0);
+    accept(Front::new(app, Listener::Metrics, Router::new()), listener, connections, server).await;
 }
 
-async fn accept(
-    app: Arc<App>,
-    listener: TcpListener,
-    role: Listener,
-    connections: Arc<Connections>,
-    server: &Server,
-) {
+impl Front {
+    fn new(app: Arc<App>, listener: Listener, pages: Router) -> Arc<Front> {
+        let router = router::new(Arc::clone(&app), pages);
+        Arc::new(Front { app, listener, router })
+    }
+}
+
+async fn accept(front: Arc<Front>, listener: TcpListener, connections: Arc<Connections>, server: &Server) {
+    let app = &front.app;
     let mut stop = server.stop.subscribe();
     loop {
         let accepted = tokio::select! {
@@ -127,7 +146,7 @@ async fn accept(
                     app.metrics.connection_refused();
                     continue;
                 };
-                tokio::spawn(connection(Arc::clone(&app), stream, peer, role, Arc::new(place), stop.clone()));
+                tokio::spawn(connection(Arc::clone(&front), stream, peer, Arc::new(place), stop.clone()));
             }
             Err(error) => {
                 // Most likely out of file descriptors: give those that are open a moment to end.
@@ -143,10 +162,9 @@ async fn accept(
 }
 
 async fn connection(
-    app: Arc<App>,
+    front: Arc<Front>,
     stream: TcpStream,
     peer: SocketAddr,
-    listener: Listener,
     place: Arc<Place>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -155,7 +173,7 @@ async fn connection(
     let mut first = [0];
     let spoke = tokio::select! {
         // Peeked at, since a socket may be called readable before it is.
-        first = tokio::time::timeout(app.config.deadlines.first_byte, stream.peek(&mut first)) => {
+        first = tokio::time::timeout(front.app.config.deadlines.first_byte, stream.peek(&mut first)) => {
             matches!(first, Ok(Ok(1)))
         }
         () = place.usage.ended() => false,
@@ -165,26 +183,23 @@ async fn connection(
         return;
     }
     let peer = Client::new(peer.ip());
-    let deadlines = app.config.deadlines;
-    let own = Arc::clone(&app);
+    let deadlines = front.app.config.deadlines;
     let usage = Arc::clone(&place.usage);
     let in_flight = InFlight::default();
-    let wire = Wire::new(stream, usage, in_flight.clone(), deadlines.write, {
-        let app = Arc::clone(&app);
-        move |status| answer_unparsable(&app, status)
-    });
+    let wire = Wire::new(stream, usage, in_flight.clone(), deadlines.write);
     // Set when an answer was given without reading the whole request.
     let unread = Arc::new(AtomicBool::new(false));
     let closing = Arc::clone(&unread);
-    let used = Arc::clone(&place);
+    let (used, handling) = (Arc::clone(&place), Arc::clone(&front));
     let service = service_fn(move |request| {
-        let (app, closing, peer) = (Arc::clone(&app), Arc::clone(&closing), peer.clone());
+        let (front, closing, peer) = (Arc::clone(&handling), Arc::clone(&closing), peer.clone());
         let (place, in_flight) = (Arc::clone(&used), in_flight.clone());
+        in_flight.begin();
         Box::pin(async move {
             place.usage.begin_request();
-            let response = handle(&app, request, peer, listener, &place).await;
+            let response = handle(&front, request, peer, &place).await;
             closing.fetch_or(response.headers().contains_key(CONNECTION), Ordering::Relaxed);
-            Ok::<_, Infallible>(respond::until_sent(response, place).map(|body| in_flight.begin(body)))
+            Ok::<_, Infallible>(respond::until_sent(response, place).map(|body| in_flight.track(body)))
         })
     });
     let mut connection = http1::Builder::new()
@@ -197,7 +212,7 @@ async fn connection(
     let ended = tokio::select! {
         // Drawing lots each time has a price, and whoever stops the server can wait for the answer that is ready.
         biased;
-        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
+        ended = &mut connection => Some(ended),
         _ = stop.wait_for(|stopped| *stopped) => None,
         () = place.usage.ended() => None,
     };
@@ -207,28 +222,29 @@ async fn connection(
             // A request whose body is only read to be dropped need not be waited for.
             place.usage.end();
             Pin::new(&mut connection).graceful_shutdown();
-            poll_fn(|context| connection.poll_without_shutdown(context)).await
+            (&mut connection).await
         }
     };
-    let mut wire = connection.into_parts().io.into_inner();
-    if let Err(error) = ended {
-        // hyper knows the preface of HTTP/2 and ends the connection without a word.
-        if error.is_parse_version_h2() {
-            wire.answer_last(answer_own(&own, &Failure::malformed(framing::HTTP_2)));
-        }
+    let wire = connection.into_parts().io.into_inner();
+    let last = ended.err().and_then(|error| {
         tracing::debug!(%error, "a connection ended");
-    }
+        unparsable(&error, &wire).map(|failure| answer_unparsable(&front.app, &failure))
+    });
     // The client may be gone, and then there is nobody to close for.
-    let _ = wire.close(unread.load(Ordering::Relaxed)).await;
+    let _ = wire.close(last, unread.load(Ordering::Relaxed)).await;
 }
 
-/// A request that hyper cannot parse never reaches a handler, but is answered like any other.
-fn answer_unparsable(app: &App, status: StatusCode) -> Vec<u8> {
-    let reject = if status == StatusCode::BAD_REQUEST { Reject::Malformed } else { Reject::HeadersTooLarge };
-    answer_own(app, &Failure::from(reject))
+/// A request that hyper cannot parse never reaches a handler, but is answered like any other: unless hyper's own answer went out behind another one, which the client had not taken yet.
+fn unparsable(error: &hyper::Error, wire: &Wire) -> Option<Failure> {
+    // hyper knows the preface of HTTP/2 and ends the connection without a word.
+    if error.is_parse_version_h2() {
+        return Some(Failure::malformed(framing::HTTP_2));
+    }
+    let reject = if error.is_parse_too_large() { Reject::HeadersTooLarge } else { Reject::Malformed };
+    wire.has_withheld().then(|| reject.into())
 }
 
-fn answer_own(app: &App, failure: &Failure) -> Vec<u8> {
+fn answer_unparsable(app: &App, failure: &Failure) -> Vec<u8> {
     let request_id = new_request_id(app);
     let status = failure.code().status();
     tracing::debug!(%request_id, status, "answered a request that cannot be parsed");
@@ -242,15 +258,15 @@ fn new_request_id(app: &App) -> RequestId {
 
 /// Answers a request. Every answer has its id, whatever happens on the way.
 async fn handle(
-    app: &Arc<App>,
+    front: &Front,
     request: Request<Incoming>,
     peer: Client,
-    listener: Listener,
     connection: &Place,
 ) -> Response<Body> {
+    let app = &front.app;
     let request_id = new_request_id(app);
     let begun = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let mut body = RequestBody::new(body, &parts.headers);
     let place = metrics::Place::of(&parts.method, parts.uri.path());
     // Kept apart, since they are rare and the future of a request is moved.
@@ -259,12 +275,12 @@ async fn handle(
         Box::pin(drop_rest(app, &mut body, connection)).await;
     }
     let answer = {
-        let answer = std::pin::pin!(route(app, &parts, &mut body, peer, listener, request_id));
+        let answer = std::pin::pin!(answer(front, &mut parts, &mut body, peer, request_id));
         CatchPanic(answer).await.unwrap_or_else(|cause| Err(Failure::internal(&cause, request_id).closing()))
     };
     let mut response = answer.unwrap_or_else(|failure| {
         app.metrics.rejected(failure.code());
-        failure.into_response(request_id, &app.config)
+        failure.render(request_id, &app.config)
     });
     if !body.has_ended()
         && !response.headers().contains_key(CONNECTION)
@@ -294,17 +310,16 @@ async fn drop_rest(app: &App, body: &mut RequestBody, connection: &Place) -> boo
     dropped
 }
 
-async fn route(
-    app: &Arc<App>,
-    parts: &Parts,
+async fn answer(
+    front: &Front,
+    parts: &mut Parts,
     body: &mut RequestBody,
     peer: Client,
-    listener: Listener,
     request_id: RequestId,
-) -> Result<Response<Body>, Failure> {
+) -> Answer {
+    let app = &front.app;
     framing::check(parts)?;
     let (path, headers) = (parts.uri.path(), &parts.headers);
-    let found = routes::find(&routes::PATHS, path, &parts.method);
     let client = Client::behind(&peer, headers, &app.config.trusted_proxies);
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
@@ -312,46 +327,41 @@ async fn route(
             return Err(Reject::IpRateLimit.into());
         }
     }
-    let is_here = match listener {
+    let is_here = match front.listener {
         Listener::Main => path != routes::METRICS || !app.config.metrics_apart,
         Listener::Metrics => path == routes::METRICS,
     };
     if !is_here {
         return Err(Reject::PathNotFound.into());
     }
+    if let Some(endpoint) = routes::endpoint(&parts.method, path) {
+        return api::events::post(app, headers, body, endpoint, client, request_id).await;
+    }
     // Who has no token does not learn which of the operator's paths exist.
-    if let Some(rest) = path.strip_prefix(operator::BEGINNING) {
-        return Box::pin(operator::handle(app, rest, parts, body, request_id)).await;
+    if path.starts_with(operator::BEGINNING) {
+        auth::operator(app, headers)?;
     }
-    let Found { operation, parameter } = found?;
-    let query = parts.uri.query().unwrap_or("");
-    // The future of a request has room for the largest of these, and is moved: those that are rare are kept apart, so that an event does not pay for them.
-    match operation {
-        Operation::LogEvent => {
-            api::events::post(app, headers, body, Endpoint::Single, client, request_id).await
-        }
-        Operation::LogBatch => {
-            api::events::post(app, headers, body, Endpoint::Batch, client, request_id).await
-        }
-        Operation::ListEvents => Box::pin(api::list::get(app, query, headers, request_id)).await,
-        Operation::VerifyChain => Box::pin(api::verify::get(app, query, headers, request_id)).await,
-        Operation::ReadEvent => Box::pin(api::read::get(app, parameter, headers, request_id)).await,
-        Operation::ListActions => Box::pin(api::actions::get(app, headers, request_id)).await,
-        Operation::Health => Ok(text(StatusCode::OK, "ok\n")),
-        Operation::Ready => Ok(ready::get(app, headers, peer.address)),
-        Operation::Metrics => {
-            if listener == Listener::Main {
-                metrics::admit(app, headers, peer.address)?;
-            }
-            Box::pin(metrics::get(app, request_id)).await
-        }
-        Operation::OpenApi => Ok(openapi::get(app, headers)),
-        Operation::Docs => crate::docs::page(parameter),
-    }
+    let for_metrics = front.listener == Listener::Metrics;
+    let origin = Origin { request_id, peer: peer.address, for_metrics };
+    // The future of a request is moved: those that are rare are kept apart, so that an event does not pay for them.
+    Box::pin(route(front, parts, body, origin)).await
 }
 
-fn text(status: StatusCode, body: &'static str) -> Response<Body> {
-    respond::with_type(status, "text/plain; charset=utf-8", body)
+/// Asks the router. It gets the body on loan, so that what its handlers leave can be dropped.
+async fn route(front: &Front, parts: &mut Parts, body: &mut RequestBody, origin: Origin) -> Answer {
+    let mut parts = std::mem::replace(parts, Request::new(()).into_parts().0);
+    let path = parts.uri.path();
+    let is_page = routes::position(&routes::PATHS, path).is_none() && !path.starts_with(operator::BEGINNING);
+    // `HEAD` asks for what `GET` does. hyper leaves out the body, and writes what it knows of its length.
+    if parts.method == Method::HEAD {
+        parts.method = Method::GET;
+    }
+    parts.extensions.insert(origin);
+    let loan = body.lend();
+    let lent = if is_page { loan.body_within(front.app.config.deadlines.body) } else { loan.body() };
+    let response = front.router.clone().call(Request::from_parts(parts, lent)).await;
+    body.take_back(&loan);
+    respond::from_router(response.unwrap_or_else(|never| match never {}))
 }
 
 /// Turns a panic while a request is answered into an error for that request alone.

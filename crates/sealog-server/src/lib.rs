@@ -1,7 +1,7 @@
 //! Who may ask, and what they see.
 //!
-//! A request goes straight down and straight back: [`http`] (request id, per-address window, route), [`auth`] (who is calling), `api` (one file for each endpoint),
-//! [`ingest`] (the write path, the only caller of `Store::append`), the store. One folder for each audience; they never import each other.
+//! A request goes straight down and straight back: [`http`] (request id, per-address window), [`router`] (for all but the two requests that bring events), [`auth`] (who is calling),
+//! `api` (one file for each endpoint), [`ingest`] (the write path, the only caller of `Store::append`), the store. One folder for each audience; they never import each other.
 
 mod api;
 mod auth;
@@ -25,6 +25,7 @@ pub mod password;
 mod quota;
 mod ready;
 mod respond;
+mod router;
 mod routes;
 mod wire;
 
@@ -34,7 +35,7 @@ use sealog_store::Store;
 use sealog_store::accounts::Accounts;
 use sealog_store::world::World;
 
-pub use http::{Server, serve, serve_metrics};
+pub use http::{Server, serve, serve_metrics, serve_with_pages};
 
 use config::Config;
 

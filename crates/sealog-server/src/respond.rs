@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::response::IntoResponse;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full, combinators::UnsyncBoxBody};
+use http_body_util::{Either, Full};
 use hyper::body::{Frame, SizeHint};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
 
@@ -17,8 +18,11 @@ use crate::budget::Share;
 use crate::config::Config;
 use crate::connections::Place;
 
-/// Most answers are one piece.
-pub(crate) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, std::io::Error>>;
+/// Most answers are one piece. What comes from the router is boxed, and may come in pieces.
+pub(crate) type Body = Either<Full<Bytes>, axum::body::Body>;
+
+/// What a handler answers.
+pub(crate) type Answer = Result<Response<Body>, Failure>;
 
 pub(crate) fn full(content: impl Into<Bytes>) -> Body {
     Either::Left(Full::new(content.into()))
@@ -49,7 +53,7 @@ pub(crate) fn in_pieces<B>(body: B) -> Response<Body>
 where
     B: hyper::body::Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
 {
-    json(StatusCode::OK, "").map(|_| Either::Right(body.boxed_unsync()))
+    json(StatusCode::OK, "").map(|_| Either::Right(axum::body::Body::new(body)))
 }
 
 /// Notes that the connection is no longer in use when the answer is with it: at once, or, for one that comes in pieces, with the last piece.
@@ -59,23 +63,23 @@ pub(crate) fn until_sent(response: Response<Body>, place: Arc<Place>) -> Respons
             place.end_request();
             Either::Left(whole)
         }
-        Either::Right(pieces) => Either::Right(UntilSent { pieces, place }.boxed_unsync()),
+        Either::Right(pieces) => Either::Right(axum::body::Body::new(UntilSent { pieces, place })),
     })
 }
 
 struct UntilSent {
-    pieces: UnsyncBoxBody<Bytes, std::io::Error>,
+    pieces: axum::body::Body,
     place: Arc<Place>,
 }
 
 impl hyper::body::Body for UntilSent {
     type Data = Bytes;
-    type Error = std::io::Error;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.pieces).poll_frame(context)
     }
 
@@ -149,8 +153,32 @@ impl LineLimit {
     }
 }
 
+/// An answer as the router takes it.
+pub(crate) fn into_router(answer: Answer) -> axum::response::Response {
+    match answer {
+        Ok(response) => response.map(|body| match body {
+            Either::Left(whole) => axum::body::Body::new(whole),
+            Either::Right(pieces) => pieces,
+        }),
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// An answer as the router gives it. hyper writes the length of a body that it knows, and knows which answers have none: axum's header would stand in a 304 too.
+pub(crate) fn from_router(mut response: axum::response::Response) -> Answer {
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        return Err(failure.with_headers(std::mem::take(response.headers_mut())));
+    }
+    let length = hyper::body::Body::size_hint(response.body()).exact();
+    let stated = response.headers().get(CONTENT_LENGTH).and_then(|stated| stated.to_str().ok()?.parse().ok());
+    if length.is_some() && length == stated {
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    Ok(response.map(Either::Right))
+}
+
 /// A request that was not carried out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     code: Code,
     message: String,
@@ -159,11 +187,13 @@ pub(crate) struct Failure {
     allow: Option<String>,
     /// Where the next request begins cannot be told, so the connection cannot be used again.
     close: bool,
+    /// What layers of the router have added.
+    headers: Option<Box<HeaderMap>>,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
-        Failure { code, message: message.into(), suggestion: None, allow: None, close: false }
+        Failure { code, message: message.into(), suggestion: None, allow: None, close: false, headers: None }
     }
 
     pub(crate) fn in_batch(reject: Reject, index: usize) -> Failure {
@@ -181,6 +211,12 @@ impl Failure {
 
     pub(crate) fn closing(self) -> Failure {
         Failure { close: true, ..self }
+    }
+
+    fn with_headers(self, mut headers: HeaderMap) -> Failure {
+        // That of the empty body under which the failure travelled.
+        headers.remove(CONTENT_LENGTH);
+        Failure { headers: (!headers.is_empty()).then(|| Box::new(headers)), ..self }
     }
 
     /// A store that could not write. What happened goes to the log, once, here; the client learns what to do.
@@ -247,10 +283,15 @@ impl Failure {
         serde_json::json!({ "error": error }).to_string()
     }
 
-    pub(crate) fn into_response(self, request_id: RequestId, config: &Config) -> Response<Body> {
+    /// The answer that says so.
+    pub(crate) fn render(self, request_id: RequestId, config: &Config) -> Response<Body> {
         let status = self.status();
         let mut response = json(status, self.envelope(request_id, config));
         let headers = response.headers_mut();
+        if let Some(added) = self.headers {
+            let own = std::mem::replace(headers, *added);
+            headers.extend(own);
+        }
         if status == StatusCode::TOO_MANY_REQUESTS {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -260,6 +301,15 @@ impl Failure {
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        response
+    }
+}
+
+/// Travels through the router's layers as it is. Its envelope is written where the request's id is known.
+impl IntoResponse for Failure {
+    fn into_response(self) -> axum::response::Response {
+        let mut response = StatusCode::into_response(self.status());
+        response.extensions_mut().insert(self);
         response
     }
 }
@@ -293,5 +343,50 @@ mod tests {
         assert_eq!(limit.settle(at(8000)), Some(999));
         assert_eq!(limit.settle(at(9000)), None, "once");
         assert_eq!(limit.admit(at(9000)), Some(0));
+    }
+
+    /// A body whose length only its maker knows.
+    struct Unknown;
+
+    impl hyper::body::Body for Unknown {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(None)
+        }
+    }
+
+    /// As a router gives it back, with a header of a layer's.
+    fn through_router(response: impl IntoResponse) -> axum::response::Response {
+        let mut response = response.into_response();
+        let length = hyper::body::Body::size_hint(response.body()).exact();
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length.unwrap_or(7)));
+        response.headers_mut().insert("x-layer", HeaderValue::from_static("added"));
+        response
+    }
+
+    #[test]
+    fn a_failure_keeps_what_layers_have_added_and_is_otherwise_its_envelope() {
+        let config = Config::at("https://log.example");
+        let request_id = RequestId(sealog_core::id::Ulid(1));
+        let failure = || Failure::method_not_allowed("GET, HEAD").closing();
+        let mut expected = failure().render(request_id, &config);
+        expected.headers_mut().insert("x-layer", HeaderValue::from_static("added"));
+        let carried = from_router(through_router(failure())).unwrap_err().render(request_id, &config);
+        assert_eq!((carried.status(), carried.headers()), (expected.status(), expected.headers()));
+        assert_eq!(format!("{:?}", carried.body()), format!("{:?}", expected.body()));
+    }
+
+    #[test]
+    fn a_length_that_hyper_knows_is_left_to_hyper() {
+        let kept = |response| from_router(response).unwrap().headers().contains_key(CONTENT_LENGTH);
+        assert!(!kept(through_router("text")));
+        assert!(!kept(through_router(StatusCode::NOT_MODIFIED)));
+        // One that a page has set itself.
+        assert!(kept(through_router(axum::body::Body::new(Unknown))));
     }
 }

@@ -1,5 +1,6 @@
-//! The socket under hyper: an envelope for requests that hyper cannot parse, an end to clients that stop reading, and a close that lets the answer arrive.
+//! The socket under hyper: hyper's own answers are taken out, clients that stop reading are cut off, and a close lets the answer arrive.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +8,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::StatusCode;
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -19,24 +19,29 @@ use crate::connections::Usage;
 const LINGER_BYTES: usize = 4 << 20;
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The longest head that hyper writes by itself.
-const BARE_LEN_MAX: usize = 256;
-
-/// Whether what hyper writes is a handler's answer. Only when it is not can it be one of hyper's own: content of events, pages and exports is never looked at.
+/// Whether what hyper writes belongs to a request that a handler has. What it writes otherwise is its own: the bare answer to a request that it cannot parse. Written bytes are never
+/// looked at, so content may look like anything.
 ///
-/// t0: a handler has answered. t1: its body has ended; hyper may still have bytes of it. t2: hyper has written everything and flushes. From then on a write is hyper's own, until the next
-/// answer. hyper reads no further request before t2, so none of its own answers comes between.
+/// t0: hyper hands a request over; from here on it may write `100 Continue`. t1: the handler has answered. t2: the answer's body has ended; hyper may still have bytes of it. t3: hyper
+/// has written everything and flushes. From then on a write is hyper's own, until the next request.
+///
+/// hyper parses the next request after t3. Only where a request is answered before its body has arrived can it do so earlier, and put its own answer behind bytes that the client has not
+/// taken yet; then they go out together, and nothing is added. `http.rs` does not let that happen: when it answers, the body has arrived, or the connection ends with the answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight(Arc<AtomicU8>);
 
 const NOTHING: u8 = 0;
-const ANSWERING: u8 = 1;
+const HANDLING: u8 = 1;
 const BODY_ENDED: u8 = 2;
 
 impl InFlight {
-    /// From here on writes belong to the answer that has this body.
-    pub(crate) fn begin<B>(self, body: B) -> Tracked<B> {
-        self.0.store(ANSWERING, Ordering::Relaxed);
+    /// A request is handed over.
+    pub(crate) fn begin(&self) {
+        self.0.store(HANDLING, Ordering::Relaxed);
+    }
+
+    /// The body of the answer to the request that was handed over last.
+    pub(crate) fn track<B>(self, body: B) -> Tracked<B> {
         Tracked { body, in_flight: self }
     }
 
@@ -82,49 +87,39 @@ impl<B: hyper::body::Body + Unpin> hyper::body::Body for Tracked<B> {
     }
 }
 
-pub(crate) struct Wire<F> {
+#[derive(Debug)]
+pub(crate) struct Wire {
     stream: TcpStream,
     in_flight: InFlight,
-    /// Writes an answer for a request that has no handler, since hyper could not make sense of it.
-    answer: F,
-    /// What stands in place of hyper's own answer and is not sent yet.
-    replaced: Vec<u8>,
-    sent: usize,
+    /// hyper has answered a request itself, and nobody has seen it.
+    withheld: bool,
     write_deadline: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
     usage: Arc<Usage>,
 }
 
-impl<F: FnMut(StatusCode) -> Vec<u8> + Unpin> Wire<F> {
+impl Wire {
     pub(crate) fn new(
         stream: TcpStream,
         usage: Arc<Usage>,
         in_flight: InFlight,
         write_deadline: Duration,
-        answer: F,
-    ) -> Wire<F> {
-        Wire {
-            stream,
-            in_flight,
-            answer,
-            replaced: Vec::new(),
-            sent: 0,
-            write_deadline,
-            stalled: None,
-            usage,
+    ) -> Wire {
+        Wire { stream, in_flight, withheld: false, write_deadline, stalled: None, usage }
+    }
+
+    /// Whether an answer of hyper's own was withheld, so that the client still waits for one.
+    pub(crate) fn has_withheld(&self) -> bool {
+        self.withheld
+    }
+
+    /// Ends the connection, with these bytes as the last. With `unread`, what the client still sends is taken in first, within bounds.
+    pub(crate) async fn close(mut self, last: Option<Vec<u8>>, unread: bool) -> io::Result<()> {
+        let unread = unread || last.is_some();
+        if let Some(last) = last {
+            self.send(&last).await?;
         }
-    }
-
-    /// What is sent before the connection is closed. For requests that hyper ends without an answer.
-    pub(crate) fn answer_last(&mut self, answer: Vec<u8>) {
-        self.replaced = answer;
-        self.sent = 0;
-    }
-
-    /// Ends the connection. With `unread`, what the client still sends is taken in first, within bounds.
-    pub(crate) async fn close(mut self, unread: bool) -> io::Result<()> {
-        let unread = unread || !self.replaced.is_empty();
-        self.shutdown().await?;
+        self.stream.shutdown().await?;
         if !unread {
             return Ok(());
         }
@@ -141,6 +136,17 @@ impl<F: FnMut(StatusCode) -> Vec<u8> + Unpin> Wire<F> {
             Ok(())
         };
         tokio::time::timeout(LINGER, linger).await.unwrap_or(Ok(()))
+    }
+
+    async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = poll_fn(|context| {
+                let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
+                self.within_deadline(context, poll)
+            });
+            bytes = &bytes[sent.await?..];
+        }
+        Ok(())
     }
 
     /// A client that takes nothing for this long holds memory that others need.
@@ -161,33 +167,9 @@ impl<F: FnMut(StatusCode) -> Vec<u8> + Unpin> Wire<F> {
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer")))
     }
-
-    fn poll_replaced(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.replaced.len() {
-            let poll = Pin::new(&mut self.stream).poll_write(context, &self.replaced[self.sent..]);
-            self.sent += ready!(self.within_deadline(context, poll))?;
-        }
-        Poll::Ready(Ok(()))
-    }
 }
 
-/// Where in a write that is no handler's hyper's own answer begins, and its status.
-fn bare_answer(written: &[u8]) -> Option<(usize, StatusCode)> {
-    if !written.ends_with(b"\r\n\r\n") {
-        return None;
-    }
-    const START: &[u8] = b"HTTP/1.1 4";
-    let from = written.len().saturating_sub(BARE_LEN_MAX);
-    let at = from + written[from..].windows(START.len()).rposition(|window| window == START)?;
-    let head = &written[at..];
-    let named = head.windows(15).any(|window| window.eq_ignore_ascii_case(b"\r\nx-request-id:"));
-    if named {
-        return None;
-    }
-    Some((at, StatusCode::from_bytes(&head[9..12]).ok()?))
-}
-
-impl<F: Unpin> AsyncRead for Wire<F> {
+impl AsyncRead for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -197,20 +179,14 @@ impl<F: Unpin> AsyncRead for Wire<F> {
     }
 }
 
-impl<F: FnMut(StatusCode) -> Vec<u8> + Unpin> AsyncWrite for Wire<F> {
+impl AsyncWrite for Wire {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_replaced(context))?;
-        if self.in_flight.is_nothing()
-            && let Some((at, status)) = bare_answer(bytes)
-        {
-            // Taken over whole, so that a short write cannot cut hyper's answer in two; the flush that follows sends it.
-            let answer = (self.answer)(status);
-            self.replaced = [&bytes[..at], &answer].concat();
-            self.sent = 0;
+        if self.in_flight.is_nothing() {
+            self.withheld = true;
             return Poll::Ready(Ok(bytes.len()));
         }
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
@@ -222,11 +198,13 @@ impl<F: FnMut(StatusCode) -> Vec<u8> + Unpin> AsyncWrite for Wire<F> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // hyper's own answer has no body, so it comes alone.
         if let [only] = slices {
             return self.poll_write(context, only);
         }
-        ready!(self.poll_replaced(context))?;
+        if self.in_flight.is_nothing() {
+            self.withheld = true;
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
         let poll = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.within_deadline(context, poll)
     }
@@ -236,83 +214,166 @@ impl<F: FnMut(StatusCode) -> Vec<u8> + Unpin> AsyncWrite for Wire<F> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_replaced(context))?;
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.in_flight.flushed();
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_replaced(context))?;
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    /// hyper has written all it had. The socket is left open for what [`Wire::close`] sends.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::{Body, Incoming};
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper::{Request, Response};
+    use hyper_util::rt::TokioIo;
+    use tokio::net::TcpListener;
+
     use super::*;
 
-    #[test]
-    fn only_an_answer_without_a_request_id_is_hypers_own() {
-        let bare =
-            b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(bare_answer(bare), Some((0, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
-        let ours = b"HTTP/1.1 404 Not Found\r\nX-Request-Id: req_1\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(bare_answer(ours), None);
-        let behind = [ours.as_slice(), bare].concat();
-        assert_eq!(bare_answer(&behind).map(|(at, _)| at), Some(ours.len()));
-        assert_eq!(bare_answer(b"{\"metadata\":\"HTTP/1.1 400 Bad Request\"}"), None);
-        assert_eq!(bare_answer(b"\r\n\r\n"), None);
-    }
+    /// What hyper says of a request that it cannot parse.
+    const BARE: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n";
+    const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const NONSENSE: &str = "nonsense\r\n\r\n";
 
-    const BARE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
-
-    /// A wire, what was handed over to it, and the client's end.
-    async fn connected() -> (Wire<impl FnMut(StatusCode) -> Vec<u8> + Unpin>, InFlight, TcpStream) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    /// The client's end of a connection that hyper serves over a wire. Where an answer of hyper's own was withheld, the last word is `ENVELOPE`.
+    async fn served<F, B>(answer: impl Fn(Request<Incoming>) -> F + Send + 'static) -> TcpStream
+    where
+        F: Future<Output = B> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let in_flight = InFlight::default();
-        let wire = Wire::new(stream, Arc::default(), in_flight.clone(), Duration::from_secs(60), |_| {
-            b"ENVELOPE".to_vec()
+        let wire = Wire::new(stream, Arc::default(), in_flight.clone(), Duration::from_secs(60));
+        let service = service_fn(move |request| {
+            in_flight.begin();
+            let (in_flight, answer) = (in_flight.clone(), answer(request));
+            Box::pin(async move { Ok::<_, Infallible>(Response::new(in_flight.track(answer.await))) })
         });
-        (wire, in_flight, client)
+        tokio::spawn(async move {
+            let mut connection =
+                http1::Builder::new().half_close(true).serve_connection(TokioIo::new(wire), service);
+            let ended = (&mut connection).await;
+            let wire = connection.into_parts().io.into_inner();
+            let last = (ended.is_err() && wire.has_withheld()).then(|| b"ENVELOPE".to_vec());
+            let _ = wire.close(last, false).await;
+        });
+        client
     }
 
+    /// All that arrives, with the lines that change left out.
     async fn all_that_arrives(mut client: TcpStream) -> String {
         let mut received = String::new();
         client.read_to_string(&mut received).await.unwrap();
-        received
+        received.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+    }
+
+    /// Comes piece by piece, and lets hyper write each before the next.
+    struct Pieces(VecDeque<Bytes>, bool);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.1 = !self.1;
+            if self.1 {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+        }
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn content_that_looks_like_hypers_own_answer_is_sent_as_it_is() {
-        let (mut wire, in_flight, client) = connected().await;
-        let body = in_flight.clone().begin(());
-        wire.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-        wire.flush().await.unwrap();
-        // A piece while the body goes on, and its last one, which hyper writes when it has let go of the body.
-        wire.write_all(BARE).await.unwrap();
-        wire.flush().await.unwrap();
-        drop(body);
-        wire.write_all(BARE).await.unwrap();
-        wire.flush().await.unwrap();
-        drop(wire);
-        let content = [b"HTTP/1.1 200 OK\r\n\r\n", BARE, BARE].concat();
-        assert_eq!(all_that_arrives(client).await.as_bytes(), content);
+    async fn what_is_no_request_gets_one_envelope_first_and_between_and_after_answers() {
+        for before in 0..3 {
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+            for at_once in [true, false] {
+                let mut client = served(async |_| Full::new(Bytes::from("ok"))).await;
+                let mut sent = String::new();
+                for request in std::iter::repeat_n(GET, before).chain([NONSENSE, GET]) {
+                    if at_once {
+                        sent.push_str(request);
+                    } else {
+                        let _ = client.write_all(request.as_bytes()).await;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                client.write_all(sent.as_bytes()).await.unwrap();
+                let received = all_that_arrives(client).await;
+                assert_eq!(received, [&answer.repeat(before), "ENVELOPE"].concat(), "{before} {at_once}");
+            }
+        }
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn hypers_own_answer_is_replaced_before_the_first_answer_and_between_answers() {
-        let (mut wire, in_flight, client) = connected().await;
-        wire.write_all(BARE).await.unwrap();
-        wire.flush().await.unwrap();
-        drop(in_flight.clone().begin(()));
-        wire.write_all(b"first;").await.unwrap();
-        wire.flush().await.unwrap();
-        wire.write_all(BARE).await.unwrap();
-        wire.flush().await.unwrap();
-        drop(wire);
-        assert_eq!(all_that_arrives(client).await, "ENVELOPEfirst;ENVELOPE");
+    async fn content_that_looks_like_hypers_own_answer_is_sent_as_it_is_however_it_is_cut() {
+        let content = [BARE, "\r\n", BARE, "\r\n"].concat();
+        for cut in 0..content.len() {
+            let pieces =
+                [&content[..cut], &content[cut..]].map(|piece| Bytes::copy_from_slice(piece.as_bytes()));
+            let mut client = served(move |_| std::future::ready(Pieces(pieces.clone().into(), false))).await;
+            let last = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            client.write_all([GET, last].concat().as_bytes()).await.unwrap();
+            let received = all_that_arrives(client).await;
+            let chunks: String = [&content[..cut], &content[cut..]]
+                .iter()
+                .filter(|piece| !piece.is_empty())
+                .map(|piece| format!("{:X}\r\n{piece}\r\n", piece.len()))
+                .collect();
+            let answer = |closing: &str| {
+                format!("HTTP/1.1 200 OK\r\n{closing}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+            };
+            assert_eq!(received, [answer(""), answer("connection: close\r\n")].concat(), "{cut}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_is_written_while_a_body_is_awaited_is_sent() {
+        let mut client = served(async |request: Request<Incoming>| {
+            Full::new(request.into_body().collect().await.unwrap().to_bytes())
+        })
+        .await;
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut first = [0; 25];
+        client.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 100 Continue\r\n\r\n");
+        client.write_all([b"hi", NONSENSE.as_bytes()].concat().as_slice()).await.unwrap();
+        let received = all_that_arrives(client).await;
+        assert!(received.ends_with("\r\n\r\nhiENVELOPE"), "{received}");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn nonsense_behind_an_answer_that_is_not_taken_yet_costs_no_byte_of_it() {
+        let content = Bytes::from("HTTP/1.1 400 Bad Request\r\n\r\n".repeat(1 << 19));
+        let body = content.clone();
+        let mut client = served(move |_| std::future::ready(Full::new(body.clone()))).await;
+        client.write_all([GET, NONSENSE].concat().as_bytes()).await.unwrap();
+        // It has begun to answer, and has more to say than the sockets hold.
+        client.readable().await.unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let received = all_that_arrives(client).await;
+        let (_, received) = received.split_once("\r\n\r\n").unwrap();
+        assert!(received.as_bytes().starts_with(&content));
+        assert_eq!(&received[content.len()..], "ENVELOPE");
     }
 }

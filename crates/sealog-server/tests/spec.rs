@@ -26,6 +26,8 @@ mod isolation;
 mod operations;
 #[path = "spec/operator.rs"]
 mod operator;
+#[path = "spec/pages.rs"]
+mod pages;
 #[path = "spec/refusals.rs"]
 mod refusals;
 #[path = "spec/s10_openapi.rs"]

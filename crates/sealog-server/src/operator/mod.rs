@@ -5,6 +5,7 @@ mod render;
 
 use std::sync::Arc;
 
+use axum::body::Body as RequestBody;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
@@ -19,11 +20,10 @@ use sealog_store::accounts::{
 };
 use serde_json::{Value, json};
 
-use crate::body::RequestBody;
 use crate::config::Secret;
-use crate::respond::{Body, Failure};
-use crate::routes::{self, Found, Path};
-use crate::{App, auth, password, respond};
+use crate::respond::{Answer, Body, Failure};
+use crate::routes::Path;
+use crate::{App, password, respond};
 use fields::Fields;
 
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -86,18 +86,18 @@ pub(crate) static PATHS: [Path<Operation>; 8] = [
     Path { pattern: "keys/{key_id}/revoke", operations: &[(Method::POST, Operation::RevokeKey)] },
 ];
 
-/// Answers a request under `/operator/v1/`; `path` is what comes after it.
+/// Answers a request of someone who has shown the operator's token. `parameters` are those of the path.
 pub(crate) async fn handle(
     app: &Arc<App>,
-    path: &str,
+    operation: Operation,
+    parameters: &[&str],
     parts: &Parts,
     body: &mut RequestBody,
     request_id: RequestId,
-) -> Result<Response<Body>, Failure> {
-    auth::operator(app, &parts.headers)?;
-    let Found { operation, parameter: id } = routes::find(&PATHS, path, &parts.method)?;
+) -> Answer {
     let call = Call { app, headers: &parts.headers, request_id };
     let query = parts.uri.query().unwrap_or("");
+    let id = parameters.first().copied().unwrap_or("");
     match operation {
         Operation::CreateTenant => call.create_tenant(call.body(body).await?).await,
         Operation::ListTenants => call.tenants(query).await,
@@ -135,8 +135,6 @@ struct Call<'a> {
     headers: &'a HeaderMap,
     request_id: RequestId,
 }
-
-type Answer = Result<Response<Body>, Failure>;
 
 impl Call<'_> {
     async fn body(&self, body: &mut RequestBody) -> Result<Fields, Failure> {

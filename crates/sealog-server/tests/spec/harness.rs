@@ -15,7 +15,7 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
-use sealog_server::{App, Server, background, serve};
+use sealog_server::{App, Server, background, serve_with_pages};
 use sealog_store::accounts::Accounts;
 use sealog_store::clock::GuardedWorld;
 use sealog_store::pool::FairPool;
@@ -88,6 +88,7 @@ pub struct Setup {
     pub config: Config,
     /// Of the embedded store; must have room for the largest request of the test.
     pub segment_bytes: u64,
+    pub pages: axum::Router,
 }
 
 struct Running {
@@ -107,7 +108,7 @@ impl Service {
         let mut config = Config::at(BASE_URL);
         config.operator_token = Some(Secret(TOKEN.into()));
         config.limits.per_ip_rps = 0;
-        let mut setup = Setup { config, segment_bytes: 1 << 20 };
+        let mut setup = Setup { config, segment_bytes: 1 << 20, pages: axum::Router::new() };
         change(&mut setup);
         let mut service = Service {
             clock: Arc::new(Clock(AtomicU64::new(NOON_MS), AtomicI64::new(0))),
@@ -153,13 +154,13 @@ impl Service {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let server = Arc::new(Server::new());
-        let serving = Arc::clone(&server);
+        let (serving, pages) = (Arc::clone(&server), self.setup.pages.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 tokio::join!(
-                    serve(Arc::clone(&app), listener, &serving),
+                    serve_with_pages(Arc::clone(&app), pages, listener, &serving),
                     background::run(Arc::clone(&app), &serving)
                 );
             });
@@ -492,7 +493,7 @@ impl Connection {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
-    fn exactly(&mut self, length: usize) -> Vec<u8> {
+    pub fn exactly(&mut self, length: usize) -> Vec<u8> {
         while self.received.len() < length {
             assert!(self.more(), "the connection ended in the middle of a body");
         }

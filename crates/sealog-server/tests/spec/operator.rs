@@ -408,6 +408,39 @@ fn an_unknown_id_is_not_found() {
 }
 
 #[test]
+fn a_body_is_asked_for_when_the_token_the_path_and_the_id_are_right() {
+    let service = Service::start();
+    let announced = |method: &str, path: &str, token: &str, bytes: usize| {
+        let mut connection = service.connect();
+        let head =
+            format!("{method} /operator/v1/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n");
+        connection.send(format!("{head}Expect: 100-continue\r\nContent-Length: {bytes}\r\n\r\n").as_bytes());
+        connection
+    };
+    // Whatever its length: the first thing that is wrong is told.
+    for bytes in [2, 1 << 20] {
+        announced("POST", "nowhere", "wrong", bytes).receive().rejected(401, "auth/key_not_found");
+        announced("POST", "nowhere", TOKEN, bytes).receive().rejected(404, "request/not_found");
+        announced("PUT", "tenants", TOKEN, bytes).receive().rejected(405, "request/method_not_allowed");
+        announced("PATCH", "tenants/x", TOKEN, bytes).receive().rejected(404, "request/not_found");
+    }
+    announced("POST", "tenants", TOKEN, 1 << 20).receive().rejected(413, "validation/body_too_large");
+    let body = br#"{"name": "Announced"}"#;
+    let mut connection = announced("POST", "tenants", TOKEN, body.len());
+    assert_eq!(connection.receive().status, 100);
+    connection.send(body);
+    connection.receive().created("tenant_id");
+}
+
+#[test]
+fn an_id_is_taken_as_it_is_written() {
+    let service = Service::start();
+    let encoded = service.tenant_id.replace('-', "%2D");
+    service.operator("GET", &format!("/tenants/{encoded}"), &null()).rejected(404, "request/not_found");
+    service.operator("GET", &format!("/tenants/{}", service.tenant_id), &null()).ok();
+}
+
+#[test]
 fn a_body_that_is_not_a_json_object_is_invalid_json() {
     let service = Service::start();
     for body in ["", "nonsense", "[]", "null", "\"x\""] {

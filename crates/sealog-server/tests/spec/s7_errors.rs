@@ -52,6 +52,16 @@ fn doc_url_leads_to_a_page_of_the_server_for_every_code() {
 }
 
 #[test]
+fn the_list_of_codes_is_there_with_and_without_a_slash_at_the_end() {
+    let service = Service::start();
+    let list = service.get("/docs/errors", "").body;
+    assert!(list.contains("auth/key_not_found"));
+    for path in ["/docs", "/docs/", "/docs/errors/"] {
+        assert_eq!(service.get(path, "").body, list, "{path}");
+    }
+}
+
+#[test]
 fn addresses_in_answers_are_those_of_the_configuration() {
     let service = Service::with(|setup| {
         setup.config.base_url = "https://events.example/log".into();
