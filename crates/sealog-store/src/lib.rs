@@ -286,6 +286,17 @@ pub struct Range {
     pub bytes_max: usize,
 }
 
+/// An event of a later schema cannot be kept as it is by a program that does not know it, and must not be kept as something else.
+pub(crate) fn check_schema(events: &[StoredEvent]) -> Result<(), StoreError> {
+    match events.iter().find(|event| !event.has_known_schema()) {
+        None => Ok(()),
+        Some(event) => Err(StoreError::Refused(format!(
+            "event {} has schema_version {}, which this version does not know; use a newer one",
+            event.sealed.chain_seq, event.schema_version
+        ))),
+    }
+}
+
 /// What a look-up of one record counts in the thread pool, in bytes.
 pub(crate) const LOOKUP_COST: usize = 4 << 10;
 /// What a record among others counts, before its size is known.

@@ -17,7 +17,7 @@ use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
-    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
+    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys, check_schema,
 };
 
 /// Events that do not match and that one list looks at. Small, so that every test that compares with this store goes on behind pieces that end early.
@@ -202,6 +202,7 @@ impl ReferenceStore {
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
+        check_schema(events)?;
         self.with(|state| {
             if state.lost.contains_key(&chain) {
                 return Err(StoreError::HeadUnproven { chain });

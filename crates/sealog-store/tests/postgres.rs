@@ -124,6 +124,32 @@ fn annotations_can_change_without_breaking_the_chain() {
 }
 
 #[test]
+fn the_schema_version_is_kept_in_the_row_and_read_from_there() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    assert_eq!(stage.sql("SELECT DISTINCT schema_version FROM sealog.events"), "1");
+    // As a later program would have written it.
+    stage.sql("UPDATE sealog.events SET schema_version = 2 WHERE chain_seq = 7");
+    let kept = list(&store, live(), &Filter::default(), None, 10).into_iter();
+    let kept: Vec<u32> = kept.rev().map(|event| event.schema_version).collect();
+    assert_eq!(kept, [1, 1, 1, 1, 1, 1, 2, 1, 1, 1]);
+    assert_valid(&store, live(), 10);
+}
+
+/// A database that an earlier version has made keeps its events, and they have the version that all events had then.
+#[test]
+fn events_from_before_the_column_have_schema_version_1() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    drop(store);
+    stage.sql("ALTER TABLE sealog.events DROP COLUMN schema_version; DELETE FROM sealog.migrations WHERE version > 1");
+    let store = stage.open();
+    append(&store, live(), vec![login("later")]);
+    assert_valid(&store, live(), 11);
+    assert!(list(&store, live(), &Filter::default(), None, 11).iter().all(|event| event.schema_version == 1));
+}
+
+#[test]
 fn removed_events_are_missed_in_the_middle_and_at_the_end_and_nothing_is_sealed_on_top() {
     let stage = Stage::new();
     let (store, _) = ten_events(&stage);

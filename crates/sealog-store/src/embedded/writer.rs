@@ -34,7 +34,7 @@ use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
 use crate::loss::{self, Loss};
 use crate::turns::Turns;
-use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError};
+use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError, check_schema};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -410,6 +410,7 @@ impl Log {
             let at = event.sealed.chain_seq;
             return Err(StoreError::Refused(format!("event {at} belongs to another tenant or project")));
         }
+        check_schema(&events)?;
         if let Some(key) = &key {
             key.check(&events)?;
         }

@@ -18,7 +18,7 @@ use std::time::Instant;
 use futures_util::future::{join, maybe_done};
 use sealog_core::canonical::EventText;
 use sealog_core::chain::Head;
-use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, StoredEvent};
+use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, SCHEMA_VERSION, StoredEvent};
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify;
@@ -36,6 +36,7 @@ use super::{Finding, Options, unavailable};
 use crate::stats::{Histogram, LogStats};
 use crate::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
+    check_schema,
 };
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
@@ -192,6 +193,7 @@ impl Writer {
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
+        check_schema(&events)?;
         if let Some(key) = &key {
             key.check(&events)?;
         }
@@ -563,7 +565,7 @@ impl Transaction<'_> {
                 Work::Import { events: imported, key, .. } => match verify::continues(&next, imported) {
                     Ok(last) => {
                         for event in imported {
-                            events.push(&event.sealed, &event.text, &event.annotations);
+                            events.push(event.schema_version, &event.sealed, &event.text, &event.annotations);
                             *months.entry(Month::of(event.timestamp_ms).0).or_default() += 1;
                         }
                         if let Some(kept) = key {
@@ -795,7 +797,7 @@ impl Transaction<'_> {
             let sealed = next.seal(self.chain.tenant_id, &draft.text, now_ms, random);
             *next = sealed.head();
             log_ids.push(sealed.log_id);
-            events.push(&sealed, &draft.text, &draft.annotations);
+            events.push(SCHEMA_VERSION, &sealed, &draft.text, &draft.annotations);
         }
         Receipt {
             request_id: idempotency.map(|(_, request_id)| *request_id),
