@@ -5,6 +5,7 @@
 pub mod accounts;
 pub mod clock;
 pub mod embedded;
+pub mod feed;
 pub mod loss;
 pub mod pool;
 pub mod postgres;
@@ -30,6 +31,7 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
+use crate::feed::{Follower, Scope, Start};
 use crate::pool::FairPool;
 use crate::stats::StoreStats;
 
@@ -82,6 +84,10 @@ pub trait Store: Send + Sync {
 
     /// The heads of all chains that have events, in the order of their ids.
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>>;
+
+    /// Begins to follow what becomes durable: every chain, those of a tenant, or one. [`Follower`] says what can be relied on. A position that is not of this store, or is of another
+    /// scope, is refused.
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>>;
 
     /// Live events of a tenant that were sealed in a month.
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
@@ -364,7 +370,7 @@ pub enum StoreError {
     ClockLeapt,
     /// The store is closing.
     Closing,
-    /// A request that the store cannot hold, or events that do not continue their chain.
+    /// A request that the store cannot hold, events that do not continue their chain, or a position that is not of this feed.
     Refused(String),
     /// The record of this event is damaged.
     Damaged { chain_seq: u64 },

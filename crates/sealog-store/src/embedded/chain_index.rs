@@ -146,6 +146,26 @@ impl Chain {
         })
     }
 
+    /// Where the chain has changed last; nothing if it has no events.
+    pub(super) fn last_change(&self) -> Option<LastChange> {
+        self.with(|state| {
+            let of_memory = |run: &MemoryRun| {
+                let last_seq = run.end_seq().checked_sub(1).filter(|_| run.count() > 0)?;
+                Some(LastChange::At { segment: run.segment, position: run.position(last_seq) })
+            };
+            if state.durable.chain_seq == 0 {
+                return None;
+            }
+            match (state.memory.last(), state.sealed.last()) {
+                (Some(run), _) | (None, Some(SealedRun::Memory(run))) => of_memory(run),
+                (None, Some(SealedRun::File(run))) => {
+                    Some(LastChange::InFile { segment: run.segment(), sealed: Arc::clone(&state.sealed) })
+                }
+                (None, None) => None,
+            }
+        })
+    }
+
     /// What a reader works on, without holding up the writer.
     pub(super) fn snapshot(&self) -> Snapshot {
         self.with(|state| Snapshot {
@@ -164,6 +184,19 @@ impl Chain {
     ) -> Result<T, Arc<Vec<SealedRun>>> {
         self.with(|state| find(&state.memory).ok_or_else(|| Arc::clone(&state.sealed)))
     }
+}
+
+/// Where a chain's last record is.
+pub(super) enum LastChange {
+    At {
+        segment: u64,
+        position: u32,
+    },
+    /// Somewhere in a segment whose index is in a file: that of the last run.
+    InFile {
+        segment: u64,
+        sealed: Arc<Vec<SealedRun>>,
+    },
 }
 
 pub(super) struct Snapshot {

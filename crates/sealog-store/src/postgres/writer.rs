@@ -28,6 +28,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryRow};
 
 use super::event_clock::EventClock;
+use super::feed::Feed;
 use super::loss::{self, Findings, Loss};
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
@@ -55,6 +56,7 @@ pub(super) struct Writer {
     times: [Times; 2],
     findings: Arc<Findings>,
     clock: Arc<EventClock>,
+    feed: Arc<Feed>,
 }
 
 #[derive(Debug)]
@@ -150,6 +152,7 @@ impl Writer {
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
         clock: Arc<EventClock>,
+        feed: Arc<Feed>,
     ) -> Arc<Writer> {
         let acknowledged = acknowledged.iter().map(|(chain, head)| (*chain, *head)).collect();
         let shared = Shared { acknowledged, ..Shared::default() };
@@ -166,6 +169,7 @@ impl Writer {
             times,
             findings,
             clock,
+            feed,
         })
     }
 
@@ -329,6 +333,11 @@ impl Writer {
         if shared.acknowledged.get(&chain).is_none_or(|known| known.log_id < head.log_id) {
             shared.acknowledged.insert(chain, head);
             shared.changed.insert(chain, head);
+        }
+        drop(shared);
+        // What other nodes append is found by asking; of its own a node knows at once.
+        if self.feed.is_followed() {
+            self.feed.registry().wake(std::iter::once(chain));
         }
     }
 
