@@ -186,8 +186,6 @@ impl Again {
                     }
                     let set = self.opened.set(opened);
                     set.expect("nobody else sets it");
-                    // They have waited for a log that nothing is written to.
-                    feed.registry().wake_all();
                     return;
                 }
                 Err(error) => {
