@@ -191,9 +191,12 @@ mod in_files {
         let chains = many(40);
         let mut slow = follow(&store, Start::Now);
         let mut of_one = wait(store.follow(Scope::Chain(chains[3]), Start::Now)).unwrap();
-        append_all(&store, (0..20_000).map(|n| chains[n % 7]));
-        append_all(&store, chains.iter().copied());
-        assert_eq!(drain(&mut slow), heads(&store));
+        append_all(&store, [chains[3], chains[30]].into_iter());
+        append_all(&store, (0..20_000).map(|n| chains[n % 3]));
+        // The one that changed first and never again is in no list of the last changes.
+        let announced = drain(&mut slow);
+        assert_eq!(announced, heads(&store));
+        assert!(announced.contains_key(&chains[30]));
         assert_eq!(drain(&mut of_one), Heads::from([(chains[3], head(&store, chains[3]))]));
         append_all(&store, std::iter::once(chains[8]));
         assert_eq!(drain(&mut slow), Heads::from([(chains[8], head(&store, chains[8]))]));
@@ -211,16 +214,27 @@ mod in_files {
         let mut known = Heads::new();
         for n in 0..400 {
             let draft = draft(&format!(r#"{{"action":"a.b","metadata":{{"x":"{}"}}}}"#, "y".repeat(1000)));
-            append(&store, chains[(n * n) % 8], vec![draft]);
+            // Each has its time, so that in most segments one ends and another begins.
+            append(&store, chains[n / 50], vec![draft]);
             let batch = wait(follower.next(10)).unwrap();
             known.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
-            if n % 20 == 0 {
+            if n % 10 == 0 {
                 kept.push((batch.position, known.clone()));
             }
         }
         drop((follower, store));
         let store = open_real(dir.path());
         let there = heads(&store);
+        // And all in between when it is announced one by one, a look at every chain being cut where it is.
+        let mut follower = follow(&store, Start::Beginning);
+        let mut announced = Heads::new();
+        while announced.len() < there.len() {
+            let batch = wait(follower.next(1)).unwrap();
+            announced.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
+            let mut all = announced.clone();
+            all.extend(drain(&mut follow(&store, after(&batch.position))));
+            assert_eq!(all, there);
+        }
         for (position, known) in kept {
             let changed: Heads = there
                 .iter()
@@ -229,6 +243,32 @@ mod in_files {
                 .collect();
             assert_eq!(drain(&mut follow(&store, after(&position))), changed);
         }
+    }
+
+    #[test]
+    fn who_begins_to_follow_while_a_group_is_published_hears_of_it() {
+        let (disk, world) = (SimDisk::new(), StillWorld::new());
+        let store = open(&disk, &world);
+        let mut heard = 0;
+        for _ in 0..3000 {
+            std::thread::scope(|threads| {
+                let appending = threads.spawn(|| append(&store, live(), vec![login("a")]).first_seq);
+                let mut follower = follow(&store, Start::Now);
+                let mut in_between = wait_until(follower.next(1), Some(Instant::now())).is_some();
+                let seen = head(&store, live()).chain_seq;
+                let appended = appending.join().unwrap();
+                // What could not be read when it had begun has become durable since.
+                if seen < appended && !in_between {
+                    let until = Instant::now() + Duration::from_secs(10);
+                    let batch = wait_until(follower.next(1), Some(until)).expect("not announced").unwrap();
+                    assert_eq!(batch.changes[0].head.chain_seq, appended);
+                    in_between = true;
+                }
+                heard += u32::from(in_between);
+            });
+        }
+        println!("{heard} of 3000 were announced");
+        assert!(heard > 100, "the test tests nothing");
     }
 
     #[test]

@@ -151,7 +151,8 @@ impl Chain {
         self.with(|state| {
             let of_memory = |run: &MemoryRun| {
                 let last_seq = run.end_seq().checked_sub(1).filter(|_| run.count() > 0)?;
-                Some(LastChange::At { segment: run.segment, position: run.position(last_seq) })
+                let record = LastRecord::At(run.position(last_seq));
+                Some(LastChange { segment: run.segment, record })
             };
             if state.durable.chain_seq == 0 {
                 return None;
@@ -159,7 +160,8 @@ impl Chain {
             match (state.memory.last(), state.sealed.last()) {
                 (Some(run), _) | (None, Some(SealedRun::Memory(run))) => of_memory(run),
                 (None, Some(SealedRun::File(run))) => {
-                    Some(LastChange::InFile { segment: run.segment(), sealed: Arc::clone(&state.sealed) })
+                    let record = LastRecord::InFile(Arc::clone(&state.sealed));
+                    Some(LastChange { segment: run.segment(), record })
                 }
                 (None, None) => None,
             }
@@ -187,16 +189,15 @@ impl Chain {
 }
 
 /// Where a chain's last record is.
-pub(super) enum LastChange {
-    At {
-        segment: u64,
-        position: u32,
-    },
-    /// Somewhere in a segment whose index is in a file: that of the last run.
-    InFile {
-        segment: u64,
-        sealed: Arc<Vec<SealedRun>>,
-    },
+pub(super) struct LastChange {
+    pub segment: u64,
+    pub record: LastRecord,
+}
+
+pub(super) enum LastRecord {
+    At(u32),
+    /// Where the index says that is in a file, that of the last run.
+    InFile(Arc<Vec<SealedRun>>),
 }
 
 pub(super) struct Snapshot {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use sealog_core::id::{ChainId, Mode};
 
-use super::chain_index::{Chain, LastChange, SealedRun};
+use super::chain_index::{Chain, LastChange, LastRecord, SealedRun};
 use super::format::{SEGMENT_HEADER_LEN, Take};
 use super::log::{Handle, Log};
 use super::sync::{lock, read};
@@ -138,7 +138,7 @@ impl Log {
             };
             let mut changes = Vec::new();
             for chain in chains.iter().filter(|chain| scope.contains(chain.id)) {
-                if let Some(place) = self.last_place(chain, after)?
+                if let Some(place) = self.last_place(chain, after, end)?
                     && after < place
                     && place <= end
                 {
@@ -150,25 +150,24 @@ impl Log {
         })
     }
 
-    /// Where a chain has changed last; nothing if it has no events. Of a segment whose index is in a file its end, unless the record's place matters.
-    fn last_place(&self, chain: &Chain, after: Place) -> io::Result<Option<Place>> {
-        Ok(match chain.last_change() {
-            None => None,
-            Some(LastChange::At { segment, position }) => {
-                Some(Place { segment, offset: u64::from(position) })
-            }
-            Some(LastChange::InFile { segment, .. }) if segment != after.segment => {
-                Some(Place { segment, offset: self.end_of(segment) })
-            }
-            Some(LastChange::InFile { segment, sealed }) => {
-                let Some(run) = sealed.last().map(SealedRun::run) else { return Ok(None) };
+    /// Where a chain has changed last; nothing if it has no events. In a segment that is full at this `end` that is the segment's end: the index may have to be read for more. All chains
+    /// of the segment stand there then, also those whose index is in memory yet, or a position between them would leave some out. In the segment of the position it is the record's own place.
+    fn last_place(&self, chain: &Chain, after: Place, end: Place) -> io::Result<Option<Place>> {
+        let Some(LastChange { segment, record }) = chain.last_change() else { return Ok(None) };
+        if segment != after.segment && segment < end.segment {
+            return Ok(Some(Place { segment, offset: self.end_of(segment) }));
+        }
+        let position = match record {
+            LastRecord::At(position) => Some(position),
+            LastRecord::InFile(runs) => {
+                let Some(run) = runs.last().map(SealedRun::run) else { return Ok(None) };
                 let blocks = run.blocks(&self.caches)?;
                 let Some(last) = blocks.count().checked_sub(1) else { return Ok(None) };
                 let block = blocks.block(last)?;
-                let last = block.len().checked_sub(1);
-                last.map(|last| Place { segment, offset: u64::from(block.position(last)) })
+                block.len().checked_sub(1).map(|last| block.position(last))
             }
-        })
+        };
+        Ok(position.map(|position| Place { segment, offset: u64::from(position) }))
     }
 }
 
@@ -193,7 +192,7 @@ impl Cursor {
         Cursor { log: Arc::clone(log), after, window: Window { changes: VecDeque::new(), end: after } }
     }
 
-    /// Takes changes out of the window. The place moves only past chains that are all taken: those of a segment in a file stand at one place.
+    /// Takes changes out of the window. The place moves only past chains that are all taken: those of a full segment stand at one place.
     fn take(&mut self, limit: usize, out: &mut Vec<Change>) {
         let log = Arc::clone(self.log.log());
         while out.len() < limit
@@ -211,7 +210,7 @@ impl Cursor {
     }
 
     /// The next of the last changes, if they reach back so far, and whether there are more.
-    fn from_recent(&self, recent: &Recent, scope: &Scope) -> Option<(Window, bool)> {
+    fn next_of(&self, recent: &Recent, scope: &Scope) -> Option<(Window, bool)> {
         recent.since.filter(|since| *since <= self.after)?;
         let from = recent.changes.partition_point(|(place, _)| *place <= self.after);
         let until = recent.changes.len().min(from + STEP_CHANGES);
@@ -339,7 +338,7 @@ impl EmbeddedFollower {
         let (log, scope, after) = (Arc::clone(cursor.log.log()), self.scope, cursor.after);
         let recent = {
             let registry = self.registration.hub.registry();
-            cursor.from_recent(&registry.kept[number(log.mode)], &scope)
+            cursor.next_of(&registry.kept[number(log.mode)], &scope)
         };
         let (window, more) = match recent {
             Some(found) => found,

@@ -426,8 +426,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
         writer: Writer::new(
             &options,
-            opening,
-            Closing::new(distributed),
+            (opening, Closing::new(distributed)),
             Arc::clone(&writes),
             &acknowledged,
             Arc::clone(&findings),

@@ -146,8 +146,7 @@ impl Request {
 impl Writer {
     pub(super) fn new(
         options: &Options,
-        opening: Opening,
-        closing: Closing,
+        (opening, closing): (Opening, Closing),
         pool: Arc<Pool>,
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
