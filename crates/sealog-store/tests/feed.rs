@@ -208,7 +208,7 @@ mod in_files {
     fn a_position_in_any_segment_is_exact_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let store = open_real(dir.path());
-        let chains = many(8);
+        let chains = many(12);
         let mut follower = follow(&store, Start::Beginning);
         let mut kept = vec![(follower.position(), Heads::new())];
         let mut known = Heads::new();
@@ -216,6 +216,10 @@ mod in_files {
             let draft = draft(&format!(r#"{{"action":"a.b","metadata":{{"x":"{}"}}}}"#, "y".repeat(1000)));
             // Each has its time, so that in most segments one ends and another begins.
             append(&store, chains[n / 50], vec![draft]);
+            // These end in one segment.
+            if n == 120 {
+                append_all(&store, chains[8..].iter().copied());
+            }
             let batch = wait(follower.next(10)).unwrap();
             known.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
             if n % 10 == 0 {
