@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::event::StoredEvent;
+use crate::event::{SCHEMA_VERSION, StoredEvent, parse_schema_version};
 use crate::id::{Hash, ProjectId, TenantId};
 use crate::json::{self, JsonError, Members};
 use crate::verify::{Before, Check, Reason};
@@ -74,18 +74,23 @@ pub fn parse_entry(text: &str) -> Result<Entry, JsonError> {
         }
     }
     checked.push_str(if checked.is_empty() { "{}" } else { "}" });
-    let event = StoredEvent::parse_json(&checked);
-    Ok(event.map_err(|problem| {
-        let only = |name: &str| {
-            let mut values = Members::of(&whole).filter(|(key, _)| &key[1..key.len() - 1] == name);
-            values.next().filter(|_| values.next().is_none()).map(|(_, value)| value)
-        };
-        Malformed {
-            chain_seq: only("chain_seq").and_then(|value| value.parse().ok()),
-            hash: only("hash").and_then(json::decode).and_then(|value| Hash::parse(&value)),
-            problem,
+    let only = |name: &str| {
+        let mut values = Members::of(&whole).filter(|(key, _)| &key[1..key.len() - 1] == name);
+        values.next().filter(|_| values.next().is_none()).map(|(_, value)| value)
+    };
+    let event = match StoredEvent::parse_json(&checked) {
+        Ok(event) => event,
+        Err(problem) => {
+            return Ok(Err(Malformed {
+                chain_seq: only("chain_seq").and_then(|value| value.parse().ok()),
+                hash: only("hash").and_then(json::decode).and_then(|value| Hash::parse(&value)),
+                problem,
+            }));
         }
-    }))
+    };
+    // Read, and not judged: it is not hashed, so a wrong one proves nothing about the event.
+    let schema_version = only("schema_version").and_then(parse_schema_version).unwrap_or(SCHEMA_VERSION);
+    Ok(Ok(StoredEvent { schema_version, ..event }))
 }
 
 /// What came out.
@@ -280,4 +285,27 @@ pub fn audit(entries: impl IntoIterator<Item = Entry>, noted: Vec<NotedHead>) ->
         audit.entry(entry);
     }
     audit.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_version_of_an_entry_is_read_and_a_wrong_one_does_not_make_it_malformed() {
+        let event = r#"{"log_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","tenant_id":"018f3c5e-7a10-4b2d-9e44-5a617c02d831",
+            "project_id":"9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",VERSION"action":"a.b","timestamp":"2026-11-14T12:00:01.250Z","chain_seq":2,
+            "prev_hash":"ad08a66265ffd5d29c7e0e0831539e371cf5a3c99ee56369a2e925cb7fb4c315",
+            "hash":"3299704b81fd9c42f59fbc139460a3da5c839260f83502548c5f7791390782fe"}"#;
+        for (field, version) in [
+            ("", 1),
+            (r#""schema_version":1,"#, 1),
+            (r#""schema_version":7,"#, 7),
+            (r#""schema_version":"7","#, 1),
+            (r#""schema_version":7,"schema_version":8,"#, 1),
+        ] {
+            let entry = parse_entry(&event.replace("VERSION", field)).unwrap().unwrap();
+            assert_eq!(entry.schema_version, version, "{field}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use crate::time;
 pub const FIELD_SCALARS_MAX: usize = 255;
 /// Most events in one request. Spec 8.
 pub const BATCH_EVENTS_MAX: usize = 100;
+/// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event keeps its own.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An event that has been read and is well formed; the catalog has not seen it yet.
@@ -371,6 +372,8 @@ fn stand_in(text: &str) -> Option<Box<str>> {
 /// An event as it is kept: what was sealed, its text, and its annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
+    /// The [`SCHEMA_VERSION`] of the program that sealed it. It is kept with the record and is not hashed.
+    pub schema_version: u32,
     pub tenant_id: TenantId,
     pub project_id: ProjectId,
     pub sealed: Sealed,
@@ -408,6 +411,7 @@ pub const STORED_FIELDS: [(&str, bool); 21] = [
 impl StoredEvent {
     pub fn new(chain: ChainId, sealed: Sealed, draft: Draft) -> StoredEvent {
         StoredEvent {
+            schema_version: SCHEMA_VERSION,
             tenant_id: chain.tenant_id,
             project_id: chain.project_id,
             timestamp_ms: sealed.timestamp_ms(),
@@ -421,6 +425,11 @@ impl StoredEvent {
         self.sealed.head()
     }
 
+    /// Whether this program knows what the fields of the event mean. A store keeps no event of which it does not.
+    pub fn has_known_schema(&self) -> bool {
+        (1..=SCHEMA_VERSION).contains(&self.schema_version)
+    }
+
     /// The JSON object that reads return: fields in the documented order, absent ones left out.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         let fields = self.text.fields();
@@ -431,7 +440,7 @@ impl StoredEvent {
         out.extend_from_slice(&self.tenant_id.0.to_text());
         out.extend_from_slice(b"\",\"project_id\":\"");
         out.extend_from_slice(&self.project_id.0.to_text());
-        out.extend_from_slice(format!("\",\"schema_version\":{SCHEMA_VERSION}").as_bytes());
+        out.extend_from_slice(format!("\",\"schema_version\":{}", self.schema_version).as_bytes());
         put_raw(out, "action", Some(fields.action));
         put_text(out, "category", a.category.as_deref());
         put_text(out, "severity", a.severity.as_deref());
@@ -530,6 +539,9 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
         return Err("`metadata` is not an object".into());
     }
     Ok(StoredEvent {
+        schema_version: raw("schema_version").map_or(Ok(SCHEMA_VERSION), |version| {
+            parse_schema_version(version).ok_or_else(|| format!("`schema_version` is malformed: {version}"))
+        })?,
         tenant_id: TenantId(required("tenant_id", string("tenant_id")?, uuid)?),
         project_id: ProjectId(required("project_id", string("project_id")?, uuid)?),
         sealed: Sealed {
@@ -552,6 +564,11 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
         }),
         annotations,
     })
+}
+
+/// A positive integer in its one spelling.
+pub(crate) fn parse_schema_version(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|version: &u32| *version > 0 && version.to_string() == text)
 }
 
 impl StoredEvent {
@@ -841,6 +858,34 @@ mod tests {
         assert_eq!(StoredEvent::parse_json(&json), Ok(event.clone()));
         let spaced = json.replace("\":", "\" : ");
         assert_eq!(StoredEvent::parse_json(&spaced), Ok(event));
+    }
+
+    #[test]
+    fn an_event_is_written_with_the_schema_version_that_is_kept_with_it() {
+        let chain = ChainId {
+            tenant_id: TenantId(Uuid([1; 16])),
+            project_id: ProjectId(Uuid([2; 16])),
+            mode: Mode::Live,
+        };
+        let draft = single(r#"{"action":"a.b"}"#).unwrap();
+        let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_700_000_000_123, Random80([0; 10]));
+        let new = StoredEvent::new(chain, sealed, draft);
+        assert_eq!((new.schema_version, new.has_known_schema()), (1, true));
+        for (schema_version, known) in [(0, false), (1, true), (2, false)] {
+            assert_eq!(StoredEvent { schema_version, ..new.clone() }.has_known_schema(), known);
+        }
+        let later = StoredEvent { schema_version: 2, ..new.clone() };
+        let mut json = Vec::new();
+        later.put_json(&mut json);
+        let json = String::from_utf8(json).unwrap();
+        assert!(json.contains(r#","schema_version":2,"action""#), "{json}");
+        assert_eq!(StoredEvent::parse_json(&json), Ok(later));
+        // Text that does not say is of the first version.
+        assert_eq!(StoredEvent::parse_json(&json.replace(r#""schema_version":2,"#, "")), Ok(new));
+        for wrong in ["0", "-1", "1.0", "\"1\"", "4294967296"] {
+            let text = json.replace(r#""schema_version":2"#, &format!(r#""schema_version":{wrong}"#));
+            assert!(StoredEvent::parse_json(&text).unwrap_err().starts_with("`schema_version` is malformed"));
+        }
     }
 
     #[test]

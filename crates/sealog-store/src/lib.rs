@@ -5,6 +5,7 @@
 pub mod accounts;
 pub mod clock;
 pub mod embedded;
+pub mod feed;
 pub mod loss;
 pub mod pool;
 pub mod postgres;
@@ -30,6 +31,7 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
+use crate::feed::{Follower, Scope, Start};
 use crate::pool::FairPool;
 use crate::stats::StoreStats;
 
@@ -82,6 +84,10 @@ pub trait Store: Send + Sync {
 
     /// The heads of all chains that have events, in the order of their ids.
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>>;
+
+    /// Begins to follow what becomes durable: every chain, those of a tenant, or one. [`Follower`] says what can be relied on. A position that is not of this store, or is of another
+    /// scope, is refused.
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>>;
 
     /// Live events of a tenant that were sealed in a month.
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
@@ -286,6 +292,17 @@ pub struct Range {
     pub bytes_max: usize,
 }
 
+/// An event of a later schema cannot be kept as it is by a program that does not know it, and must not be kept as something else.
+pub(crate) fn check_schema(events: &[StoredEvent]) -> Result<(), StoreError> {
+    match events.iter().find(|event| !event.has_known_schema()) {
+        None => Ok(()),
+        Some(event) => Err(StoreError::Refused(format!(
+            "event {} has schema_version {}, which this version does not know; use a newer one",
+            event.sealed.chain_seq, event.schema_version
+        ))),
+    }
+}
+
 /// What a look-up of one record counts in the thread pool, in bytes.
 pub(crate) const LOOKUP_COST: usize = 4 << 10;
 /// What a record among others counts, before its size is known.
@@ -353,7 +370,7 @@ pub enum StoreError {
     ClockLeapt,
     /// The store is closing.
     Closing,
-    /// A request that the store cannot hold, or events that do not continue their chain.
+    /// A request that the store cannot hold, events that do not continue their chain, or a position that is not of this feed.
     Refused(String),
     /// The record of this event is damaged.
     Damaged { chain_seq: u64 },

@@ -3,6 +3,7 @@
 //! Tests compare other stores with it. It keeps nothing over a restart and must not be used for anything else.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use sealog_core::chain::Head;
@@ -11,22 +12,28 @@ use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{self, Item};
 
+use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
 use crate::loss::{self, Loss};
 use crate::pool::FairPool;
 use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
-    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
+    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys, check_schema,
 };
 
 /// Events that do not match and that one list looks at. Small, so that every test that compares with this store goes on behind pieces that end early.
 const LIST_MISSES_MAX: usize = 50;
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
 #[derive(Debug)]
 pub struct ReferenceStore {
     world: Arc<dyn World>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    feed: Arc<Hub<()>>,
+    /// Which store this is, for positions of its feed.
+    id: u64,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
     pub(crate) book: Book,
     /// Started when it is needed: most tests need none.
@@ -39,6 +46,16 @@ struct State {
     keys: BTreeMap<(ChainId, [u8; 32]), UsedKey>,
     /// Heads of chains that have lost their last events.
     lost: BTreeMap<ChainId, Head>,
+    /// Each chain's last change, and how many there were in all.
+    changed: BTreeMap<ChainId, u64>,
+    changes: u64,
+}
+
+impl State {
+    fn change(&mut self, chain: ChainId) {
+        self.changes += 1;
+        self.changed.insert(chain, self.changes);
+    }
 }
 
 #[derive(Debug)]
@@ -52,7 +69,9 @@ impl ReferenceStore {
     pub fn new(world: Arc<dyn World>) -> ReferenceStore {
         ReferenceStore {
             world,
-            state: Mutex::default(),
+            state: Arc::default(),
+            feed: Arc::default(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             in_flight: Arc::default(),
             book: Book::default(),
             pool: OnceLock::new(),
@@ -61,6 +80,19 @@ impl ReferenceStore {
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().expect("reference store lock"))
+    }
+
+    /// Followers that wait end.
+    pub fn close(&self) {
+        self.feed.close();
+    }
+
+    /// Tells followers of a change that succeeded.
+    fn announced<T>(&self, chain: ChainId, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        if done.is_ok() {
+            self.feed.registry().wake(std::iter::once(chain));
+        }
+        done
     }
 
     /// Loses the events of a chain from this one on, as a disk might. For tests.
@@ -83,6 +115,7 @@ impl ReferenceStore {
             let base = loss::base(&head);
             let sealed = base.seal(chain.tenant_id, &draft.text, self.world.now_ms(), self.world.random80());
             state.chains.entry(chain).or_default().push(StoredEvent::new(chain, sealed, draft));
+            state.change(chain);
             Ok(Receipt {
                 request_id: None,
                 log_ids: vec![sealed.log_id],
@@ -127,6 +160,7 @@ impl ReferenceStore {
                 log_ids.push(sealed.log_id);
                 events.push(StoredEvent::new(chain, sealed, draft));
             }
+            state.change(chain);
             let request_id = idempotency.as_ref().map(|(_, request_id)| *request_id);
             let receipt = Receipt { request_id, log_ids, first_seq, hash: head.hash };
             if let Some((reservation, _)) = &idempotency {
@@ -202,6 +236,7 @@ impl ReferenceStore {
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
+        check_schema(events)?;
         self.with(|state| {
             if state.lost.contains_key(&chain) {
                 return Err(StoreError::HeadUnproven { chain });
@@ -212,6 +247,7 @@ impl ReferenceStore {
                 StoreError::Refused(format!("event {} does not continue the chain", broken.at))
             })?;
             stored.extend(events.iter().cloned());
+            state.change(chain);
             if let Some(KeptKey { key, request_id, received_ms, first_seq, .. }) = key {
                 let log_ids = events.iter().map(|event| event.sealed.log_id).collect();
                 let receipt = Receipt { request_id: Some(request_id), log_ids, first_seq, hash: last.hash };
@@ -240,6 +276,67 @@ impl ReferenceStore {
         kept.sort_by_key(|key| key.first_seq);
         kept.truncate(wanted.limit);
         kept
+    }
+}
+
+impl ReferenceStore {
+    fn locate(&self, position: &Position, scope: &Scope) -> Result<u64, StoreError> {
+        let content = position.content(Kind::Reference, scope)?;
+        let (id, after) = content.split_at_checked(8).ok_or_else(feed::malformed)?;
+        if id != self.id.to_le_bytes() {
+            return Err(feed::foreign());
+        }
+        after.try_into().map(u64::from_le_bytes).map_err(|_| feed::malformed())
+    }
+}
+
+impl Drop for ReferenceStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Announces each chain whose last change is above a number, in the order of these.
+#[derive(Debug)]
+struct ReferenceFollower {
+    state: Arc<Mutex<State>>,
+    id: u64,
+    scope: Scope,
+    after: u64,
+    registration: Registration<()>,
+}
+
+impl Source for ReferenceFollower {
+    fn next(&mut self, limit: usize) -> BoxFuture<'_, Result<Vec<Change>, StoreError>> {
+        Box::pin(async move {
+            loop {
+                let changes = self.changes(limit);
+                if !changes.is_empty() {
+                    return Ok(changes);
+                }
+                self.registration.wait().await?;
+            }
+        })
+    }
+
+    fn position(&self) -> Position {
+        let content = [self.id.to_le_bytes(), self.after.to_le_bytes()].concat();
+        Position::new(Kind::Reference, &self.scope, &content)
+    }
+}
+
+impl ReferenceFollower {
+    fn changes(&mut self, limit: usize) -> Vec<Change> {
+        let state = self.state.lock().expect("reference store lock");
+        let of_scope = state.changed.iter().filter(|(chain, _)| self.scope.contains(**chain));
+        let mut changed: Vec<(u64, ChainId)> = of_scope
+            .map(|(chain, change)| (*change, *chain))
+            .filter(|(change, _)| *change > self.after)
+            .collect();
+        changed.sort_unstable();
+        changed.truncate(limit);
+        self.after = changed.last().map_or(self.after, |(change, _)| *change);
+        changed.into_iter().map(|(_, chain)| Change { chain, head: head_of(&state, chain) }).collect()
     }
 }
 
@@ -273,7 +370,8 @@ impl Store for ReferenceStore {
     }
 
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
-        Box::pin(async move { self.append_now(append) })
+        let chain = append.chain;
+        Box::pin(async move { self.announced(chain, self.append_now(append)) })
     }
 
     fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
@@ -312,6 +410,24 @@ impl Store for ReferenceStore {
         Box::pin(async move { Ok(heads) })
     }
 
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>> {
+        let after = match &start {
+            Start::Beginning => Ok(0),
+            Start::Now => Ok(self.with(|state| state.changes)),
+            Start::After(position) => self.locate(position, &scope),
+        };
+        let follower = after.map(|after| {
+            Follower::new(ReferenceFollower {
+                state: Arc::clone(&self.state),
+                id: self.id,
+                scope,
+                after,
+                registration: self.feed.register(scope),
+            })
+        });
+        Box::pin(async move { follower })
+    }
+
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
         let count = self.with(|state| {
             let chains = state
@@ -332,7 +448,7 @@ impl Store for ReferenceStore {
         events: Vec<StoredEvent>,
         key: Option<KeptKey>,
     ) -> BoxFuture<'_, Result<Head, StoreError>> {
-        Box::pin(async move { self.import_now(chain, &events, key) })
+        Box::pin(async move { self.announced(chain, self.import_now(chain, &events, key)) })
     }
 
     fn kept_keys(
@@ -344,7 +460,7 @@ impl Store for ReferenceStore {
     }
 
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
-        Box::pin(async move { self.accept_loss_now(chain, &reason) })
+        Box::pin(async move { self.announced(chain, self.accept_loss_now(chain, &reason)) })
     }
 
     fn pool(&self) -> &FairPool {

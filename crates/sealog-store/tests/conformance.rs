@@ -2,6 +2,8 @@
 
 #[path = "conformance/accounts.rs"]
 mod accounts;
+#[path = "conformance/feed.rs"]
+mod feed;
 #[path = "conformance/loss.rs"]
 mod loss;
 #[path = "conformance/rules.rs"]
@@ -13,10 +15,11 @@ use std::sync::Arc;
 
 use loss::Lossy;
 use sealog_core::id::ChainId;
-use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
+use sealog_store::feed::{Scope, Start};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
+use sealog_store::{Store, StoreError};
 use support::{StillWorld, on_postgres, postgres, small};
 
 /// Runs each rule on a fresh store.
@@ -83,6 +86,19 @@ conformance! {
         large_events_come_back_whole
         concurrent_appends_form_one_line
     }
+    feed: {
+        from_the_beginning_every_chain_that_has_events_is_announced
+        from_now_only_what_comes_later_is_announced
+        whoever_waits_is_woken_by_an_append
+        many_changes_of_a_chain_are_one
+        a_batch_is_bounded_and_the_rest_comes_with_the_next_ones
+        a_scope_is_everything_or_a_tenant_or_a_chain
+        from_any_position_what_was_not_announced_before_it_is_announced
+        a_position_is_for_its_store_and_its_scope_and_nothing_else_is_one
+        whoever_stops_waiting_and_asks_again_has_missed_nothing
+        imported_events_are_announced
+        under_load_nothing_is_announced_too_early_or_left_out
+    }
     accounts: {
         the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store
         a_created_tenant_reads_back_with_its_plan_and_billing
@@ -111,37 +127,67 @@ conformance! {
 
 /// Runs each rule of a loss on a fresh store that can lose events.
 macro_rules! losses {
-    ($($rule:ident)*) => {
+    ($($rules:ident: { $($rule:ident)* })*) => {
         mod embedded_loses {
-            $(#[test] fn $rule() {
+            $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
-                super::loss::$rule(&mut super::LossyEmbedded::new(&world), &world);
-            })*
+                super::$rules::$rule(&mut super::LossyEmbedded::new(&world), &world);
+            })*)*
         }
         mod postgres_loses {
-            $(#[test] fn $rule() {
+            $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
-                super::loss::$rule(&mut super::LossyPostgres::new(&world), &world);
-            })*
+                super::$rules::$rule(&mut super::LossyPostgres::new(&world), &world);
+            })*)*
         }
         mod reference_loses {
-            $(#[test] fn $rule() {
+            $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
-                super::loss::$rule(&mut super::ReferenceStore::new(super::Arc::clone(&world) as _), &world);
-            })*
+                super::$rules::$rule(&mut super::ReferenceStore::new(super::Arc::clone(&world) as _), &world);
+            })*)*
         }
     };
 }
 
 losses! {
-    an_accepted_loss_is_the_next_event_of_a_chain_that_goes_on_shorter
-    a_loss_is_accepted_once
-    a_chain_that_has_lost_nothing_has_nothing_to_accept
-    a_loss_is_accepted_with_a_reason_or_not_at_all
-    a_chain_can_lose_again_and_so_can_its_acceptance
-    a_chain_that_is_lost_as_a_whole_begins_with_its_acceptance
-    the_key_of_a_lost_request_is_free_once_the_loss_is_accepted
-    losses_of_several_chains_are_accepted_one_by_one
+    feed: {
+        a_position_outlives_a_restart
+        an_accepted_loss_is_announced_as_a_head_that_has_gone_back
+    }
+    loss: {
+        an_accepted_loss_is_the_next_event_of_a_chain_that_goes_on_shorter
+        a_loss_is_accepted_once
+        a_chain_that_has_lost_nothing_has_nothing_to_accept
+        a_loss_is_accepted_with_a_reason_or_not_at_all
+        a_chain_can_lose_again_and_so_can_its_acceptance
+        a_chain_that_is_lost_as_a_whole_begins_with_its_acceptance
+        the_key_of_a_lost_request_is_free_once_the_loss_is_accepted
+        losses_of_several_chains_are_accepted_one_by_one
+    }
+}
+
+/// A follower that waits is told when its store closes, and so is one that begins to wait then.
+fn closes_while_somebody_waits<S: Store>(store: &S, close: impl Fn(&S) + Sync) {
+    let mut follower = feed::follow(store, Scope::Everything, Start::Now);
+    let outcome = std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| support::wait(follower.next(1)));
+        close(store);
+        waiting.join().unwrap()
+    });
+    assert_eq!(outcome, Err(StoreError::Closing));
+    assert_eq!(support::wait(follower.next(1)), Err(StoreError::Closing));
+}
+
+#[test]
+fn followers_end_when_their_store_closes() {
+    let world = StillWorld::new();
+    let dir = tempfile::tempdir().unwrap();
+    let embedded = EmbeddedStore::open(dir.path(), &small(&world)).unwrap();
+    closes_while_somebody_waits(&embedded, EmbeddedStore::close);
+    let database = postgres::cluster().database();
+    let on_postgres = PostgresStore::open(&database.url(), &on_postgres(&world)).unwrap();
+    closes_while_somebody_waits(&on_postgres, PostgresStore::close);
+    closes_while_somebody_waits(&ReferenceStore::new(Arc::clone(&world) as _), ReferenceStore::close);
 }
 
 impl Lossy for ReferenceStore {

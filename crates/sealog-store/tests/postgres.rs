@@ -11,6 +11,7 @@ use sealog_core::id::Hash;
 use sealog_core::query::Filter;
 use sealog_core::verify::{Reason, Verdict};
 use sealog_store::accounts::*;
+use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
 use support::postgres::{Cluster, Database, cluster};
@@ -121,6 +122,44 @@ fn annotations_can_change_without_breaking_the_chain() {
     stage.sql("UPDATE sealog.events SET country = 'DE', city = 'Köln', severity = NULL");
     assert_valid(&store, live(), 10);
     assert_eq!(seqs(&store).len(), 10);
+}
+
+#[test]
+fn the_schema_version_is_kept_in_the_row_and_read_from_there() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    assert_eq!(stage.sql("SELECT DISTINCT schema_version FROM sealog.events"), "1");
+    // As a later program would have written it.
+    stage.sql("UPDATE sealog.events SET schema_version = 2 WHERE chain_seq = 7");
+    let kept = list(&store, live(), &Filter::default(), None, 10).into_iter();
+    let kept: Vec<u32> = kept.rev().map(|event| event.schema_version).collect();
+    assert_eq!(kept, [1, 1, 1, 1, 1, 1, 2, 1, 1, 1]);
+    assert_valid(&store, live(), 10);
+}
+
+/// A database that the version before has made, with the first migration alone.
+#[test]
+fn events_from_before_the_later_columns_have_schema_version_1_and_are_announced_from_the_beginning() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    drop(store);
+    stage.sql(
+        "ALTER TABLE sealog.events DROP COLUMN schema_version; ALTER TABLE sealog.chains DROP COLUMN changed, DROP COLUMN changed_group;
+         DELETE FROM sealog.migrations WHERE version > 1",
+    );
+    let store = stage.open();
+    let announced = |follower: &mut Follower| {
+        let changes = wait(follower.next(10)).unwrap().changes;
+        changes.into_iter().map(|change| (change.chain, change.head.chain_seq)).collect::<Vec<_>>()
+    };
+    let mut from_the_beginning = wait(store.follow(Scope::Everything, Start::Beginning)).unwrap();
+    let mut from_now = wait(store.follow(Scope::Everything, Start::Now)).unwrap();
+    assert_eq!(announced(&mut from_the_beginning), [(live(), 10)]);
+    append(&store, live(), vec![login("later")]);
+    assert_eq!(announced(&mut from_the_beginning), [(live(), 11)]);
+    assert_eq!(announced(&mut from_now), [(live(), 11)]);
+    assert_valid(&store, live(), 11);
+    assert!(list(&store, live(), &Filter::default(), None, 11).iter().all(|event| event.schema_version == 1));
 }
 
 #[test]
@@ -814,7 +853,8 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
     // Before the owner has made the schema, a node is told what to do.
     let error = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap_err();
     assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
-    assert_eq!(sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap(), 1);
+    let steps = sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), steps.to_string());
     stage.sql(&roles);
     stage.sql(&roles);
 
@@ -830,6 +870,8 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
         );
     }
     assert_valid(&store, live(), 9);
+    let mut follower = wait(store.follow(Scope::Everything, Start::Beginning)).unwrap();
+    assert_eq!(wait(follower.next(1)).unwrap().changes[0].head.chain_seq, 9);
     furnish(&store);
     stage.world.advance(2 * IDEMPOTENCY_RETENTION_MS);
     eventually("a node removes expired records", || {

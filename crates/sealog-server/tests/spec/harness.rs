@@ -18,6 +18,7 @@ use sealog_server::config::{Config, Secret};
 use sealog_server::{App, Server, background, serve_with_pages};
 use sealog_store::accounts::Accounts;
 use sealog_store::clock::GuardedWorld;
+use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::world::{SystemWorld, World};
@@ -744,6 +745,10 @@ impl Store for Hinge {
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
         self.inner.heads()
+    }
+
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>> {
+        self.inner.follow(scope, start)
     }
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -146,6 +146,28 @@ impl Chain {
         })
     }
 
+    /// Where the chain has changed last; nothing if it has no events.
+    pub(super) fn last_change(&self) -> Option<LastChange> {
+        self.with(|state| {
+            let of_memory = |run: &MemoryRun| {
+                let last_seq = run.end_seq().checked_sub(1).filter(|_| run.count() > 0)?;
+                let record = LastRecord::At(run.position(last_seq));
+                Some(LastChange { segment: run.segment, record })
+            };
+            if state.durable.chain_seq == 0 {
+                return None;
+            }
+            match (state.memory.last(), state.sealed.last()) {
+                (Some(run), _) | (None, Some(SealedRun::Memory(run))) => of_memory(run),
+                (None, Some(SealedRun::File(run))) => {
+                    let record = LastRecord::InFile(Arc::clone(&state.sealed));
+                    Some(LastChange { segment: run.segment(), record })
+                }
+                (None, None) => None,
+            }
+        })
+    }
+
     /// What a reader works on, without holding up the writer.
     pub(super) fn snapshot(&self) -> Snapshot {
         self.with(|state| Snapshot {
@@ -164,6 +186,18 @@ impl Chain {
     ) -> Result<T, Arc<Vec<SealedRun>>> {
         self.with(|state| find(&state.memory).ok_or_else(|| Arc::clone(&state.sealed)))
     }
+}
+
+/// Where a chain's last record is.
+pub(super) struct LastChange {
+    pub segment: u64,
+    pub record: LastRecord,
+}
+
+pub(super) enum LastRecord {
+    At(u32),
+    /// Where the index says that is in a file, that of the last run.
+    InFile(Arc<Vec<SealedRun>>),
 }
 
 pub(super) struct Snapshot {

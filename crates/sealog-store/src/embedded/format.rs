@@ -21,7 +21,10 @@ pub(super) const FRAME_LEN_MAX: usize = 16 << 20;
 pub(super) const FORMAT_VERSION: u32 = 1;
 const SEGMENT_MAGIC: &[u8; 8] = b"SEALOGSG";
 pub(super) const FRAME_MAGIC: &[u8; 4] = b"SLFR";
+/// A frame's version says how its records are laid out and which `schema_version` they have. The next `schema_version` is the next frame version.
 const FRAME_VERSION: u8 = 1;
+/// Of every record in a frame of [`FRAME_VERSION`].
+pub(super) const FRAME_SCHEMA_VERSION: u32 = 1;
 const FLAG_IDEMPOTENCY: u8 = 1;
 const FLAG_IMPORTED: u8 = 2;
 const ANNOTATIONS_VERSION: u8 = 1;
@@ -522,6 +525,7 @@ fn decode_event(record: &[u8], chain: ChainId, chain_seq: u64) -> Option<StoredE
     let text = EventText::from_stored(std::str::from_utf8(take.0).ok()?.to_owned())?;
     let sealed = Sealed { chain_seq, log_id, prev_hash, hash };
     Some(StoredEvent {
+        schema_version: FRAME_SCHEMA_VERSION,
         tenant_id: chain.tenant_id,
         project_id: chain.project_id,
         timestamp_ms: sealed.timestamp_ms(),

@@ -16,6 +16,7 @@ use super::Options;
 use super::cache::Cache;
 use super::chain_index::{Chain, Chains, SealedRun};
 use super::disk::{self, Disk, OpenFiles};
+use super::feed::Feed;
 use super::format::Frame;
 use super::keys::{KeyPlace, Keys};
 use super::mark::{Extent, MarkFile};
@@ -74,6 +75,8 @@ pub(super) struct Log {
     pub read_failures: ReadFailures,
     pub append_time: Histogram,
     pub sync_time: Histogram,
+    /// Of the store: one for its logs.
+    pub feed: Arc<Feed>,
 }
 
 /// Below that of those who answer requests.
@@ -120,14 +123,17 @@ impl Handle {
         mode: Mode,
         options: &Options,
         salt: IndexSalt,
+        feed: &Arc<Feed>,
     ) -> Result<Handle, RecoveryError> {
-        let first = OpenLog::open(dir, mode, options, salt)?;
+        let first = OpenLog::open(dir, mode, options, salt, feed)?;
         let again = Arc::new(Again::default());
         let mut thread = None;
         if first.lacks_room() {
             let (dir, options, again) = (dir.to_owned(), options.clone(), Arc::clone(&again));
+            let feed = Arc::clone(feed);
             let named = std::thread::Builder::new().name(format!("sealog-{}-reopen", mode.as_str()));
-            thread = Some(named.spawn(move || again.open_when_there_is_room(&dir, mode, &options, salt))?);
+            thread =
+                Some(named.spawn(move || again.open_when_there_is_room(&dir, mode, &options, salt, &feed))?);
         }
         Ok(Handle { first, again, thread: Mutex::new(thread) })
     }
@@ -157,7 +163,14 @@ impl Handle {
 
 impl Again {
     /// Opens the log once more, by the same path as at every start. Whoever reads from what was opened first can go on: its files are not changed by this.
-    fn open_when_there_is_room(&self, dir: &Path, mode: Mode, options: &Options, salt: IndexSalt) {
+    fn open_when_there_is_room(
+        &self,
+        dir: &Path,
+        mode: Mode,
+        options: &Options,
+        salt: IndexSalt,
+        feed: &Arc<Feed>,
+    ) {
         let mut stop = lock(&self.stop);
         while !*stop {
             stop = wait_for(&self.stopped, stop, options.tick);
@@ -165,7 +178,7 @@ impl Again {
                 continue;
             }
             drop(stop);
-            match OpenLog::open(dir, mode, options, salt) {
+            match OpenLog::open(dir, mode, options, salt, feed) {
                 Ok(opened) if opened.lacks_room() => {}
                 Ok(opened) => {
                     if opened.log.ready().is_ok() {
@@ -185,7 +198,13 @@ impl Again {
 }
 
 impl OpenLog {
-    fn open(dir: &Path, mode: Mode, options: &Options, salt: IndexSalt) -> Result<OpenLog, RecoveryError> {
+    fn open(
+        dir: &Path,
+        mode: Mode,
+        options: &Options,
+        salt: IndexSalt,
+        feed: &Arc<Feed>,
+    ) -> Result<OpenLog, RecoveryError> {
         let recovered = recovery::recover(dir, mode, options, salt)?;
         let mut findings = recovered.findings;
         let poisoned = findings.iter().find_map(|finding| match finding {
@@ -231,6 +250,7 @@ impl OpenLog {
             read_failures: ReadFailures::default(),
             append_time: Histogram::durations(),
             sync_time: Histogram::durations(),
+            feed: Arc::clone(feed),
         });
         if lock(&log.shared).accepts().is_ok()
             && let Err(error) = log.mark_all()
@@ -453,6 +473,11 @@ impl Log {
         if let Some(count) = usage.get_mut(&(tenant_id, Month::of(log_id.timestamp_ms()))) {
             *count = count.saturating_sub(1);
         }
+    }
+
+    /// Where a segment ends that is not written to any more.
+    pub(super) fn end_of(&self, segment: u64) -> u64 {
+        lock(&self.ends).get(&segment).map_or(u64::MAX, |end| end.final_len)
     }
 
     /// Chains have new durable heads.

@@ -9,6 +9,7 @@ mod chain_index;
 mod control;
 mod data_dir;
 pub mod disk;
+mod feed;
 mod filter;
 mod format;
 mod hand_over;
@@ -44,6 +45,7 @@ use sealog_core::verify::{Item, Verdict};
 pub use self::hand_over::hand_over_in_turns;
 pub use self::recovery::Finding;
 use crate::clock::GuardedWorld;
+use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane, Payer};
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
@@ -171,7 +173,8 @@ pub struct EmbeddedStore {
     live: Arc<log::Handle>,
     test: Arc<log::Handle>,
     control: Arc<control::Control>,
-    pool: FairPool,
+    pool: Arc<FairPool>,
+    feed: Arc<feed::Feed>,
     /// Looks after the directory. Nothing for a disk that is not of this machine.
     watch: Option<watch::Watch>,
     /// Released last.
@@ -200,9 +203,10 @@ impl EmbeddedStore {
         let salt = salt::IndexSalt::open(dir, &*options.disk, &*options.world)
             .map_err(at(&dir.join("index.salt")))?;
         let control = Arc::new(control::Control::open(real.then_some(dir), &options.disk)?);
+        let feed: Arc<feed::Feed> = Arc::default();
         let log = |mode: Mode| {
             let dir = dir.join(mode.as_str());
-            log::Handle::open(&dir, mode, options, salt).map_err(|error| match error {
+            log::Handle::open(&dir, mode, options, salt, &feed).map_err(|error| match error {
                 recovery::RecoveryError::UnknownVersion(version) => {
                     OpenError::UnknownFormat { found: format!("segment version {version}") }
                 }
@@ -224,7 +228,8 @@ impl EmbeddedStore {
                 Some(watch.map_err(at(dir))?)
             }
         };
-        Ok(EmbeddedStore { live, test, control, pool: FairPool::start(), watch, _dir: data_dir })
+        let pool = Arc::new(FairPool::start());
+        Ok(EmbeddedStore { live, test, control, pool, feed, watch, _dir: data_dir })
     }
 
     /// What was wrong with the files when they were opened.
@@ -248,6 +253,7 @@ impl EmbeddedStore {
     pub fn close(&self) {
         self.live.close();
         self.test.close();
+        self.feed.close();
     }
 
     fn log(&self, mode: Mode) -> &Arc<Log> {
@@ -320,6 +326,11 @@ impl Store for EmbeddedStore {
             Ok(heads)
         });
         Box::pin(async move { heads.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>> {
+        let follower = feed::follow(&self.feed, [&self.live, &self.test], &self.pool, scope, &start);
+        Box::pin(async move { follower })
     }
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {

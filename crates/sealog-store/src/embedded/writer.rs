@@ -21,6 +21,7 @@ use sealog_core::verify;
 use tokio::sync::oneshot;
 
 use super::chain_index::Chain;
+use super::feed::Published;
 use super::format::{
     self, FrameHeader, FrameWriter, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader, StoredKey,
 };
@@ -34,7 +35,7 @@ use super::sidecar::{KeyEntry, SegmentEnd, slot};
 use super::sync::{lock, wait, write};
 use crate::loss::{self, Loss};
 use crate::turns::Turns;
-use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError};
+use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError, check_schema};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -410,6 +411,7 @@ impl Log {
             let at = event.sealed.chain_seq;
             return Err(StoreError::Refused(format!("event {at} belongs to another tenant or project")));
         }
+        check_schema(&events)?;
         if let Some(key) = &key {
             key.check(&events)?;
         }
@@ -792,7 +794,9 @@ impl Log {
             return bytes;
         }
         let (after, commit) = (group.after, (!group.frames.is_empty()).then_some(group.commit));
-        let durable = self.publish(group);
+        let start = group.start;
+        let mut published = Published::begin(&self.feed, after.segment);
+        let durable = self.publish(group, &mut published);
         {
             // Behind the heads, so that no mark claims more of the log than it knows the heads of.
             let mut shared = lock(&self.shared);
@@ -801,6 +805,8 @@ impl Log {
             self.preparer.note_filled(after.end, after.capacity);
             shared.durable_commit = commit.unwrap_or(shared.durable_commit);
         }
+        // Behind the end of what is durable, which followers go by.
+        self.announce(published, start);
         self.answer(durable);
         bytes
     }
@@ -937,7 +943,7 @@ impl Log {
     }
 
     /// Makes a durable group visible. The answers are left to the caller.
-    fn publish(&self, group: Group) -> Vec<Durable> {
+    fn publish(&self, group: Group, published: &mut Published) -> Vec<Durable> {
         let segment = group.after.segment;
         let mut durable = Vec::with_capacity(group.frames.len());
         // Frames of one chain often follow each other, and then it is looked up once.
@@ -962,6 +968,7 @@ impl Log {
             if let Some(key) = frame.key {
                 self.keys.insert(segment, key);
             }
+            published.note(frame.chain, frame.entries.last().map(|entry| entry.position));
             if let Some((_, head)) = heads.last_mut() {
                 *head = frame.head;
             }

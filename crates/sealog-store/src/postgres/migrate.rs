@@ -3,7 +3,11 @@
 use super::OpenError;
 use super::pool::Session;
 
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002_schema_version.sql"),
+    include_str!("migrations/0003_feed.sql"),
+];
 const CITUS: &str = include_str!("citus.sql");
 
 /// Whoever changes the schema holds this advisory lock; the number stands for "sealog" and nothing else.

@@ -5,6 +5,7 @@
 
 mod control;
 mod event_clock;
+mod feed;
 mod loss;
 mod mark;
 mod migrate;
@@ -35,6 +36,7 @@ use tokio::sync::oneshot;
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
+use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane};
 use crate::stats::StoreStats;
 use crate::world::{SystemWorld, World};
@@ -235,6 +237,8 @@ struct Inner {
     clock_behind: Option<ClockBehind>,
     /// Whether the tables of events are spread over a Citus cluster.
     distributed: bool,
+    store_id: [u8; 16],
+    feed: Arc<feed::Feed>,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
     /// Of the control data, as it was last seen.
     version: AtomicU64,
@@ -303,6 +307,7 @@ impl PostgresStore {
         while !inner.writer.is_idle() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
+        inner.feed.close();
         if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
             inner.write_mark();
             let _ = stop.send(());
@@ -416,16 +421,17 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
     let opening = Opening::new(target.begin(&options), target.pooled, distributed);
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
+    let feed: Arc<feed::Feed> = Arc::default();
     let inner = Inner {
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
         writer: Writer::new(
             &options,
-            opening,
-            Closing::new(distributed),
+            (opening, Closing::new(distributed)),
             Arc::clone(&writes),
             &acknowledged,
             Arc::clone(&findings),
             Arc::clone(&clock),
+            Arc::clone(&feed),
         ),
         writes,
         mark,
@@ -433,6 +439,8 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         clock,
         clock_behind,
         distributed,
+        store_id: store_id.0,
+        feed,
         in_flight: Arc::default(),
         version: AtomicU64::new(unsigned(store.get("version"))),
         health: Mutex::new(Ok(())),
@@ -720,6 +728,10 @@ impl Store for PostgresStore {
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
         let heads = self.read(move |session| Box::pin(reader::heads(session)));
         Box::pin(async move { heads.await?.ok_or_else(|| damaged("the row of a chain")) })
+    }
+
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>> {
+        self.run(feed::follow(Arc::clone(&self.inner), self.runtime.clone(), scope, start))
     }
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {

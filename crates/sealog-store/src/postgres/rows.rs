@@ -161,8 +161,8 @@ pub(super) fn head(row: &Row, seq: &str, log_id: &str, hash_column: &str) -> Opt
 
 /// All columns of an event but its chain's, in the order of [`EventColumns::params`].
 pub(super) const COLUMNS: &str = "chain_seq, log_id, timestamp_ms, prev_hash, hash, action, actor_id, resource, metadata, \
-     category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city";
-pub(super) const VALUE_TYPES: [Type; 18] = [
+     category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city, schema_version";
+pub(super) const VALUE_TYPES: [Type; 19] = [
     Type::INT8,
     Type::UUID,
     Type::INT8,
@@ -181,9 +181,10 @@ pub(super) const VALUE_TYPES: [Type; 18] = [
     Type::TEXT,
     Type::TEXT,
     Type::TEXT,
+    Type::INT4,
 ];
 /// The same for columns of many events.
-pub(super) const ARRAY_TYPES: [Type; 18] = [
+pub(super) const ARRAY_TYPES: [Type; 19] = [
     Type::INT8_ARRAY,
     Type::UUID_ARRAY,
     Type::INT8_ARRAY,
@@ -202,6 +203,7 @@ pub(super) const ARRAY_TYPES: [Type; 18] = [
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
+    Type::INT4_ARRAY,
 ];
 
 /// Events on their way into the table, column by column: one statement takes any number of them.
@@ -217,11 +219,19 @@ pub(super) struct EventColumns<'a> {
     resource: Vec<Option<String>>,
     metadata: Vec<Option<&'a str>>,
     annotations: [Vec<Option<Text<'a>>>; 9],
+    schema_version: Vec<i32>,
 }
 
 impl<'a> EventColumns<'a> {
     /// The text must be [`storable`].
-    pub(super) fn push(&mut self, sealed: &Sealed, text: &'a EventText, annotations: &'a Annotations) {
+    pub(super) fn push(
+        &mut self,
+        schema_version: u32,
+        sealed: &Sealed,
+        text: &'a EventText,
+        annotations: &'a Annotations,
+    ) {
+        self.schema_version.push(i32::try_from(schema_version).unwrap_or(i32::MAX));
         let columns = Columns::of(text).expect("request_bytes has looked at it");
         self.chain_seq.push(signed(sealed.chain_seq));
         self.log_id.push(Id::of_ulid(sealed.log_id));
@@ -241,7 +251,7 @@ impl<'a> EventColumns<'a> {
         self.chain_seq.len()
     }
 
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 18] {
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 19] {
         let [a0, a1, a2, a3, a4, a5, a6, a7, a8] = &self.annotations;
         [
             &self.chain_seq,
@@ -262,13 +272,14 @@ impl<'a> EventColumns<'a> {
             a6,
             a7,
             a8,
+            &self.schema_version,
         ]
     }
 }
 
 impl EventColumns<'_> {
     /// One event, in the order of the columns.
-    pub(super) fn row(&self, at: usize) -> [&(dyn ToSql + Sync); 18] {
+    pub(super) fn row(&self, at: usize) -> [&(dyn ToSql + Sync); 19] {
         let [a0, a1, a2, a3, a4, a5, a6, a7, a8] = self.annotations.each_ref().map(|column| &column[at]);
         [
             &self.chain_seq[at],
@@ -289,6 +300,7 @@ impl EventColumns<'_> {
             a6,
             a7,
             a8,
+            &self.schema_version[at],
         ]
     }
 }
@@ -361,6 +373,7 @@ pub(super) fn event(row: &Row) -> Option<StoredEvent> {
     let text = |column: &str| row.get::<_, Option<&str>>(column);
     let annotations = Annotations::NAMES.map(|column| row.get::<_, Option<Kept>>(column).map(|kept| kept.0));
     Some(StoredEvent {
+        schema_version: u32::try_from(row.get::<_, i32>("schema_version")).ok()?,
         tenant_id: TenantId(row.get::<_, Id>("tenant_id").uuid()),
         project_id: ProjectId(row.get::<_, Id>("project_id").uuid()),
         timestamp_ms: u64::try_from(row.get::<_, i64>("timestamp_ms")).ok()?,

@@ -198,7 +198,7 @@ impl Closing {
                 types: key_types,
             },
             usage: usage(),
-            head: head_text(),
+            head: head_text(distributed),
         }
     }
 }
@@ -258,15 +258,20 @@ fn usage() -> Text {
 const HEAD_TYPES: [Type; 4] = [Type::INT8, Type::UUID, Type::BYTEA, Type::INT8];
 
 /// Chain, then the new head, then the seq of the one before.
-fn head_text() -> Text {
+fn head_text(distributed: bool) -> Text {
     let types = std::iter::once(Type::UUID).chain(HEAD_TYPES).collect();
-    Text { sql: set_head(2), types }
+    Text { sql: set_head(2, distributed), types }
 }
 
-fn set_head(first: usize) -> String {
+/// For the feed. Not where the tables are distributed: each node of a cluster numbers its transactions by itself.
+const CHANGED: &str =
+    ", changed = pg_current_xact_id(), changed_group = pg_current_xact_id()::text::bigint >> 8";
+
+fn set_head(first: usize, distributed: bool) -> String {
     let [seq, log_id, hash, before] = std::array::from_fn(|at| first + at);
+    let changed = if distributed { "" } else { CHANGED };
     format!(
-        "UPDATE sealog.chains SET chain_seq = ${seq}, log_id = ${log_id}, hash = ${hash} WHERE chain_id = $1 AND chain_seq = ${before}"
+        "UPDATE sealog.chains SET chain_seq = ${seq}, log_id = ${log_id}, hash = ${hash}{changed} WHERE chain_id = $1 AND chain_seq = ${before}"
     )
 }
 
@@ -279,7 +284,7 @@ fn together(rows: Option<usize>, usage: bool) -> Text {
         types.extend([Type::INT4, Type::INT8]);
         let _ = write!(sql, ", counted AS ({USAGE}($1, ${first}, $2, ${}){USAGE_ADDS})", first + 1);
     }
-    let head = set_head(types.len() + 1);
+    let head = set_head(types.len() + 1, false);
     types.extend(HEAD_TYPES);
     Text { sql: format!("{sql} {head}"), types }
 }

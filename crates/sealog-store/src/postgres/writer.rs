@@ -18,7 +18,7 @@ use std::time::Instant;
 use futures_util::future::{join, maybe_done};
 use sealog_core::canonical::EventText;
 use sealog_core::chain::Head;
-use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, StoredEvent};
+use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, SCHEMA_VERSION, StoredEvent};
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify;
@@ -28,6 +28,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryRow};
 
 use super::event_clock::EventClock;
+use super::feed::Feed;
 use super::loss::{self, Findings, Loss};
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
@@ -36,6 +37,7 @@ use super::{Finding, Options, unavailable};
 use crate::stats::{Histogram, LogStats};
 use crate::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
+    check_schema,
 };
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
@@ -54,6 +56,7 @@ pub(super) struct Writer {
     times: [Times; 2],
     findings: Arc<Findings>,
     clock: Arc<EventClock>,
+    feed: Arc<Feed>,
 }
 
 #[derive(Debug)]
@@ -143,12 +146,12 @@ impl Request {
 impl Writer {
     pub(super) fn new(
         options: &Options,
-        opening: Opening,
-        closing: Closing,
+        (opening, closing): (Opening, Closing),
         pool: Arc<Pool>,
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
         clock: Arc<EventClock>,
+        feed: Arc<Feed>,
     ) -> Arc<Writer> {
         let acknowledged = acknowledged.iter().map(|(chain, head)| (*chain, *head)).collect();
         let shared = Shared { acknowledged, ..Shared::default() };
@@ -165,6 +168,7 @@ impl Writer {
             times,
             findings,
             clock,
+            feed,
         })
     }
 
@@ -192,6 +196,7 @@ impl Writer {
         if events.iter().any(|event| event.chain(chain.mode) != chain) {
             return Err(StoreError::Refused("an event belongs to another tenant or project".into()));
         }
+        check_schema(&events)?;
         if let Some(key) = &key {
             key.check(&events)?;
         }
@@ -327,6 +332,11 @@ impl Writer {
         if shared.acknowledged.get(&chain).is_none_or(|known| known.log_id < head.log_id) {
             shared.acknowledged.insert(chain, head);
             shared.changed.insert(chain, head);
+        }
+        drop(shared);
+        // What other nodes append is found by asking; of its own a node knows at once.
+        if self.feed.is_followed() {
+            self.feed.registry().wake(std::iter::once(chain));
         }
     }
 
@@ -563,7 +573,7 @@ impl Transaction<'_> {
                 Work::Import { events: imported, key, .. } => match verify::continues(&next, imported) {
                     Ok(last) => {
                         for event in imported {
-                            events.push(&event.sealed, &event.text, &event.annotations);
+                            events.push(event.schema_version, &event.sealed, &event.text, &event.annotations);
                             *months.entry(Month::of(event.timestamp_ms).0).or_default() += 1;
                         }
                         if let Some(kept) = key {
@@ -795,7 +805,7 @@ impl Transaction<'_> {
             let sealed = next.seal(self.chain.tenant_id, &draft.text, now_ms, random);
             *next = sealed.head();
             log_ids.push(sealed.log_id);
-            events.push(&sealed, &draft.text, &draft.annotations);
+            events.push(SCHEMA_VERSION, &sealed, &draft.text, &draft.annotations);
         }
         Receipt {
             request_id: idempotency.map(|(_, request_id)| *request_id),

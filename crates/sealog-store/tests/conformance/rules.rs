@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use sealog_core::event::SCHEMA_VERSION;
 use sealog_core::id::{Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::time::{Date, Month};
@@ -413,6 +414,10 @@ pub fn import_refuses_what_does_not_continue_the_chain(store: &dyn Store, _: &St
     let mut foreign = events.clone();
     foreign[3].project_id = chain(1, 9, Mode::Live).project_id;
     refused(foreign);
+    // The hash does not cover it, so only the store can keep it from becoming another one.
+    let mut later = events.clone();
+    later[9].schema_version = SCHEMA_VERSION + 1;
+    refused(later);
     assert_eq!(verify(store, live()).checked, 0);
     wait(store.import(live(), events.clone(), None)).unwrap();
     refused(events);

@@ -35,6 +35,13 @@ impl StillWorld {
         Arc::new(StillWorld { now_ms: AtomicU64::new(MORNING_MS), leapt_ms: AtomicI64::new(0) })
     }
 
+    /// Another one whose clock stands where this one's does.
+    pub fn new_at(world: &StillWorld) -> Arc<StillWorld> {
+        let other = StillWorld::new();
+        other.set(world.now_ms());
+        other
+    }
+
     pub fn set(&self, now_ms: u64) {
         self.now_ms.store(now_ms, Ordering::SeqCst);
     }

@@ -1,0 +1,466 @@
+//! The feed on PostgreSQL: each append leaves its transaction id in the chain's row, and a follower asks for rows whose transaction it has not seen.
+//!
+//! Transactions become visible in another order than that of their ids, so a follower's position is no single number:
+//! ```text
+//! t0  transaction 90 appends to chain A and does not commit yet
+//! t1  transaction 100 appends to chain B and commits
+//! t2  a follower looks: B has changed, by 100. Of those below 100, 90 is still in progress
+//! t3  90 commits
+//! t4  the follower looks for rows whose transaction is above 100, or is 90
+//! ```
+//! So a position is the highest transaction that was seen to have changed a chain, and those below it that were in progress. It is one that has changed a chain because such a
+//! transaction is durable: a server that restarts gives no id below it again, while ids that were only handed out may be. And the event that it left behind is named, so that a
+//! database that has gone back behind it in a failover is noticed; then every chain is announced again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sealog_core::chain::Head;
+use sealog_core::id::ChainId;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row};
+
+use super::pool::Session;
+use super::rows::{self, Digest32, Id, signed, unsigned};
+use super::{Inner, damaged, reader};
+use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
+use crate::{BoxFuture, StoreError};
+
+/// Rows that are asked for at once, in the order of their ids. More changes than that take several looks.
+const PAGE_ROWS: usize = 1000;
+
+/// Who follows on this node, and whether there is a task that looks for them.
+pub(super) type Feed = Hub<Watched>;
+
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// Tells the tasks apart: one whose followers have all gone ends, even if others have come meanwhile.
+    watch: Option<Arc<()>>,
+}
+
+/// Up to where changes were seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// The highest transaction that had changed a chain.
+    changed: u64,
+    /// Transactions below it that were in progress.
+    in_progress: Vec<u64>,
+    /// An event that `changed` has left: its chain, seq and hash. Nothing if it was not there even then.
+    witness: Option<(Id, u64, Digest32)>,
+}
+
+/// How far a follower has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// Which database cluster the ids of transactions are from; a dump that is restored has others.
+    cluster: u64,
+    /// Nothing at the beginning.
+    base: Option<Seen>,
+    /// Where a look at more rows than a page has got to, and the base when it is done.
+    look: Option<(Seen, Id)>,
+}
+
+/// What one statement has found.
+struct Page {
+    cluster: u64,
+    /// At the statement's moment.
+    seen: Seen,
+    /// Whether the base is part of this database's past.
+    known: bool,
+    rows: VecDeque<(Id, Change)>,
+}
+
+/// Begins to follow.
+pub(super) async fn follow(
+    inner: Arc<Inner>,
+    runtime: Handle,
+    scope: Scope,
+    start: Start,
+) -> Result<Follower, StoreError> {
+    if inner.distributed {
+        return Err(StoreError::Refused(
+            "a store that is distributed by Citus cannot be followed: the nodes of the cluster number their transactions apart".into(),
+        ));
+    }
+    // Before the first look, so that nothing falls between that and the first wait.
+    let registration = inner.feed.register(scope);
+    let progress = match &start {
+        Start::Beginning => Progress::default(),
+        Start::After(position) => Progress::parse(position, &scope, inner.store_id)?,
+        Start::Now => {
+            let page = look(&inner, scope, Progress::default(), 0).await?;
+            Progress { cluster: page.cluster, base: Some(page.seen), look: None }
+        }
+    };
+    watch(&inner, &runtime);
+    Ok(Follower::new(PostgresFollower {
+        store_id: inner.store_id,
+        inner,
+        runtime,
+        scope,
+        progress,
+        rows: VecDeque::new(),
+        is_last: true,
+        registration,
+    }))
+}
+
+#[derive(Debug)]
+struct PostgresFollower {
+    store_id: [u8; 16],
+    inner: Arc<Inner>,
+    runtime: Handle,
+    scope: Scope,
+    progress: Progress,
+    /// The rest of a page, and whether there is none behind it.
+    rows: VecDeque<(Id, Change)>,
+    is_last: bool,
+    registration: Registration<Watched>,
+}
+
+impl Source for PostgresFollower {
+    fn next(&mut self, limit: usize) -> BoxFuture<'_, Result<Vec<Change>, StoreError>> {
+        Box::pin(async move {
+            while self.rows.is_empty() {
+                let (inner, scope, progress) = (Arc::clone(&self.inner), self.scope, self.progress.clone());
+                let (answer, answered) = oneshot::channel();
+                self.runtime.spawn(async move {
+                    let _ = answer.send(look(&inner, scope, progress, PAGE_ROWS).await);
+                });
+                let page = answered.await.unwrap_or(Err(StoreError::Closing))?;
+                self.is_last = page.rows.len() < PAGE_ROWS;
+                self.rows = self.progress.take(page);
+                if self.rows.is_empty() && self.is_last {
+                    self.progress.finish();
+                    self.registration.wait().await?;
+                }
+            }
+            let taken: Vec<_> = self.rows.drain(..limit.min(self.rows.len())).collect();
+            if let (Some((_, at)), Some((id, _))) = (&mut self.progress.look, taken.last()) {
+                *at = *id;
+            }
+            if self.rows.is_empty() && self.is_last {
+                self.progress.finish();
+            }
+            Ok(taken.into_iter().map(|(_, change)| change).collect())
+        })
+    }
+
+    fn position(&self) -> Position {
+        self.progress.position(&self.scope, self.store_id)
+    }
+}
+
+/// One look on a connection of its own.
+async fn look(inner: &Inner, scope: Scope, progress: Progress, limit: usize) -> Result<Page, StoreError> {
+    let page = inner.read(move |session| Box::pin(page(session, scope, progress, limit))).await?;
+    page.ok_or_else(|| damaged("the row of a chain"))
+}
+
+/// In one statement, so that all of it is of one moment. Rows whose transaction is not below the end of that moment are from before a dump that was restored.
+async fn page(
+    session: &Session,
+    scope: Scope,
+    progress: Progress,
+    limit: usize,
+) -> Result<Option<Page>, Error> {
+    let condition = match (&progress.base, scope) {
+        (_, Scope::Chain(_)) | (None, _) => "$9::bigint[] IS NOT NULL",
+        (Some(_), _) => "(changed_group >= $1::bigint >> 8 OR changed_group = ANY ($9))",
+    };
+    let of_scope = match scope {
+        Scope::Everything => "$7::uuid IS NULL",
+        Scope::Tenant(_) => "tenant_id = $7",
+        Scope::Chain(_) => "chain_id = $7",
+    };
+    // The candidates by themselves, so that no order tempts the planner to go through all chains.
+    let sql = format!(
+        "SELECT pg_current_snapshot()::text AS snapshot, (SELECT system_identifier FROM pg_control_system()) AS cluster,
+             top.changed::text AS top_changed, top.chain_id AS top_id, top.chain_seq AS top_seq,
+             (SELECT hash FROM sealog.events e WHERE e.chain_id = top.chain_id AND e.chain_seq = top.chain_seq) AS top_hash,
+             $4::uuid IS NULL OR EXISTS (SELECT FROM sealog.events WHERE chain_id = $4 AND chain_seq = $5 AND hash = $6) AS known,
+             found.*
+         FROM (VALUES (1)) AS one
+         LEFT JOIN LATERAL (
+             SELECT chain_id, chain_seq, changed FROM sealog.chains
+             WHERE changed_group = (SELECT max(changed_group) FROM sealog.chains
+                     WHERE changed_group <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint >> 8)
+               AND changed < pg_snapshot_xmax(pg_current_snapshot())
+             ORDER BY changed DESC LIMIT 1) AS top ON true
+         LEFT JOIN LATERAL (
+             WITH candidates AS MATERIALIZED (
+                 SELECT chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash, changed FROM sealog.chains
+                 WHERE {condition} AND {of_scope} AND chain_seq > 0)
+             SELECT * FROM candidates
+             WHERE ($1::bigint IS NULL OR changed > $1::text::xid8 AND changed < pg_snapshot_xmax(pg_current_snapshot())
+                     OR changed = ANY ($2::bigint[]::text[]::xid8[]))
+               AND ($3::uuid IS NULL OR chain_id > $3)
+             ORDER BY chain_id LIMIT $8) AS found ON true"
+    );
+    let sql = match progress.base {
+        // By the primary key, a page after the other.
+        None => sql.replace("AS MATERIALIZED", "AS NOT MATERIALIZED"),
+        Some(_) => sql,
+    };
+    let base = progress.base.as_ref();
+    let changed = base.map(|base| signed(base.changed));
+    let in_progress: Vec<i64> =
+        base.map_or(Vec::new(), |base| base.in_progress.iter().map(|xid| signed(*xid)).collect());
+    let groups: Vec<i64> = in_progress.iter().map(|xid| xid >> 8).collect();
+    let after = progress.look.as_ref().map(|(_, id)| *id);
+    let witness = base.and_then(|base| base.witness);
+    let (witness_id, witness_hash) = (witness.map(|(id, ..)| id), witness.map(|(.., hash)| hash));
+    let witness_seq = witness.map(|(_, seq, _)| signed(seq));
+    let of_scope = match scope {
+        Scope::Everything => None,
+        Scope::Tenant(tenant_id) => Some(Id(tenant_id.0.0)),
+        Scope::Chain(chain) => Some(Id::of_chain(chain)),
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let params: [&(dyn ToSql + Sync); 9] = [
+        &changed,
+        &in_progress,
+        &after,
+        &witness_id,
+        &witness_seq,
+        &witness_hash,
+        &of_scope,
+        &limit,
+        &groups,
+    ];
+    let types = [
+        Type::INT8,
+        Type::INT8_ARRAY,
+        Type::UUID,
+        Type::UUID,
+        Type::INT8,
+        Type::BYTEA,
+        Type::UUID,
+        Type::INT8,
+        Type::INT8_ARRAY,
+    ];
+    // Planned for these values: how many rows are behind a transaction is what the plan depends on.
+    let found = session.query_planned(&sql, &types, &params).await?;
+    Ok(found.first().and_then(|first| Page::of(first, &found, progress.cluster)))
+}
+
+impl Page {
+    fn of(first: &Row, found: &[Row], cluster_before: u64) -> Option<Page> {
+        let cluster = first.get::<_, i64>("cluster").cast_unsigned();
+        let top: Option<&str> = first.get("top_changed");
+        let changed = top.map_or(Some(0), |top| top.parse().ok())?;
+        let hash = first.get::<_, Option<&[u8]>>("top_hash").and_then(rows::hash);
+        let seen = Seen {
+            changed,
+            in_progress: in_progress(first.get("snapshot"), changed)?,
+            witness: hash.and_then(|hash| {
+                let seq = unsigned(first.get::<_, Option<i64>>("top_seq")?);
+                Some((first.get::<_, Option<Id>>("top_id")?, seq, Digest32(hash.0)))
+            }),
+        };
+        let known = first.get::<_, bool>("known") && (cluster_before == 0 || cluster_before == cluster);
+        let row = |row: &Row| {
+            let change = Change { chain: reader::chain(row)?, head: head(row)? };
+            Some((row.get::<_, Id>("chain_id"), change))
+        };
+        let has_row = |row: &&Row| row.get::<_, Option<Id>>("chain_id").is_some();
+        let rows = found.iter().filter(has_row).map(row).collect::<Option<VecDeque<_>>>()?;
+        Some(Page { cluster, seen, known, rows })
+    }
+}
+
+fn head(row: &Row) -> Option<Head> {
+    rows::head(row, "chain_seq", "log_id", "hash")
+}
+
+/// The transactions below one that a snapshot (`xmin:xmax:xip,xip`) shows in progress.
+fn in_progress(snapshot: &str, below: u64) -> Option<Vec<u64>> {
+    let list = snapshot.split(':').nth(2)?;
+    let all = list.split(',').filter(|xid| !xid.is_empty()).map(|xid| xid.parse::<u64>().ok());
+    let all: Option<Vec<u64>> = all.collect();
+    Some(all?.into_iter().filter(|xid| *xid < below).collect())
+}
+
+impl Progress {
+    /// Takes over what a look has found: rows to announce, none if it has to begin again.
+    fn take(&mut self, page: Page) -> VecDeque<(Id, Change)> {
+        let cluster = std::mem::replace(&mut self.cluster, page.cluster);
+        let began_elsewhere = cluster != 0 && cluster != page.cluster;
+        if !page.known && (self.base.is_some() || began_elsewhere) {
+            tracing::warn!(
+                "the database has gone back behind a position of the feed; announcing every chain again"
+            );
+            self.base = None;
+            self.look = None;
+            return VecDeque::new();
+        }
+        // What a later page has seen is not all of what was seen at its moment.
+        let from = self.look.take();
+        self.look = Some(from.unwrap_or((page.seen, Id([0; 16]))));
+        page.rows
+    }
+
+    /// A look has come to its end.
+    fn finish(&mut self) {
+        if let Some((seen, _)) = self.look.take() {
+            self.base = Some(seen);
+        }
+    }
+
+    fn position(&self, scope: &Scope, store_id: [u8; 16]) -> Position {
+        let mut out = store_id.to_vec();
+        out.extend_from_slice(&self.cluster.to_le_bytes());
+        put_seen(self.base.as_ref(), &mut out);
+        put_seen(self.look.as_ref().map(|(seen, _)| seen), &mut out);
+        out.extend_from_slice(&self.look.as_ref().map_or([0; 16], |(_, id)| id.0));
+        Position::new(Kind::Postgres, scope, &out)
+    }
+
+    fn parse(position: &Position, scope: &Scope, store_id: [u8; 16]) -> Result<Progress, StoreError> {
+        let mut take = Take(position.content(Kind::Postgres, scope)?);
+        let id: [u8; 16] = take.array().ok_or_else(feed::malformed)?;
+        if id != store_id {
+            return Err(feed::foreign());
+        }
+        let mut parse = || {
+            let cluster = take.u64()?;
+            let (base, look) = (take.seen()?, take.seen()?);
+            let at = Id(take.array()?);
+            take.0.is_empty().then_some(Progress { cluster, base, look: look.map(|seen| (seen, at)) })
+        };
+        parse().ok_or_else(feed::malformed)
+    }
+}
+
+fn put_seen(seen: Option<&Seen>, out: &mut Vec<u8>) {
+    let Some(Seen { changed, in_progress, witness }) = seen else { return out.push(0) };
+    out.push(if witness.is_some() { 2 } else { 1 });
+    out.extend_from_slice(&changed.to_le_bytes());
+    if let Some((id, seq, hash)) = witness {
+        out.extend_from_slice(&id.0);
+        out.extend_from_slice(&seq.to_le_bytes());
+        out.extend_from_slice(&hash.0);
+    }
+    out.extend_from_slice(&(in_progress.len() as u64).to_le_bytes());
+    in_progress.iter().for_each(|xid| out.extend_from_slice(&xid.to_le_bytes()));
+}
+
+/// Reads from the front of a position.
+struct Take<'a>(&'a [u8]);
+
+impl Take<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The outer nothing is a position that ends too early.
+    fn seen(&mut self) -> Option<Option<Seen>> {
+        let [tag] = self.array()?;
+        if tag == 0 {
+            return Some(None);
+        }
+        let changed = self.u64()?;
+        let witness = match tag {
+            1 => None,
+            2 => Some((Id(self.array()?), self.u64()?, Digest32(self.array()?))),
+            _ => return None,
+        };
+        let count = self.u64()?;
+        let in_progress = (0..count).map(|_| self.u64()).collect::<Option<_>>()?;
+        Some(Some(Seen { changed, in_progress, witness }))
+    }
+}
+
+/// Looks for everyone on this node who follows, while anybody does: one statement for each interval, and those who follow ask only when something of theirs has changed.
+fn watch(inner: &Arc<Inner>, runtime: &Handle) {
+    let mut registry = inner.feed.registry();
+    if registry.kept.watch.is_some() {
+        return;
+    }
+    let watch = Arc::new(());
+    registry.kept.watch = Some(Arc::clone(&watch));
+    drop(registry);
+    let inner = Arc::clone(inner);
+    runtime.spawn(async move {
+        let is_wanted = || {
+            let registry = inner.feed.registry();
+            registry.kept.watch.as_ref().is_some_and(|wanted| Arc::ptr_eq(wanted, &watch))
+        };
+        let mut progress: Option<Progress> = None;
+        while is_wanted() {
+            if let Err(error) = watch_once(&inner, &mut progress).await {
+                tracing::debug!(%error, "cannot look for changes for the feed; trying again");
+                progress = None;
+            }
+            tokio::time::sleep(inner.options.poll).await;
+        }
+    });
+}
+
+async fn watch_once(inner: &Inner, progress: &mut Option<Progress>) -> Result<(), StoreError> {
+    loop {
+        let Some(known) = progress else {
+            let now = look(inner, Scope::Everything, Progress::default(), 0).await?;
+            *progress = Some(Progress { cluster: now.cluster, base: Some(now.seen), look: None });
+            // Whatever has changed until here, they look for themselves.
+            inner.feed.registry().wake_all();
+            return Ok(());
+        };
+        let page = look(inner, Scope::Everything, known.clone(), PAGE_ROWS).await?;
+        if !page.known {
+            *progress = None;
+            continue;
+        }
+        let is_last = page.rows.len() < PAGE_ROWS;
+        let rows = known.take(page);
+        if let (Some((_, at)), Some((id, _))) = (&mut known.look, rows.back()) {
+            *at = *id;
+        }
+        let chains: Vec<ChainId> = rows.iter().map(|(_, change)| change.chain).collect();
+        inner.feed.registry().wake(chains.into_iter());
+        if is_last {
+            known.finish();
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_in_progress_is_read_from_a_snapshot() {
+        assert_eq!(in_progress("10:10:", 10), Some(vec![]));
+        assert_eq!(in_progress("10:20:10,14,19", 15), Some(vec![10, 14]));
+        assert_eq!(in_progress("10:20:10,x", 15), None);
+        assert_eq!(in_progress("", 15), None);
+    }
+
+    #[test]
+    fn progress_reads_back_from_its_position_and_another_stores_is_refused() {
+        let seen = |changed, witness| Seen { changed, in_progress: vec![7, 9], witness };
+        let witness = Some((Id([3; 16]), 12, Digest32([4; 32])));
+        let all = [
+            Progress::default(),
+            Progress { cluster: 5, base: Some(seen(10, witness)), look: None },
+            Progress { cluster: 5, base: None, look: Some((seen(11, None), Id([8; 16]))) },
+            Progress { cluster: 5, base: Some(seen(10, None)), look: Some((seen(11, witness), Id([8; 16]))) },
+        ];
+        for progress in all {
+            let position = progress.position(&Scope::Everything, [1; 16]);
+            assert_eq!(Progress::parse(&position, &Scope::Everything, [1; 16]), Ok(progress));
+            assert_eq!(Progress::parse(&position, &Scope::Everything, [2; 16]), Err(feed::foreign()));
+        }
+        let short = Position::new(Kind::Postgres, &Scope::Everything, &[1; 20]);
+        assert_eq!(Progress::parse(&short, &Scope::Everything, [1; 16]), Err(feed::malformed()));
+    }
+}
