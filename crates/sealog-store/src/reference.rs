@@ -13,7 +13,6 @@ use sealog_core::verify::{self, Item};
 
 use crate::loss::{self, Loss};
 use crate::pool::FairPool;
-use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
@@ -28,7 +27,6 @@ pub struct ReferenceStore {
     world: Arc<dyn World>,
     state: Mutex<State>,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
-    pub(crate) book: Book,
     /// Started when it is needed: most tests need none.
     pool: OnceLock<FairPool>,
 }
@@ -50,13 +48,7 @@ struct UsedKey {
 
 impl ReferenceStore {
     pub fn new(world: Arc<dyn World>) -> ReferenceStore {
-        ReferenceStore {
-            world,
-            state: Mutex::default(),
-            in_flight: Arc::default(),
-            book: Book::default(),
-            pool: OnceLock::new(),
-        }
+        ReferenceStore { world, state: Mutex::default(), in_flight: Arc::default(), pool: OnceLock::new() }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
