@@ -331,6 +331,28 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_with_a_limit_refuses_what_goes_beyond_it_and_takes_more_when_there_is_room() {
+        let pool = ThreadPool::start("test", 1, None);
+        let (release, released) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let first = pool.run(tenant(1), 1, move || {
+            began.send(()).unwrap();
+            let _ = released.recv();
+        });
+        begun.recv().unwrap();
+        let waiting: Vec<_> = (0..2).map(|n| pool.run_below(2, tenant(1), 1, move || n).unwrap()).collect();
+        assert!(pool.run_below(2, tenant(2), 1, || 9).is_none());
+        assert_eq!(pool.waiting(), 2);
+        drop(release);
+        first.blocking_recv().unwrap();
+        let answers: Vec<i32> = waiting.into_iter().map(|answer| answer.blocking_recv().unwrap()).collect();
+        assert_eq!(answers, [0, 1]);
+        assert_eq!(pool.run_below(2, tenant(2), 1, || 9).unwrap().blocking_recv(), Ok(9));
+        pool.stop_and_wait();
+        assert!(pool.run(tenant(1), 1, || 1).blocking_recv().is_err());
+    }
+
+    #[test]
     fn a_panic_is_its_callers_alone() {
         let pool = FairPool::with_threads(1, 1);
         for lane in [Lane::Read, Lane::Compute] {
