@@ -1,7 +1,9 @@
-//! The seam between entities and databases: statements in one dialect of SQL, values and rows of our own, and transactions.
+//! The seam between entities and databases: statements in one dialect of SQL, values and rows of our own, and
+//! transactions.
 //!
-//! Entities write SQL that SQLite and PostgreSQL both understand, with `?1` for parameters and `{tenants}` for the name of a table. A driver puts in what its database
-//! calls them. Whatever cannot be said in both is a method of the driver (a [`Lock`] is), not a second text of a statement.
+//! Entities write SQL that SQLite and PostgreSQL both understand, with `?1` for parameters and `{tenants}`
+//! for the name of a table. A driver puts in what its database calls them. Whatever cannot be said in both is
+//! a method of the driver (a [`Lock`] is), not a second text of a statement.
 
 use std::sync::Arc;
 
@@ -22,8 +24,8 @@ pub trait Db {
     fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>, DbError>;
 }
 
-/// A database by its name: the file `NAME.db` of a data directory, or the schema `sealog_NAME`. The steps that make its tables, each in a file of its own, are never changed
-/// once they were released.
+/// A database by its name: the file `NAME.db` of a data directory, or the schema `sealog_NAME`. The steps
+/// that make its tables, each in a file of its own, are never changed once they were released.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     pub name: &'static str,
@@ -90,7 +92,8 @@ impl Database {
         read.map_err(DbError::of_read)
     }
 
-    /// One transaction: after `Ok` all of it is durable, after an error of `act` nothing of it is. The version is what other nodes will see; there is none where there are none.
+    /// One transaction: after `Ok` all of it is durable, after an error of `act` nothing of it is. The
+    /// version is what other nodes will see; there is none where there are none.
     pub fn change<T, E: From<DbError>>(
         &self,
         lock: Lock,
@@ -224,7 +227,8 @@ pub(crate) fn names(names: &[String]) -> Value {
     Value::Text(serde_json::to_string(names).expect("strings are always JSON"))
 }
 
-/// A row of an answer. What is not as it should be is an error that names the column: nothing is made up, and no row left out.
+/// A row of an answer. What is not as it should be is an error that names the column: nothing is made up, and
+/// no row left out.
 #[derive(Clone, Debug)]
 pub struct Row {
     columns: Arc<[String]>,
@@ -364,7 +368,8 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// A page of the rows whose column `scope.0` has the value `scope.1`. Behind an id that is not among them there is nothing.
+    /// A page of the rows whose column `scope.0` has the value `scope.1`. Behind an id that is not among them
+    /// there is nothing.
     pub(crate) fn page<T>(
         &self,
         db: &mut dyn Db,
@@ -399,7 +404,8 @@ impl Listed {
     }
 }
 
-/// The statement with this driver's names: `{table}` is what `table` makes of it, `{}` the schema itself, `?1` is written with the driver's own mark.
+/// The statement in the words of its database. Where there is a schema, `{keys}` is the table in it, `{}` the
+/// schema itself, and `?1` is written `$1`; otherwise a table has no more than its name.
 pub(crate) fn translate(sql: &str, schema: Option<&str>) -> String {
     let mut written = String::with_capacity(sql.len() + 64);
     let mut rest = sql;

@@ -9,8 +9,9 @@ use crate::tenant::{self, NewTenant};
 use crate::{Answer, Control};
 
 pub trait FirstRuns: Send + Sync {
-    /// Creates the first tenant with its project, keys and owner in one step, unless there is a tenant already. Whether it did.
-    /// One step, because a crash in between would leave a store that looks set up and that nobody has a key to.
+    /// Creates the first tenant with its project, keys and owner in one step, unless there is a tenant
+    /// already. Whether it did. One step, because a crash in between would leave a store that looks set up
+    /// and that nobody has a key to.
     fn create_first(&self, first: FirstRun, records: Vec<NewRecord>) -> Answer<'_, bool>;
 }
 

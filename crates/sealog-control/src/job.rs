@@ -1,7 +1,8 @@
-//! Jobs: work that takes longer than a request. One node at a time has a job, under a lease; when the lease ends, because the node has died or is stuck, another one
-//! goes on from the last position that was kept.
+//! Jobs: work that takes longer than a request. One node at a time has a job, under a lease; when the lease
+//! ends, because the node has died or is stuck, another one goes on from the last position that was kept.
 //!
-//! A claim has a number. Whoever has lost the lease and does not know it yet has an older number, and is told so at the next step instead of writing over what the new owner has done.
+//! A claim has a number. Whoever has lost the lease and does not know it yet has an older number, and is told
+//! so at the next step instead of writing over what the new owner has done.
 
 use sealog_core::id::{TenantId, Uuid};
 
@@ -13,9 +14,11 @@ pub trait Jobs: Send + Sync {
     fn create_job(&self, new: NewJob) -> Answer<'_, Job>;
     /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.
     fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>>;
-    /// Takes a job: of any number of callers that found it due, one. It is due again at `until_ms` unless the lease is extended. Nothing if it is not the caller's.
+    /// Takes a job: of any number of callers that found it due, one. It is due again at `until_ms` unless the
+    /// lease is extended. Nothing if it is not the caller's.
     fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>>;
-    /// Keeps the position and extends the lease; `until_ms` of now gives the job back. Whether it is still the caller's.
+    /// Keeps the position and extends the lease; `until_ms` of now gives the job back. Whether it is still
+    /// the caller's.
     fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool>;
     /// Ends a job. Whether it was still the caller's.
     fn end_job(&self, id: JobId, claim: u64, outcome: JobOutcome, now_ms: u64) -> Answer<'_, bool>;

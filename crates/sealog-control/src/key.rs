@@ -17,8 +17,9 @@ pub trait KeyAccess: Send + Sync {
     fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>>;
     /// When keys were last used. Told in bulk, once a minute; a crash loses at most that.
     fn keys_used(&self, used: Vec<(KeyId, u64)>) -> Answer<'_, ()>;
-    /// Grows with every change of tenants, projects, keys, actions and settings. An [`Access`] that was asked for after this was read is as new as this for as long as
-    /// [`KeyAccess::version_of`] its tenant is not above it.
+    /// Grows with every change of tenants, projects, keys, actions and settings. An [`Access`] that was asked
+    /// for after this was read is as new as this for as long as [`KeyAccess::version_of`] its tenant is not
+    /// above it.
     fn version(&self) -> u64;
     /// The version at which something of this tenant last changed.
     fn version_of(&self, tenant_id: TenantId) -> u64;

@@ -1,12 +1,16 @@
 //! Who the people are and what is set: control data. Small, changed by people, kept apart from events.
 //!
-//! One file for each entity has its types, its SQL, how a row becomes a value, its part of a snapshot, and the trait by which it is asked for. Entities are synchronous code
-//! over a small seam ([`db`]); beneath it are two drivers, a file of SQLite beside the logs and tables in PostgreSQL. [`Control`] runs them on threads of its own, so that an
-//! event loop never waits for a database, and work on control data never delays reads of events.
+//! One file for each entity has its types, its SQL, how a row becomes a value, its part of a snapshot, and
+//! the trait by which it is asked for. Entities are synchronous code over a small seam ([`db`]); beneath it
+//! are two drivers, a file of SQLite beside the logs and tables in PostgreSQL. [`Control`] runs them on
+//! threads of its own, so that an event loop never waits for a database, and work on control data never
+//! delays reads of events.
 //!
-//! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked, frameworks disabled, memberships ended.
+//! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked,
+//! frameworks disabled, memberships ended.
 //!
-//! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it was not made, or is not known to have been made.
+//! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
+//! was not made, or is not known to have been made.
 
 pub mod action;
 pub mod db;
@@ -55,7 +59,8 @@ pub use tenant::{NewTenant, Tenant, TenantChange, Tenants};
 use db::{Database, Db, DbError, Lock, Schema};
 use version::Versions;
 
-/// What administrators ask for. Each change takes the records that go into the tenant's system chain along with it: they are kept in the same transaction.
+/// What administrators ask for. Each change takes the records that go into the tenant's system chain along
+/// with it: they are kept in the same transaction.
 pub trait Administration: Tenants + Projects + Keys + Actions + Settings + FirstRuns {}
 
 impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Administration for T {}
@@ -146,7 +151,8 @@ impl Control {
         self.run(Payer::Operator, move || database.change(lock, |db, _| act(db)))
     }
 
-    /// A change of something that a tenant has, and the records of it for the tenant's system chain; no record of what did not happen. `act` says whose it was.
+    /// A change of something that a tenant has, and the records of it for the tenant's system chain; no
+    /// record of what did not happen. `act` says whose it was.
     fn change_of_tenant<T: Send + 'static, E: From<DbError> + From<StoreError> + Send + 'static>(
         &self,
         lock: Lock,
@@ -156,7 +162,7 @@ impl Control {
         let (database, versions) = (Arc::clone(&self.database), Arc::clone(&self.versions));
         self.run(Payer::Operator, move || {
             let mut changed = None;
-            let made = database.change(lock, |db, version| {
+            let made: Result<_, E> = database.change(lock, |db, version| {
                 let Some((tenant_id, value)) = act(db)? else { return Ok(None) };
                 if let Some(version) = version {
                     version::touch(db, tenant_id, version)?;
@@ -165,9 +171,10 @@ impl Control {
                 changed = Some((tenant_id, version));
                 Ok(Some(value))
             });
-            // It counts even when it failed behind that: it may have been made all the same.
+            // It counts even when it failed behind that: it may have been made all the same, or be made later,
+            // and then the database tells of its version.
             if let (Lock::Version, Some((tenant_id, version))) = (lock, changed) {
-                versions.note([(tenant_id, version)]);
+                versions.note([(tenant_id, version.filter(|_| made.is_ok()))]);
             }
             made
         })
@@ -180,7 +187,10 @@ impl Control {
     ) -> Answer<'_, T, E> {
         let answer = self.pool.run_below(WAITING_MAX, payer, COST, act);
         Box::pin(async move {
-            let Some(answer) = answer else { return Err(StoreError::Deadline.into()) };
+            let Some(answer) = answer else {
+                let cause = "too many operations on control data wait for their turn";
+                return Err(StoreError::Unavailable(cause.into()).into());
+            };
             answer.await.unwrap_or_else(|_| Err(StoreError::Closing.into()))
         })
     }
@@ -193,7 +203,8 @@ impl Drop for Control {
     }
 }
 
-/// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many steps that took.
+/// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many
+/// steps that took.
 pub fn migrate(url: &str) -> Result<usize, store_postgres::OpenError> {
     store_postgres::sessions::migrate(url, &postgres::steps(&SCHEMA))
 }

@@ -8,8 +8,9 @@ use crate::person::{self, NewPerson, Person, PersonId};
 use crate::{Answer, ChangeError, Control, ListPage, set, tenant};
 
 pub trait Memberships: Send + Sync {
-    /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that person, of whom nothing else is changed.
-    /// `Err(AlreadyExists)` if that person is a member of the tenant. Nothing when there is no such tenant.
+    /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
+    /// person, of whom nothing else is changed. `Err(AlreadyExists)` if that person is a member of the
+    /// tenant. Nothing when there is no such tenant.
     fn add_member(&self, new: NewMember, records: Vec<NewRecord>) -> Answer<'_, Option<Member>, ChangeError>;
     /// Nothing when the person is no member of the tenant.
     fn update_member(
@@ -20,7 +21,8 @@ pub trait Memberships: Send + Sync {
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<Member>>;
     fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
-    /// By the ids of their persons, in the order in which they became members; those whose membership has ended included.
+    /// By the ids of their persons, in the order in which they became members; those whose membership has
+    /// ended included.
     fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>>;
     /// All of a person's, in the order in which they began.
     fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>>;

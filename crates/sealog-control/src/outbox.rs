@@ -1,7 +1,8 @@
 //! The outbox: notices that wait to be mailed.
 //!
-//! A notice is kept as the name of a template and its parameters, and becomes text when it is sent. A secret that goes into a link is made then, too, and only its digest is
-//! kept: what is in here, or in a backup of it, opens nothing.
+//! A notice is kept as the name of a template and its parameters, and becomes text when it is sent. A secret
+//! that goes into a link is made then, too, and only its digest is kept: what is in here, or in a backup of
+//! it, opens nothing.
 
 use sealog_core::id::{Hash, TenantId};
 
@@ -16,8 +17,10 @@ pub trait Outbox: Send + Sync {
     fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool>;
     /// Notices that are due, oldest first.
     fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>>;
-    /// Takes a notice for one attempt: of any number of callers that found it due, one. It is due again at `until_ms`, whatever has become of the caller, unless the
-    /// attempt's outcome was noted before. Whether it is the caller's. The digest is that of the secret which this attempt sends; the one of an attempt before it is gone.
+    /// Takes a notice for one attempt: of any number of callers that found it due, one. It is due again at
+    /// `until_ms`, whatever has become of the caller, unless the attempt's outcome was noted before. Whether
+    /// it is the caller's. The digest is that of the secret which this attempt sends; the one of an attempt
+    /// before it is gone.
     fn claim_notice(
         &self,
         id: i64,
@@ -116,7 +119,8 @@ pub enum NoticeOutcome {
     Failed { retry_at_ms: u64, cause: String },
 }
 
-/// A notice as it is kept, sent or not. Address and parameters of one that was sent long ago are gone; its key stays taken.
+/// A notice as it is kept, sent or not. Address and parameters of one that was sent long ago are gone; its
+/// key stays taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptNotice {
     pub key: String,

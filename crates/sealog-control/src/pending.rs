@@ -1,7 +1,8 @@
 //! Records that wait for a tenant's system chain: what operators and people have changed.
 //!
-//! A record commits in the transaction of the change that it tells of, so there is none without the other. It is then appended to the chain, under its id as idempotency key,
-//! and removed; after a crash between the two it is appended again, which the chain answers from the first time.
+//! A record commits in the transaction of the change that it tells of, so there is none without the other. It
+//! is then appended to the chain, under its id as idempotency key, and removed; after a crash between the two
+//! it is appended again, which the chain answers from the first time.
 
 use sealog_core::id::{TenantId, Uuid};
 

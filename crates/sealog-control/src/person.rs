@@ -9,7 +9,8 @@ pub trait Persons: Send + Sync {
     fn person(&self, id: PersonId) -> Answer<'_, Option<Person>>;
     /// By e-mail address, in any case; with the hash of the password, if there is one.
     fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>>;
-    /// Whether there is such a person. Whoever sets a password by a link that was mailed to the address has shown that it is theirs.
+    /// Whether there is such a person. Whoever sets a password by a link that was mailed to the address has
+    /// shown that it is theirs.
     fn set_password(&self, id: PersonId, password_hash: String, verified: bool) -> Answer<'_, bool>;
 }
 

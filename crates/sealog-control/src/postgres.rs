@@ -1,6 +1,7 @@
 //! The driver for PostgreSQL: tables in a schema of their own, on connections that the store lends.
 //!
-//! Whoever changes what a request may do first counts the store's version up. That row is a lock as well: changes come one after the other, so creation has one order.
+//! Whoever changes what a request may do first counts the store's version up. That row is a lock as well:
+//! changes come one after the other, so creation has one order.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Room on the disk that is kept for control data: on a full disk keys must still be revocable.
 //!
-//! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a file that takes room and holds nothing; when less than a little is left,
-//! it is removed before a change that decides who may do what, and made again when there is room.
+//! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a
+//! file that takes room and holds nothing; when less than a little is left, it is removed before a change
+//! that decides who may do what, and made again when there is room.
 
 use std::io;
 use std::path::PathBuf;
@@ -65,7 +66,8 @@ impl Reserve {
     }
 
     fn take(&self) -> io::Result<()> {
-        // Written, not only allocated: a file system that compresses or shares blocks is not one to worry about here, one without allocation is.
+        // Written, not only allocated: a file system that compresses or shares blocks is not one to worry
+        // about here, one without allocation is.
         let zeros = vec![0; 1 << 20];
         let file = self.disk.create(&self.path)?;
         for at in (0..BYTES).step_by(zeros.len()) {

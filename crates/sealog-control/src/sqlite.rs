@@ -1,6 +1,7 @@
 //! The driver for SQLite: one file in the data directory, or a database in memory.
 //!
-//! Each change is one transaction in the write-ahead log of SQLite, synced before its answer (`synchronous=FULL`).
+//! Each change is one transaction in the write-ahead log of SQLite, synced before its answer
+//! (`synchronous=FULL`).
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -80,8 +81,9 @@ impl File {
 
     /// One transaction: all of it is durable after `Ok`.
     ///
-    /// A failed write or sync ends changes until the next start, as it does for events. The kernel may have dropped what it could not write, so a sync that
-    /// succeeds later would prove nothing. A full disk and a file that another program has locked are not of that kind.
+    /// A failed write or sync ends changes until the next start, as it does for events. The kernel may have
+    /// dropped what it could not write, so a sync that succeeds later would prove nothing. A full disk and a
+    /// file that another program has locked are not of that kind.
     pub(crate) fn change<T>(
         &self,
         wanted: Lock,
@@ -102,8 +104,9 @@ impl File {
         }
         // SQLite has one writer at a time, so every change has its place in one order.
         let made = transact(db, act);
-        // What is in the write-ahead log is durable: the caller has its answer whether or not it could be copied into the file.
-        // On a full disk it is copied at once, so that the next change begins it anew and it takes no more room than it has.
+        // What is in the write-ahead log is durable: the caller has its answer whether or not it could be
+        // copied into the file. On a full disk it is copied at once, so that the next change begins it anew
+        // and it takes no more room than it has.
         let low = reserve.as_ref().is_some_and(Reserve::is_low);
         let pages_max = if low { 1 } else { CHECKPOINT_PAGES };
         let copied = if made.is_ok() { checkpoint(db, pages_max) } else { Ok(()) };
@@ -242,7 +245,8 @@ impl From<rusqlite::Error> for Unopened {
     }
 }
 
-/// Whether other programs, such as a backup, may read the file while it is open. SQLite needs a small file of shared memory for that, which on a full disk it cannot make.
+/// Whether other programs, such as a backup, may read the file while it is open. SQLite needs a small file of
+/// shared memory for that, which on a full disk it cannot make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Locking {
     Shared,
@@ -252,7 +256,8 @@ enum Locking {
 fn open_file(dir: &Path, path: &Path, schema: &Schema, locking: Locking) -> Result<Connection, Unopened> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // SQLite would make it as wide as the umask lets it; the write-ahead log and its index get the mode of the file.
+    // SQLite would make it as wide as the umask lets it; the write-ahead log and its index get the mode of
+    // the file.
     match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Unopened::Io(error)),
         _ => {}
@@ -278,7 +283,8 @@ fn open_in_memory(schema: &Schema) -> Result<Connection, Unopened> {
     Ok(db)
 }
 
-/// Sets what durability and integrity rest on, and looks whether it is so: SQLite ignores what it does not know or cannot do.
+/// Sets what durability and integrity rest on, and looks whether it is so: SQLite ignores what it does not
+/// know or cannot do.
 fn set_pragmas(db: &Connection, journal_mode: &str) -> Result<(), Unopened> {
     db.execute_batch(&format!(
         "PRAGMA journal_mode = {journal_mode};

@@ -1,9 +1,12 @@
-//! How often a tenant's data has changed, so that whoever remembers an answer knows when to ask again, and nobody has to because of another tenant.
+//! How often a tenant's data has changed, so that whoever remembers an answer knows when to ask again, and
+//! nobody has to because of another tenant.
 //!
-//! Every process counts for itself what it has heard of. What it changes itself it counts at once; on PostgreSQL it hears of the others by the version in the store's shared row,
-//! at which every node looks several times a second. Only when that has grown are the tenants read whose own version is newer than what was last read:
-//! t0: a node holds the row, counts it up to v, makes its change, and writes v beside the tenant. t1: it commits. t2: another node sees v in the row, and reads all tenants
-//! above the version it saw before. Versions commit in their order, since the row is held, so none below v can appear after t2.
+//! Every process counts for itself what it has heard of. What it changes itself it counts at once; on
+//! PostgreSQL it hears of the others by the version in the store's shared row, at which every node looks
+//! several times a second. Only when that has grown are the tenants read whose own version is newer than what
+//! was last read: t0: a node holds the row, counts it up to v, makes its change, and writes v beside the
+//! tenant. t1: it commits. t2: another node sees v in the row, and reads all tenants above the version it saw
+//! before. Versions commit in their order, since the row is held, so none below v can appear after t2.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +74,8 @@ impl Versions {
     }
 }
 
-/// Writes beside the tenant which version its change is. Only PostgreSQL has the column: elsewhere there are no other nodes.
+/// Writes beside the tenant which version its change is. Only PostgreSQL has the column: elsewhere there are
+/// no other nodes.
 pub(crate) fn touch(db: &mut dyn Db, tenant_id: TenantId, version: u64) -> Result<(), DbError> {
     db.execute("UPDATE {tenants} SET version = ?2 WHERE id = ?1", params![tenant_id, version]).map(drop)
 }
@@ -109,11 +113,12 @@ pub(crate) async fn follow(
                     break;
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "failed to read which tenants have changed; retrying");
-                    tokio::time::sleep(RETRY).await;
+                    tracing::warn!(%error, "failed to read which tenants have changed; retrying")
                 }
-                Err(_) => return,
+                // It is being closed, which shows at the next try.
+                Err(_) => {}
             }
+            tokio::time::sleep(RETRY).await;
         }
     }
 }
@@ -132,7 +137,8 @@ mod tests {
         assert_eq!(all(), (0, 0, 0));
         versions.note([(a, Some(7))]);
         assert_eq!(all(), (1, 1, 0));
-        // The database tells of it, too; and then of one that another node has made before, and of a later one.
+        // The database tells of it, too; and then of one that another node has made before, and of a later
+        // one.
         versions.note([(a, Some(7))]);
         versions.note([(b, Some(6)), (a, Some(7))]);
         assert_eq!(all(), (2, 1, 2));
@@ -141,7 +147,10 @@ mod tests {
         versions.note([(b, None)]);
         versions.note([(b, None)]);
         assert_eq!(all(), (5, 3, 5));
+        // One of which the outcome was unknown is heard of again when it shows.
+        versions.note([(b, Some(9))]);
+        assert_eq!(all(), (6, 3, 6));
         versions.note_all();
-        assert_eq!(all(), (6, 6, 6));
+        assert_eq!(all(), (7, 7, 7));
     }
 }

@@ -1,4 +1,5 @@
-//! One suite for every driver: what the contracts of the entities say, rule by rule, on SQLite in memory and in a file and on PostgreSQL.
+//! One suite for every driver: what the contracts of the entities say, rule by rule, on SQLite in memory and
+//! in a file and on PostgreSQL.
 
 #[path = "conformance/action.rs"]
 mod action;

@@ -355,7 +355,8 @@ const KILLS: u64 = 15;
 const WRITER_DIR: &str = "SEALOG_CONTROL_WRITER_DIR";
 const WRITER_FROM: &str = "SEALOG_CONTROL_WRITER_FROM";
 
-/// The process that the next test kills: creates projects and says so, one line for each that was acknowledged.
+/// The process that the next test kills: creates projects and says so, one line for each that was
+/// acknowledged.
 #[test]
 #[ignore = "never ends by itself; another test starts it as a process of its own"]
 fn writer() {
@@ -410,4 +411,24 @@ fn acknowledged_changes_survive_kill_9_at_any_moment() {
     }
     println!("kills={KILLS} projects={next}");
     assert!(next > KILLS, "the writer must get somewhere: {next}");
+}
+
+#[test]
+fn a_change_that_waits_for_the_disk_delays_no_read_of_events() {
+    let stage = Stage::new();
+    let store = EmbeddedStore::open(stage.dir.path(), &small(&stage.world)).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    let receipt = append(&store, live(), vec![login("a")]);
+    // A program that keeps the file to itself, such as a backup.
+    let other = stage.sqlite();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let changes: Vec<_> = (0..10).map(|n| control.create_session(new_session(n, 1, 2))).collect();
+    for _ in 0..50 {
+        assert!(get(&store, live(), receipt.log_ids[0]).is_some());
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    for change in changes {
+        let refused = wait(change).unwrap_err();
+        assert_eq!(refused.to_string(), "it belongs to something that does not exist");
+    }
 }

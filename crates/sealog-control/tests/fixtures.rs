@@ -1,4 +1,5 @@
-//! Control data that an earlier build wrote, opened by this one. `fixtures/README.md` says what is in there and how it was made.
+//! Control data that an earlier build wrote, opened by this one. `fixtures/README.md` says what is in there
+//! and how it was made.
 
 #[path = "../../sealog-store/tests/support/fixture.rs"]
 mod fixture;

@@ -1,4 +1,5 @@
-//! A disk that is full: keys can still be revoked, and the store can be started. On a small file system, where the machine lets us mount one.
+//! A disk that is full: keys can still be revoked, and the store can be started. On a small file system,
+//! where the machine lets us mount one.
 
 #[path = "../../sealog-store/tests/support/mod.rs"]
 mod support;
@@ -136,7 +137,8 @@ fn on_a_disk_that_others_have_filled_keys_are_revoked_and_30_mb_are_enough_to_re
     println!("{events} events, {} bytes free", mounted.free());
     assert_eq!(mounted.free(), 0);
     assert_eq!(store.ready(), Err(StoreError::NoRoom));
-    // What is written all the time fails on a full disk, or does not; it must not take what is kept for these.
+    // What is written all the time fails on a full disk, or does not; it must not take what is kept for
+    // these.
     for number in 0..100 {
         let _ = wait(control.keys_used(vec![(KeyId(Uuid([number; 16])), 5)]));
         let revoked = wait(control.revoke_key(KeyId(Uuid([number; 16])), 7, vec![])).unwrap();

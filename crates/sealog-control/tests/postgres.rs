@@ -1,4 +1,5 @@
-//! Control data on PostgreSQL: several nodes, roles with few rights, a pooler, and what another version finds.
+//! Control data on PostgreSQL: several nodes, roles with few rights, a pooler, and what another version
+//! finds.
 
 #[path = "../../sealog-store/tests/support/mod.rs"]
 mod support;

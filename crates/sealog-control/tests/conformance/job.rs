@@ -23,7 +23,8 @@ pub fn a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over(control: &Co
     assert_eq!((claimed.state, claimed.claim, claimed.due_at_ms), (JobState::Running, 1, MORNING_MS + 1000));
     assert_eq!((claim(1, MORNING_MS), claim(1, MORNING_MS + 999)), (None, None));
     assert_eq!(due(MORNING_MS + 999), [JobId(id(2))]);
-    // Its node has died. Another one goes on, and the first one, should it come back, is told that the job is not its own any more.
+    // Its node has died. Another one goes on, and the first one, should it come back, is told that the job is
+    // not its own any more.
     assert_eq!(due(MORNING_MS + 1000), [JobId(id(1)), JobId(id(2))]);
     let resumed = claim(1, MORNING_MS + 1000).unwrap();
     assert_eq!(resumed.claim, 2);

@@ -107,7 +107,8 @@ pub fn a_secret_is_known_by_its_digest_from_the_attempt_that_sends_it_on_and_is_
     assert_eq!(found(1), None);
     assert!(claim(MORNING_MS, Some(digest(1))));
     assert_eq!(found(1), Some(notices[0].key.clone()));
-    // An attempt that is not the caller's changes nothing; the next one has another secret, and the one before it opens nothing any more.
+    // An attempt that is not the caller's changes nothing; the next one has another secret, and the one
+    // before it opens nothing any more.
     assert!(!claim(MORNING_MS, Some(digest(2))));
     assert_eq!((found(1), found(2)), (Some(notices[0].key.clone()), None));
     assert!(claim(MORNING_MS + 1000, Some(digest(2))));

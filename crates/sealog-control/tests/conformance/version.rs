@@ -30,7 +30,8 @@ pub fn every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other(c
     assert!(has_grown());
     wait(control.revoke_key(KeyId(id(1)), MORNING_MS, vec![])).unwrap();
     assert!(has_grown());
-    // What happens all the time and alters nothing that a request may do leaves the caches alone, and so does what did not happen.
+    // What happens all the time and alters nothing that a request may do leaves the caches alone, and so does
+    // what did not happen.
     wait(control.keys_used(vec![(KeyId(id(1)), MORNING_MS)])).unwrap();
     wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
     wait(control.create_session(new_session(1, 1, u64::MAX))).unwrap();

@@ -1,6 +1,8 @@
-//! Sessions of the store's database for other parts of the program: they keep tables of their own there, in schemas of their own.
+//! Sessions of the store's database for other parts of the program: they keep tables of their own there, in
+//! schemas of their own.
 //!
-//! Their code is synchronous and runs on threads of its own; each statement travels to the store's thread, which has all connections, and the answer travels back.
+//! Their code is synchronous and runs on threads of its own; each statement travels to the store's thread,
+//! which has all connections, and the answer travels back.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +23,8 @@ use super::{Inner, OpenError, PostgresStore, explain, rows};
 use crate::sync::lock;
 use crate::{BoxFuture, StoreError};
 
-/// Sessions with connections of their own, so that whoever uses them takes none from appends and reads of events.
+/// Sessions with connections of their own, so that whoever uses them takes none from appends and reads of
+/// events.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     inner: Arc<Inner>,
@@ -39,7 +42,8 @@ impl PostgresStore {
 }
 
 impl Sessions {
-    /// Brings the tables of a schema up to date where this role may, and refuses to go on with another version than the program's.
+    /// Brings the tables of a schema up to date where this role may, and refuses to go on with another
+    /// version than the program's.
     pub fn prepare(&self, schema: Schema) -> Result<(), OpenError> {
         let target = Arc::clone(&self.inner.target);
         let made =
@@ -52,7 +56,8 @@ impl Sessions {
         self.open(true)
     }
 
-    /// For statements that only read: one transaction where a pooler makes that necessary, else each statement by itself.
+    /// For statements that only read: one transaction where a pooler makes that necessary, else each
+    /// statement by itself.
     pub fn read(&self) -> Result<Work, Failure> {
         self.open(self.inner.target.pooled)
     }
@@ -85,7 +90,8 @@ impl Sessions {
     }
 }
 
-/// A session in use. It must be finished; one that is dropped ends its connection, and with it what was begun.
+/// A session in use. It must be finished; one that is dropped ends its connection, and with it what was
+/// begun.
 #[derive(Debug)]
 pub struct Work {
     lease: Arc<Lease>,
@@ -120,7 +126,8 @@ impl Work {
         })
     }
 
-    /// Holds the row that has the store's version until the transaction ends: whoever else does so comes before or after.
+    /// Holds the row that has the store's version until the transaction ends: whoever else does so comes
+    /// before or after.
     pub fn lock_version(&self) -> Result<u64, Failure> {
         self.version("SELECT version FROM sealog.store FOR UPDATE")
     }

@@ -1,4 +1,5 @@
-//! What an earlier build wrote, and what that build read from it. `fixtures/README.md` says what is in there and how it was made.
+//! What an earlier build wrote, and what that build read from it. `fixtures/README.md` says what is in there
+//! and how it was made.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::fs::File;

@@ -1,6 +1,8 @@
--- Control data, version 2: people apart from their memberships, an outbox for any notice, settings, jobs, and records that wait for the system chain.
+-- Control data, version 2: people apart from their memberships, an outbox for any notice, settings, jobs, and
+-- records that wait for the system chain.
 
--- One account by e-mail address. `email_lower` is the address as it is compared. There is no password until the person has set one.
+-- One account by e-mail address. `email_lower` is the address as it is compared. There is no password until
+-- the person has set one.
 CREATE TABLE persons (
     number INTEGER PRIMARY KEY,
     id BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
@@ -45,7 +47,8 @@ ALTER TABLE sessions_of_persons RENAME TO sessions;
 CREATE INDEX sessions_by_end ON sessions (expires_at_ms);
 CREATE INDEX sessions_of_person ON sessions (person_id);
 
--- Address and parameters of a notice that was sent long ago are taken out; its row stays, so that its key stays taken.
+-- Address and parameters of a notice that was sent long ago are taken out; its row stays, so that its key
+-- stays taken.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY,
     notice_key TEXT NOT NULL UNIQUE,
