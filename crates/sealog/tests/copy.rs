@@ -86,6 +86,16 @@ fn assert_answered_as_before(store: &dyn Store, answers: &[(ChainId, u8, Told)])
     }
 }
 
+fn new_person(n: u8) -> NewPerson {
+    NewPerson {
+        id: PersonId(Uuid([n; 16])),
+        email: format!("Person{n}@example.com"),
+        password_hash: Some("$argon2id$h".into()),
+        verified: true,
+        created_at_ms: 5,
+    }
+}
+
 /// Something of everything that is kept.
 fn furnish(control: &Control) {
     let (tenant_id, now) = (TenantId(Uuid([1; 16])), 5);
@@ -140,26 +150,18 @@ fn furnish(control: &Control) {
         optional_fields: vec![],
     };
     wait(control.create_action(tenant_id, action, vec![])).unwrap();
-    for (tenant_id, role) in [(tenant_id, Role::Auditor), (other, Role::Developer)] {
-        let member = NewMember {
-            tenant_id,
-            person: NewPerson {
-                id: PersonId(Uuid([3; 16])),
-                email: "Owner@example.com".into(),
-                password_hash: Some("$argon2id$h".into()),
-                verified: true,
-                created_at_ms: now,
-            },
-            role,
-            grants: Grants {
-                projects: Some(vec![ProjectId(Uuid([1; 16]))]),
-                from_ms: Some(1),
-                until_ms: None,
-            },
-            ends_at_ms: Some(99),
-            created_at_ms: now,
-        };
-        wait(control.add_member(member, vec![])).unwrap();
+    let member = |n: u8, tenant_id, role| NewMember {
+        tenant_id,
+        person: new_person(n),
+        role,
+        grants: Grants { projects: Some(vec![ProjectId(Uuid([1; 16]))]), from_ms: Some(1), until_ms: None },
+        ends_at_ms: Some(99),
+        created_at_ms: now,
+    };
+    for (n, tenant_id, role) in
+        [(3, tenant_id, Role::Auditor), (3, other, Role::Developer), (6, tenant_id, Role::Admin)]
+    {
+        wait(control.add_member(member(n, tenant_id, role), vec![])).unwrap();
     }
     wait(control.set_setting(tenant_id, "key_days_max".into(), Some("90".into()), vec![])).unwrap();
     let job = NewJob {
@@ -430,19 +432,15 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
             drop(wait(control.create_tenant(new, vec![])).unwrap());
         }
         "a member" => {
-            let member = wait(control.members(TenantId(Uuid([2; 16])), ListPage { after: None, limit: 1 }))
-                .unwrap()
-                .remove(0);
-            let person = NewPerson {
-                id: PersonId(Uuid([8; 16])),
-                email: member.person.email,
-                password_hash: None,
-                verified: false,
+            // Somebody who has an account joins another tenant.
+            let new = NewMember {
+                tenant_id: TenantId(Uuid([2; 16])),
+                person: new_person(6),
+                role: Role::Admin,
+                grants: Grants::default(),
+                ends_at_ms: None,
                 created_at_ms: 9,
             };
-            let Membership { role, grants, ends_at_ms, created_at_ms, .. } = member.membership;
-            let tenant_id = TenantId(Uuid([7; 16]));
-            let new = NewMember { tenant_id, person, role, grants, ends_at_ms, created_at_ms };
             drop(wait(control.add_member(new, vec![])).unwrap().unwrap());
         }
         "a chain" => append(store, chains()[2], 1, "second"),
@@ -456,8 +454,8 @@ const WAYS: [(&str, &str); 7] = [
     ("a name", "add --replace-accounts"),
     ("frameworks", "the target has a change of frameworks"),
     ("a revoked key", "the target has a revocation"),
-    ("a tenant", "the target has a tenant"),
     ("a member", "the target has a member"),
+    ("a tenant", "the target has a tenant"),
     ("a chain", "the target has a chain that the source does not have"),
     ("an event", "121 events in the target and only 120 in the source"),
 ];
