@@ -63,7 +63,6 @@ pub(crate) fn steps(schema: &Schema) -> sessions::Schema {
     sessions::Schema { name, steps }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(failure: Failure) -> DbError {
     match failure.code() {
         Some(&SqlState::UNIQUE_VIOLATION) => DbError::Duplicate(failure.to_string()),

@@ -110,10 +110,9 @@ impl File {
         let low = reserve.as_ref().is_some_and(Reserve::is_low);
         let pages_max = if low { 1 } else { CHECKPOINT_PAGES };
         let copied = if made.is_ok() { checkpoint(db, pages_max) } else { Ok(()) };
-        let causes = [made.as_ref().err(), copied.as_ref().err()].into_iter().flatten();
-        if let Some(DbError::Final(cause)) =
-            causes.into_iter().find(|error| matches!(error, DbError::Final(_)))
-        {
+        let errors = [made.as_ref().err(), copied.as_ref().err()];
+        let is_final = |error: &&DbError| matches!(error, DbError::Final(_));
+        if let Some(DbError::Final(cause)) = errors.into_iter().flatten().find(is_final) {
             tracing::error!(cause, "control data cannot be changed until the store is started again");
             *failed = Some(cause.clone());
             // Closing must not copy the write-ahead log and remove it: it is what the next start begins with.
@@ -182,7 +181,7 @@ impl Db for Statements<'_> {
 
     fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>, DbError> {
         let mut statement = self.0.prepare_cached(&translate(sql, None))?;
-        let columns: Arc<[String]> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
         let mut found = statement.query(rusqlite::params_from_iter(params))?;
         let mut rows = Vec::new();
         while let Some(row) = found.next()? {
