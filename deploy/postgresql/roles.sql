@@ -14,7 +14,7 @@ BEGIN
     IF to_regrole('sealog_node') IS NULL THEN CREATE ROLE sealog_node LOGIN; END IF;
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO sealog_owner', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
-    IF to_regclass('sealog.migrations') IS NULL THEN
+    IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.jobs') IS NULL THEN
         RAISE NOTICE 'there is no schema yet: run sealog migrate as sealog_owner, then this file again';
         RETURN;
     END IF;
@@ -29,10 +29,17 @@ BEGIN
     -- Idempotency records end after 24 hours.
     GRANT INSERT, UPDATE, DELETE ON sealog.idempotency TO sealog_node;
 
-    -- Control data is changed, and only sessions are ever removed.
+    -- How often control data has changed, which every node watches.
     GRANT UPDATE (version) ON sealog.store TO sealog_node;
-    GRANT INSERT, UPDATE ON sealog.tenants, sealog.projects, sealog.project_frameworks, sealog.keys, sealog.users, sealog.mails TO sealog_node;
-    GRANT INSERT ON sealog.actions TO sealog_node;
-    GRANT INSERT, DELETE ON sealog.sessions TO sealog_node;
+
+    -- Control data is changed; only what has had its use is ever removed.
+    GRANT USAGE ON SCHEMA sealog_control TO sealog_node;
+    REVOKE ALL ON ALL TABLES IN SCHEMA sealog_control FROM sealog_node;
+    GRANT SELECT ON ALL TABLES IN SCHEMA sealog_control TO sealog_node;
+    GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
+        sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.jobs TO sealog_node;
+    GRANT INSERT ON sealog_control.actions TO sealog_node;
+    GRANT INSERT, DELETE ON sealog_control.sessions, sealog_control.pending TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_control.settings TO sealog_node;
 END
 $$;

@@ -9,11 +9,12 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// Which crates of the workspace each crate may use, for its code, its tests and its build. `bench` may use any, and none may use it.
-const MAY_USE: [(&str, &[&str]); 5] = [
+const MAY_USE: [(&str, &[&str]); 6] = [
     ("sealog-core", &[]),
     ("sealog-store", &["sealog-core"]),
-    ("sealog-server", &["sealog-core", "sealog-store"]),
-    ("sealog", &["sealog-core", "sealog-store", "sealog-server"]),
+    ("sealog-control", &["sealog-core", "sealog-store"]),
+    ("sealog-server", &["sealog-core", "sealog-store", "sealog-control"]),
+    ("sealog", &["sealog-core", "sealog-store", "sealog-control", "sealog-server"]),
     ("sealog-verify", &["sealog-core"]),
 ];
 
@@ -41,6 +42,8 @@ fn another_direction_is_noticed() {
         wrong_directions(&metadata)
     };
     assert_eq!(breaks("sealog-core", "sealog-store"), ["sealog-core must not use sealog-store"]);
+    assert_eq!(breaks("sealog-store", "sealog-control"), ["sealog-store must not use sealog-control"]);
+    assert_eq!(breaks("sealog-control", "sealog-server"), ["sealog-control must not use sealog-server"]);
     assert_eq!(breaks("sealog-store", "sealog-server"), ["sealog-store must not use sealog-server"]);
     assert_eq!(breaks("sealog-verify", "sealog-store"), ["sealog-verify must not use sealog-store"]);
     assert_eq!(breaks("sealog-server", "sealog-store"), Vec::<String>::new());

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
+use sealog_control::{Access, KeyAccess, KeyId};
 use sealog_core::catalog::{CustomAction, FrameworkSet, Scope};
 use sealog_core::id::{ChainId, Hash, Mode, RequestId};
 use sealog_core::key::{self, KeyState, Presented};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
 use sealog_store::IdMap;
-use sealog_store::accounts::{Access, KeyId};
 use sealog_store::sync::{lock, read, write};
 use sha2::{Digest, Sha256};
 
@@ -38,10 +38,14 @@ pub(crate) struct Caller {
     used_written_ms: AtomicU64,
     /// Whether events count against a quota.
     pub has_quota: bool,
+    /// Of the control data, from before this was asked for: it is true for as long as nothing of its tenant has changed since.
+    version: u64,
+    /// The version up to which that was looked at.
+    checked: AtomicU64,
 }
 
 impl Caller {
-    fn new(access: Access, app: &App) -> Caller {
+    fn new(access: Access, version: u64, app: &App) -> Caller {
         let Access { key, project, tenant, actions, tenant_frameworks, .. } = access;
         let plan = app.config.plans.iter().find(|plan| plan.name == tenant.plan);
         let limits = &app.config.limits;
@@ -69,7 +73,23 @@ impl Caller {
             used_ms: AtomicU64::new(0),
             used_written_ms: AtomicU64::new(0),
             has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
+            version,
+            checked: AtomicU64::new(version),
         }
+    }
+
+    /// Whether everything about the caller is still true. What other tenants change leaves it alone.
+    fn is_current(&self, keys: &dyn KeyAccess) -> bool {
+        // Read first: a change that comes in between has a higher one, and is looked at the next time.
+        let version = keys.version();
+        if self.checked.load(Ordering::Relaxed) == version {
+            return true;
+        }
+        let current = keys.version_of(self.chain.tenant_id) <= self.version;
+        if current {
+            self.checked.store(version, Ordering::Relaxed);
+        }
+        current
     }
 
     /// What decides about the caller's actions.
@@ -95,18 +115,19 @@ impl Caller {
     }
 }
 
-/// Callers by the digest of their key, for as long as nothing has changed.
+/// Callers by the digest of their key, each for as long as nothing of its tenant has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
-    known: RwLock<Known>,
+    known: RwLock<IdMap<Hash, Arc<Caller>>>,
     /// Uses of keys whose callers were forgotten.
     uses: Mutex<HashMap<KeyId, u64>>,
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    version: u64,
-    by_digest: IdMap<Hash, Arc<Caller>>,
+impl Callers {
+    /// What is known of the use of a key goes into its next writing.
+    fn forget(&self, callers: impl Iterator<Item = Arc<Caller>>) {
+        lock(&self.uses).extend(callers.filter_map(|caller| caller.take_use()));
+    }
 }
 
 /// Most callers that are remembered; past it all are forgotten and asked for again.
@@ -160,36 +181,30 @@ async fn find(
     presented: &Presented<'_>,
     request_id: RequestId,
 ) -> Result<Option<Arc<Caller>>, Failure> {
-    let digest = presented.digest;
-    let version = app.accounts.version();
+    let (digest, keys) = (presented.digest, &*app.control.keys);
+    if let Some(caller) = read(&app.callers.known).get(&digest)
+        && caller.is_current(keys)
     {
-        let known = read(&app.callers.known);
-        if known.version == version
-            && let Some(caller) = known.by_digest.get(&digest)
-        {
-            return Ok(Some(Arc::clone(caller)));
-        }
+        return Ok(Some(Arc::clone(caller)));
     }
     presented.check_form()?;
     // Asked after the version was read: what is remembered under it is at least as new.
-    let access = app.accounts.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
+    let version = keys.version();
+    let access = keys.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
     let Some(access) = access else { return Ok(None) };
-    let caller = Arc::new(Caller::new(access, app));
+    let caller = Arc::new(Caller::new(access, version, app));
     let mut known = write(&app.callers.known);
-    if known.version != version || known.by_digest.len() >= CALLERS_MAX {
-        let uses = known.by_digest.values().filter_map(|caller| caller.take_use());
-        lock(&app.callers.uses).extend(uses);
-        known.by_digest.clear();
-        known.version = version;
+    if known.len() >= CALLERS_MAX && !known.contains_key(&digest) {
+        app.callers.forget(known.drain().map(|(_, caller)| caller));
     }
-    known.by_digest.insert(digest, Arc::clone(&caller));
+    app.callers.forget(known.insert(digest, Arc::clone(&caller)).into_iter());
     Ok(Some(caller))
 }
 
 /// Writes when keys were last used. Kept in memory until then, so that a request need not write anything but its events.
 pub(crate) async fn write_key_uses(app: &App) {
     let mut uses = std::mem::take(&mut *lock(&app.callers.uses));
-    for caller in read(&app.callers.known).by_digest.values() {
+    for caller in read(&app.callers.known).values() {
         if let Some((key_id, used_ms)) = caller.take_use() {
             let known = uses.entry(key_id).or_default();
             *known = used_ms.max(*known);
@@ -198,7 +213,7 @@ pub(crate) async fn write_key_uses(app: &App) {
     if uses.is_empty() {
         return;
     }
-    if let Err(error) = app.accounts.keys_used(uses.into_iter().collect()).await {
+    if let Err(error) = app.control.keys.keys_used(uses.into_iter().collect()).await {
         tracing::warn!(%error, "the last use of some keys could not be written");
     }
 }

@@ -19,6 +19,7 @@ mod ingest;
 mod limits;
 pub mod mail;
 mod metrics;
+mod notices;
 pub mod openapi;
 mod operator;
 pub mod password;
@@ -31,18 +32,44 @@ mod wire;
 
 use std::sync::Arc;
 
+use sealog_control::{Administration, Control, KeyAccess, Outbox, People};
 use sealog_store::Store;
-use sealog_store::accounts::Accounts;
 use sealog_store::world::World;
 
 pub use http::{Server, serve, serve_metrics, serve_with_pages};
 
 use config::Config;
 
+/// Control data, by who asks for it.
+#[derive(Clone)]
+pub struct ControlData {
+    pub keys: Arc<dyn KeyAccess>,
+    pub administration: Arc<dyn Administration>,
+    pub people: Arc<dyn People>,
+    pub outbox: Arc<dyn Outbox>,
+}
+
+impl From<Arc<Control>> for ControlData {
+    fn from(control: Arc<Control>) -> ControlData {
+        ControlData {
+            keys: Arc::clone(&control) as _,
+            administration: Arc::clone(&control) as _,
+            people: Arc::clone(&control) as _,
+            outbox: control,
+        }
+    }
+}
+
+impl std::fmt::Debug for ControlData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlData")
+    }
+}
+
 /// Everything that requests share.
 pub struct App {
     pub store: Arc<dyn Store>,
-    pub accounts: Arc<dyn Accounts>,
+    pub control: ControlData,
     pub world: Arc<dyn World>,
     pub config: Config,
     callers: auth::Callers,
@@ -61,13 +88,13 @@ pub struct App {
 impl App {
     pub fn new(
         store: Arc<dyn Store>,
-        accounts: Arc<dyn Accounts>,
+        control: ControlData,
         world: Arc<dyn World>,
         config: Config,
     ) -> Arc<App> {
         Arc::new(App {
             store,
-            accounts,
+            control,
             world,
             callers: auth::Callers::default(),
             limits: limits::Limits::default(),

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Mutex;
 
+use sealog_control::KeyId;
 use sealog_core::id::{ProjectId, TenantId};
-use sealog_store::accounts::KeyId;
 use sealog_store::sync::lock;
 
 /// What is counted.

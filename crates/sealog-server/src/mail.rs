@@ -20,10 +20,11 @@ use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::AsyncSmtpTransportBuilder;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use sealog_control::{Notice, NoticeOutcome};
 use sealog_store::StoreError;
-use sealog_store::accounts::{Mail, MailOutcome};
 use sha2::{Digest, Sha256};
 
+use crate::notices::{self, Text};
 use crate::{App, Server};
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
@@ -130,7 +131,7 @@ pub(crate) async fn send(app: &App, server: &Server) {
 /// Nothing is lost without a mail server: mails wait until there is one.
 async fn say_when_mails_wait(app: &App) {
     loop {
-        if let Ok(waiting @ 1..) = app.accounts.pending_mails().await {
+        if let Ok(waiting @ 1..) = app.control.outbox.pending_notices().await {
             tracing::warn!(
                 waiting,
                 "mails wait in the outbox, and there is no mail server to send them by; see the settings smtp.url and smtp.from"
@@ -149,10 +150,10 @@ async fn round(
     delivered: &mut HashSet<i64>,
 ) -> Result<(), StoreError> {
     for id in delivered.iter().copied().collect::<Vec<_>>() {
-        app.accounts.mail_attempted(id, MailOutcome::Sent { now_ms: app.world.now_ms() }).await?;
+        app.control.outbox.notice_attempted(id, NoticeOutcome::Sent { now_ms: app.world.now_ms() }).await?;
         delivered.remove(&id);
     }
-    let due = app.accounts.due_mails(app.world.now_ms(), ROUND_MAX).await?;
+    let due = app.control.outbox.due_notices(app.world.now_ms(), ROUND_MAX).await?;
     if due.is_empty() {
         return Ok(());
     }
@@ -165,10 +166,10 @@ async fn round(
         }
         let now_ms = app.world.now_ms();
         let until_ms = now_ms.saturating_add(ms(attempt_max + CLAIM_REST));
-        if !app.accounts.claim_mail(mail.id, now_ms, until_ms).await? {
+        if !app.control.outbox.claim_notice(mail.id, now_ms, until_ms, None).await? {
             continue;
         }
-        let attempt = match (&unreachable, message(&mail, &smtp.from, now_ms)) {
+        let attempt = match (&unreachable, message(app, &mail, &smtp.from, now_ms)) {
             (Some(failure), _) => Err(Failure::clone(failure)),
             (None, Err(cause)) => Err(Failure::Refused(cause)),
             (None, Ok(message)) => attempt(&transport, message, attempt_max).await,
@@ -176,7 +177,7 @@ async fn round(
         let outcome = match attempt {
             Ok(()) => {
                 delivered.insert(mail.id);
-                MailOutcome::Sent { now_ms: app.world.now_ms() }
+                NoticeOutcome::Sent { now_ms: app.world.now_ms() }
             }
             Err(failure) => {
                 let pause = failure.pause(mail.attempts);
@@ -189,10 +190,10 @@ async fn round(
                     unreachable = Some(failure);
                 }
                 let retry_at_ms = app.world.now_ms().saturating_add(ms(pause));
-                MailOutcome::Failed { retry_at_ms, cause }
+                NoticeOutcome::Failed { retry_at_ms, cause }
             }
         };
-        app.accounts.mail_attempted(mail.id, outcome).await?;
+        app.control.outbox.notice_attempted(mail.id, outcome).await?;
         delivered.remove(&mail.id);
     }
     let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
@@ -220,7 +221,7 @@ impl Failure {
         }
     }
 
-    fn log(&self, mail: &Mail, pause: Duration) {
+    fn log(&self, mail: &Notice, pause: Duration) {
         let (mail, attempt, retry_after_s) = (mail.id, mail.attempts.saturating_add(1), pause.as_secs());
         match self {
             Failure::Refused(cause) => {
@@ -252,23 +253,24 @@ async fn attempt(transport: &Transport, message: Message, attempt_max: Duration)
 }
 
 /// Addresses are parsed and texts encoded by whoever knows how headers are written, so that nothing in them can begin a header of its own.
-fn message(mail: &Mail, from: &Sender, now_ms: u64) -> Result<Message, String> {
+fn message(app: &App, mail: &Notice, from: &Sender, now_ms: u64) -> Result<Message, String> {
+    let Text { subject, body } = notices::render(app, mail)?;
     let to: Address = mail.to.parse().map_err(|error| format!("the address is none: {error}"))?;
     Message::builder()
         .from(from.0.clone())
         .to(to.into())
-        .subject(mail.subject.clone())
+        .subject(subject)
         .message_id(Some(message_id(mail, from)))
         .date(UNIX_EPOCH + Duration::from_millis(now_ms))
         .header(AutoSubmitted)
         .header(ContentType::TEXT_PLAIN)
-        .body(mail.body.clone())
+        .body(body)
         .map_err(|error| error.to_string())
 }
 
 /// The same at every attempt, and another for every mail of every installation.
-fn message_id(mail: &Mail, from: &Sender) -> String {
-    let digest = Sha256::digest(format!("{}\0{}\0{}\0{}", mail.id, mail.to, mail.subject, mail.body));
+fn message_id(mail: &Notice, from: &Sender) -> String {
+    let digest = Sha256::digest(format!("{}\0{}\0{}\0{}", mail.id, mail.to, mail.key, mail.created_at_ms));
     let digest: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("<{digest}@{}>", from.0.email.domain())
 }

@@ -150,7 +150,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     let store = app.store.stats().await?;
     // A disk that cannot be read must not silence what tells of it.
     let heads = app.store.heads().await.unwrap_or_default();
-    let outbox = app.accounts.pending_mails().await?;
+    let outbox = app.control.outbox.pending_notices().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
     text.family("sealog_build_info", "gauge", "The version that is running.");

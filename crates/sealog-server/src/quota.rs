@@ -7,13 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
+use sealog_control::{ListPage, NewNotice, Role, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
 use sealog_store::StoreError;
-use sealog_store::accounts::{ListPage, MailKey, NewMail, Role, Tenant};
 use sealog_store::sync::lock;
+use serde_json::{Value, json};
 
+use crate::notices::Text;
 use crate::{App, mail};
 
 /// For how long after the end of a month its last events are still looked at.
@@ -80,7 +82,7 @@ pub(crate) async fn watch(app: &App) {
 async fn note_all(app: &App) -> Result<(), StoreError> {
     let mut after = None;
     loop {
-        let page = app.accounts.tenants(ListPage { after, limit: PAGE }).await?;
+        let page = app.control.administration.tenants(ListPage { after, limit: PAGE }).await?;
         page.iter().for_each(|tenant| app.changed.add(tenant.id));
         match page.last() {
             Some(last) if page.len() == PAGE => after = Some(last.id.0),
@@ -98,7 +100,7 @@ struct Watch {
 }
 
 struct Known {
-    /// Of the control data: a plan may have been changed since.
+    /// Of the tenant's data: its plan may have been changed since.
     version: u64,
     plan: Option<Plan>,
     /// Up to which count notices are in the outbox.
@@ -129,7 +131,7 @@ impl Watch {
             return Ok(());
         }
         // Read before the plan is: what is remembered under it is at least as new.
-        let version = app.accounts.version();
+        let version = app.control.keys.version_of(tenant_id);
         if let Some(known) = self.known.get_mut(&(tenant_id, month))
             && known.version == version
             && known.plan.as_ref().is_none_or(|plan| plan.notices_due(known.used, used).is_empty())
@@ -137,14 +139,13 @@ impl Watch {
             known.used = used;
             return Ok(());
         }
-        let Some(tenant) = app.accounts.tenant(tenant_id).await? else { return Ok(()) };
+        let Some(tenant) = app.control.administration.tenant(tenant_id).await? else { return Ok(()) };
         let plan = app.config.plans.iter().find(|plan| plan.name == tenant.plan).cloned();
         // From nothing on: the outbox knows which of them it has had.
         let due = plan.as_ref().map_or_else(Vec::new, |plan| plan.notices_due(0, used));
         if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
             && !due.is_empty()
         {
-            let quota = Quota { tenant: &tenant, month, used, events_per_month };
             let Some(to) = address(app, &tenant).await? else {
                 if self.unaddressed.insert((tenant_id, month)) {
                     tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
@@ -152,11 +153,18 @@ impl Watch {
                 return Ok(());
             };
             for notice in due {
-                let key = MailKey { tenant_id, month, percent: notice.percent() };
-                let (subject, body) = text(notice, &quota, &app.config.app_url);
-                let mail = NewMail { key, to: to.clone(), subject, body, created_at_ms: app.world.now_ms() };
-                if app.accounts.enqueue_mail(mail).await? {
-                    tracing::info!(tenant_id = %tenant_id.0, %month, percent = notice.percent(), "a quota notice is in the outbox");
+                let percent = notice.percent();
+                let quota = Quota { tenant: &tenant, month, used, events_per_month, percent };
+                let notice = NewNotice {
+                    key: format!("quota/{tenant_id}/{month}/{percent}"),
+                    tenant_id: Some(tenant_id),
+                    to: to.clone(),
+                    template: TEMPLATE.into(),
+                    parameters: quota.parameters().to_string(),
+                    created_at_ms: app.world.now_ms(),
+                };
+                if app.control.outbox.enqueue_notice(notice).await? {
+                    tracing::info!(tenant_id = %tenant_id.0, %month, percent, "a quota notice is in the outbox");
                 }
             }
         }
@@ -171,6 +179,23 @@ struct Quota<'a> {
     month: Month,
     used: u64,
     events_per_month: u64,
+    percent: u8,
+}
+
+pub(crate) const TEMPLATE: &str = "quota";
+
+impl Quota<'_> {
+    fn parameters(&self) -> Value {
+        let Quota { tenant, month, used, events_per_month, percent } = self;
+        json!({
+            "name": tenant.name,
+            "plan": tenant.plan,
+            "month": month.0,
+            "used": used,
+            "events_per_month": events_per_month,
+            "percent": percent,
+        })
+    }
 }
 
 /// The tenant's contact, or else its first owner: a notice is one mail.
@@ -178,23 +203,33 @@ async fn address(app: &App, tenant: &Tenant) -> Result<Option<String>, StoreErro
     if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| mail::is_address(contact)) {
         return Ok(Some(contact.clone()));
     }
-    let mut after = None;
+    let (mut after, now_ms) = (None, app.world.now_ms());
     loop {
-        let page = app.accounts.users(tenant.id, ListPage { after, limit: PAGE }).await?;
-        let owner = page.iter().find(|user| user.role == Role::Owner && mail::is_address(&user.email));
+        let page = app.control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
+        let owner = page.iter().find(|member| {
+            member.membership.role == Role::Owner
+                && !member.membership.has_ended(now_ms)
+                && mail::is_address(&member.person.email)
+        });
         match (owner, page.last()) {
-            (Some(owner), _) => return Ok(Some(owner.email.clone())),
-            (None, Some(last)) if page.len() == PAGE => after = Some(last.id.0),
+            (Some(owner), _) => return Ok(Some(owner.person.email.clone())),
+            (None, Some(last)) if page.len() == PAGE => after = Some(last.person.id.0),
             (None, _) => return Ok(None),
         }
     }
 }
 
-/// Subject and body.
-fn text(notice: QuotaNotice, quota: &Quota<'_>, app_url: &str) -> (String, String) {
-    let Quota { tenant, month, used, events_per_month } = *quota;
+/// The notice as it is mailed, from the parameters that it was put into the outbox with.
+pub(crate) fn text(parameters: &Value, app_url: &str) -> Option<Text> {
+    let (name, plan) = (parameters["name"].as_str()?, parameters["plan"].as_str()?);
+    let month = Month(parameters["month"].as_u64()?.try_into().ok()?);
+    let (used, events_per_month) = (parameters["used"].as_u64()?, parameters["events_per_month"].as_u64()?);
+    let percent = parameters["percent"].as_u64()?;
+    let notice = [QuotaNotice::Percent80, QuotaNotice::Percent100]
+        .into_iter()
+        .find(|notice| u64::from(notice.percent()) == percent)?;
     // A name is one line, whatever was put into it.
-    let name: String = tenant.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let percent = u128::from(used) * 100 / u128::from(events_per_month.max(1));
     let (subject, next) = match notice {
         QuotaNotice::Percent80 => (
@@ -219,12 +254,11 @@ Nothing is rejected: events are accepted and sealed as before, also beyond the n
 
 Dashboard: {app_url}
 ",
-        plan = tenant.plan,
         used = grouped(used),
         quota = grouped(events_per_month),
         following = Month(month.0 + 1),
     );
-    (subject, body)
+    Some(Text { subject, body })
 }
 
 /// `1,234,567`

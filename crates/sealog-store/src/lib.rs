@@ -2,7 +2,6 @@
 //!
 //! [`Store`] is a seam of whole operations, never of rows: each store is free inside, and one conformance suite (`tests/conformance`) holds for all of them.
 
-pub mod accounts;
 pub mod clock;
 pub mod embedded;
 pub mod feed;
@@ -10,7 +9,6 @@ pub mod loss;
 pub mod pool;
 pub mod postgres;
 pub mod reference;
-mod reference_accounts;
 pub mod stats;
 pub mod sync;
 pub mod turns;

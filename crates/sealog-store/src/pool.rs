@@ -9,6 +9,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use sealog_core::id::{ChainId, TenantId};
 use tokio::sync::oneshot;
@@ -50,11 +51,67 @@ impl From<TenantId> for Payer {
     }
 }
 
-/// The pool. Its threads end when it is stopped or dropped.
+/// The pool of a store. Its threads end when it is stopped or dropped.
 #[derive(Debug)]
 pub struct FairPool {
-    read: Arc<Shared>,
-    compute: Arc<Shared>,
+    read: ThreadPool,
+    compute: ThreadPool,
+}
+
+impl FairPool {
+    pub fn start() -> FairPool {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        FairPool::with_threads(READ_THREADS, cores)
+    }
+
+    /// With so many threads in each lane.
+    pub fn with_threads(read: usize, compute: usize) -> FairPool {
+        FairPool {
+            read: ThreadPool::start("sealog-read", read, None),
+            compute: ThreadPool::start("sealog-work", compute, Some(COMPUTE_NICENESS)),
+        }
+    }
+
+    /// Queues a job of this cost, in bytes or what takes as long. The answer fails if the pool is stopped before the job's turn, or if the job panics.
+    pub fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        payer: impl Into<Payer>,
+        cost: usize,
+        act: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        self.lane(lane).run(payer, cost, act)
+    }
+
+    /// Jobs that wait for a thread.
+    pub fn waiting(&self, lane: Lane) -> u64 {
+        self.lane(lane).waiting() as u64
+    }
+
+    /// Jobs that have ended.
+    pub fn done(&self, lane: Lane) -> u64 {
+        self.lane(lane).shared.done.load(Ordering::Relaxed)
+    }
+
+    /// Drops what waits; what is under way ends by itself.
+    pub fn stop(&self) {
+        self.read.stop();
+        self.compute.stop();
+    }
+
+    fn lane(&self, lane: Lane) -> &ThreadPool {
+        match lane {
+            Lane::Read => &self.read,
+            Lane::Compute => &self.compute,
+        }
+    }
+}
+
+/// Threads with one fair queue. They end when the pool is stopped or dropped.
+#[derive(Debug)]
+pub struct ThreadPool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -77,28 +134,44 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl FairPool {
-    pub fn start() -> FairPool {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        FairPool::with_threads(READ_THREADS, cores)
+impl ThreadPool {
+    /// The threads are named after the pool, with a number behind it.
+    pub fn start(name: &str, threads: usize, niceness: Option<i32>) -> ThreadPool {
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), done: AtomicU64::new(0) });
+        let start = |number| {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
+            let run = move || {
+                if let Some(niceness) = niceness {
+                    // Of this thread alone. Without it the service works as well, only less evenly.
+                    let _ = rustix::process::setpriority_process(None, niceness);
+                }
+                shared.work();
+            };
+            thread.spawn(run).expect("a process that cannot start a few threads cannot run at all")
+        };
+        ThreadPool { threads: Mutex::new((0..threads).map(start).collect()), shared }
     }
 
-    /// With so many threads in each lane.
-    pub fn with_threads(read: usize, compute: usize) -> FairPool {
-        FairPool {
-            read: Shared::start("sealog-read", read, None),
-            compute: Shared::start("sealog-work", compute, Some(COMPUTE_NICENESS)),
-        }
-    }
-
-    /// Queues a job of this cost, in bytes or what takes as long. The answer fails if the pool is stopped before the job's turn, or if the job panics.
+    /// Queues a job of this cost. The answer fails if the pool is stopped before the job's turn, or if the job panics.
     pub fn run<T: Send + 'static>(
         &self,
-        lane: Lane,
         payer: impl Into<Payer>,
         cost: usize,
         act: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
+        self.run_below(usize::MAX, payer, cost, act).expect("a queue does not reach this length")
+    }
+
+    /// The same, unless so many jobs wait already: whoever asks faster than they are done is told so, and memory stays bounded.
+    pub fn run_below<T: Send + 'static>(
+        &self,
+        waiting_max: usize,
+        payer: impl Into<Payer>,
+        cost: usize,
+        act: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<oneshot::Receiver<T>> {
         let (sender, answer) = oneshot::channel();
         let job = move || {
             // A caller that has gone away needs no answer, and no work.
@@ -106,74 +179,52 @@ impl FairPool {
                 let _ = sender.send(act());
             }
         };
-        let shared = self.lane(lane);
-        let mut queue = shared.queue();
+        let mut queue = self.shared.queue();
+        if queue.jobs.len() >= waiting_max {
+            return None;
+        }
         if !queue.stopped {
             queue.jobs.push(payer.into(), cost, Box::new(job));
             drop(queue);
-            shared.changed.notify_one();
+            self.shared.changed.notify_one();
         }
-        answer
+        Some(answer)
     }
 
     /// Jobs that wait for a thread.
-    pub fn waiting(&self, lane: Lane) -> u64 {
-        self.lane(lane).queue().jobs.len() as u64
-    }
-
-    /// Jobs that have ended.
-    pub fn done(&self, lane: Lane) -> u64 {
-        self.lane(lane).done.load(Ordering::Relaxed)
+    pub fn waiting(&self) -> usize {
+        self.shared.queue().jobs.len()
     }
 
     /// Drops what waits; what is under way ends by itself.
     pub fn stop(&self) {
-        for shared in [&self.read, &self.compute] {
-            let waiting = {
-                let mut queue = shared.queue();
-                queue.stopped = true;
-                std::mem::take(&mut queue.jobs)
-            };
-            // Outside the lock: a job may own the last reference to something that uses the pool.
-            drop(waiting);
-            shared.changed.notify_all();
-        }
+        let waiting = {
+            let mut queue = self.shared.queue();
+            queue.stopped = true;
+            std::mem::take(&mut queue.jobs)
+        };
+        // Outside the lock: a job may own the last reference to something that uses the pool.
+        drop(waiting);
+        self.shared.changed.notify_all();
     }
 
-    fn lane(&self, lane: Lane) -> &Arc<Shared> {
-        match lane {
-            Lane::Read => &self.read,
-            Lane::Compute => &self.compute,
+    /// Stops, and waits for what is under way. Not for a thread of the pool itself.
+    pub fn stop_and_wait(&self) {
+        self.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
         }
     }
 }
 
-impl Drop for FairPool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 impl Shared {
-    fn start(name: &str, threads: usize, niceness: Option<i32>) -> Arc<Shared> {
-        let shared =
-            Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), done: AtomicU64::new(0) });
-        for number in 0..threads {
-            let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
-            thread
-                .spawn(move || {
-                    if let Some(niceness) = niceness {
-                        // Of this thread alone. Without it the service works as well, only less evenly.
-                        let _ = rustix::process::setpriority_process(None, niceness);
-                    }
-                    shared.work();
-                })
-                .expect("a process that cannot start a few threads cannot run at all");
-        }
-        shared
-    }
-
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // No job runs under the lock, so what it guards is whole.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -280,6 +331,28 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_with_a_limit_refuses_what_goes_beyond_it_and_takes_more_when_there_is_room() {
+        let pool = ThreadPool::start("test", 1, None);
+        let (release, released) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let first = pool.run(tenant(1), 1, move || {
+            began.send(()).unwrap();
+            let _ = released.recv();
+        });
+        begun.recv().unwrap();
+        let waiting: Vec<_> = (0..2).map(|n| pool.run_below(2, tenant(1), 1, move || n).unwrap()).collect();
+        assert!(pool.run_below(2, tenant(2), 1, || 9).is_none());
+        assert_eq!(pool.waiting(), 2);
+        drop(release);
+        first.blocking_recv().unwrap();
+        let answers: Vec<i32> = waiting.into_iter().map(|answer| answer.blocking_recv().unwrap()).collect();
+        assert_eq!(answers, [0, 1]);
+        assert_eq!(pool.run_below(2, tenant(2), 1, || 9).unwrap().blocking_recv(), Ok(9));
+        pool.stop_and_wait();
+        assert!(pool.run(tenant(1), 1, || 1).blocking_recv().is_err());
+    }
+
+    #[test]
     fn a_panic_is_its_callers_alone() {
         let pool = FairPool::with_threads(1, 1);
         for lane in [Lane::Read, Lane::Compute] {
@@ -307,7 +380,7 @@ mod tests {
         let pool = FairPool::with_threads(1, 1);
         let release = block(&pool, Lane::Read, 1, tenant(1));
         let waiting = pool.run(Lane::Read, tenant(1), 1, || 1);
-        let threads = [Arc::downgrade(&pool.read), Arc::downgrade(&pool.compute)];
+        let threads = [Arc::downgrade(&pool.read.shared), Arc::downgrade(&pool.compute.shared)];
         pool.stop();
         assert!(waiting.blocking_recv().is_err());
         assert!(pool.run(Lane::Read, tenant(1), 1, || 1).blocking_recv().is_err());

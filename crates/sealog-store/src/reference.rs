@@ -15,7 +15,6 @@ use sealog_core::verify::{self, Item};
 use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
 use crate::loss::{self, Loss};
 use crate::pool::FairPool;
-use crate::reference_accounts::Book;
 use crate::world::World;
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
@@ -35,7 +34,6 @@ pub struct ReferenceStore {
     /// Which store this is, for positions of its feed.
     id: u64,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
-    pub(crate) book: Book,
     /// Started when it is needed: most tests need none.
     pool: OnceLock<FairPool>,
 }
@@ -73,7 +71,6 @@ impl ReferenceStore {
             feed: Arc::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             in_flight: Arc::default(),
-            book: Book::default(),
             pool: OnceLock::new(),
         }
     }

@@ -1,7 +1,5 @@
-//! One suite for every store: what the contracts in `src/lib.rs` and `src/accounts.rs` say, rule by rule.
+//! One suite for every store: what the contract in `src/lib.rs` says, rule by rule.
 
-#[path = "conformance/accounts.rs"]
-mod accounts;
 #[path = "conformance/feed.rs"]
 mod feed;
 #[path = "conformance/loss.rs"]
@@ -98,30 +96,6 @@ conformance! {
         whoever_stops_waiting_and_asks_again_has_missed_nothing
         imported_events_are_announced
         under_load_nothing_is_announced_too_early_or_left_out
-    }
-    accounts: {
-        the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store
-        a_created_tenant_reads_back_with_its_plan_and_billing
-        a_change_leaves_other_fields_alone_and_null_clears
-        what_does_not_exist_cannot_be_changed
-        lists_are_in_order_of_creation_and_pages_join
-        behind_an_id_that_is_not_in_the_list_there_is_nothing
-        a_project_needs_its_tenant
-        an_id_is_taken_once
-        frameworks_that_were_disabled_stay_known_as_ever_enabled
-        access_finds_a_key_by_its_digest_with_project_tenant_and_actions
-        access_shows_revoked_and_expired_keys
-        revoking_twice_keeps_the_first_time
-        a_keys_last_use_never_goes_back
-        actions_and_emails_are_unique
-        an_email_is_found_in_any_case
-        sessions_end_and_expire
-        a_mail_with_the_same_key_is_queued_once
-        a_failed_mail_is_due_again_at_its_time
-        a_mail_is_claimed_by_one_and_due_again_when_the_claim_is_over
-        a_sent_mail_is_not_due_and_its_key_stays_taken
-        every_change_of_access_raises_the_version
-        concurrent_changes_are_all_kept
     }
 }
 

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Reason;
-use sealog_store::accounts::{Accounts, MailKey, NewMail, NewTenant};
 use sealog_store::postgres::{Finding, Options, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
@@ -251,74 +250,6 @@ fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock()
     let Appended::Sealed(receipt) = finish(&one, first, 1) else { panic!("it is the first") };
     assert_eq!(finish(&two, same, 2), Appended::Replayed(receipt));
     assert_eq!(line(&two).len(), 1);
-}
-
-#[test]
-fn a_mail_that_all_nodes_find_due_is_claimed_by_one() {
-    const MAILS: u8 = 30;
-    let database = cluster().database();
-    let nodes = SKEWS_MS.map(|skew_ms| node(&database.url(), skew_ms));
-    let tenant_id = live().tenant_id;
-    let tenant = NewTenant {
-        id: tenant_id,
-        name: "Acme".into(),
-        plan: "entry".into(),
-        contact_email: None,
-        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
-        created_at_ms: 1,
-    };
-    wait(nodes[0].create_tenant(tenant)).unwrap();
-    for percent in 0..MAILS {
-        let key = MailKey { tenant_id, month: sealog_core::time::Month(1), percent };
-        let (to, subject, body) = ("a@example.com".into(), "s".into(), "b".into());
-        wait(nodes[0].enqueue_mail(NewMail { key, to, subject, body, created_at_ms: 1 })).unwrap();
-    }
-    let round = |now_ms: u64| {
-        let together = std::sync::Barrier::new(nodes.len());
-        let claim = |store: &PostgresStore| {
-            let due = wait(store.due_mails(now_ms, 100)).unwrap();
-            assert_eq!(due.len(), usize::from(MAILS));
-            together.wait();
-            let claimed =
-                due.iter().filter(|mail| wait(store.claim_mail(mail.id, now_ms, now_ms + 1000)).unwrap());
-            claimed.map(|mail| mail.id).collect::<Vec<_>>()
-        };
-        let claimed: Vec<i64> = std::thread::scope(|scope| {
-            let claim = &claim;
-            let threads: Vec<_> = nodes.iter().map(|store| scope.spawn(move || claim(store))).collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-        });
-        assert_eq!(claimed.len(), usize::from(MAILS), "each once");
-        assert_eq!(claimed.iter().collect::<HashSet<_>>().len(), claimed.len(), "and none left out");
-    };
-    round(1);
-    // Nobody has said what became of them, so they are due again.
-    round(1001);
-}
-
-#[test]
-fn a_change_of_access_on_one_node_reaches_the_others_within_a_second() {
-    let database = cluster().database();
-    let nodes = [node(&database.url(), 0), node(&database.url(), 0), node(&database.url(), 0)];
-    let new = |n: u8| NewTenant {
-        id: sealog_core::id::TenantId(sealog_core::id::Uuid([n; 16])),
-        name: "t".into(),
-        plan: "top".into(),
-        contact_email: None,
-        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
-        created_at_ms: 1,
-    };
-    for n in 1..=5 {
-        let before: Vec<u64> = nodes.iter().map(Accounts::version).collect();
-        wait(nodes[usize::from(n) % 3].create_tenant(new(n))).unwrap();
-        let changed = Instant::now();
-        for (store, before) in nodes.iter().zip(before) {
-            while store.version() == before {
-                assert!(changed.elapsed() < Duration::from_secs(1), "a node has not heard of it");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
 }
 
 // ---- Processes ----------------------------------------------------------------------------------------------------

@@ -7,10 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_core::id::Hash;
 use sealog_core::query::Filter;
 use sealog_core::verify::{Reason, Verdict};
-use sealog_store::accounts::*;
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
@@ -321,48 +319,6 @@ fn a_damaged_idempotency_record_is_an_error_and_its_key_is_not_free() {
         wait(store.append(sealog_store::Append { chain: live(), drafts: vec![login("a")], idempotency }));
     assert!(matches!(appended, Err(StoreError::Unavailable(_))), "{appended:?}");
     assert_valid(&store, live(), 2);
-}
-
-#[test]
-fn the_history_of_frameworks_is_kept() {
-    use sealog_core::catalog::FrameworkSet;
-    let stage = Stage::new();
-    let store = stage.open();
-    furnish(&store);
-    let project = sealog_core::id::ProjectId(sealog_core::id::Uuid([2; 16]));
-    for (now_ms, bits) in [(20, 0b110), (30, 0b110), (40, 0b001)] {
-        let frameworks = Some(FrameworkSet::from_bits(bits));
-        wait(store.update_project(project, ProjectChange { frameworks, now_ms, ..ProjectChange::default() }))
-            .unwrap();
-    }
-    let history = stage.sql(
-        "SELECT framework, disabled_at_ms FROM sealog.project_frameworks WHERE enabled_at_ms < 1000 OR disabled_at_ms < 1000 ORDER BY number",
-    );
-    assert_eq!(history, "2|40\n1|40\n0|");
-}
-
-#[test]
-fn sessions_that_are_over_and_the_text_of_old_mails_are_removed() {
-    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-    let stage = Stage::new();
-    let store = stage.open();
-    furnish(&store);
-    let session = |n: u8, created_at_ms, expires_at_ms| {
-        let (token_digest, user_id) = (Hash([n; 32]), UserId(sealog_core::id::Uuid([4; 16])));
-        wait(store.create_session(Session { token_digest, user_id, created_at_ms, expires_at_ms })).unwrap();
-        stage.sql("SELECT count(*) FROM sealog.sessions")
-    };
-    assert_eq!(session(1, MORNING_MS, MORNING_MS + DAY_MS), "1");
-    assert_eq!(session(2, MORNING_MS + DAY_MS - 1, u64::MAX), "2");
-    assert_eq!(session(3, MORNING_MS + DAY_MS, u64::MAX), "2");
-
-    let with_text = || stage.sql("SELECT count(*) FROM sealog.mails WHERE body IS NOT NULL");
-    let sent = |now_ms| wait(store.mail_attempted(-1, MailOutcome::Sent { now_ms })).unwrap();
-    sent(MORNING_MS + 90 * DAY_MS - 1);
-    assert_eq!(with_text(), "1");
-    sent(MORNING_MS + 90 * DAY_MS);
-    assert_eq!(with_text(), "0");
-    assert_eq!(stage.sql("SELECT count(*) FROM sealog.mails"), "1");
 }
 
 // ---- Settings -----------------------------------------------------------------------------------------------------
@@ -840,157 +796,6 @@ fn a_list_of_any_filters_reads_by_an_index_and_looks_at_a_bounded_number_of_rows
     assert_eq!(list(&store, live(), &rare, None, usize::MAX).len(), expected);
 }
 
-// ---- Roles --------------------------------------------------------------------------------------------------------
-
-#[test]
-fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event() {
-    let stage = Stage::new();
-    let roles =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/postgresql/roles.sql"))
-            .unwrap();
-    let url = |role: &str| stage.database.url().replace("owner@", &format!("{role}@"));
-    stage.sql(&roles);
-    // Before the owner has made the schema, a node is told what to do.
-    let error = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap_err();
-    assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
-    let steps = sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
-    assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), steps.to_string());
-    stage.sql(&roles);
-    stage.sql(&roles);
-
-    let options = Options { sweep: Duration::from_millis(20), ..stage.options() };
-    let store = PostgresStore::open(&url("sealog_node"), &options).unwrap();
-    for n in 0..3 {
-        append_once(
-            &store,
-            live(),
-            vec![login("a"); 3],
-            key(&format!("k{n}"), "b"),
-            sealog_core::id::Ulid(1),
-        );
-    }
-    assert_valid(&store, live(), 9);
-    let mut follower = wait(store.follow(Scope::Everything, Start::Beginning)).unwrap();
-    assert_eq!(wait(follower.next(1)).unwrap().changes[0].head.chain_seq, 9);
-    furnish(&store);
-    stage.world.advance(2 * IDEMPOTENCY_RETENTION_MS);
-    eventually("a node removes expired records", || {
-        stage.sql("SELECT count(*) FROM sealog.idempotency") == "0"
-    });
-
-    for forbidden in [
-        "UPDATE sealog.events SET action = 'x'",
-        "UPDATE sealog.events SET country = 'x'",
-        "DELETE FROM sealog.events",
-        "TRUNCATE sealog.events",
-        "ALTER TABLE sealog.events DISABLE TRIGGER ALL",
-        "DROP TABLE sealog.events",
-        "CREATE TABLE sealog.mine ()",
-        "DELETE FROM sealog.chains",
-        "TRUNCATE sealog.chains",
-        "DELETE FROM sealog.usage",
-        "DELETE FROM sealog.keys",
-        "DELETE FROM sealog.tenants",
-        "UPDATE sealog.store SET store_id = gen_random_uuid()",
-        "INSERT INTO sealog.migrations (version) VALUES (99)",
-        "GRANT ALL ON sealog.events TO sealog_node",
-        "SET ROLE sealog_owner",
-    ] {
-        let output = stage.database.try_sql("sealog_node", forbidden);
-        let error = String::from_utf8_lossy(&output.stderr);
-        let denied = ["permission denied", "must be owner"].iter().any(|text| error.contains(text))
-            || (forbidden.starts_with("GRANT") && error.contains("no privileges were granted"));
-        assert!(denied, "{forbidden}: {error}");
-    }
-    assert_valid(&store, live(), 9);
-    assert_eq!(store.ready(), Ok(()));
-    // It can accept a loss, which it cannot bring about itself.
-    stage.sql("DELETE FROM sealog.events WHERE chain_seq = 9");
-    assert_eq!(try_append(&store, live(), vec![login("x")]), Err(StoreError::HeadUnproven { chain: live() }));
-    wait(store.accept_loss(live(), "removed by hand".into())).unwrap();
-    append(&store, live(), vec![login("on")]);
-    assert_valid(&store, live(), 10);
-}
-
-/// Something of every kind of control data, so that every right that a node needs is used.
-fn furnish(store: &PostgresStore) {
-    use sealog_core::catalog::{CustomAction, FrameworkSet};
-    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
-    let (tenant_id, project_id) = (TenantId(Uuid([1; 16])), ProjectId(Uuid([2; 16])));
-    let (user_id, now) = (UserId(Uuid([4; 16])), MORNING_MS);
-    let new = NewTenant {
-        id: tenant_id,
-        name: "t".into(),
-        plan: "top".into(),
-        contact_email: None,
-        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
-        created_at_ms: now,
-    };
-    wait(store.create_tenant(new)).unwrap();
-    wait(store.update_tenant(tenant_id, TenantChange::default())).unwrap();
-    let new = NewProject {
-        id: project_id,
-        tenant_id,
-        name: "p".into(),
-        frameworks: FrameworkSet::from_bits(3),
-        created_at_ms: now,
-    };
-    wait(store.create_project(new)).unwrap();
-    let change = ProjectChange {
-        frameworks: Some(FrameworkSet::from_bits(4)),
-        now_ms: now,
-        ..ProjectChange::default()
-    };
-    wait(store.update_project(project_id, change)).unwrap();
-    let key_id = KeyId(Uuid([3; 16]));
-    let new = NewKey {
-        id: key_id,
-        project_id,
-        name: "k".into(),
-        mode: Mode::Live,
-        digest: Hash([5; 32]),
-        prefix: "at_live_0123".into(),
-        expires_at_ms: None,
-        created_at_ms: now,
-    };
-    wait(store.create_key(new)).unwrap();
-    wait(store.keys_used(vec![(key_id, now)])).unwrap();
-    wait(store.revoke_key(key_id, now)).unwrap();
-    let action = CustomAction {
-        action: "a.b".into(),
-        description: None,
-        category: None,
-        severity: None,
-        required_fields: vec![],
-        optional_fields: vec![],
-    };
-    wait(store.create_action(tenant_id, action)).unwrap();
-    let user = NewUser {
-        id: user_id,
-        tenant_id,
-        email: "a@example.com".into(),
-        password_hash: "h".into(),
-        role: Role::Owner,
-        created_at_ms: now,
-    };
-    wait(store.create_user(user)).unwrap();
-    let token_digest = Hash([6; 32]);
-    wait(store.create_session(Session { token_digest, user_id, created_at_ms: now, expires_at_ms: now + 9 }))
-        .unwrap();
-    wait(store.end_session(token_digest)).unwrap();
-    let mail = NewMail {
-        key: MailKey { tenant_id, month: sealog_core::time::Month(1), percent: 80 },
-        to: "a".into(),
-        subject: "s".into(),
-        body: "b".into(),
-        created_at_ms: now,
-    };
-    assert!(wait(store.enqueue_mail(mail)).unwrap());
-    let due = wait(store.due_mails(now, 9)).unwrap();
-    wait(store.mail_attempted(due[0].id, MailOutcome::Sent { now_ms: now })).unwrap();
-    assert!(wait(store.access(Hash([5; 32]))).unwrap().is_some());
-}
-
 // ---- The way to the database --------------------------------------------------------------------------------------
 
 /// A key and a certificate for `localhost` in files of these names.
@@ -1205,12 +1010,7 @@ fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
         assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("statement timeout")), "{read:?}");
         stage.sql(&format!("SELECT pg_terminate_backend(pid) FROM ({asleep}) AS a"));
     });
-    furnish(&nodes[0]);
-    let seen = |node: &PostgresStore| wait(node.access(Hash([5; 32]))).unwrap().unwrap().key.revoked_at_ms;
     for node in &nodes {
-        let version = nodes[0].version();
-        eventually("the version reaches every node", || node.version() == version);
-        assert_eq!(seen(node), Some(MORNING_MS));
         // 12 threads with 15 requests of 1, 2, 3, 4, 1, ... events.
         assert_eq!(verify(node, live()), Verdict { checked: 432, first_seq: 1, last_seq: 432, broken: None });
     }

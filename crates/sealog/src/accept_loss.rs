@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_control::Projects;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::json;
-use sealog_store::accounts::Accounts;
 use sealog_store::loss::Loss;
 use sealog_store::world::SystemWorld;
 use sealog_store::{Receipt, StoreError};
@@ -68,7 +68,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
 
 async fn accept(opened: &Opened, named: &Named, reason: &str, as_json: bool) -> Result<(), String> {
     let store = opened.store();
-    let chain = named.chain(&*opened.accounts()).await?;
+    let chain = named.chain(&**opened.control()).await?;
     let failed = |error: StoreError| format!("chain {chain}: {error}");
     let head = store.head(chain).await.map_err(failed)?;
     let announced = !as_json && head.recorded.chain_seq > head.durable.chain_seq;
@@ -155,9 +155,9 @@ impl Named {
     }
 
     /// Its tenant is known from the accounts. A chain of no project would be made by its own acceptance, so a mistyped id must find nothing.
-    async fn chain(&self, accounts: &dyn Accounts) -> Result<ChainId, String> {
+    async fn chain(&self, projects: &dyn Projects) -> Result<ChainId, String> {
         let Named { tenant_id, project_id, mode } = *self;
-        let project = accounts.project(project_id).await.map_err(|error| error.to_string())?;
+        let project = projects.project(project_id).await.map_err(|error| error.to_string())?;
         let project = project.ok_or_else(|| format!("--chain: there is no project {project_id}"))?;
         match tenant_id {
             Some(tenant_id) if tenant_id != project.tenant_id => {

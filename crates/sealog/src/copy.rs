@@ -1,15 +1,15 @@
-//! `sealog copy`: everything from one store into another, verified on the way.
+//! `sealog copy`: snapshot from one store into another, verified on the way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_control::{ControlSnapshot, Snapshot};
 use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::ChainId;
 use sealog_core::verify::Item;
 use sealog_server::config::Secret;
-use sealog_store::accounts::Everything;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
 
@@ -27,9 +27,9 @@ pub(crate) fn command() -> Command {
         Arg::new(name).long(name).value_name("STORE").required(true).help(help)
     };
     Command::new("copy")
-        .about("Copies everything from one store into another")
+        .about("Copies snapshot from one store into another")
         .long_about(
-            "Copies everything from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
+            "Copies snapshot from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
              Events are copied as they were sealed, and each is verified against the one before it before it is written; at the end the heads of all chains are equal, \
              so every hash is. Idempotency keys that still count go with their events, so a request that is sent again after the copy is answered as before. \
              Accounts, keys, sessions and waiting mails are copied too.\n\n\
@@ -82,9 +82,9 @@ fn open(text: &str) -> Result<Opened, String> {
     Opened::open_unmarked(&place, Path::new(text)).map_err(|unopened| unopened.to_string())
 }
 
-/// Whoever mixes up the two stores must not lose one of them: everything is checked before anything is written.
+/// Whoever mixes up the two stores must not lose one of them: snapshot is checked before anything is written.
 async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, String> {
-    let (source, target) = (from.accounts(), to.accounts());
+    let (source, target) = (from.control(), to.control());
     let checked = async {
         let goes_on = check_events(&*from.store(), &*to.store()).await?;
         let (source, target) = (source.export().await.map_err(text)?, target.export().await.map_err(text)?);
@@ -161,12 +161,16 @@ async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> 
 }
 
 /// The target's accounts must be older than the source's, or the same, or none. `may_be_older`: something else says that they are.
-fn check_accounts(source: &Everything, target: &Everything, may_be_older: bool) -> Result<(), String> {
+fn check_accounts(
+    source: &ControlSnapshot,
+    target: &ControlSnapshot,
+    may_be_older: bool,
+) -> Result<(), String> {
     if let Some(newer) = newer_in(target, source) {
         return Err(wrong_way(&format!("the target has {newer} that the source does not have")));
     }
     let older = source == target
-        || *target == Everything::default()
+        || *target == ControlSnapshot::default()
         || may_be_older
         || newer_in(source, target).is_some();
     if older {
@@ -179,7 +183,7 @@ fn check_accounts(source: &Everything, target: &Everything, may_be_older: bool) 
 
 /// Something that shows that these accounts went on after the others had become a copy of them: nothing is ever deleted, and some changes are never taken back. Names, plans and
 /// rates show nothing, since they carry no time.
-fn newer_in(these: &Everything, others: &Everything) -> Option<String> {
+fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String> {
     fn missing<'a, T, K: Ord>(these: &'a [T], others: &[T], key: impl Fn(&T) -> K) -> Option<&'a T> {
         let known: BTreeSet<K> = others.iter().map(&key).collect();
         these.iter().find(|item| !known.contains(&key(item)))
@@ -198,19 +202,27 @@ fn newer_in(these: &Everything, others: &Everything) -> Option<String> {
     {
         return Some(format!("a custom action ({})", action.action));
     }
-    if let Some((user, _)) = missing(&these.users, &others.users, |(user, _)| user.id) {
-        return Some(format!("a user ({})", user.id.0));
+    if let Some((person, _)) = missing(&these.persons, &others.persons, |(person, _)| person.id) {
+        return Some(format!("a user ({})", person.id.0));
     }
-    let revoked = |everything: &Everything| {
-        let revoked = everything.keys.iter().filter(|(key, _)| key.revoked_at_ms.is_some());
+    if let Some(member) =
+        missing(&these.memberships, &others.memberships, |member| (member.tenant_id, member.person_id))
+    {
+        return Some(format!("a member ({}, of the tenant {})", member.person_id.0, member.tenant_id));
+    }
+    if let Some(job) = missing(&these.jobs, &others.jobs, |job| job.id) {
+        return Some(format!("a job ({})", job.id.0));
+    }
+    let revoked = |snapshot: &ControlSnapshot| {
+        let revoked = snapshot.keys.iter().filter(|(key, _)| key.revoked_at_ms.is_some());
         revoked.map(|(key, _)| key.id).collect::<Vec<_>>()
     };
     if let Some(key) = missing(&revoked(these), &revoked(others), |key| *key) {
         return Some(format!("a revocation (of the key {})", key.0));
     }
     // A beginning and an end are two changes.
-    let frameworks = |everything: &Everything| {
-        let projects = everything.projects.iter();
+    let frameworks = |snapshot: &ControlSnapshot| {
+        let projects = snapshot.projects.iter();
         let enabled = projects.flat_map(|(project, enabled)| enabled.iter().map(|one| (project.id, *one)));
         let changes = enabled.flat_map(|(project, one)| {
             let ended =
@@ -222,12 +234,11 @@ fn newer_in(these: &Everything, others: &Everything) -> Option<String> {
     if let Some((project, ..)) = missing(&frameworks(these), &frameworks(others), |change| *change) {
         return Some(format!("a change of frameworks (of the project {project})"));
     }
-    let sent = |everything: &Everything| {
-        let sent = everything.mails.iter().filter(|mail| mail.sent_at_ms.is_some());
-        sent.map(|mail| (mail.key.tenant_id, mail.key.month, mail.key.percent)).collect::<Vec<_>>()
+    let sent = |snapshot: &ControlSnapshot| {
+        let sent = snapshot.notices.iter().filter(|notice| notice.sent_at_ms.is_some());
+        sent.map(|notice| notice.key.clone()).collect::<Vec<_>>()
     };
-    missing(&sent(these), &sent(others), |mail| *mail)
-        .map(|(tenant_id, ..)| format!("a mail that was sent (to the tenant {tenant_id})"))
+    missing(&sent(these), &sent(others), Clone::clone).map(|key| format!("a mail that was sent ({key})"))
 }
 
 struct Copied {

@@ -10,6 +10,10 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use sealog_control::{
+    Administration, FirstRun, Grants, KeyId, ListPage, NewKey, NewMember, NewPerson, NewProject, NewTenant,
+    PersonId, Role,
+};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::key;
@@ -17,9 +21,6 @@ use sealog_core::plan::Billing;
 use sealog_server::config::Secret;
 use sealog_server::password;
 use sealog_store::StoreError;
-use sealog_store::accounts::{
-    Accounts, FirstRun, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, Role, UserId,
-};
 use sealog_store::world::World;
 
 const OWNER: &str = "owner@localhost";
@@ -46,7 +47,7 @@ impl std::fmt::Display for Failure {
 
 /// Creates a tenant, a project, two keys and an owner if there is no tenant yet, and shows them once.
 pub(crate) async fn prepare(
-    accounts: &dyn Accounts,
+    accounts: &dyn Administration,
     world: &dyn World,
     data_dir: &Path,
     base_url: &str,
@@ -62,7 +63,7 @@ pub(crate) async fn prepare(
     let (first, text) = generate(world, data_dir, base_url).map_err(Failure::Other)?;
     let cannot = |error: io::Error| Failure::Other(format!("cannot write the first keys: {error}"));
     let path = write_for_owner(data_dir, &text).map_err(cannot)?;
-    if !accounts.create_first(first).await.map_err(Failure::Store)? {
+    if !accounts.create_first(first, Vec::new()).await.map_err(Failure::Store)? {
         // Somebody else was faster; what was written opens nothing.
         return std::fs::remove_file(&path).map_err(cannot);
     }
@@ -121,12 +122,18 @@ fn generate(world: &dyn World, data_dir: &Path, base_url: &str) -> Result<(First
             created_at_ms,
         },
         keys: keys.into(),
-        owner: NewUser {
-            id: UserId(id()),
+        owner: NewMember {
             tenant_id,
-            email: OWNER.into(),
-            password_hash,
+            person: NewPerson {
+                id: PersonId(id()),
+                email: OWNER.into(),
+                password_hash: Some(password_hash),
+                verified: true,
+                created_at_ms,
+            },
             role: Role::Owner,
+            grants: Grants::default(),
+            ends_at_ms: None,
             created_at_ms,
         },
     };
@@ -185,6 +192,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    use sealog_control::{Control, FirstRuns, KeyAccess, Persons, Tenants};
     use sealog_store::embedded::{EmbeddedStore, Options};
     use sealog_store::world::SystemWorld;
 
@@ -194,8 +202,9 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
-    fn open(dir: &Path) -> EmbeddedStore {
-        EmbeddedStore::open(dir, &Options::default()).unwrap()
+    /// It keeps the directory of the store to itself.
+    fn open(dir: &Path) -> Control {
+        Control::embedded(&EmbeddedStore::open(dir, &Options::default()).unwrap()).unwrap()
     }
 
     /// What the first run does, one step after the other; a crash comes after so many of them.
@@ -210,7 +219,7 @@ mod tests {
             write_for_owner(dir, &text).unwrap();
         }
         if steps >= 3 {
-            assert_eq!(wait(store.create_first(first)), Ok(true));
+            assert_eq!(wait(store.create_first(first, vec![])), Ok(true));
         }
     }
 
@@ -238,7 +247,7 @@ mod tests {
                 assert!(access.is_some(), "after {steps} steps the keys in the file open nothing");
             }
             assert_eq!(wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap().len(), 1);
-            assert!(wait(store.user_by_email(OWNER.into())).unwrap().is_some());
+            assert!(wait(store.person_by_email(OWNER.into())).unwrap().is_some());
             assert!(!dir.path().join("first-run.unfinished").exists());
         }
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
-use sealog_store::accounts::Accounts;
 use sealog_store::clock::GuardedWorld;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{StoreError, embedded};
@@ -52,11 +51,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let metrics =
         settings.metrics_listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
     settings.listening_on(address);
-    let accounts = store.accounts();
     let prepared = main.block_on(async {
         let mut retry = Retry::new();
         loop {
-            match prepare(&store, &*accounts, &*world, &settings).await {
+            match prepare(&store, &*world, &settings).await {
                 Err(first_run::Failure::Store(
                     error @ (StoreError::Unavailable(_) | StoreError::Deadline),
                 )) => {
@@ -74,7 +72,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
-    let app = App::new(store.store(), accounts, world, settings.server);
+    let app = App::new(store.store(), Arc::clone(store.control()).into(), world, settings.server);
     let metrics = metrics.map(|(listener, address)| {
         tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
         listener
@@ -90,7 +88,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     Ok(match store.failure() {
         None => {
             // Of a database only the database knows.
-            let synced = if matches!(store, Opened::Embedded(_)) { "; everything is synced" } else { "" };
+            let synced = if store.is_embedded() { "; everything is synced" } else { "" };
             tracing::info!("stopped{synced}");
             ExitCode::SUCCESS
         }
@@ -166,14 +164,9 @@ impl Retry {
 }
 
 /// Makes the first keys, if there are none.
-async fn prepare(
-    store: &Opened,
-    accounts: &dyn Accounts,
-    world: &dyn World,
-    settings: &Settings,
-) -> Result<(), first_run::Failure> {
+async fn prepare(store: &Opened, world: &dyn World, settings: &Settings) -> Result<(), first_run::Failure> {
     let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
-    first_run::prepare(accounts, world, &settings.data_dir, &settings.server.base_url).await
+    first_run::prepare(&**store.control(), world, &settings.data_dir, &settings.server.base_url).await
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_control::Control;
 use sealog_server::config::Secret;
-use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
@@ -34,9 +34,15 @@ impl Place {
     }
 }
 
-/// An open store of either kind.
+/// An open store of either kind, and its control data.
 #[derive(Clone, Debug)]
-pub(crate) enum Opened {
+pub(crate) struct Opened {
+    kind: Kind,
+    control: Arc<Control>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
     Embedded(Arc<EmbeddedStore>),
     Postgres(Arc<PostgresStore>),
 }
@@ -92,7 +98,8 @@ impl Opened {
                 let options =
                     embedded::Options { allow_unsafe_storage, world, ..embedded::Options::default() };
                 let store = EmbeddedStore::open(data_dir, &options).map_err(|error| cannot(&error, false))?;
-                Ok(Opened::Embedded(Arc::new(store)))
+                let control = Control::embedded(&store).map_err(|error| cannot(&error, error.may_pass()))?;
+                Ok(Opened { kind: Kind::Embedded(Arc::new(store)), control: Arc::new(control) })
             }
             Place::Postgres(url) => {
                 let options = postgres::Options {
@@ -104,46 +111,50 @@ impl Opened {
                 };
                 let store = PostgresStore::open(&url.0, &options);
                 let store = store.map_err(|error| cannot(&error, error.may_pass()))?;
-                Ok(Opened::Postgres(Arc::new(store)))
+                let control =
+                    Control::on_postgres(&store).map_err(|error| cannot(&error, error.may_pass()))?;
+                Ok(Opened { kind: Kind::Postgres(Arc::new(store)), control: Arc::new(control) })
             }
         }
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        match self {
-            Opened::Embedded(store) => Arc::clone(store) as _,
-            Opened::Postgres(store) => Arc::clone(store) as _,
+        match &self.kind {
+            Kind::Embedded(store) => Arc::clone(store) as _,
+            Kind::Postgres(store) => Arc::clone(store) as _,
         }
     }
 
-    pub(crate) fn accounts(&self) -> Arc<dyn Accounts> {
-        match self {
-            Opened::Embedded(store) => Arc::clone(store) as _,
-            Opened::Postgres(store) => Arc::clone(store) as _,
-        }
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Whether it is in the data directory, where a stop means that everything is synced.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(self.kind, Kind::Embedded(_))
     }
 
     /// Keeps other nodes from doing the same at the same time, until the answer is dropped.
     pub(crate) async fn alone(&self) -> Result<Option<postgres::Alone>, StoreError> {
-        match self {
+        match &self.kind {
             // The directory's lock has seen to it.
-            Opened::Embedded(_) => Ok(None),
-            Opened::Postgres(store) => store.alone().await.map(Some),
+            Kind::Embedded(_) => Ok(None),
+            Kind::Postgres(store) => store.alone().await.map(Some),
         }
     }
 
     /// Why nothing is written any more until the process is started again. A database heals without that.
     pub(crate) fn failure(&self) -> Option<String> {
-        match self {
-            Opened::Embedded(store) => store.failure(),
-            Opened::Postgres(_) => None,
+        match &self.kind {
+            Kind::Embedded(store) => store.failure().or_else(|| self.control.failure()),
+            Kind::Postgres(_) => None,
         }
     }
 
     pub(crate) fn close(&self) {
-        match self {
-            Opened::Embedded(store) => store.close(),
-            Opened::Postgres(store) => store.close(),
+        match &self.kind {
+            Kind::Embedded(store) => store.close(),
+            Kind::Postgres(store) => store.close(),
         }
     }
 }
@@ -169,7 +180,9 @@ pub(crate) fn migrate(matches: &ArgMatches) -> Result<(), String> {
     let Place::Postgres(url) = &settings.store else {
         return Err("the embedded store has no schema to migrate; set the store to a postgres:// URL".into());
     };
-    let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(|error| error.to_string())?;
+    let cannot = |error: postgres::OpenError| error.to_string();
+    let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
+        + sealog_control::migrate(&url.0).map_err(cannot)?;
     println!("the schema is up to date; {steps} steps were made");
     Ok(())
 }

@@ -5,12 +5,11 @@ mod postgres;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
+use sealog_control::*;
 use sealog_core::event::parse_single;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::plan::Billing;
-use sealog_store::accounts::*;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::{Append, Appended, BoxFuture, IdempotencyKey, Receipt, Reserved, Store};
@@ -87,8 +86,18 @@ fn assert_answered_as_before(store: &dyn Store, answers: &[(ChainId, u8, Told)])
     }
 }
 
+fn new_person(n: u8) -> NewPerson {
+    NewPerson {
+        id: PersonId(Uuid([n; 16])),
+        email: format!("Person{n}@example.com"),
+        password_hash: Some("$argon2id$h".into()),
+        verified: true,
+        created_at_ms: 5,
+    }
+}
+
 /// Something of everything that is kept.
-fn furnish(store: &dyn Accounts) {
+fn furnish(control: &Control) {
     let (tenant_id, now) = (TenantId(Uuid([1; 16])), 5);
     let new = NewTenant {
         id: tenant_id,
@@ -98,22 +107,26 @@ fn furnish(store: &dyn Accounts) {
         billing: Billing { trial_ends_at_ms: Some(9), billing_active: false },
         created_at_ms: now,
     };
-    wait(store.create_tenant(new)).unwrap();
+    let other = TenantId(Uuid([2; 16]));
+    let record = NewRecord { id: Uuid([9; 16]), draft: "{}".into(), created_at_ms: now };
+    wait(control.create_tenant(NewTenant { id: other, ..new.clone() }, vec![record])).unwrap();
+    wait(control.create_tenant(new, vec![])).unwrap();
     let change = TenantChange { rate_limit_rps: Some(Some(7)), ..TenantChange::default() };
-    wait(store.update_tenant(tenant_id, change)).unwrap();
+    wait(control.update_tenant(tenant_id, change, vec![])).unwrap();
     for n in [2, 1] {
         let (id, frameworks) = (ProjectId(Uuid([n; 16])), sealog_core::catalog::FrameworkSet::from_bits(5));
-        wait(store.create_project(NewProject {
-            id,
-            tenant_id,
-            name: "p".into(),
-            frameworks,
-            created_at_ms: now,
-        }))
+        wait(control.create_project(
+            NewProject { id, tenant_id, name: "p".into(), frameworks, created_at_ms: now },
+            vec![],
+        ))
         .unwrap();
         let frameworks = Some(sealog_core::catalog::FrameworkSet::from_bits(6));
-        wait(store.update_project(id, ProjectChange { frameworks, now_ms: 8, ..ProjectChange::default() }))
-            .unwrap();
+        wait(control.update_project(
+            id,
+            ProjectChange { frameworks, now_ms: 8, ..ProjectChange::default() },
+            vec![],
+        ))
+        .unwrap();
         let key = NewKey {
             id: KeyId(Uuid([n; 16])),
             project_id: id,
@@ -124,10 +137,10 @@ fn furnish(store: &dyn Accounts) {
             expires_at_ms: Some(99),
             created_at_ms: now,
         };
-        wait(store.create_key(key)).unwrap();
+        wait(control.create_key(key, vec![])).unwrap();
     }
-    wait(store.revoke_key(KeyId(Uuid([1; 16])), 77)).unwrap();
-    wait(store.keys_used(vec![(KeyId(Uuid([2; 16])), 66)])).unwrap();
+    wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, vec![])).unwrap();
+    wait(control.keys_used(vec![(KeyId(Uuid([2; 16])), 66)])).unwrap();
     let action = sealog_core::catalog::CustomAction {
         action: "invoice.approved".into(),
         description: Some("d".into()),
@@ -136,44 +149,74 @@ fn furnish(store: &dyn Accounts) {
         required_fields: vec!["x".into(), "y".into()],
         optional_fields: vec![],
     };
-    wait(store.create_action(tenant_id, action)).unwrap();
-    let user = NewUser {
-        id: UserId(Uuid([3; 16])),
+    wait(control.create_action(tenant_id, action, vec![])).unwrap();
+    let member = |n: u8, tenant_id, role| NewMember {
         tenant_id,
-        email: "Owner@example.com".into(),
-        password_hash: "$argon2id$h".into(),
-        role: Role::Auditor,
+        person: new_person(n),
+        role,
+        grants: Grants { projects: Some(vec![ProjectId(Uuid([1; 16]))]), from_ms: Some(1), until_ms: None },
+        ends_at_ms: Some(99),
         created_at_ms: now,
     };
-    wait(store.create_user(user)).unwrap();
+    for (n, tenant_id, role) in
+        [(3, tenant_id, Role::Auditor), (3, other, Role::Developer), (6, tenant_id, Role::Admin)]
+    {
+        wait(control.add_member(member(n, tenant_id, role), vec![])).unwrap();
+    }
+    wait(control.set_setting(tenant_id, "key_days_max".into(), Some("90".into()), vec![])).unwrap();
+    let job = NewJob {
+        id: JobId(Uuid([5; 16])),
+        kind: "verify".into(),
+        tenant_id: Some(tenant_id),
+        person_id: Some(PersonId(Uuid([3; 16]))),
+        parameters: "{}".into(),
+        created_at_ms: now,
+    };
+    wait(control.create_job(job)).unwrap();
+    wait(control.claim_job(JobId(Uuid([5; 16])), 10, 20)).unwrap();
+    wait(control.advance_job(JobId(Uuid([5; 16])), 1, vec![0, 255], 20)).unwrap();
     let session = Session {
         token_digest: Hash([4; 32]),
-        user_id: UserId(Uuid([3; 16])),
+        person_id: PersonId(Uuid([3; 16])),
         created_at_ms: now,
         expires_at_ms: 1000,
     };
-    wait(store.create_session(session)).unwrap();
+    wait(control.create_session(session)).unwrap();
     for percent in [80, 100] {
-        let key = MailKey { tenant_id, month: sealog_core::time::Month(3), percent };
-        let (to, subject, body) = ("t".into(), "s".into(), "b".into());
-        wait(store.enqueue_mail(NewMail { key, to, subject, body, created_at_ms: now })).unwrap();
+        let notice = NewNotice {
+            key: format!("quota/{percent}"),
+            tenant_id: Some(tenant_id),
+            to: "t".into(),
+            template: "quota".into(),
+            parameters: "{}".into(),
+            created_at_ms: now,
+        };
+        wait(control.enqueue_notice(notice)).unwrap();
     }
-    let due = wait(store.due_mails(10, 10)).unwrap();
-    wait(store.mail_attempted(due[0].id, MailOutcome::Sent { now_ms: 11 })).unwrap();
-    wait(store.mail_attempted(due[1].id, MailOutcome::Failed { retry_at_ms: 12, cause: "no".into() }))
+    let due = wait(control.due_notices(10, 10)).unwrap();
+    wait(control.notice_attempted(due[0].id, NoticeOutcome::Sent { now_ms: 11 })).unwrap();
+    wait(control.notice_attempted(due[1].id, NoticeOutcome::Failed { retry_at_ms: 12, cause: "no".into() }))
         .unwrap();
 }
 
-fn embedded(dir: &Path) -> EmbeddedStore {
-    EmbeddedStore::open(dir, &sealog_store::embedded::Options::default()).unwrap()
+/// A store and its control data.
+struct Opened<S> {
+    control: Control,
+    store: S,
 }
 
-fn on_postgres(database: &postgres::Database) -> PostgresStore {
-    PostgresStore::open(&database.url(), &sealog_store::postgres::Options::default()).unwrap()
+fn embedded(dir: &Path) -> Opened<EmbeddedStore> {
+    let store = EmbeddedStore::open(dir, &sealog_store::embedded::Options::default()).unwrap();
+    Opened { control: Control::embedded(&store).unwrap(), store }
 }
 
-/// Everything that can be read of the chains, and all accounts.
-fn everything(store: &dyn Store, accounts: &dyn Accounts) -> (Vec<String>, Everything) {
+fn on_postgres(database: &postgres::Database) -> Opened<PostgresStore> {
+    let store = PostgresStore::open(&database.url(), &sealog_store::postgres::Options::default()).unwrap();
+    Opened { control: Control::on_postgres(&store).unwrap(), store }
+}
+
+/// ControlSnapshot that can be read of the chains, and all accounts.
+fn everything<S: Store>(Opened { control, store }: &Opened<S>) -> (Vec<String>, ControlSnapshot) {
     let mut said = vec![format!("{:?}", wait(store.heads()).unwrap())];
     for chain in chains() {
         let verdict = tokio::runtime::Builder::new_current_thread()
@@ -195,7 +238,7 @@ fn everything(store: &dyn Store, accounts: &dyn Accounts) -> (Vec<String>, Every
     }
     let month = sealog_core::time::Month::of(now_ms());
     said.push(format!("{:?}", wait(store.usage(TenantId(Uuid([1; 16])), month))));
-    (said, wait(accounts.export()).unwrap())
+    (said, wait(control.export()).unwrap())
 }
 
 fn now_ms() -> u64 {
@@ -209,26 +252,26 @@ fn everything_moves_to_a_database_and_back_and_is_the_same() {
     let (from, to) = (dir.path().join("data"), back.path().join("data"));
     let database = postgres::cluster().database();
     let source = embedded(&from);
-    furnish(&source);
+    furnish(&source.control);
     for (chain, count) in chains().into_iter().zip([250, 7, 1]) {
-        append(&source, chain, count, "first");
+        append(&source.store, chain, count, "first");
     }
-    let before = everything(&source, &source);
+    let before = everything(&source);
     assert_eq!(before.0.len(), 1 + 258 + 1);
     drop(source);
 
     let (done, said) = copy(from.to_str().unwrap(), &database.url());
     assert!(done && said.contains("copied 258 events; 3 chains"), "{said}");
     let there = on_postgres(&database);
-    assert_eq!(everything(&there, &there), before);
+    assert_eq!(everything(&there), before);
     drop(there);
     let (done, said) = copy(&database.url(), to.to_str().unwrap());
     assert!(done && said.contains("copied 258 events; 3 chains"), "{said}");
-    let returned = Arc::new(embedded(&to));
-    assert_eq!(everything(&*returned, &*returned), before);
+    let returned = embedded(&to);
+    assert_eq!(everything(&returned), before);
     // It is a store like any other.
-    append(&*returned, chains()[0], 1, "after");
-    assert_eq!(wait(returned.head(chains()[0])).unwrap().durable.chain_seq, 251);
+    append(&returned.store, chains()[0], 1, "after");
+    assert_eq!(wait(returned.store.head(chains()[0])).unwrap().durable.chain_seq, 251);
 }
 
 #[test]
@@ -237,22 +280,22 @@ fn a_request_that_is_sent_again_after_a_copy_gets_its_first_answer_whichever_way
     let (from, to) = (dir.path().join("data"), back.path().join("data"));
     let database = postgres::cluster().database();
     let source = embedded(&from);
-    furnish(&source);
+    furnish(&source.control);
     let mut answers = Vec::new();
     // Requests of all sizes, with and without a key, and more than fit into one read of a range.
     for name in 0..40 {
         let chain = chains()[usize::from(name) % 2];
-        append(&source, chain, usize::from(name) * 3, "without a key");
-        answers.push((chain, name, send(&source, chain, name, 1, [1, 7, 100][usize::from(name) % 3])));
+        append(&source.store, chain, usize::from(name) * 3, "without a key");
+        answers.push((chain, name, send(&source.store, chain, name, 1, [1, 7, 100][usize::from(name) % 3])));
     }
-    let heads = wait(source.heads()).unwrap();
+    let heads = wait(source.store.heads()).unwrap();
     drop(source);
 
     assert!(copy(from.to_str().unwrap(), &database.url()).0);
     let there = on_postgres(&database);
-    assert_answered_as_before(&there, &answers);
-    assert!(wait(there.session(Hash([4; 32]), 999)).unwrap().is_some());
-    answers.push((chains()[0], 99, send(&there, chains()[0], 99, 1, 3)));
+    assert_answered_as_before(&there.store, &answers);
+    assert!(wait(there.control.session(Hash([4; 32]), 999)).unwrap().is_some());
+    answers.push((chains()[0], 99, send(&there.store, chains()[0], 99, 1, 3)));
     drop(there);
 
     // Back, into what was left where it came from, and into a new directory.
@@ -261,9 +304,9 @@ fn a_request_that_is_sent_again_after_a_copy_gets_its_first_answer_whichever_way
         assert!(done, "{said}");
         for _ in 0..2 {
             let returned = embedded(target);
-            assert_answered_as_before(&returned, &answers);
-            assert!(wait(returned.session(Hash([4; 32]), 999)).unwrap().is_some());
-            assert_eq!(wait(returned.heads()).unwrap().len(), heads.len());
+            assert_answered_as_before(&returned.store, &answers);
+            assert!(wait(returned.control.session(Hash([4; 32]), 999)).unwrap().is_some());
+            assert_eq!(wait(returned.store.heads()).unwrap().len(), heads.len());
         }
     }
     // A target that has lost a key is not taken for a copy.
@@ -278,8 +321,8 @@ fn a_copy_goes_on_where_it_was_left_and_takes_along_what_changed() {
     let from = dir.path().join("data");
     let database = postgres::cluster().database();
     let source = embedded(&from);
-    furnish(&source);
-    append(&source, chains()[0], 120, "first");
+    furnish(&source.control);
+    append(&source.store, chains()[0], 120, "first");
     drop(source);
     assert!(copy(from.to_str().unwrap(), &database.url()).0);
     // As if the first copy had ended early, in the middle of the chain.
@@ -287,15 +330,15 @@ fn a_copy_goes_on_where_it_was_left_and_takes_along_what_changed() {
     database.sql("UPDATE sealog.chains c SET chain_seq = e.chain_seq, log_id = e.log_id, hash = e.hash FROM sealog.events e WHERE e.chain_id = c.chain_id AND e.chain_seq = 60");
     database.sql("UPDATE sealog.usage SET events = 60");
     let source = embedded(&from);
-    append(&source, chains()[0], 30, "second");
-    append(&source, chains()[2], 5, "new chain");
-    wait(source.revoke_key(KeyId(Uuid([2; 16])), 88)).unwrap();
-    let before = everything(&source, &source);
+    append(&source.store, chains()[0], 30, "second");
+    append(&source.store, chains()[2], 5, "new chain");
+    wait(source.control.revoke_key(KeyId(Uuid([2; 16])), 88, vec![])).unwrap();
+    let before = everything(&source);
     drop(source);
     let (done, said) = copy(from.to_str().unwrap(), &database.url());
     assert!(done && said.contains("copied 95 events; 2 chains"), "{said}");
     let there = on_postgres(&database);
-    assert_eq!(everything(&there, &there), before);
+    assert_eq!(everything(&there), before);
     drop(there);
     let (done, said) = copy(from.to_str().unwrap(), &database.url());
     assert!(done && said.contains("copied 0 events; 2 chains"), "{said}");
@@ -307,12 +350,12 @@ fn a_target_with_something_else_in_it_and_a_source_with_damage_are_refused() {
     let (from, other) = (dir.path().join("from"), dir.path().join("other"));
     let database = postgres::cluster().database();
     let source = embedded(&from);
-    furnish(&source);
-    append(&source, chains()[0], 20, "first");
+    furnish(&source.control);
+    append(&source.store, chains()[0], 20, "first");
     drop(source);
 
     let elsewhere = embedded(&other);
-    append(&elsewhere, chain(9, 9, Mode::Live), 1, "someone else's");
+    append(&elsewhere.store, chain(9, 9, Mode::Live), 1, "someone else's");
     drop(elsewhere);
     let (done, said) = copy(from.to_str().unwrap(), other.to_str().unwrap());
     assert!(!done && said.contains("a chain that the source does not have"), "{said}");
@@ -321,7 +364,7 @@ fn a_target_with_something_else_in_it_and_a_source_with_damage_are_refused() {
     assert!(copy(from.to_str().unwrap(), &database.url()).0);
     let fork = dir.path().join("fork");
     let forked = embedded(&fork);
-    append(&forked, chains()[0], 5, "another line");
+    append(&forked.store, chains()[0], 5, "another line");
     drop(forked);
     let (done, said) = copy(&database.url(), fork.to_str().unwrap());
     assert!(!done && said.contains("the target has another event 5 than the source"), "{said}");
@@ -336,7 +379,7 @@ fn a_target_with_something_else_in_it_and_a_source_with_damage_are_refused() {
 }
 
 /// What is in the files of a data directory: segments as bytes, and the rest as the store reads it.
-fn files(dir: &Path) -> (Vec<(std::path::PathBuf, Vec<u8>)>, Everything) {
+fn files(dir: &Path) -> (Vec<(std::path::PathBuf, Vec<u8>)>, ControlSnapshot) {
     let mut logs = Vec::new();
     for mode in ["live", "test"] {
         for entry in std::fs::read_dir(dir.join(mode)).unwrap() {
@@ -351,11 +394,11 @@ fn files(dir: &Path) -> (Vec<(std::path::PathBuf, Vec<u8>)>, Everything) {
     logs.push((dir.join("control.db"), std::fs::read(dir.join("control.db")).unwrap()));
     logs.sort();
     let store = embedded(dir);
-    (logs, wait(store.export()).unwrap())
+    (logs, wait(store.control.export()).unwrap())
 }
 
 /// What was there is there as it was.
-fn assert_unchanged(dir: &Path, before: &(Vec<(std::path::PathBuf, Vec<u8>)>, Everything)) {
+fn assert_unchanged(dir: &Path, before: &(Vec<(std::path::PathBuf, Vec<u8>)>, ControlSnapshot)) {
     let now = files(dir);
     for (path, content) in &before.0 {
         let found = now.0.iter().find(|(other, _)| other == path);
@@ -365,18 +408,18 @@ fn assert_unchanged(dir: &Path, before: &(Vec<(std::path::PathBuf, Vec<u8>)>, Ev
 }
 
 /// A store goes on after it was copied.
-fn go_on<S: Store + Accounts>(store: &S, how: &str) {
+fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
     match how {
         "a name" => {
             let change = TenantChange { name: Some("renamed".into()), ..TenantChange::default() };
-            drop(wait(store.update_tenant(TenantId(Uuid([1; 16])), change)).unwrap());
+            drop(wait(control.update_tenant(TenantId(Uuid([1; 16])), change, vec![])).unwrap());
         }
         "frameworks" => {
             let frameworks = Some(sealog_core::catalog::FrameworkSet::from_bits(1));
             let change = ProjectChange { frameworks, now_ms: 20, ..ProjectChange::default() };
-            drop(wait(store.update_project(ProjectId(Uuid([1; 16])), change)).unwrap());
+            drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, vec![])).unwrap());
         }
-        "a revoked key" => drop(wait(store.revoke_key(KeyId(Uuid([2; 16])), 88)).unwrap()),
+        "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, vec![])).unwrap()),
         "a tenant" => {
             let new = NewTenant {
                 id: TenantId(Uuid([7; 16])),
@@ -386,7 +429,19 @@ fn go_on<S: Store + Accounts>(store: &S, how: &str) {
                 billing: Billing { trial_ends_at_ms: None, billing_active: true },
                 created_at_ms: 9,
             };
-            drop(wait(store.create_tenant(new)).unwrap());
+            drop(wait(control.create_tenant(new, vec![])).unwrap());
+        }
+        "a member" => {
+            // Somebody who has an account joins another tenant.
+            let new = NewMember {
+                tenant_id: TenantId(Uuid([2; 16])),
+                person: new_person(6),
+                role: Role::Admin,
+                grants: Grants::default(),
+                ends_at_ms: None,
+                created_at_ms: 9,
+            };
+            drop(wait(control.add_member(new, vec![])).unwrap().unwrap());
         }
         "a chain" => append(store, chains()[2], 1, "second"),
         "an event" => append(store, chains()[0], 1, "second"),
@@ -395,10 +450,11 @@ fn go_on<S: Store + Accounts>(store: &S, how: &str) {
 }
 
 /// One after the other, and what is said of each: that it is newer, and of a name that nobody can know.
-const WAYS: [(&str, &str); 6] = [
+const WAYS: [(&str, &str); 7] = [
     ("a name", "add --replace-accounts"),
     ("frameworks", "the target has a change of frameworks"),
     ("a revoked key", "the target has a revocation"),
+    ("a member", "the target has a member"),
     ("a tenant", "the target has a tenant"),
     ("a chain", "the target has a chain that the source does not have"),
     ("an event", "121 events in the target and only 120 in the source"),
@@ -416,8 +472,8 @@ fn a_copy_the_wrong_way_round_changes_nothing_in_a_directory() {
     let (original, copied) = (dir.path().join("original"), dir.path().join("copy"));
     let database = postgres::cluster().database();
     let store = embedded(&original);
-    furnish(&store);
-    append(&store, chains()[0], 120, "first");
+    furnish(&store.control);
+    append(&store.store, chains()[0], 120, "first");
     drop(store);
     let (original_text, copied_text) = (original.to_str().unwrap(), copied.to_str().unwrap());
     assert!(copy(original_text, copied_text).0);
@@ -449,8 +505,8 @@ fn a_copy_the_wrong_way_round_changes_nothing_in_a_database() {
     let (first, copied) = (dir.path().join("first"), dir.path().join("copy"));
     let (database, second) = (postgres::cluster().database(), postgres::cluster().database());
     let store = embedded(&first);
-    furnish(&store);
-    append(&store, chains()[0], 120, "first");
+    furnish(&store.control);
+    append(&store.store, chains()[0], 120, "first");
     drop(store);
     assert!(copy(first.to_str().unwrap(), &database.url()).0);
     assert!(copy(&database.url(), copied.to_str().unwrap()).0);

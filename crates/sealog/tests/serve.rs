@@ -8,8 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sealog_core::time::Month;
-use sealog_store::accounts::{Accounts, ListPage, MailKey, NewMail};
+use sealog_control::{Control, ListPage, NewNotice, Outbox, Tenants};
 use sealog_store::embedded::{EmbeddedStore, Options};
 
 struct Running {
@@ -465,15 +464,18 @@ fn enqueue_mail(data: &Path, subject: &str, percent: u8) {
     let store = EmbeddedStore::open(data, &Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let tenants = store.tenants(ListPage { after: None, limit: 1 }).await.unwrap();
-        let mail = NewMail {
-            key: MailKey { tenant_id: tenants[0].id, month: Month::of(0), percent },
+        let control = Control::embedded(&store).unwrap();
+        let tenants = control.tenants(ListPage { after: None, limit: 1 }).await.unwrap();
+        let notice = NewNotice {
+            key: format!("test/{percent}"),
+            tenant_id: Some(tenants[0].id),
             to: "ops@example.org".into(),
-            subject: subject.into(),
-            body: "Text.\n".into(),
+            // As one that an earlier version has left.
+            template: "text".into(),
+            parameters: serde_json::json!({"subject": subject, "body": "Text.\n"}).to_string(),
             created_at_ms: 0,
         };
-        assert!(store.enqueue_mail(mail).await.unwrap());
+        assert!(control.enqueue_notice(notice).await.unwrap());
     });
     store.close();
 }

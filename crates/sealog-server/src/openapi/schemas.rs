@@ -1,10 +1,10 @@
 //! The shapes of bodies. What a client sends is as strict as the parser; what it receives may grow, so objects in answers are open.
 
+use sealog_control::Role;
 use sealog_core::catalog::Catalog;
 use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, INPUTS, SCHEMA_VERSION, STORED_FIELDS};
 use sealog_core::id::{Hash, Mode, Ulid};
 use sealog_core::reject::CODES;
-use sealog_store::accounts::Role;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;

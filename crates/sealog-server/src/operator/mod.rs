@@ -8,16 +8,16 @@ use std::sync::Arc;
 use axum::body::Body as RequestBody;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
+use sealog_control::{
+    Administration, ChangeError, Grants, KeyId, ListPage, NewKey, NewMember, NewPerson, NewProject,
+    NewTenant, PersonId, ProjectChange, Role, TenantChange,
+};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
 use sealog_store::StoreError;
-use sealog_store::accounts::{
-    AccountError, KeyId, ListPage, NewKey, NewProject, NewTenant, NewUser, ProjectChange, Role, TenantChange,
-    UserId,
-};
 use serde_json::{Value, json};
 
 use crate::config::Secret;
@@ -147,6 +147,10 @@ impl Call<'_> {
         Failure::internal(error, self.request_id)
     }
 
+    fn accounts(&self) -> &dyn Administration {
+        &*self.app.control.administration
+    }
+
     fn new_id(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.app.world.fill_random(&mut bytes);
@@ -180,7 +184,8 @@ impl Call<'_> {
         };
         fields.nothing_else()?;
         self.plan(&new.plan)?;
-        let tenant = self.app.accounts.create_tenant(new).await.map_err(|error| self.failed(&error))?;
+        let tenant =
+            self.accounts().create_tenant(new, Vec::new()).await.map_err(|error| self.failed(&error))?;
         Ok(created(&render::tenant(&tenant)))
     }
 
@@ -200,20 +205,22 @@ impl Call<'_> {
         if let Some(plan) = &change.plan {
             self.plan(plan)?;
         }
-        let tenant =
-            self.app.accounts.update_tenant(id, change).await.map_err(|error| self.failed(&error))?;
+        let tenant = self
+            .accounts()
+            .update_tenant(id, change, Vec::new())
+            .await
+            .map_err(|error| self.failed(&error))?;
         found(tenant.as_ref().map(render::tenant))
     }
 
     async fn tenant(&self, id: TenantId) -> Answer {
-        let tenant = self.app.accounts.tenant(id).await.map_err(|error| self.failed(&error))?;
+        let tenant = self.accounts().tenant(id).await.map_err(|error| self.failed(&error))?;
         found(tenant.as_ref().map(render::tenant))
     }
 
     async fn tenants(&self, query: &str) -> Answer {
         let page = Page::parse(query)?;
-        let tenants =
-            self.app.accounts.tenants(page.one_more()?).await.map_err(|error| self.failed(&error))?;
+        let tenants = self.accounts().tenants(page.one_more()?).await.map_err(|error| self.failed(&error))?;
         Ok(page.answer(
             "tenants",
             tenants.iter().map(|tenant| (tenant.id.0.to_string(), render::tenant(tenant))),
@@ -229,7 +236,8 @@ impl Call<'_> {
             created_at_ms: self.now_ms(),
         };
         fields.nothing_else()?;
-        let project = self.app.accounts.create_project(new).await.map_err(|error| self.failed(&error))?;
+        let project =
+            self.accounts().create_project(new, Vec::new()).await.map_err(|error| self.failed(&error))?;
         found(project.as_ref().map(render::project)).map(as_created)
     }
 
@@ -241,13 +249,16 @@ impl Call<'_> {
             now_ms: self.now_ms(),
         };
         fields.nothing_else()?;
-        let project =
-            self.app.accounts.update_project(id, change).await.map_err(|error| self.failed(&error))?;
+        let project = self
+            .accounts()
+            .update_project(id, change, Vec::new())
+            .await
+            .map_err(|error| self.failed(&error))?;
         found(project.as_ref().map(render::project))
     }
 
     async fn project(&self, id: ProjectId) -> Answer {
-        let project = self.app.accounts.project(id).await.map_err(|error| self.failed(&error))?;
+        let project = self.accounts().project(id).await.map_err(|error| self.failed(&error))?;
         found(project.as_ref().map(render::project))
     }
 
@@ -255,8 +266,7 @@ impl Call<'_> {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
         let projects = self
-            .app
-            .accounts
+            .accounts()
             .projects(tenant_id, page.one_more()?)
             .await
             .map_err(|error| self.failed(&error))?;
@@ -288,7 +298,7 @@ impl Call<'_> {
             expires_at_ms,
             created_at_ms: self.now_ms(),
         };
-        let key = self.app.accounts.create_key(new).await.map_err(|error| self.failed(&error))?;
+        let key = self.accounts().create_key(new, Vec::new()).await.map_err(|error| self.failed(&error))?;
         let answer = key.map(|key| {
             let mut answer = render::key(&key);
             // This once.
@@ -300,20 +310,19 @@ impl Call<'_> {
 
     async fn keys(&self, project_id: ProjectId, query: &str) -> Answer {
         let page = Page::parse(query)?;
-        let project = self.app.accounts.project(project_id).await.map_err(|error| self.failed(&error))?;
+        let project = self.accounts().project(project_id).await.map_err(|error| self.failed(&error))?;
         project.ok_or(Reject::PathNotFound)?;
-        let keys = self
-            .app
-            .accounts
-            .keys(project_id, page.one_more()?)
-            .await
-            .map_err(|error| self.failed(&error))?;
+        let keys =
+            self.accounts().keys(project_id, page.one_more()?).await.map_err(|error| self.failed(&error))?;
         Ok(page.answer("keys", keys.iter().map(|key| (key.id.0.to_string(), render::key(key)))))
     }
 
     async fn revoke_key(&self, id: KeyId) -> Answer {
-        let key =
-            self.app.accounts.revoke_key(id, self.now_ms()).await.map_err(|error| self.failed(&error))?;
+        let key = self
+            .accounts()
+            .revoke_key(id, self.now_ms(), Vec::new())
+            .await
+            .map_err(|error| self.failed(&error))?;
         found(key.as_ref().map(render::key))
     }
 
@@ -331,14 +340,14 @@ impl Call<'_> {
             .check_custom_name(&action.action)
             .map_err(|problem| invalid("action", &problem))?;
         // Every caller of the tenant has them in memory, and `GET /v1/actions` shows them all.
-        let known = self.app.accounts.actions(tenant_id).await.map_err(|error| self.failed(&error))?;
+        let known = self.accounts().actions(tenant_id).await.map_err(|error| self.failed(&error))?;
         if known.len() >= ACTIONS_MAX && !known.iter().any(|known| known.action == action.action) {
             return Err(invalid("action", &format!("is one too many: a tenant has at most {ACTIONS_MAX}")));
         }
-        match self.app.accounts.create_action(tenant_id, action).await {
+        match self.accounts().create_action(tenant_id, action, Vec::new()).await {
             Ok(action) => found(action.as_ref().map(render::action)).map(as_created),
-            Err(AccountError::AlreadyExists) => Err(invalid("action", "is registered already")),
-            Err(AccountError::Store(error)) => Err(self.failed(&error)),
+            Err(ChangeError::AlreadyExists) => Err(invalid("action", "is registered already")),
+            Err(ChangeError::Store(error)) => Err(self.failed(&error)),
         }
     }
 
@@ -346,7 +355,7 @@ impl Call<'_> {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
         let after = page.after(name_of_cursor)?;
-        let actions = self.app.accounts.actions(tenant_id).await.map_err(|error| self.failed(&error))?;
+        let actions = self.accounts().actions(tenant_id).await.map_err(|error| self.failed(&error))?;
         let rest = actions.iter().filter(|action| after.as_ref().is_none_or(|after| action.action > *after));
         let rest = rest.take(page.limit + 1);
         Ok(page
@@ -355,53 +364,74 @@ impl Call<'_> {
 
     async fn create_user(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
         let email = fields.email("email")?.flatten().ok_or_else(|| invalid("email", "is required"))?;
-        let password = Secret(fields.required_text("password")?);
+        let password = fields.text("password")?.flatten().map(Secret);
         let role = fields.required_text("role")?;
-        let role = Role::ALL
-            .into_iter()
-            .find(|known| known.as_str() == role)
-            .ok_or_else(|| invalid("role", "must be owner, admin or auditor"))?;
+        let known = Role::ALL.into_iter().find(|known| known.as_str() == role);
+        let role = known.ok_or_else(|| {
+            invalid("role", &format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
+        })?;
         fields.nothing_else()?;
-        if password.0.chars().count() < password::LENGTH_MIN {
-            return Err(invalid(
-                "password",
-                &format!("must have at least {} characters", password::LENGTH_MIN),
-            ));
-        }
-        self.must_exist(tenant_id).await?;
-        let password_hash = password::hash(self.app, password)
-            .await
-            .map_err(|error| Failure::internal(&error, self.request_id))?;
-        let new = NewUser {
-            id: UserId(self.new_id()),
-            tenant_id,
-            email,
-            password_hash,
-            role,
-            created_at_ms: self.now_ms(),
+        let people = &self.app.control.people;
+        // Somebody who has an account keeps the password that it has.
+        let known = people.person_by_email(email.clone()).await.map_err(|error| self.failed(&error))?;
+        let password = match known {
+            Some(_) => None,
+            None => Some(acceptable(password)?),
         };
-        match self.app.accounts.create_user(new).await {
-            Ok(user) => found(user.as_ref().map(render::user)).map(as_created),
-            Err(AccountError::AlreadyExists) => Err(invalid("email", "is another user's")),
-            Err(AccountError::Store(error)) => Err(self.failed(&error)),
+        self.must_exist(tenant_id).await?;
+        let password_hash = match password {
+            Some(password) => Some(
+                password::hash(self.app, password)
+                    .await
+                    .map_err(|error| Failure::internal(&error, self.request_id))?,
+            ),
+            None => None,
+        };
+        let created_at_ms = self.now_ms();
+        let new = NewMember {
+            tenant_id,
+            // The operator vouches for the address.
+            person: NewPerson {
+                id: PersonId(self.new_id()),
+                email,
+                password_hash,
+                verified: true,
+                created_at_ms,
+            },
+            role,
+            grants: Grants::default(),
+            ends_at_ms: None,
+            created_at_ms,
+        };
+        match people.add_member(new, Vec::new()).await {
+            Ok(member) => found(member.as_ref().map(render::user)).map(as_created),
+            Err(ChangeError::AlreadyExists) => Err(invalid("email", "is a member of this tenant already")),
+            Err(ChangeError::Store(error)) => Err(self.failed(&error)),
         }
     }
 
     async fn users(&self, tenant_id: TenantId, query: &str) -> Answer {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
-        let users = self
-            .app
-            .accounts
-            .users(tenant_id, page.one_more()?)
-            .await
-            .map_err(|error| self.failed(&error))?;
-        Ok(page.answer("users", users.iter().map(|user| (user.id.0.to_string(), render::user(user)))))
+        let members = self.app.control.people.members(tenant_id, page.one_more()?);
+        let members = members.await.map_err(|error| self.failed(&error))?;
+        let users = members.iter().map(|member| (member.person.id.0.to_string(), render::user(member)));
+        Ok(page.answer("users", users))
     }
 
     async fn must_exist(&self, id: TenantId) -> Result<(), Failure> {
-        let tenant = self.app.accounts.tenant(id).await.map_err(|error| self.failed(&error))?;
+        let tenant = self.accounts().tenant(id).await.map_err(|error| self.failed(&error))?;
         tenant.map(|_| ()).ok_or_else(|| Reject::PathNotFound.into())
+    }
+}
+
+/// The password of a new account.
+fn acceptable(password: Option<Secret>) -> Result<Secret, Failure> {
+    let password = password.ok_or_else(|| invalid("password", "is required"))?;
+    match password.0.chars().count() {
+        0 => Err(invalid("password", "must not be empty")),
+        password::LENGTH_MIN.. => Ok(password),
+        _ => Err(invalid("password", &format!("must have at least {} characters", password::LENGTH_MIN))),
     }
 }
 

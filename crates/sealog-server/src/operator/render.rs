@@ -1,8 +1,8 @@
 //! What the operator's interface shows of each thing.
 
+use sealog_control::{ApiKey, Member, Project, Tenant};
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::time::iso_ms;
-use sealog_store::accounts::{ApiKey, Project, Tenant, User};
 use serde_json::{Value, json};
 
 fn time(ms: Option<u64>) -> Value {
@@ -67,12 +67,13 @@ pub(super) fn action(action: &CustomAction) -> Value {
     })
 }
 
-pub(super) fn user(user: &User) -> Value {
+/// A member of a tenant.
+pub(super) fn user(Member { person, membership }: &Member) -> Value {
     json!({
-        "user_id": user.id.0.to_string(),
-        "tenant_id": user.tenant_id.to_string(),
-        "email": user.email,
-        "role": user.role.as_str(),
-        "created_at": iso_ms(user.created_at_ms),
+        "user_id": person.id.0.to_string(),
+        "tenant_id": membership.tenant_id.to_string(),
+        "email": person.email,
+        "role": membership.role.as_str(),
+        "created_at": iso_ms(membership.created_at_ms),
     })
 }

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sealog_control::{Access, Answer, Control, KeyAccess, KeyId};
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, TenantId, Ulid, Uuid};
+use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::{Config, Secret};
-use sealog_server::{App, Server, background, serve_with_pages};
-use sealog_store::accounts::Accounts;
+use sealog_server::{App, ControlData, Server, background, serve_with_pages};
 use sealog_store::clock::GuardedWorld;
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::pool::FairPool;
@@ -94,10 +94,36 @@ pub struct Setup {
 
 struct Running {
     store: Arc<Hinge>,
-    accounts: Arc<dyn Accounts>,
+    control: Arc<Control>,
+    keys: Arc<AskedKeys>,
     address: SocketAddr,
     server: Arc<Server>,
     thread: JoinHandle<()>,
+}
+
+/// Counts what the server asks for.
+struct AskedKeys {
+    control: Arc<Control>,
+    asked: AtomicU64,
+}
+
+impl KeyAccess for AskedKeys {
+    fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.control.access(key_digest)
+    }
+
+    fn keys_used(&self, used: Vec<(KeyId, u64)>) -> Answer<'_, ()> {
+        self.control.keys_used(used)
+    }
+
+    fn version(&self) -> u64 {
+        self.control.version()
+    }
+
+    fn version_of(&self, tenant_id: TenantId) -> u64 {
+        self.control.version_of(tenant_id)
+    }
 }
 
 impl Service {
@@ -143,11 +169,12 @@ impl Service {
     pub fn resume(&mut self) {
         // As `sealog serve` does it.
         let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::clone(&self.clock) as _, false));
-        let (inner, accounts) = self.home.open(self.setup.segment_bytes, &world);
+        let (inner, control) = self.home.open(self.setup.segment_bytes, &world);
         let store = Arc::new(Hinge::new(inner));
+        let keys = Arc::new(AskedKeys { control: Arc::clone(&control), asked: AtomicU64::new(0) });
         let app = App::new(
             Arc::clone(&store) as Arc<dyn Store>,
-            Arc::clone(&accounts),
+            ControlData { keys: Arc::clone(&keys) as _, ..Arc::clone(&control).into() },
             world,
             self.setup.config.clone(),
         );
@@ -166,7 +193,7 @@ impl Service {
                 );
             });
         });
-        self.running = Some(Running { store, accounts, address, server, thread });
+        self.running = Some(Running { store, control, keys, address, server, thread });
     }
 
     pub fn restart(&mut self) {
@@ -187,8 +214,13 @@ impl Service {
         &self.running().store
     }
 
-    pub fn accounts(&self) -> &dyn Accounts {
-        &*self.running().accounts
+    pub fn control(&self) -> &Control {
+        &self.running().control
+    }
+
+    /// How often the server had to ask what a key gives access to.
+    pub fn look_ups(&self) -> u64 {
+        self.running().keys.asked.load(Ordering::SeqCst)
     }
 
     /// Where the store is kept, for tests that do something to it while the service is stopped.

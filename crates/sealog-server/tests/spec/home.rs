@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sealog_control::Control;
 use sealog_store::Store;
-use sealog_store::accounts::Accounts;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::World;
@@ -25,7 +25,7 @@ impl Home {
         }
     }
 
-    pub fn open(&self, segment_bytes: u64, world: &Arc<dyn World>) -> (Arc<dyn Store>, Arc<dyn Accounts>) {
+    pub fn open(&self, segment_bytes: u64, world: &Arc<dyn World>) -> (Arc<dyn Store>, Arc<Control>) {
         match self {
             Home::Directory(dir) => {
                 let options = embedded::Options {
@@ -36,8 +36,9 @@ impl Home {
                     world: Arc::clone(world),
                     ..embedded::Options::default()
                 };
-                let store = Arc::new(EmbeddedStore::open(dir.path(), &options).unwrap());
-                (Arc::clone(&store) as _, store)
+                let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+                let control = Control::embedded(&store).unwrap();
+                (Arc::new(store), Arc::new(control))
             }
             Home::Database(database) => {
                 let options = postgres::Options {
@@ -46,8 +47,9 @@ impl Home {
                     world: Arc::clone(world),
                     ..postgres::Options::default()
                 };
-                let store = Arc::new(PostgresStore::open(&database.url(), &options).unwrap());
-                (Arc::clone(&store) as _, store)
+                let store = PostgresStore::open(&database.url(), &options).unwrap();
+                let control = Control::on_postgres(&store).unwrap();
+                (Arc::new(store), Arc::new(control))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! 11 The operator's interface.
 
+use sealog_control::Persons;
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -251,6 +252,54 @@ fn a_user_needs_an_address_of_its_own_a_role_and_a_password_of_some_length() {
         ("bob@example.org", "0123456789", "king"),
     ] {
         create(email, password, role).rejected(422, "validation/invalid_field");
+    }
+}
+
+#[test]
+fn an_address_that_exists_adds_a_membership_and_keeps_its_password() {
+    let service = Service::start();
+    let other = service.new_tenant(&json!({"name": "other"}));
+    let create = |tenant_id: &str, body: &Value| {
+        service.operator("POST", &format!("/tenants/{tenant_id}/users"), body)
+    };
+    let ann = json!({"email": "Ann@example.org", "password": "correct horse battery", "role": "owner"});
+    let user_id = create(&service.tenant_id, &ann).created("user_id");
+    let hash = || wait(service.control().person_by_email("ann@example.org".into())).unwrap().unwrap().1;
+    let before = hash();
+    service.clock.advance(1000);
+    // Whatever password the body has, or none: it is not looked at.
+    for body in [
+        json!({"email": "ANN@EXAMPLE.ORG", "password": "another password", "role": "auditor"}),
+        json!({"email": "ann@example.org", "password": "short", "role": "auditor"}),
+        json!({"email": "ann@example.org", "role": "auditor"}),
+    ] {
+        let tenant_id = service.new_tenant(&json!({"name": "another"}));
+        let expected = json!({
+            "user_id": user_id, "tenant_id": tenant_id, "email": "Ann@example.org",
+            "role": "auditor", "created_at": "2026-11-15T12:00:01.000Z",
+        });
+        let answer = create(&tenant_id, &body);
+        assert_eq!((answer.status, &answer.json), (201, &expected));
+        let listed = service.operator("GET", &format!("/tenants/{tenant_id}/users"), &null()).ok();
+        assert_eq!(listed, json!({"users": [expected], "has_more": false}));
+        // In one tenant it is a member once.
+        create(&tenant_id, &body).rejected(422, "validation/invalid_field");
+    }
+    assert_eq!(hash(), before);
+    // A new address needs a password.
+    let bob = json!({"email": "bob@example.org", "role": "auditor"});
+    assert!(create(&other, &bob).rejected(422, "validation/invalid_field").starts_with("password "));
+    create(NOBODY, &ann).rejected(404, "request/not_found");
+}
+
+#[test]
+fn a_user_has_one_of_five_roles() {
+    let service = Service::start();
+    for role in ["owner", "admin", "developer", "privacy_officer", "auditor"] {
+        let user = json!({"email": format!("{role}@example.org"), "password": "0123456789", "role": role});
+        let answer = service.operator("POST", &tenant_path(&service, "/users"), &user);
+        answer.created("user_id");
+        assert_eq!(answer.json["role"], role);
     }
 }
 

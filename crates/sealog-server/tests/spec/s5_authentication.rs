@@ -140,3 +140,44 @@ fn an_operators_token_is_no_api_key() {
     let service = Service::start();
     service.get("/v1/events", TOKEN).rejected(401, "auth/invalid_format");
 }
+
+#[test]
+fn what_one_tenant_changes_does_not_make_the_keys_of_another_be_looked_up_again() {
+    let service = Service::start();
+    let [a, b] = ["A", "B"].map(|name| service.new_tenant(&json!({ "name": name })));
+    let [project_a, project_b] = [&a, &b].map(|tenant_id| service.new_project(tenant_id, &[]));
+    let [key_a, key_b] = [&project_a, &project_b].map(|project_id| service.new_key(project_id, "live"));
+    let ask = |key: &str| service.get("/v1/events", key).status;
+    assert_eq!((ask(&key_a), ask(&key_b)), (200, 200));
+    let look_ups = || {
+        let before = service.look_ups();
+        assert_eq!(ask(&key_b), 200);
+        let of_b = service.look_ups() - before;
+        assert_eq!(ask(&key_a), 200);
+        (service.look_ups() - before - of_b, of_b)
+    };
+    assert_eq!(look_ups(), (0, 0));
+    let actions = format!("/tenants/{a}/actions");
+    for (method, path, body) in [
+        ("PATCH", format!("/tenants/{a}"), json!({"name": "New"})),
+        ("PATCH", format!("/projects/{project_a}"), json!({"rate_limit_rps": 1000})),
+        ("POST", actions, json!({"action": "mine.x"})),
+        ("POST", format!("/tenants/{a}/projects"), json!({"name": "another"})),
+        ("POST", format!("/projects/{project_a}/keys"), json!({"name": "k", "mode": "live"})),
+    ] {
+        assert!(service.operator(method, &path, &body).status < 300, "{method} {path}");
+        assert_eq!(look_ups(), (1, 0), "{method} {path}");
+        assert_eq!(look_ups(), (0, 0), "{method} {path}");
+    }
+    // What alters nothing that a key may do makes nobody ask.
+    let user = json!({"email": "ann@example.org", "password": "0123456789", "role": "owner"});
+    service.operator("POST", &format!("/tenants/{a}/users"), &user).created("user_id");
+    assert_eq!(look_ups(), (0, 0));
+    // A key that is revoked is refused at once, and the others go on.
+    let keys = service.operator("GET", &format!("/projects/{project_a}/keys"), &serde_json::Value::Null).ok();
+    let key_id = keys["keys"][0]["key_id"].as_str().unwrap();
+    service.operator("POST", &format!("/keys/{key_id}/revoke"), &serde_json::Value::Null).ok();
+    service.get("/v1/events", &key_a).rejected(401, "auth/key_revoked");
+    let before = service.look_ups();
+    assert_eq!((ask(&key_b), service.look_ups()), (200, before));
+}

@@ -1,5 +1,6 @@
 //! 6 Notices by e-mail at 80 % and at 100 % of the monthly quota.
 
+use sealog_control::Outbox;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -76,18 +77,18 @@ impl Notified {
     }
 
     fn pending(&self) -> u64 {
-        wait(self.service.accounts().pending_mails()).unwrap()
+        wait(self.service.control().pending_notices()).unwrap()
     }
 
     /// Mails that will be tried by then.
     fn due(&self, in_ms: u64) -> usize {
         let at_ms = self.service.clock.now_ms() + in_ms;
-        wait(self.service.accounts().due_mails(at_ms, 100)).unwrap().len()
+        wait(self.service.control().due_notices(at_ms, 100)).unwrap().len()
     }
 
     /// Waits until the one mail that waits has been tried in vain so often.
     fn failed(&self, attempts: u32) {
-        let waiting = || wait(self.service.accounts().due_mails(u64::MAX, 100)).unwrap();
+        let waiting = || wait(self.service.control().due_notices(u64::MAX, 100)).unwrap();
         eventually(|| waiting().iter().map(|mail| mail.attempts).eq([attempts]));
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use sealog_control::Actions;
 use sealog_core::id::{TenantId, Uuid};
 use sealog_store::Store;
 use sealog_store::pool::{FairPool, Lane, Payer};
@@ -159,7 +160,7 @@ fn an_action_has_at_most_100_required_fields_and_a_tenant_at_most_1000_actions()
             required_fields: Vec::new(),
             optional_fields: Vec::new(),
         };
-        wait(service.accounts().create_action(tenant_id, action)).unwrap();
+        wait(service.control().create_action(tenant_id, action, vec![])).unwrap();
     }
     let message = service.operator("POST", &path, &json!({"action": "one.more"}));
     assert!(message.rejected(422, "validation/invalid_field").contains("at most 1000"));

@@ -4,18 +4,58 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::io::Errno;
 
+use super::disk::Disk;
 use super::mutants::{self, Mutant};
 use super::sync::lock;
 use super::{OpenError, segment};
 
 /// Nobody but the owner reads events, keys or what was deleted from a file that is not trimmed yet.
 pub(super) const DIR_MODE: u32 = 0o700;
-pub(super) const FILE_MODE: u32 = 0o600;
+pub const FILE_MODE: u32 = 0o600;
 const LOCK: &str = "LOCK";
+
+/// The data directory of an open store, for whoever keeps other files in it. The directory stays locked for as long as this exists.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    disk: Arc<dyn Disk>,
+    held: Arc<DataDir>,
+    lost: Arc<OnceLock<String>>,
+}
+
+impl Directory {
+    pub(super) fn new(held: DataDir, disk: Arc<dyn Disk>) -> Directory {
+        Directory { disk, held: Arc::new(held), lost: Arc::default() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.held.path
+    }
+
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Why nothing may be written any more: what stands under the path is not the directory that was opened.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    pub(super) fn hold(&self, path: &Path) -> io::Result<()> {
+        self.held.hold(path)
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.held.check()
+    }
+
+    pub(super) fn set_lost(&self, cause: &str) {
+        let _ = self.lost.set(cause.to_owned());
+    }
+}
 
 /// The directory, held against other processes and against being swapped.
 ///

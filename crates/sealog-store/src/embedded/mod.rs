@@ -6,7 +6,6 @@
 mod audit;
 mod cache;
 mod chain_index;
-mod control;
 mod data_dir;
 pub mod disk;
 mod feed;
@@ -20,7 +19,6 @@ mod mark;
 mod mutants;
 mod reader;
 mod recovery;
-mod reserve;
 mod salt;
 mod segment;
 mod sidecar;
@@ -42,6 +40,7 @@ use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
+pub use self::data_dir::{Directory, FILE_MODE};
 pub use self::hand_over::hand_over_in_turns;
 pub use self::recovery::Finding;
 use crate::clock::GuardedWorld;
@@ -172,13 +171,12 @@ impl std::error::Error for OpenError {}
 pub struct EmbeddedStore {
     live: Arc<log::Handle>,
     test: Arc<log::Handle>,
-    control: Arc<control::Control>,
     pool: Arc<FairPool>,
     feed: Arc<feed::Feed>,
     /// Looks after the directory. Nothing for a disk that is not of this machine.
     watch: Option<watch::Watch>,
-    /// Released last.
-    _dir: Option<Arc<DataDir>>,
+    /// Nothing for a disk that is not of this machine. Released last.
+    directory: Option<Directory>,
 }
 
 impl EmbeddedStore {
@@ -198,11 +196,11 @@ impl EmbeddedStore {
         if real && !options.allow_unsafe_storage {
             refuse_unsafe_storage(dir)?;
         }
-        let data_dir = if real { Some(Arc::new(DataDir::take(dir)?)) } else { None };
+        let directory =
+            if real { Some(Directory::new(DataDir::take(dir)?, Arc::clone(&options.disk))) } else { None };
         check_format(dir, &*options.disk)?;
         let salt = salt::IndexSalt::open(dir, &*options.disk, &*options.world)
             .map_err(at(&dir.join("index.salt")))?;
-        let control = Arc::new(control::Control::open(real.then_some(dir), &options.disk)?);
         let feed: Arc<feed::Feed> = Arc::default();
         let log = |mode: Mode| {
             let dir = dir.join(mode.as_str());
@@ -215,7 +213,7 @@ impl EmbeddedStore {
         };
         let live = Arc::new(log(Mode::Live)?);
         let test = Arc::new(log(Mode::Test)?);
-        let watch = match &data_dir {
+        let watch = match &directory {
             None => None,
             Some(held) => {
                 for mode in [Mode::Live, Mode::Test] {
@@ -224,12 +222,11 @@ impl EmbeddedStore {
                 }
                 data_dir::warn_about_wider_modes(dir);
                 let logs = [Arc::clone(&live), Arc::clone(&test)];
-                let watch = watch::Watch::start(Arc::clone(held), logs, Arc::clone(&control), options.tick);
-                Some(watch.map_err(at(dir))?)
+                Some(watch::Watch::start(held.clone(), logs, options.tick).map_err(at(dir))?)
             }
         };
         let pool = Arc::new(FairPool::start());
-        Ok(EmbeddedStore { live, test, control, pool, feed, watch, _dir: data_dir })
+        Ok(EmbeddedStore { live, test, pool, feed, watch, directory })
     }
 
     /// What was wrong with the files when they were opened.
@@ -240,13 +237,18 @@ impl EmbeddedStore {
         [of(Mode::Live, &self.live), of(Mode::Test, &self.test)].concat()
     }
 
-    /// Why nothing is written any more until the store is opened again: a write or a sync failed, of events or of control data. Reads go on.
+    /// The directory, for other files that belong to it. Nothing for a disk that is not of this machine.
+    pub fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref()
+    }
+
+    /// Why no event is written any more until the store is opened again: a write or a sync failed. Reads go on.
     pub fn failure(&self) -> Option<String> {
         let of_log = |log: &log::Handle| match log.log().ready() {
             Err(StoreError::Poisoned(cause)) => Some(cause),
             _ => None,
         };
-        of_log(&self.live).or_else(|| of_log(&self.test)).or_else(|| self.control.failure())
+        of_log(&self.live).or_else(|| of_log(&self.test))
     }
 
     /// Finishes what is queued, syncs and stops. What was not acknowledged before this returns was not written.

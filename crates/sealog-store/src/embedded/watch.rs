@@ -5,8 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::control::Control;
-use super::data_dir::DataDir;
+use super::data_dir::Directory;
 use super::log::Handle;
 use super::sync::{lock, wait_for};
 
@@ -21,12 +20,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(
-        dir: Arc<DataDir>,
-        logs: [Arc<Handle>; 2],
-        control: Arc<Control>,
-        tick: Duration,
-    ) -> io::Result<Watch> {
+    pub(super) fn start(dir: Directory, logs: [Arc<Handle>; 2], tick: Duration) -> io::Result<Watch> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
         let run = move || {
@@ -43,7 +37,7 @@ impl Watch {
                     for log in &logs {
                         log.log().poison(&io::Error::other(cause.clone()));
                     }
-                    control.refuse_changes(&cause);
+                    dir.set_lost(&cause);
                     return;
                 }
             }

@@ -3,52 +3,69 @@
 use super::OpenError;
 use super::pool::Session;
 
-const MIGRATIONS: [&str; 3] = [
-    include_str!("migrations/0001.sql"),
-    include_str!("migrations/0002_schema_version.sql"),
-    include_str!("migrations/0003_feed.sql"),
-];
+/// Tables that belong together, and the steps that make them. A step that was released is never changed.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    pub name: String,
+    pub steps: Vec<String>,
+}
+
 const CITUS: &str = include_str!("citus.sql");
 
 /// Whoever changes the schema holds this advisory lock; the number stands for "sealog" and nothing else.
 const LOCK: i64 = 0x7365_616c_6f67;
 
-/// What the program needs.
-pub(super) fn wanted() -> i64 {
-    i64::try_from(MIGRATIONS.len()).expect("there are few")
+impl Schema {
+    /// The store's own.
+    pub(super) fn of_events() -> Schema {
+        let steps = [
+            include_str!("migrations/0001.sql"),
+            include_str!("migrations/0002_schema_version.sql"),
+            include_str!("migrations/0003_feed.sql"),
+        ];
+        Schema { name: "sealog".into(), steps: steps.map(str::to_owned).into() }
+    }
+
+    /// The version that the program needs.
+    fn wanted(&self) -> i64 {
+        i64::try_from(self.steps.len()).expect("there are few")
+    }
 }
 
 /// The version of the schema that is there; 0 for none.
-pub(super) async fn version(session: &Session) -> Result<i64, OpenError> {
+async fn version(session: &Session, schema: &Schema) -> Result<i64, OpenError> {
     // Not `to_regclass`: that may answer from what the session knew before it waited for the lock.
-    let made = "SELECT count(*) > 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                WHERE n.nspname = 'sealog' AND c.relname = 'migrations'";
-    let made: bool = session.client.query_typed(made, &[]).await.map_err(failed)?[0].get(0);
+    let name = &schema.name;
+    let made = format!(
+        "SELECT count(*) > 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = '{name}' AND c.relname = 'migrations'"
+    );
+    let made: bool = session.client.query_typed(&made, &[]).await.map_err(failed)?[0].get(0);
     if !made {
         return Ok(0);
     }
-    let version = "SELECT coalesce(max(version), 0)::bigint FROM sealog.migrations";
-    Ok(session.client.query_typed(version, &[]).await.map_err(failed)?[0].get(0))
+    let version = format!("SELECT coalesce(max(version), 0)::bigint FROM {name}.migrations");
+    Ok(session.client.query_typed(&version, &[]).await.map_err(failed)?[0].get(0))
 }
 
 /// Brings the schema up to date where this role may, and refuses to go on with another version than the program's.
-pub(super) async fn prepare(session: &Session) -> Result<(), OpenError> {
-    let found = version(session).await?;
-    if found == wanted() {
+pub(super) async fn prepare(session: &Session, schema: &Schema) -> Result<(), OpenError> {
+    let (found, wanted) = (version(session, schema).await?, schema.wanted());
+    if found == wanted {
         return Ok(());
     }
-    if found > wanted() || !may_migrate(session).await? {
-        return Err(OpenError::Schema { found, wanted: wanted() });
+    if found > wanted || !may_migrate(session, schema).await? {
+        return Err(OpenError::Schema { found, wanted });
     }
-    run(session).await.map(drop)
+    run(session, schema).await.map(drop)
 }
 
 /// Makes the steps that are missing and says how many there were.
-pub(super) async fn run(session: &Session) -> Result<usize, OpenError> {
+pub(super) async fn run(session: &Session, schema: &Schema) -> Result<usize, OpenError> {
     let mut made = 0;
     loop {
         session.client.batch_execute("BEGIN").await.map_err(failed)?;
-        match step(session).await {
+        match step(session, schema).await {
             Ok(true) => made += 1,
             Ok(false) => {
                 session.client.batch_execute("ROLLBACK").await.map_err(failed)?;
@@ -95,31 +112,36 @@ pub(super) async fn is_distributed(session: &Session) -> Result<bool, OpenError>
 }
 
 /// One step in the transaction that was begun, and its commit; `false` when there is none left.
-async fn step(session: &Session) -> Result<bool, OpenError> {
+async fn step(session: &Session, schema: &Schema) -> Result<bool, OpenError> {
     wait_for_lock(session).await.map_err(failed)?;
-    let found = version(session).await?;
-    if found > wanted() {
-        return Err(OpenError::Schema { found, wanted: wanted() });
+    let (found, wanted, name) = (version(session, schema).await?, schema.wanted(), &schema.name);
+    if found > wanted {
+        return Err(OpenError::Schema { found, wanted });
     }
-    let Some(sql) = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found)) else {
+    let Some(sql) = usize::try_from(found).ok().and_then(|found| schema.steps.get(found)) else {
         return Ok(false);
     };
     if found == 0 {
-        let made = "CREATE SCHEMA IF NOT EXISTS sealog;
-                    CREATE TABLE sealog.migrations (version integer PRIMARY KEY, made_at timestamptz NOT NULL DEFAULT now());";
-        session.client.batch_execute(made).await.map_err(failed)?;
+        let made = format!(
+            "CREATE SCHEMA IF NOT EXISTS {name};
+             CREATE TABLE {name}.migrations (version integer PRIMARY KEY, made_at timestamptz NOT NULL DEFAULT now());"
+        );
+        session.client.batch_execute(&made).await.map_err(failed)?;
     }
     session.client.batch_execute(sql).await.map_err(failed)?;
-    let count = format!("INSERT INTO sealog.migrations (version) VALUES ({}); COMMIT", found + 1);
+    let count = format!("INSERT INTO {name}.migrations (version) VALUES ({}); COMMIT", found + 1);
     session.client.batch_execute(&count).await.map_err(failed)?;
     Ok(true)
 }
 
 /// A role that owns the schema, or may create it.
-async fn may_migrate(session: &Session) -> Result<bool, OpenError> {
-    let sql = "SELECT coalesce((SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'sealog'),
-                               has_database_privilege(current_database(), 'CREATE'))";
-    Ok(session.client.query_typed(sql, &[]).await.map_err(failed)?[0].get(0))
+async fn may_migrate(session: &Session, schema: &Schema) -> Result<bool, OpenError> {
+    let sql = format!(
+        "SELECT coalesce((SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace WHERE nspname = '{}'),
+                         has_database_privilege(current_database(), 'CREATE'))",
+        schema.name
+    );
+    Ok(session.client.query_typed(&sql, &[]).await.map_err(failed)?[0].get(0))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -1,9 +1,8 @@
 //! The PostgreSQL store: any number of nodes on one database.
 //!
 //! `migrations/` has the tables, `docs/adr/0008-postgresql-store.md` the reasons. From the outside in: this file is the [`Store`] and owns the thread that everything runs on;
-//! [`writer`] appends; [`reader`] answers reads; [`control`] is the control data; [`pool`] has the connections.
+//! [`writer`] appends; [`reader`] answers reads; [`pool`] has the connections; [`sessions`] lends some of them to other parts of the program.
 
-mod control;
 mod event_clock;
 mod feed;
 mod loss;
@@ -12,6 +11,7 @@ mod migrate;
 mod pool;
 mod reader;
 mod rows;
+pub mod sessions;
 mod statements;
 mod tls;
 mod url;
@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -32,13 +31,14 @@ use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane};
 use crate::stats::StoreStats;
+use crate::sync::lock;
 use crate::world::{SystemWorld, World};
 use crate::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
@@ -48,6 +48,7 @@ pub use event_clock::ClockBehind;
 use event_clock::EventClock;
 use loss::Findings;
 use mark::MarkFile;
+use migrate::Schema;
 use pool::{Pool, Session};
 use rows::{Digest32, Id, signed, unsigned};
 use statements::{Closing, Opening};
@@ -57,7 +58,7 @@ use writer::{UsedKey, Writer};
 /// How the store is set up. The defaults are for production.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections of this node at most, apart from the one that watches. Half are for appends, half for everything else.
+    /// Connections of this node at most, apart from the one that watches and those of control data. Half are for appends, half for everything else.
     pub connections: usize,
     /// How long an append waits for another node that has its chain.
     pub lock_timeout: Duration,
@@ -73,7 +74,7 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// How long a request may wait for its turn.
     pub queue_deadline: Duration,
-    /// How often the version of the control data is looked at.
+    /// How often the version in the shared row is looked at.
     pub poll: Duration,
     /// How often the mark is written while events arrive.
     pub tick: Duration,
@@ -240,8 +241,10 @@ struct Inner {
     store_id: [u8; 16],
     feed: Arc<feed::Feed>,
     in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
-    /// Of the control data, as it was last seen.
-    version: AtomicU64,
+    /// Connections that others use.
+    lent: Mutex<Vec<Arc<Pool>>>,
+    /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to know of.
+    versions: watch::Sender<u64>,
     health: Mutex<Result<(), StoreError>>,
 }
 
@@ -295,6 +298,11 @@ impl PostgresStore {
         self.inner.findings.all()
     }
 
+    /// The version in the shared row, as it was last seen.
+    pub fn version(&self) -> u64 {
+        *self.inner.versions.borrow()
+    }
+
     pub fn clock_behind(&self) -> Option<ClockBehind> {
         self.inner.clock_behind
     }
@@ -315,6 +323,7 @@ impl PostgresStore {
         self.pool.stop();
         inner.reads.close();
         inner.writes.close();
+        lock(&inner.lent).drain(..).for_each(|pool| pool.close());
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
@@ -376,17 +385,24 @@ pub struct Alone {
 
 /// Makes or updates the schema as `sealog migrate` does, and distributes it over a Citus cluster if asked to; how many steps that took.
 pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
-    let target = Target::parse(url, &Options::default()).map_err(OpenError::Url)?;
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| OpenError::Database(error.to_string()))?;
-    runtime.block_on(async {
-        let session = Session::open(&target).await?;
-        let steps = migrate::run(&session).await?;
+    with_session(url, async |session| {
+        let steps = migrate::run(session, &Schema::of_events()).await?;
         if citus {
-            migrate::distribute(&session).await?;
+            migrate::distribute(session).await?;
         }
         Ok(steps)
     })
+}
+
+/// For commands that open no store.
+fn with_session<T>(
+    url: &str,
+    act: impl AsyncFnOnce(&Session) -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let target = Target::parse(url, &Options::default()).map_err(OpenError::Url)?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| OpenError::Database(error.to_string()))?;
+    runtime.block_on(async { act(&Session::open(&target).await?).await })
 }
 
 async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, OpenError> {
@@ -397,7 +413,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
             return Err(OpenError::UnsafeSettings(off));
         }
     }
-    migrate::prepare(&session).await?;
+    migrate::prepare(&session, &Schema::of_events()).await?;
     let store = session.query("SELECT store_id, version FROM sealog.store", &[], &[]).await;
     let store = store.map_err(|error| OpenError::of(&error))?;
     let store = store.first().ok_or_else(|| OpenError::Refused("sealog.store has no row".into()))?;
@@ -442,7 +458,8 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         store_id: store_id.0,
         feed,
         in_flight: Arc::default(),
-        version: AtomicU64::new(unsigned(store.get("version"))),
+        lent: Mutex::default(),
+        versions: watch::Sender::new(unsigned(store.get("version"))),
         health: Mutex::new(Ok(())),
         target,
         options,
@@ -465,7 +482,7 @@ fn unsafe_storage(off: &[impl AsRef<str>]) -> StoreError {
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Keeps the version of the control data, the findings and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
+/// Keeps the version of the shared row, the findings and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
 fn watch(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
     Box::pin(async move {
@@ -590,7 +607,7 @@ impl Inner {
         };
         let row = rows.first().ok_or_else(|| StoreError::Unavailable("sealog.store has no row".into()))?;
         let version: i64 = row.get("version");
-        self.version.fetch_max(unsigned(version), Ordering::SeqCst);
+        self.versions.send_if_modified(|seen| std::mem::replace(seen, unsigned(version).max(*seen)) != *seen);
         let known = watching.findings_at.is_some_and(|(at_version, at)| {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });

@@ -1,5 +1,7 @@
 //! Events and ids as rows.
 
+use std::borrow::Cow;
+
 use sealog_core::canonical::{self, EventText, Fields};
 use sealog_core::chain::{Head, Sealed};
 use sealog_core::event::{Annotations, StoredEvent};
@@ -96,18 +98,27 @@ pub(super) struct Kept(pub String);
 
 const MARK: char = '\u{1}';
 
+pub(super) fn escape(text: &str) -> Cow<'_, str> {
+    match text.contains(['\0', MARK]) {
+        true => text.replace(MARK, "\u{1}1").replace('\0', "\u{1}0").into(),
+        false => text.into(),
+    }
+}
+
+pub(super) fn unescape(text: &str) -> Cow<'_, str> {
+    match text.contains(MARK) {
+        true => text.replace("\u{1}0", "\0").replace("\u{1}1", "\u{1}").into(),
+        false => text.into(),
+    }
+}
+
 impl ToSql for Text<'_> {
     fn to_sql(
         &self,
         _: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        if self.0.contains(['\0', MARK]) {
-            let written = self.0.replace(MARK, "\u{1}1").replace('\0', "\u{1}0");
-            out.extend_from_slice(written.as_bytes());
-        } else {
-            out.extend_from_slice(self.0.as_bytes());
-        }
+        out.extend_from_slice(escape(self.0).as_bytes());
         Ok(IsNull::No)
     }
 
@@ -120,11 +131,7 @@ impl ToSql for Text<'_> {
 
 impl<'a> FromSql<'a> for Kept {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Kept, Box<dyn std::error::Error + Sync + Send>> {
-        let text = std::str::from_utf8(raw)?;
-        Ok(Kept(match text.contains(MARK) {
-            true => text.replace("\u{1}0", "\0").replace("\u{1}1", "\u{1}"),
-            false => text.to_owned(),
-        }))
+        Ok(Kept(unescape(std::str::from_utf8(raw)?).into_owned()))
     }
 
     fn accepts(ty: &Type) -> bool {

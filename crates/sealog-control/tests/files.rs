@@ -1,5 +1,6 @@
-//! The control data of the embedded store on disk: restarts, crashes, versions, and what is kept for how long.
+//! Control data in a file: restarts, crashes, versions, and what is kept for how long.
 
+#[path = "../../sealog-store/tests/support/mod.rs"]
 mod support;
 
 use std::fs;
@@ -10,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use sealog_control::db::{Database, Db, Lock, Schema};
+use sealog_control::*;
 use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
-use sealog_core::time::Month;
-use sealog_store::accounts::*;
-use sealog_store::embedded::{EmbeddedStore, OpenError};
+use sealog_store::embedded::EmbeddedStore;
 use support::*;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -32,12 +33,13 @@ impl Stage {
         Stage { dir: tempfile::tempdir().unwrap(), world: StillWorld::new() }
     }
 
-    fn open(&self) -> EmbeddedStore {
+    /// The directory stays its own without the store.
+    fn open(&self) -> Control {
         self.try_open().unwrap()
     }
 
-    fn try_open(&self) -> Result<EmbeddedStore, OpenError> {
-        EmbeddedStore::open(self.dir.path(), &small(&self.world))
+    fn try_open(&self) -> Result<Control, OpenError> {
+        Control::embedded(&EmbeddedStore::open(self.dir.path(), &small(&self.world)).unwrap())
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -92,30 +94,31 @@ fn new_project(n: u64) -> NewProject {
     }
 }
 
-fn new_mail(percent: u8) -> NewMail {
-    NewMail {
-        key: MailKey { tenant_id: TENANT, month: Month::of(MORNING_MS), percent },
+fn new_notice(percent: u8) -> NewNotice {
+    NewNotice {
+        key: format!("quota/{percent}"),
+        tenant_id: Some(TENANT),
         to: "ops@example.com".into(),
-        subject: "s".into(),
-        body: "b".into(),
+        template: "quota".into(),
+        parameters: "{}".into(),
         created_at_ms: MORNING_MS,
     }
 }
 
-fn create_tenant(store: &dyn Accounts) {
+fn create_tenant(store: &Control) {
     let billing = Billing { trial_ends_at_ms: Some(MORNING_MS), billing_active: true };
     let (name, plan) = ("Tenant".into(), "top".into());
     let new = NewTenant { id: TENANT, name, plan, contact_email: None, billing, created_at_ms: MORNING_MS };
-    wait(store.create_tenant(new)).unwrap();
+    wait(store.create_tenant(new, vec![])).unwrap();
 }
 
 /// Something of everything.
-fn furnish(store: &dyn Accounts) {
+fn furnish(store: &Control) {
     create_tenant(store);
     let change = TenantChange { rate_limit_rps: Some(Some(9)), ..TenantChange::default() };
-    wait(store.update_tenant(TENANT, change)).unwrap();
+    wait(store.update_tenant(TENANT, change, vec![])).unwrap();
     for n in 0..20 {
-        wait(store.create_project(new_project(n))).unwrap();
+        wait(store.create_project(new_project(n), vec![])).unwrap();
         let new = NewKey {
             id: KeyId(id(n)),
             project_id: ProjectId(id(n)),
@@ -126,12 +129,12 @@ fn furnish(store: &dyn Accounts) {
             expires_at_ms: None,
             created_at_ms: MORNING_MS,
         };
-        wait(store.create_key(new)).unwrap();
+        wait(store.create_key(new, vec![])).unwrap();
     }
     let change =
         ProjectChange { frameworks: Some(FrameworkSet::NONE), now_ms: 5, ..ProjectChange::default() };
-    wait(store.update_project(ProjectId(id(0)), change)).unwrap();
-    wait(store.revoke_key(KeyId(id(0)), MORNING_MS)).unwrap();
+    wait(store.update_project(ProjectId(id(0)), change, vec![])).unwrap();
+    wait(store.revoke_key(KeyId(id(0)), MORNING_MS, vec![])).unwrap();
     wait(store.keys_used(vec![(KeyId(id(1)), MORNING_MS)])).unwrap();
     let action = CustomAction {
         action: "a.b".into(),
@@ -141,38 +144,44 @@ fn furnish(store: &dyn Accounts) {
         required_fields: vec!["x".into()],
         optional_fields: vec![],
     };
-    wait(store.create_action(TENANT, action)).unwrap();
-    let user = NewUser {
-        id: UserId(id(1)),
+    wait(store.create_action(TENANT, action, vec![])).unwrap();
+    let member = NewMember {
         tenant_id: TENANT,
-        email: "A@example.com".into(),
-        password_hash: "h".into(),
+        person: NewPerson {
+            id: PersonId(id(1)),
+            email: "A@example.com".into(),
+            password_hash: Some("h".into()),
+            verified: true,
+            created_at_ms: MORNING_MS,
+        },
         role: Role::Auditor,
+        grants: Grants::default(),
+        ends_at_ms: None,
         created_at_ms: MORNING_MS,
     };
-    wait(store.create_user(user)).unwrap();
+    wait(store.add_member(member, vec![])).unwrap();
     wait(store.create_session(new_session(1, MORNING_MS, MORNING_MS + DAY_MS))).unwrap();
-    wait(store.enqueue_mail(new_mail(80))).unwrap();
-    wait(store.enqueue_mail(new_mail(100))).unwrap();
-    let sent = MailOutcome::Sent { now_ms: MORNING_MS };
-    wait(store.mail_attempted(1, sent)).unwrap();
+    wait(store.enqueue_notice(new_notice(80))).unwrap();
+    wait(store.enqueue_notice(new_notice(100))).unwrap();
+    let sent = NoticeOutcome::Sent { now_ms: MORNING_MS };
+    wait(store.notice_attempted(1, sent)).unwrap();
 }
 
 fn new_session(n: u64, created_at_ms: u64, expires_at_ms: u64) -> Session {
-    Session { token_digest: digest(n), user_id: UserId(id(1)), created_at_ms, expires_at_ms }
+    Session { token_digest: digest(n), person_id: PersonId(id(1)), created_at_ms, expires_at_ms }
 }
 
 /// Every answer that the store gives, as text.
-fn everything(store: &dyn Accounts) -> Vec<String> {
+fn everything(store: &Control) -> Vec<String> {
     let mut said = vec![
         format!("{:?}", wait(store.tenants(ALL)).unwrap()),
         format!("{:?}", wait(store.projects(TENANT, ALL)).unwrap()),
         format!("{:?}", wait(store.actions(TENANT)).unwrap()),
-        format!("{:?}", wait(store.users(TENANT, ALL)).unwrap()),
-        format!("{:?}", wait(store.user_by_email("a@EXAMPLE.com".into())).unwrap()),
+        format!("{:?}", wait(store.members(TENANT, ALL)).unwrap()),
+        format!("{:?}", wait(store.person_by_email("a@EXAMPLE.com".into())).unwrap()),
         format!("{:?}", wait(store.session(digest(1), MORNING_MS)).unwrap()),
-        format!("{:?}", wait(store.due_mails(MORNING_MS, 10)).unwrap()),
-        format!("{:?}", wait(store.enqueue_mail(new_mail(80))).unwrap()),
+        format!("{:?}", wait(store.due_notices(MORNING_MS, 10)).unwrap()),
+        format!("{:?}", wait(store.enqueue_notice(new_notice(80))).unwrap()),
     ];
     said.extend((0..20).map(|n| format!("{:?}", wait(store.access(digest(n))).unwrap().unwrap())));
     said
@@ -188,7 +197,6 @@ fn everything_is_there_after_a_restart() {
     drop(store);
     for _ in 0..2 {
         let store = stage.open();
-        assert_eq!(store.version(), 1);
         assert_eq!(everything(&store), before);
     }
 }
@@ -260,7 +268,7 @@ fn a_log_cut_anywhere_leaves_whole_changes_and_none_behind_a_missing_one() {
     let store = stage.open();
     create_tenant(&store);
     for n in 0..30 {
-        wait(store.create_project(new_project(n))).unwrap();
+        wait(store.create_project(new_project(n), vec![])).unwrap();
     }
     let length = stage.file("control.db-wal").metadata().unwrap().len();
     let mut cuts: Vec<u64> = (0..40).map(|_| dice.below(length)).collect();
@@ -283,65 +291,81 @@ fn a_log_cut_anywhere_leaves_whole_changes_and_none_behind_a_missing_one() {
 }
 
 #[test]
-fn the_history_of_frameworks_is_kept() {
+fn a_directory_that_was_swapped_takes_no_more_changes() {
     let stage = Stage::new();
-    let store = stage.open();
-    create_tenant(&store);
-    let (project, set) = (ProjectId(id(0)), FrameworkSet::from_bits);
-    wait(store.create_project(NewProject { frameworks: set(0b011), created_at_ms: 10, ..new_project(0) }))
-        .unwrap();
-    for (now_ms, bits) in [(20, 0b110), (30, 0b110), (40, 0b001)] {
-        let change = ProjectChange { frameworks: Some(set(bits)), now_ms, ..ProjectChange::default() };
-        wait(store.update_project(project, change)).unwrap();
-    }
-    let sqlite = stage.sqlite();
-    let mut history = sqlite
-        .prepare("SELECT framework, enabled_at_ms, disabled_at_ms FROM project_frameworks WHERE project_id = ?1 ORDER BY number")
-        .unwrap();
-    let rows: Vec<(i64, i64, Option<i64>)> = history
-        .query_map([project.0.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    assert_eq!(rows, [(0, 10, Some(20)), (1, 10, Some(40)), (2, 20, Some(40)), (0, 40, None)]);
+    let data = stage.file("data");
+    let store = EmbeddedStore::open(&data, &small(&stage.world)).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    create_tenant(&control);
+    fs::rename(&data, stage.file("elsewhere")).unwrap();
+    eventually("the store has noticed", || control.failure().is_some());
+    let refused = wait(control.create_project(new_project(1), vec![])).unwrap_err();
+    assert!(refused.to_string().contains("until the store is started again"), "{refused}");
+    assert_eq!(wait(control.tenants(ALL)).unwrap().len(), 1, "reads go on");
+}
+
+const TINY: Schema = Schema {
+    name: "tiny",
+    sqlite: &["CREATE TABLE notes (text TEXT NOT NULL) STRICT"],
+    postgres: &["CREATE TABLE {notes} (text text NOT NULL)"],
+};
+
+/// Writes to one, and finds it in that one alone, also when all are opened again.
+fn are_independent(open: impl Fn(&Schema) -> Database) {
+    let notes = |database: &Database| {
+        database
+            .read(|db| db.query("SELECT text FROM {notes}", &[])?.iter().map(|row| row.get("text")).collect())
+    };
+    let schemas = [TINY, Schema { name: "other", ..TINY }];
+    let [one, other] = schemas.map(|schema| open(&schema));
+    let write = |database: &Database, text: &str| {
+        let insert =
+            |db: &mut dyn Db, _| db.execute("INSERT INTO {notes} (text) VALUES (?1)", &[text.into()]);
+        database.change::<_, sealog_store::StoreError>(Lock::Order, insert).unwrap();
+    };
+    write(&one, "a");
+    write(&other, "b");
+    write(&other, "c");
+    let expected = |texts: &[&str]| Ok(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+    assert_eq!((notes(&one), notes(&other)), (expected(&["a"]), expected(&["b", "c"])));
+    drop((one, other));
+    let [one, other] = schemas.map(|schema| open(&schema));
+    assert_eq!((notes(&one), notes(&other)), (expected(&["a"]), expected(&["b", "c"])));
 }
 
 #[test]
-fn sessions_that_are_over_and_the_text_of_old_mails_are_removed() {
+fn databases_of_different_names_are_files_of_their_own() {
     let stage = Stage::new();
-    let store = stage.open();
-    furnish(&store);
-    let count = |sql: &str| stage.sqlite().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    let sessions = "SELECT count(*) FROM sessions";
-    wait(store.create_session(new_session(2, MORNING_MS + DAY_MS - 1, u64::MAX))).unwrap();
-    assert_eq!(count(sessions), 2);
-    wait(store.create_session(new_session(3, MORNING_MS + DAY_MS, u64::MAX))).unwrap();
-    assert_eq!(count(sessions), 2);
-    assert_eq!(wait(store.session(digest(1), MORNING_MS)), Ok(None));
+    let store = EmbeddedStore::open(stage.dir.path(), &small(&stage.world)).unwrap();
+    are_independent(|schema| Database::in_directory(store.directory().unwrap(), schema).unwrap());
+    assert!(stage.file("tiny.db").exists() && stage.file("other.db").exists());
+    assert!(!stage.file("control.db").exists());
+}
 
-    let with_text = "SELECT count(*) FROM mails WHERE body IS NOT NULL";
-    let send = |id, now_ms| wait(store.mail_attempted(id, MailOutcome::Sent { now_ms })).unwrap();
-    send(2, MORNING_MS + 90 * DAY_MS - 1);
-    assert_eq!(count(with_text), 2);
-    send(2, MORNING_MS + 90 * DAY_MS);
-    assert_eq!(count(with_text), 1);
-    assert_eq!(wait(store.enqueue_mail(new_mail(80))), Ok(false));
-    assert_eq!(wait(store.due_mails(u64::MAX, 10)), Ok(vec![]));
+#[test]
+fn databases_of_different_names_are_schemas_of_their_own() {
+    let database = postgres::cluster().database();
+    let options = on_postgres(&StillWorld::new());
+    let store = sealog_store::postgres::PostgresStore::open(&database.url(), &options).unwrap();
+    are_independent(|schema| Database::on_postgres(store.sessions(1), schema).unwrap());
+    assert_eq!(database.sql("SELECT count(*) FROM sealog_other.notes"), "2");
 }
 
 const KILLS: u64 = 15;
 const WRITER_DIR: &str = "SEALOG_CONTROL_WRITER_DIR";
 const WRITER_FROM: &str = "SEALOG_CONTROL_WRITER_FROM";
 
-/// The process that the next test kills: creates projects and says so, one line for each that was acknowledged.
+/// The process that the next test kills: creates projects and says so, one line for each that was
+/// acknowledged.
 #[test]
 #[ignore = "never ends by itself; another test starts it as a process of its own"]
 fn writer() {
     let Ok(dir) = std::env::var(WRITER_DIR) else { return };
     let from: u64 = std::env::var(WRITER_FROM).unwrap().parse().unwrap();
     let store = EmbeddedStore::open(Path::new(&dir), &small(&StillWorld::new())).unwrap();
+    let store = Control::embedded(&store).unwrap();
     for n in from.. {
-        assert!(wait(store.create_project(new_project(n))).unwrap().is_some());
+        assert!(wait(store.create_project(new_project(n), vec![])).unwrap().is_some());
         let mut out = std::io::stdout().lock();
         writeln!(out, "acked {n}").unwrap();
         out.flush().unwrap();
@@ -387,4 +411,24 @@ fn acknowledged_changes_survive_kill_9_at_any_moment() {
     }
     println!("kills={KILLS} projects={next}");
     assert!(next > KILLS, "the writer must get somewhere: {next}");
+}
+
+#[test]
+fn a_change_that_waits_for_the_disk_delays_no_read_of_events() {
+    let stage = Stage::new();
+    let store = EmbeddedStore::open(stage.dir.path(), &small(&stage.world)).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    let receipt = append(&store, live(), vec![login("a")]);
+    // A program that keeps the file to itself, such as a backup.
+    let other = stage.sqlite();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let changes: Vec<_> = (0..10).map(|n| control.create_session(new_session(n, 1, 2))).collect();
+    for _ in 0..50 {
+        assert!(get(&store, live(), receipt.log_ids[0]).is_some());
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    for change in changes {
+        let refused = wait(change).unwrap_err();
+        assert_eq!(refused.to_string(), "it belongs to something that does not exist");
+    }
 }

@@ -1,15 +1,14 @@
 //! Room on the disk that is kept for control data: on a full disk keys must still be revocable.
 //!
-//! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a file that takes room and holds nothing; when less than a little is left,
-//! it is removed before a change that decides who may do what, and made again when there is room.
+//! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a
+//! file that takes room and holds nothing; when less than a little is left, it is removed before a change
+//! that decides who may do what, and made again when there is room.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::disk::Disk;
-
-pub(super) const FILE: &str = "control.reserve";
+use sealog_store::embedded::disk::Disk;
 
 /// What it takes: some hundreds of changes.
 const BYTES: u64 = 4 << 20;
@@ -18,34 +17,34 @@ const BYTES: u64 = 4 << 20;
 const LOW_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
-pub(super) struct Reserve {
+pub(crate) struct Reserve {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    path: PathBuf,
     held: bool,
 }
 
 impl Reserve {
     /// What an earlier process has left.
-    pub(super) fn open(disk: Arc<dyn Disk>, dir: PathBuf) -> Reserve {
-        let held =
-            disk.open(&dir.join(FILE)).and_then(|file| file.length()).is_ok_and(|length| length == BYTES);
-        Reserve { disk, dir, held }
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: PathBuf, name: &str) -> Reserve {
+        let path = dir.join(format!("{name}.reserve"));
+        let held = disk.open(&path).and_then(|file| file.length()).is_ok_and(|length| length == BYTES);
+        Reserve { disk, dir, path, held }
     }
 
     /// Whether there is hardly room for a change.
-    pub(super) fn is_low(&self) -> bool {
+    pub(crate) fn is_low(&self) -> bool {
         self.disk.free_bytes(&self.dir).is_ok_and(|free| free < LOW_BYTES)
     }
 
     /// Makes room for a change, if it takes that. Whether it has.
-    pub(super) fn release_if_low(&mut self) -> bool {
+    pub(crate) fn release_if_low(&mut self) -> bool {
         if !self.held || !self.is_low() {
             return false;
         }
         self.held = false;
         // With the directory synced, the room can be used by others.
-        let path = self.dir.join(FILE);
-        match self.disk.remove(&path).and_then(|()| self.disk.sync_dir(&self.dir)) {
+        match self.disk.remove(&self.path).and_then(|()| self.disk.sync_dir(&self.dir)) {
             Ok(()) => tracing::warn!("the disk is full; the room that was reserved for control data is used"),
             Err(error) => tracing::error!(%error, "cannot use the room that was reserved for control data"),
         }
@@ -53,7 +52,7 @@ impl Reserve {
     }
 
     /// Takes the room, unless it is taken or there is none to spare.
-    pub(super) fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         if self.held || !self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= 2 * BYTES) {
             return;
         }
@@ -61,15 +60,16 @@ impl Reserve {
             Ok(()) => self.held = true,
             Err(error) => {
                 tracing::warn!(%error, "cannot reserve room for control data; trying again with the next change");
-                let _ = self.disk.remove(&self.dir.join(FILE));
+                let _ = self.disk.remove(&self.path);
             }
         }
     }
 
     fn take(&self) -> io::Result<()> {
-        // Written, not only allocated: a file system that compresses or shares blocks is not one to worry about here, one without allocation is.
+        // Written, not only allocated: a file system that compresses or shares blocks is not one to worry
+        // about here, one without allocation is.
         let zeros = vec![0; 1 << 20];
-        let file = self.disk.create(&self.dir.join(FILE))?;
+        let file = self.disk.create(&self.path)?;
         for at in (0..BYTES).step_by(zeros.len()) {
             file.write_all_at(&zeros, at)?;
         }
@@ -83,8 +83,11 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::super::disk::{DiskFile, RealDisk};
+    use sealog_store::embedded::disk::{DiskFile, RealDisk};
+
     use super::*;
+
+    const FILE: &str = "control.reserve";
 
     /// A disk that says what it is told of the room that it has.
     #[derive(Debug)]
@@ -122,7 +125,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = Arc::new(Told(AtomicU64::new(2 * BYTES - 1)));
         let taken = || std::fs::metadata(dir.path().join(FILE)).ok().map(|file| file.len());
-        let open = || Reserve::open(Arc::clone(&disk) as Arc<dyn Disk>, dir.path().to_owned());
+        let open = || Reserve::open(Arc::clone(&disk) as Arc<dyn Disk>, dir.path().to_owned(), "control");
         let mut reserve = open();
         reserve.keep();
         assert_eq!(taken(), None, "not from what others need");

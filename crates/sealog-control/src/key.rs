@@ -1,0 +1,210 @@
+//! API keys, and what a request with one may go by.
+
+use sealog_core::catalog::{CustomAction, FrameworkSet};
+use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::key::KeyState;
+use sealog_store::pool::Payer;
+
+use crate::db::{Db, DbError, Listed, Lock, Row, Value, one, params};
+use crate::pending::NewRecord;
+use crate::project::Project;
+use crate::tenant::Tenant;
+use crate::{Answer, Control, ListPage, action, project, tenant};
+
+/// What every request asks for.
+pub trait KeyAccess: Send + Sync {
+    /// Everything that a request with this key may go by, revoked and expired keys included.
+    fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>>;
+    /// When keys were last used. Told in bulk, once a minute; a crash loses at most that.
+    fn keys_used(&self, used: Vec<(KeyId, u64)>) -> Answer<'_, ()>;
+    /// Grows with every change of tenants, projects, keys, actions and settings. An [`Access`] that was asked
+    /// for after this was read is as new as this for as long as [`KeyAccess::version_of`] its tenant is not
+    /// above it.
+    fn version(&self) -> u64;
+    /// The version at which something of this tenant last changed.
+    fn version_of(&self, tenant_id: TenantId) -> u64;
+}
+
+pub trait Keys: Send + Sync {
+    /// Nothing when there is no such project.
+    fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>>;
+    /// Revoking twice is the same as once. Nothing when there is no such key.
+    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>>;
+    fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>>;
+}
+
+impl KeyAccess for Control {
+    fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>> {
+        self.read_for(Payer::Stranger, move |db| access(db, key_digest))
+    }
+
+    fn keys_used(&self, mut used: Vec<(KeyId, u64)>) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| {
+            // In one order on every node, so that two nodes never wait for each other.
+            used.sort_unstable();
+            let sql = "UPDATE {keys} SET last_used_at_ms = ?2
+                       WHERE id = ?1 AND (last_used_at_ms IS NULL OR last_used_at_ms < ?2)";
+            used.iter().try_for_each(|(id, used_at_ms)| db.execute(sql, params![*id, *used_at_ms]).map(drop))
+        })
+    }
+
+    fn version(&self) -> u64 {
+        self.versions.latest()
+    }
+
+    fn version_of(&self, tenant_id: TenantId) -> u64 {
+        self.versions.of(tenant_id)
+    }
+}
+
+impl Keys for Control {
+    fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
+        self.change_of_tenant(Lock::Version, records, move |db| create(db, new))
+    }
+
+    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
+        self.change_of_tenant(Lock::Version, records, move |db| revoke(db, id, now_ms))
+    }
+
+    fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
+        self.read(move |db| KEYS.page(db, Some(("project_id", project_id.into())), page, read))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub Uuid);
+
+impl From<KeyId> for Value {
+    fn from(id: KeyId) -> Value {
+        id.0.into()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewKey {
+    pub id: KeyId,
+    pub project_id: ProjectId,
+    pub name: String,
+    pub mode: Mode,
+    pub digest: Hash,
+    /// The first characters, for display.
+    pub prefix: String,
+    pub expires_at_ms: Option<u64>,
+    pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    pub id: KeyId,
+    pub project_id: ProjectId,
+    pub name: String,
+    pub mode: Mode,
+    pub prefix: String,
+    pub expires_at_ms: Option<u64>,
+    pub revoked_at_ms: Option<u64>,
+    pub last_used_at_ms: Option<u64>,
+    pub created_at_ms: u64,
+}
+
+impl ApiKey {
+    pub fn state(&self) -> KeyState {
+        KeyState { revoked: self.revoked_at_ms.is_some(), expires_at_ms: self.expires_at_ms }
+    }
+}
+
+/// A key with everything around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub key: ApiKey,
+    pub digest: Hash,
+    pub project: Project,
+    pub tenant: Tenant,
+    /// The tenant's own actions.
+    pub actions: Vec<CustomAction>,
+    /// Enabled in any of the tenant's projects.
+    pub tenant_frameworks: FrameworkSet,
+}
+
+const KEYS: Listed = Listed {
+    select: "SELECT id, project_id, name, mode, digest, prefix, expires_at_ms, revoked_at_ms, last_used_at_ms, created_at_ms FROM {keys}",
+    table: "keys",
+    id: "id",
+};
+
+/// With its tenant.
+pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, ApiKey)>, DbError> {
+    let Some(project) = project::find(db, new.project_id)? else { return Ok(None) };
+    let NewKey { id, project_id, name, mode, digest, prefix, expires_at_ms, created_at_ms } = new;
+    let key = ApiKey {
+        id,
+        project_id,
+        name,
+        mode,
+        prefix,
+        expires_at_ms,
+        revoked_at_ms: None,
+        last_used_at_ms: None,
+        created_at_ms,
+    };
+    insert(db, &key, digest)?;
+    Ok(Some((project.tenant_id, key)))
+}
+
+fn insert(db: &mut dyn Db, key: &ApiKey, digest: Hash) -> Result<(), DbError> {
+    let sql = "INSERT INTO {keys} (id, project_id, name, mode, digest, prefix, expires_at_ms, revoked_at_ms, last_used_at_ms, created_at_ms)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    let params = params![
+        key.id,
+        key.project_id,
+        &key.name,
+        key.mode.as_str(),
+        digest,
+        &key.prefix,
+        key.expires_at_ms,
+        key.revoked_at_ms,
+        key.last_used_at_ms,
+        key.created_at_ms,
+    ];
+    db.execute(sql, params).map(drop)
+}
+
+fn revoke(db: &mut dyn Db, id: KeyId, now_ms: u64) -> Result<Option<(TenantId, ApiKey)>, DbError> {
+    let sql = "UPDATE {keys} SET revoked_at_ms = ?2 WHERE id = ?1 AND revoked_at_ms IS NULL";
+    db.execute(sql, params![id, now_ms])?;
+    let Some(key) = one(db, &format!("{} WHERE id = ?1", KEYS.select), params![id], read)? else {
+        return Ok(None);
+    };
+    Ok(project::find(db, key.project_id)?.map(|project| (project.tenant_id, key)))
+}
+
+fn access(db: &mut dyn Db, digest: Hash) -> Result<Option<Access>, DbError> {
+    let sql = format!("{} WHERE digest = ?1", KEYS.select);
+    let Some(key) = one(db, &sql, params![digest], read)? else { return Ok(None) };
+    let Some(project) = project::find(db, key.project_id)? else { return Ok(None) };
+    let Some(tenant) = tenant::find(db, project.tenant_id)? else { return Ok(None) };
+    let actions = action::of_tenant(db, tenant.id)?;
+    let tenant_frameworks = project::frameworks_of_tenant(db, tenant.id)?;
+    Ok(Some(Access { key, digest, project, tenant, actions, tenant_frameworks }))
+}
+
+fn read(row: &Row) -> Result<ApiKey, DbError> {
+    Ok(ApiKey {
+        id: KeyId(row.get("id")?),
+        project_id: row.get("project_id")?,
+        name: row.get("name")?,
+        mode: row.word("mode", &Mode::ALL, Mode::as_str)?,
+        prefix: row.get("prefix")?,
+        expires_at_ms: row.get("expires_at_ms")?,
+        revoked_at_ms: row.get("revoked_at_ms")?,
+        last_used_at_ms: row.get("last_used_at_ms")?,
+        created_at_ms: row.get("created_at_ms")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<(ApiKey, Hash)>, DbError> {
+    KEYS.all(db, |row| Ok((read(row)?, row.get("digest")?)))
+}
+
+pub(crate) fn import(db: &mut dyn Db, keys: &[(ApiKey, Hash)]) -> Result<(), DbError> {
+    keys.iter().try_for_each(|(key, digest)| insert(db, key, *digest))
+}

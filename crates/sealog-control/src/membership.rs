@@ -1,0 +1,259 @@
+//! Memberships: what a person is in a tenant, and what the person may see there.
+
+use sealog_core::id::{ProjectId, TenantId, Uuid};
+
+use crate::db::{Db, DbError, Listed, Lock, Row, Value, all, damaged, one, params};
+use crate::pending::NewRecord;
+use crate::person::{self, NewPerson, Person, PersonId};
+use crate::{Answer, ChangeError, Control, ListPage, set, tenant};
+
+pub trait Memberships: Send + Sync {
+    /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
+    /// person, of whom nothing else is changed. `Err(AlreadyExists)` if that person is a member of the
+    /// tenant. Nothing when there is no such tenant.
+    fn add_member(&self, new: NewMember, records: Vec<NewRecord>) -> Answer<'_, Option<Member>, ChangeError>;
+    /// Nothing when the person is no member of the tenant.
+    fn update_member(
+        &self,
+        tenant_id: TenantId,
+        person_id: PersonId,
+        change: MemberChange,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<Member>>;
+    fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
+    /// By the ids of their persons, in the order in which they became members; those whose membership has
+    /// ended included.
+    fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>>;
+    /// All of a person's, in the order in which they began.
+    fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>>;
+}
+
+impl Memberships for Control {
+    fn add_member(&self, new: NewMember, records: Vec<NewRecord>) -> Answer<'_, Option<Member>, ChangeError> {
+        self.change_of_tenant(Lock::Order, records, move |db| {
+            Ok(add(db, new)?.map(|member| (member.membership.tenant_id, member)))
+        })
+    }
+
+    fn update_member(
+        &self,
+        tenant_id: TenantId,
+        person_id: PersonId,
+        change: MemberChange,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<Member>> {
+        self.change_of_tenant(Lock::Order, records, move |db| {
+            Ok(update(db, tenant_id, person_id, change)?.map(|member| (tenant_id, member)))
+        })
+    }
+
+    fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>> {
+        self.read(move |db| find(db, tenant_id, person_id))
+    }
+
+    fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>> {
+        self.read(move |db| MEMBERS.page(db, Some(("tenant_id", tenant_id.into())), page, read_member))
+    }
+
+    fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>> {
+        self.read(move |db| {
+            let sql = format!("{} WHERE person_id = ?1 ORDER BY memberships.number", MEMBERS.select);
+            all(db, &sql, params![person_id], read)
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Owner,
+    Admin,
+    Developer,
+    PrivacyOfficer,
+    Auditor,
+}
+
+impl Role {
+    pub const ALL: [Role; 5] =
+        [Role::Owner, Role::Admin, Role::Developer, Role::PrivacyOfficer, Role::Auditor];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Owner => "owner",
+            Role::Admin => "admin",
+            Role::Developer => "developer",
+            Role::PrivacyOfficer => "privacy_officer",
+            Role::Auditor => "auditor",
+        }
+    }
+}
+
+/// What a member may see. Everything, unless something narrows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Nothing for all of them, also those to come.
+    pub projects: Option<Vec<ProjectId>>,
+    /// Events from this time on.
+    pub from_ms: Option<u64>,
+    /// Events before this time.
+    pub until_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMember {
+    pub tenant_id: TenantId,
+    /// What is used of it if somebody has the address is the address alone.
+    pub person: NewPerson,
+    pub role: Role,
+    pub grants: Grants,
+    /// From when on the person is no member any more.
+    pub ends_at_ms: Option<u64>,
+    pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    pub tenant_id: TenantId,
+    pub person_id: PersonId,
+    pub role: Role,
+    pub grants: Grants,
+    pub ends_at_ms: Option<u64>,
+    pub created_at_ms: u64,
+}
+
+impl Membership {
+    pub fn has_ended(&self, now_ms: u64) -> bool {
+        self.ends_at_ms.is_some_and(|end| end <= now_ms)
+    }
+}
+
+/// A membership with the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub person: Person,
+    pub membership: Membership,
+}
+
+/// Each field is left alone unless it is given; an inner `None` clears it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberChange {
+    pub role: Option<Role>,
+    pub grants: Option<Grants>,
+    pub ends_at_ms: Option<Option<u64>>,
+}
+
+const MEMBERS: Listed = Listed {
+    select: "SELECT tenant_id, person_id, role, projects, from_ms, until_ms, ends_at_ms, memberships.created_at_ms AS since_ms,
+                    email, verified, persons.created_at_ms AS person_since_ms
+             FROM {memberships} JOIN {persons} ON persons.id = person_id",
+    table: "memberships",
+    id: "person_id",
+};
+
+pub(crate) fn add(db: &mut dyn Db, new: NewMember) -> Result<Option<Member>, DbError> {
+    if tenant::find(db, new.tenant_id)?.is_none() {
+        return Ok(None);
+    }
+    let NewMember { tenant_id, person, role, grants, ends_at_ms, created_at_ms } = new;
+    let person = person::find_or_create(db, person)?;
+    let membership = Membership { tenant_id, person_id: person.id, role, grants, ends_at_ms, created_at_ms };
+    if insert(db, &membership)? == 0 {
+        return Err(DbError::AlreadyExists);
+    }
+    Ok(Some(Member { person, membership }))
+}
+
+fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, DbError> {
+    let Membership { tenant_id, person_id, role, grants, ends_at_ms, created_at_ms } = membership;
+    db.execute(
+        "INSERT INTO {memberships} (tenant_id, person_id, role, projects, from_ms, until_ms, ends_at_ms, created_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (person_id, tenant_id) DO NOTHING",
+        params![
+            *tenant_id,
+            *person_id,
+            role.as_str(),
+            project_ids(grants),
+            grants.from_ms,
+            grants.until_ms,
+            *ends_at_ms,
+            *created_at_ms,
+        ],
+    )
+}
+
+fn update(
+    db: &mut dyn Db,
+    tenant_id: TenantId,
+    person_id: PersonId,
+    change: MemberChange,
+) -> Result<Option<Member>, DbError> {
+    let Some(mut member) = find(db, tenant_id, person_id)? else { return Ok(None) };
+    let membership = &mut member.membership;
+    set(&mut membership.role, change.role);
+    set(&mut membership.grants, change.grants);
+    set(&mut membership.ends_at_ms, change.ends_at_ms);
+    let Membership { role, grants, ends_at_ms, .. } = membership;
+    db.execute(
+        "UPDATE {memberships} SET role = ?3, projects = ?4, from_ms = ?5, until_ms = ?6, ends_at_ms = ?7
+         WHERE tenant_id = ?1 AND person_id = ?2",
+        params![
+            tenant_id,
+            person_id,
+            role.as_str(),
+            project_ids(grants),
+            grants.from_ms,
+            grants.until_ms,
+            *ends_at_ms,
+        ],
+    )?;
+    Ok(Some(member))
+}
+
+fn find(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Option<Member>, DbError> {
+    let sql = format!("{} WHERE tenant_id = ?1 AND person_id = ?2", MEMBERS.select);
+    one(db, &sql, params![tenant_id, person_id], read_member)
+}
+
+/// A JSON array of ids, or nothing for all projects.
+fn project_ids(grants: &Grants) -> Value {
+    let ids = |projects: &Vec<ProjectId>| projects.iter().map(ProjectId::to_string).collect::<Vec<_>>();
+    grants.projects.as_ref().map_or(Value::Null, |projects| crate::db::names(&ids(projects)))
+}
+
+fn read_member(row: &Row) -> Result<Member, DbError> {
+    let person = Person {
+        id: row.get("person_id")?,
+        email: row.get("email")?,
+        verified: row.get("verified")?,
+        created_at_ms: row.get("person_since_ms")?,
+    };
+    Ok(Member { person, membership: read(row)? })
+}
+
+fn read(row: &Row) -> Result<Membership, DbError> {
+    let projects = match row.get::<Option<String>>("projects")? {
+        None => None,
+        Some(_) => {
+            let ids = row.names("projects")?.into_iter().map(|id| Uuid::parse(&id).map(ProjectId));
+            Some(
+                ids.collect::<Option<_>>()
+                    .ok_or_else(|| damaged("projects", "has something that is no id"))?,
+            )
+        }
+    };
+    Ok(Membership {
+        tenant_id: row.get("tenant_id")?,
+        person_id: row.get("person_id")?,
+        role: row.word("role", &Role::ALL, Role::as_str)?,
+        grants: Grants { projects, from_ms: row.get("from_ms")?, until_ms: row.get("until_ms")? },
+        ends_at_ms: row.get("ends_at_ms")?,
+        created_at_ms: row.get("since_ms")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<Membership>, DbError> {
+    MEMBERS.all(db, read)
+}
+
+pub(crate) fn import(db: &mut dyn Db, memberships: &[Membership]) -> Result<(), DbError> {
+    memberships.iter().try_for_each(|membership| insert(db, membership).map(drop))
+}

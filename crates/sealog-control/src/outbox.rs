@@ -1,0 +1,232 @@
+//! The outbox: notices that wait to be mailed.
+//!
+//! A notice is kept as the name of a template and its parameters, and becomes text when it is sent. A secret
+//! that goes into a link is made then, too, and only its digest is kept: what is in here, or in a backup of
+//! it, opens nothing.
+
+use sealog_core::id::{Hash, TenantId};
+
+use crate::db::{Db, DbError, Lock, Row, all, count, one, params};
+use crate::{Answer, Control};
+
+/// How long the text of a notice is kept after it was sent.
+const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+
+pub trait Outbox: Send + Sync {
+    /// Puts a notice into the outbox, unless one with the same key was put there before. Whether it is new.
+    fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool>;
+    /// Notices that are due, oldest first.
+    fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>>;
+    /// Takes a notice for one attempt: of any number of callers that found it due, one. It is due again at
+    /// `until_ms`, whatever has become of the caller, unless the attempt's outcome was noted before. Whether
+    /// it is the caller's. The digest is that of the secret which this attempt sends; the one of an attempt
+    /// before it is gone.
+    fn claim_notice(
+        &self,
+        id: i64,
+        now_ms: u64,
+        until_ms: u64,
+        secret_digest: Option<Hash>,
+    ) -> Answer<'_, bool>;
+    /// What became of an attempt: sent, or to be tried again at a time.
+    fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()>;
+    /// Notices that wait.
+    fn pending_notices(&self) -> Answer<'_, u64>;
+    /// The notice that this secret was sent with.
+    fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>>;
+    /// A secret is used once. Whether it was the caller who did.
+    fn spend_secret(&self, secret_digest: Hash) -> Answer<'_, bool>;
+}
+
+impl Outbox for Control {
+    fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool> {
+        self.change(Lock::None, move |db| Ok(insert(db, &new.into())? > 0))
+    }
+
+    fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>> {
+        self.read(move |db| {
+            let sql = format!("{OUTBOX} WHERE sent_at_ms IS NULL AND due_at_ms <= ?1 ORDER BY id LIMIT ?2");
+            all(db, &sql, params![now_ms, limit], read_notice)
+        })
+    }
+
+    fn claim_notice(
+        &self,
+        id: i64,
+        now_ms: u64,
+        until_ms: u64,
+        secret_digest: Option<Hash>,
+    ) -> Answer<'_, bool> {
+        // Whoever comes second waits for the row, and then finds that it is not due.
+        self.change(Lock::None, move |db| {
+            let sql = "UPDATE {outbox} SET due_at_ms = ?3, secret_digest = ?4
+                       WHERE id = ?1 AND sent_at_ms IS NULL AND due_at_ms <= ?2";
+            Ok(db.execute(sql, params![id, now_ms, until_ms, secret_digest])? > 0)
+        })
+    }
+
+    fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| attempted(db, id, &outcome))
+    }
+
+    fn pending_notices(&self) -> Answer<'_, u64> {
+        self.read(|db| count(db, "SELECT count(*) AS count FROM {outbox} WHERE sent_at_ms IS NULL", &[]))
+    }
+
+    fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>> {
+        self.read(move |db| {
+            let sql = format!("{OUTBOX} WHERE secret_digest = ?1 AND recipient IS NOT NULL");
+            one(db, &sql, params![secret_digest], read_notice)
+        })
+    }
+
+    fn spend_secret(&self, secret_digest: Hash) -> Answer<'_, bool> {
+        self.change(Lock::None, move |db| {
+            let sql = "UPDATE {outbox} SET secret_digest = NULL WHERE secret_digest = ?1";
+            Ok(db.execute(sql, params![secret_digest])? > 0)
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNotice {
+    /// What makes it unique: a notice is due once under its key.
+    pub key: String,
+    /// On whose behalf it is sent, if on a tenant's.
+    pub tenant_id: Option<TenantId>,
+    pub to: String,
+    pub template: String,
+    /// A JSON object.
+    pub parameters: String,
+    pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub id: i64,
+    pub key: String,
+    pub tenant_id: Option<TenantId>,
+    pub to: String,
+    pub template: String,
+    pub parameters: String,
+    pub created_at_ms: u64,
+    pub attempts: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoticeOutcome {
+    Sent { now_ms: u64 },
+    Failed { retry_at_ms: u64, cause: String },
+}
+
+/// A notice as it is kept, sent or not. Address and parameters of one that was sent long ago are gone; its
+/// key stays taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptNotice {
+    pub key: String,
+    pub tenant_id: Option<TenantId>,
+    pub to: Option<String>,
+    pub template: String,
+    pub parameters: Option<String>,
+    pub secret_digest: Option<Hash>,
+    pub created_at_ms: u64,
+    pub due_at_ms: u64,
+    pub attempts: u32,
+    pub last_failure: Option<String>,
+    pub sent_at_ms: Option<u64>,
+}
+
+impl From<NewNotice> for KeptNotice {
+    fn from(new: NewNotice) -> KeptNotice {
+        let NewNotice { key, tenant_id, to, template, parameters, created_at_ms } = new;
+        KeptNotice {
+            key,
+            tenant_id,
+            to: Some(to),
+            template,
+            parameters: Some(parameters),
+            secret_digest: None,
+            created_at_ms,
+            due_at_ms: created_at_ms,
+            attempts: 0,
+            last_failure: None,
+            sent_at_ms: None,
+        }
+    }
+}
+
+const OUTBOX: &str = "SELECT id, notice_key, tenant_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms
+    FROM {outbox}";
+
+fn insert(db: &mut dyn Db, notice: &KeptNotice) -> Result<u64, DbError> {
+    db.execute(
+        "INSERT INTO {outbox} (notice_key, tenant_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (notice_key) DO NOTHING",
+        params![
+            &notice.key,
+            notice.tenant_id,
+            &notice.to,
+            &notice.template,
+            &notice.parameters,
+            notice.secret_digest,
+            notice.created_at_ms,
+            notice.due_at_ms,
+            notice.attempts,
+            &notice.last_failure,
+            notice.sent_at_ms,
+        ],
+    )
+}
+
+fn attempted(db: &mut dyn Db, id: i64, outcome: &NoticeOutcome) -> Result<(), DbError> {
+    match outcome {
+        NoticeOutcome::Sent { now_ms } => {
+            let sent = "UPDATE {outbox} SET attempts = attempts + 1, sent_at_ms = ?2 WHERE id = ?1 AND sent_at_ms IS NULL";
+            db.execute(sent, params![id, *now_ms])?;
+            let old = "UPDATE {outbox} SET recipient = NULL, parameters = NULL, secret_digest = NULL, last_failure = NULL
+                       WHERE sent_at_ms IS NOT NULL AND parameters IS NOT NULL AND sent_at_ms <= ?1";
+            db.execute(old, params![now_ms.saturating_sub(KEPT_MS)]).map(drop)
+        }
+        NoticeOutcome::Failed { retry_at_ms, cause } => {
+            let failed = "UPDATE {outbox} SET attempts = attempts + 1, due_at_ms = ?2, last_failure = ?3
+                          WHERE id = ?1 AND sent_at_ms IS NULL";
+            db.execute(failed, params![id, *retry_at_ms, cause]).map(drop)
+        }
+    }
+}
+
+/// One that was not sent long ago.
+fn read_notice(row: &Row) -> Result<Notice, DbError> {
+    Ok(Notice {
+        id: row.get("id")?,
+        key: row.get("notice_key")?,
+        tenant_id: row.get("tenant_id")?,
+        to: row.get("recipient")?,
+        template: row.get("template")?,
+        parameters: row.get("parameters")?,
+        created_at_ms: row.get("created_at_ms")?,
+        attempts: row.get("attempts")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<KeptNotice>, DbError> {
+    all(db, &format!("{OUTBOX} ORDER BY id"), &[], |row| {
+        Ok(KeptNotice {
+            key: row.get("notice_key")?,
+            tenant_id: row.get("tenant_id")?,
+            to: row.get("recipient")?,
+            template: row.get("template")?,
+            parameters: row.get("parameters")?,
+            secret_digest: row.get("secret_digest")?,
+            created_at_ms: row.get("created_at_ms")?,
+            due_at_ms: row.get("due_at_ms")?,
+            attempts: row.get("attempts")?,
+            last_failure: row.get("last_failure")?,
+            sent_at_ms: row.get("sent_at_ms")?,
+        })
+    })
+}
+
+pub(crate) fn import(db: &mut dyn Db, notices: &[KeptNotice]) -> Result<(), DbError> {
+    notices.iter().try_for_each(|notice| insert(db, notice).map(drop))
+}

@@ -1,0 +1,94 @@
+//! Records that wait for a tenant's system chain: what operators and people have changed.
+//!
+//! A record commits in the transaction of the change that it tells of, so there is none without the other. It
+//! is then appended to the chain, under its id as idempotency key, and removed; after a crash between the two
+//! it is appended again, which the chain answers from the first time.
+
+use sealog_core::id::{TenantId, Uuid};
+
+use crate::db::{Db, DbError, Listed, Lock, Row, all, count, params};
+use crate::{Answer, Control, ListPage};
+
+pub trait PendingRecords: Send + Sync {
+    /// Tenants that have records waiting.
+    fn tenants_with_records(&self) -> Answer<'_, Vec<TenantId>>;
+    /// The oldest of a tenant, in the order of the changes that they tell of.
+    fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>>;
+    /// It is in the chain. Whether it was still waiting.
+    fn remove_record(&self, id: Uuid) -> Answer<'_, bool>;
+    /// The backlog of all tenants.
+    fn count_records(&self) -> Answer<'_, u64>;
+}
+
+impl PendingRecords for Control {
+    fn tenants_with_records(&self) -> Answer<'_, Vec<TenantId>> {
+        self.read(|db| all(db, "SELECT DISTINCT tenant_id FROM {pending}", &[], |row| row.get("tenant_id")))
+    }
+
+    fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>> {
+        self.read(move |db| {
+            let page = ListPage { after: None, limit };
+            PENDING.page(db, Some(("tenant_id", tenant_id.into())), page, read)
+        })
+    }
+
+    fn remove_record(&self, id: Uuid) -> Answer<'_, bool> {
+        self.change(Lock::None, move |db| {
+            Ok(db.execute("DELETE FROM {pending} WHERE id = ?1", params![id])? > 0)
+        })
+    }
+
+    fn count_records(&self) -> Answer<'_, u64> {
+        self.read(|db| count(db, "SELECT count(*) AS count FROM {pending}", &[]))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRecord {
+    /// Chosen by the caller from randomness; the idempotency key in the chain.
+    pub id: Uuid,
+    /// The event as it will be sent.
+    pub draft: String,
+    pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingRecord {
+    pub tenant_id: TenantId,
+    pub id: Uuid,
+    pub draft: String,
+    pub created_at_ms: u64,
+}
+
+const PENDING: Listed = Listed {
+    select: "SELECT id, tenant_id, draft, created_at_ms FROM {pending}",
+    table: "pending",
+    id: "id",
+};
+
+/// In the transaction of the change, which holds its place in the order.
+pub(crate) fn insert(db: &mut dyn Db, tenant_id: TenantId, records: &[NewRecord]) -> Result<(), DbError> {
+    let sql = "INSERT INTO {pending} (id, tenant_id, draft, created_at_ms) VALUES (?1, ?2, ?3, ?4)";
+    records.iter().try_for_each(|NewRecord { id, draft, created_at_ms }| {
+        db.execute(sql, params![*id, tenant_id, draft, *created_at_ms]).map(drop)
+    })
+}
+
+fn read(row: &Row) -> Result<PendingRecord, DbError> {
+    Ok(PendingRecord {
+        tenant_id: row.get("tenant_id")?,
+        id: row.get("id")?,
+        draft: row.get("draft")?,
+        created_at_ms: row.get("created_at_ms")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<PendingRecord>, DbError> {
+    PENDING.all(db, read)
+}
+
+pub(crate) fn import(db: &mut dyn Db, records: Vec<PendingRecord>) -> Result<(), DbError> {
+    records.into_iter().try_for_each(|PendingRecord { tenant_id, id, draft, created_at_ms }| {
+        insert(db, tenant_id, &[NewRecord { id, draft, created_at_ms }])
+    })
+}

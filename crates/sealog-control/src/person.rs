@@ -1,0 +1,112 @@
+//! People: one account by e-mail address, whatever the number of tenants it is a member of.
+
+use sealog_core::id::Uuid;
+
+use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, one, params};
+use crate::{Answer, Control};
+
+pub trait Persons: Send + Sync {
+    fn person(&self, id: PersonId) -> Answer<'_, Option<Person>>;
+    /// By e-mail address, in any case; with the hash of the password, if there is one.
+    fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>>;
+    /// Whether there is such a person. Whoever sets a password by a link that was mailed to the address has
+    /// shown that it is theirs.
+    fn set_password(&self, id: PersonId, password_hash: String, verified: bool) -> Answer<'_, bool>;
+}
+
+impl Persons for Control {
+    fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
+        self.read(move |db| one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read))
+    }
+
+    fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
+        self.read(move |db| by_email(db, &email))
+    }
+
+    fn set_password(&self, id: PersonId, password_hash: String, verified: bool) -> Answer<'_, bool> {
+        self.change(Lock::Order, move |db| {
+            let sql = "UPDATE {persons} SET password_hash = ?2, verified = (verified OR ?3) WHERE id = ?1";
+            Ok(db.execute(sql, params![id, password_hash, verified])? > 0)
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PersonId(pub Uuid);
+
+impl From<PersonId> for Value {
+    fn from(id: PersonId) -> Value {
+        id.0.into()
+    }
+}
+
+impl FromValue for PersonId {
+    fn from_value(value: &Value) -> Option<PersonId> {
+        Uuid::from_value(value).map(PersonId)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPerson {
+    pub id: PersonId,
+    pub email: String,
+    /// argon2id, as a PHC string; control data never sees a password. Nothing until the person has set one.
+    pub password_hash: Option<String>,
+    /// Whether the address is known to be the person's. An unverified account never joins a second tenant.
+    pub verified: bool,
+    pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub id: PersonId,
+    pub email: String,
+    pub verified: bool,
+    pub created_at_ms: u64,
+}
+
+const PERSONS: Listed = Listed {
+    select: "SELECT id, email, password_hash, verified, created_at_ms FROM {persons}",
+    table: "persons",
+    id: "id",
+};
+
+/// Whoever has the address already is that person, and nothing of it is changed.
+pub(crate) fn find_or_create(db: &mut dyn Db, new: NewPerson) -> Result<Person, DbError> {
+    if let Some((person, _)) = by_email(db, &new.email)? {
+        return Ok(person);
+    }
+    let NewPerson { id, email, password_hash, verified, created_at_ms } = new;
+    let person = Person { id, email, verified, created_at_ms };
+    insert(db, &person, password_hash.as_deref())?;
+    Ok(person)
+}
+
+fn insert(db: &mut dyn Db, person: &Person, password_hash: Option<&str>) -> Result<(), DbError> {
+    let sql = "INSERT INTO {persons} (id, email, email_lower, password_hash, verified, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let Person { id, email, verified, created_at_ms } = person;
+    let params = params![*id, email, email.to_lowercase(), password_hash, *verified, *created_at_ms];
+    db.execute(sql, params).map(drop)
+}
+
+fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
+    let sql = format!("{} WHERE email_lower = ?1", PERSONS.select);
+    one(db, &sql, params![email.to_lowercase()], |row| Ok((read(row)?, row.get("password_hash")?)))
+}
+
+fn read(row: &Row) -> Result<Person, DbError> {
+    Ok(Person {
+        id: row.get("id")?,
+        email: row.get("email")?,
+        verified: row.get("verified")?,
+        created_at_ms: row.get("created_at_ms")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<(Person, Option<String>)>, DbError> {
+    PERSONS.all(db, |row| Ok((read(row)?, row.get("password_hash")?)))
+}
+
+pub(crate) fn import(db: &mut dyn Db, persons: &[(Person, Option<String>)]) -> Result<(), DbError> {
+    persons.iter().try_for_each(|(person, password_hash)| insert(db, person, password_hash.as_deref()))
+}

@@ -1,0 +1,78 @@
+//! Settings of a tenant: a JSON value under each name.
+
+use sealog_core::id::TenantId;
+
+use crate::db::{Db, DbError, Lock, all, one, params};
+use crate::pending::NewRecord;
+use crate::{Answer, Control, tenant};
+
+pub trait Settings: Send + Sync {
+    fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>>;
+    /// All of them, in the order of their names.
+    fn settings(&self, tenant_id: TenantId) -> Answer<'_, Vec<(String, String)>>;
+    /// Nothing to take it away. A text that is no JSON is refused. Whether there is such a tenant.
+    fn set_setting(
+        &self,
+        tenant_id: TenantId,
+        name: String,
+        value: Option<String>,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, bool>;
+}
+
+impl Settings for Control {
+    fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>> {
+        self.read(move |db| {
+            let sql = "SELECT value FROM {settings} WHERE tenant_id = ?1 AND name = ?2";
+            one(db, sql, params![tenant_id, name], |row| row.get("value"))
+        })
+    }
+
+    fn settings(&self, tenant_id: TenantId) -> Answer<'_, Vec<(String, String)>> {
+        self.read(move |db| {
+            let sql = "SELECT name, value FROM {settings} WHERE tenant_id = ?1 ORDER BY name";
+            all(db, sql, params![tenant_id], |row| Ok((row.get("name")?, row.get("value")?)))
+        })
+    }
+
+    fn set_setting(
+        &self,
+        tenant_id: TenantId,
+        name: String,
+        value: Option<String>,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, bool> {
+        let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, records, move |db| {
+            if tenant::find(db, tenant_id)?.is_none() {
+                return Ok(None);
+            }
+            match value {
+                Some(value) => put(db, tenant_id, &name, &value)?,
+                None => {
+                    let sql = "DELETE FROM {settings} WHERE tenant_id = ?1 AND name = ?2";
+                    db.execute(sql, params![tenant_id, name])?;
+                }
+            }
+            Ok(Some((tenant_id, ())))
+        });
+        Box::pin(async move { Ok(made.await?.is_some()) })
+    }
+}
+
+fn put(db: &mut dyn Db, tenant_id: TenantId, name: &str, value: &str) -> Result<(), DbError> {
+    if let Err(error) = serde_json::from_str::<serde_json::Value>(value) {
+        return Err(DbError::Refused(format!("the setting {name:?} has a value that is no JSON: {error}")));
+    }
+    let sql = "INSERT INTO {settings} (tenant_id, name, value) VALUES (?1, ?2, ?3)
+               ON CONFLICT (tenant_id, name) DO UPDATE SET value = excluded.value";
+    db.execute(sql, params![tenant_id, name, value]).map(drop)
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<(TenantId, String, String)>, DbError> {
+    let sql = "SELECT tenant_id, name, value FROM {settings} ORDER BY tenant_id, name";
+    all(db, sql, &[], |row| Ok((row.get("tenant_id")?, row.get("name")?, row.get("value")?)))
+}
+
+pub(crate) fn import(db: &mut dyn Db, settings: &[(TenantId, String, String)]) -> Result<(), DbError> {
+    settings.iter().try_for_each(|(tenant_id, name, value)| put(db, *tenant_id, name, value))
+}

@@ -1,0 +1,114 @@
+//! All control data at one moment, for `sealog copy`. Each entity reads and writes its own part.
+
+use std::sync::Arc;
+
+use sealog_core::catalog::CustomAction;
+use sealog_core::id::{Hash, TenantId};
+use sealog_store::pool::Payer;
+
+use crate::db::{Db, DbError, Lock};
+use crate::job::Job;
+use crate::key::ApiKey;
+use crate::membership::Membership;
+use crate::outbox::KeptNotice;
+use crate::pending::PendingRecord;
+use crate::person::Person;
+use crate::project::{Enabled, Project};
+use crate::session::Session;
+use crate::tenant::Tenant;
+use crate::{
+    Answer, Control, action, job, key, membership, outbox, pending, person, project, session, settings,
+    tenant, version,
+};
+
+pub trait Snapshot: Send + Sync {
+    fn export(&self) -> Answer<'_, ControlSnapshot>;
+    /// Puts this in the place of everything, in one step. For copies, into a store that serves nobody.
+    fn replace(&self, snapshot: ControlSnapshot) -> Answer<'_, ()>;
+}
+
+impl Snapshot for Control {
+    fn export(&self) -> Answer<'_, ControlSnapshot> {
+        // Behind the changes before it and before those that come: one moment of everything.
+        self.change(Lock::Order, export)
+    }
+
+    fn replace(&self, snapshot: ControlSnapshot) -> Answer<'_, ()> {
+        let (database, versions) = (Arc::clone(&self.database), Arc::clone(&self.versions));
+        self.run(Payer::Operator, move || {
+            let replaced = database.change(Lock::Version, |db, version| {
+                replace(db, snapshot)?;
+                version.map_or(Ok(()), |version| version::touch_all(db, version))
+            });
+            versions.note_all();
+            replaced
+        })
+    }
+}
+
+/// Each kind in the order of creation; actions, settings and sessions in that of their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlSnapshot {
+    pub tenants: Vec<Tenant>,
+    /// With the history of their frameworks.
+    pub projects: Vec<(Project, Vec<Enabled>)>,
+    pub keys: Vec<(ApiKey, Hash)>,
+    pub actions: Vec<(TenantId, CustomAction)>,
+    pub settings: Vec<(TenantId, String, String)>,
+    /// With the hash of their password.
+    pub persons: Vec<(Person, Option<String>)>,
+    pub memberships: Vec<Membership>,
+    pub sessions: Vec<Session>,
+    pub notices: Vec<KeptNotice>,
+    pub jobs: Vec<Job>,
+    pub records: Vec<PendingRecord>,
+}
+
+/// Every table, each before those that it points at.
+const TABLES: [&str; 12] = [
+    "pending",
+    "jobs",
+    "outbox",
+    "sessions",
+    "memberships",
+    "persons",
+    "settings",
+    "actions",
+    "keys",
+    "project_frameworks",
+    "projects",
+    "tenants",
+];
+
+fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
+    Ok(ControlSnapshot {
+        tenants: tenant::export(db)?,
+        projects: project::export(db)?,
+        keys: key::export(db)?,
+        actions: action::export(db)?,
+        settings: settings::export(db)?,
+        persons: person::export(db)?,
+        memberships: membership::export(db)?,
+        sessions: session::export(db)?,
+        notices: outbox::export(db)?,
+        jobs: job::export(db)?,
+        records: pending::export(db)?,
+    })
+}
+
+fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
+    for table in TABLES {
+        db.execute(&format!("DELETE FROM {{{table}}}"), &[])?;
+    }
+    tenant::import(db, snapshot.tenants)?;
+    project::import(db, snapshot.projects)?;
+    key::import(db, &snapshot.keys)?;
+    action::import(db, &snapshot.actions)?;
+    settings::import(db, &snapshot.settings)?;
+    person::import(db, &snapshot.persons)?;
+    membership::import(db, &snapshot.memberships)?;
+    session::import(db, &snapshot.sessions)?;
+    outbox::import(db, &snapshot.notices)?;
+    job::import(db, &snapshot.jobs)?;
+    pending::import(db, snapshot.records)
+}

@@ -1,0 +1,481 @@
+//! The driver for SQLite: one file in the data directory, or a database in memory.
+//!
+//! Each change is one transaction in the write-ahead log of SQLite, synced before its answer
+//! (`synchronous=FULL`).
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::{FromSql, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use sealog_store::embedded::{Directory, FILE_MODE};
+use sealog_store::sync::lock;
+
+use crate::OpenError;
+use crate::db::{Db, DbError, Lock, Row, Schema, Value, damaged, translate};
+use crate::reserve::Reserve;
+
+/// How long to wait for another program that has the file locked, such as a backup.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The write-ahead log is copied into the file when it has this many pages (4 MiB).
+const CHECKPOINT_PAGES: i32 = 1024;
+
+/// The open file. One connection is enough: people change little, and what requests ask for is cached above.
+#[derive(Debug)]
+pub(crate) struct File {
+    inner: Mutex<Inner>,
+    /// Nothing for a database in memory.
+    directory: Option<Directory>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    db: Connection,
+    /// Why nothing may be changed any more.
+    failed: Option<String>,
+    /// Nothing for a database in memory.
+    reserve: Option<Reserve>,
+}
+
+impl File {
+    pub(crate) fn in_memory(schema: &Schema) -> Result<File, OpenError> {
+        let db = open_in_memory(schema).map_err(|error| error.of(schema, PathBuf::from(schema.name)))?;
+        Ok(File { inner: Mutex::new(Inner { db, failed: None, reserve: None }), directory: None })
+    }
+
+    pub(crate) fn open(directory: &Directory, schema: &Schema) -> Result<File, OpenError> {
+        let dir = directory.path();
+        let path = dir.join(format!("{}.db", schema.name));
+        let mut reserve = Reserve::open(Arc::clone(directory.disk()), dir.to_owned(), schema.name);
+        let mut db = open_file(dir, &path, schema, Locking::Shared);
+        // Opening takes room, too, and a server that does not start serves no reads and revokes nothing.
+        if matches!(db, Err(Unopened::Io(_))) && reserve.is_low() {
+            let locking = if reserve.release_if_low() { Locking::Shared } else { Locking::Exclusive };
+            db = open_file(dir, &path, schema, locking);
+        }
+        let db = db.map_err(|error| error.of(schema, path))?;
+        reserve.keep();
+        let inner = Mutex::new(Inner { db, failed: None, reserve: Some(reserve) });
+        Ok(File { inner, directory: Some(directory.clone()) })
+    }
+
+    pub(crate) fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, DbError> {
+        act(&mut Statements(&self.lock().db))
+    }
+
+    /// Why nothing may be changed any more. Does not wait for a change that is being made: event loops ask.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let lost = self.directory.as_ref().and_then(Directory::lost).map(str::to_owned);
+        lost.or_else(|| match self.inner.try_lock() {
+            Ok(inner) => inner.failed.clone(),
+            Err(TryLockError::Poisoned(inner)) => inner.into_inner().failed.clone(),
+            Err(TryLockError::WouldBlock) => None,
+        })
+    }
+
+    /// One transaction: all of it is durable after `Ok`.
+    ///
+    /// A failed write or sync ends changes until the next start, as it does for events. The kernel may have
+    /// dropped what it could not write, so a sync that succeeds later would prove nothing. A full disk and a
+    /// file that another program has locked are not of that kind.
+    pub(crate) fn change<T>(
+        &self,
+        wanted: Lock,
+        act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let mut inner = self.lock();
+        let Inner { db, failed, reserve } = &mut *inner;
+        // Set when the file under the directory's path is not this one any more.
+        let lost = self.directory.as_ref().and_then(Directory::lost);
+        if let Some(cause) = failed.as_deref().or(lost) {
+            return Err(DbError::Failed(format!(
+                "an earlier change failed ({cause}); nothing is changed until the store is started again"
+            )));
+        }
+        // What is written all the time, such as when a key was last used, does not get this room.
+        if let (Lock::Order | Lock::Version, Some(reserve)) = (wanted, &mut *reserve) {
+            reserve.release_if_low();
+        }
+        // SQLite has one writer at a time, so every change has its place in one order.
+        let made = transact(db, act);
+        // What is in the write-ahead log is durable: the caller has its answer whether or not it could be
+        // copied into the file. On a full disk it is copied at once, so that the next change begins it anew
+        // and it takes no more room than it has.
+        let low = reserve.as_ref().is_some_and(Reserve::is_low);
+        let pages_max = if low { 1 } else { CHECKPOINT_PAGES };
+        let copied = if made.is_ok() { checkpoint(db, pages_max) } else { Ok(()) };
+        let errors = [made.as_ref().err(), copied.as_ref().err()];
+        let is_final = |error: &&DbError| matches!(error, DbError::Final(_));
+        if let Some(DbError::Final(cause)) = errors.into_iter().flatten().find(is_final) {
+            tracing::error!(cause, "control data cannot be changed until the store is started again");
+            *failed = Some(cause.clone());
+            // Closing must not copy the write-ahead log and remove it: it is what the next start begins with.
+            let kept = db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            kept.expect("this only sets a flag in memory");
+        }
+        if let Some(reserve) = reserve {
+            reserve.keep();
+        }
+        made
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Whoever panicked here has rolled its transaction back on the way out.
+        lock(&self.inner)
+    }
+}
+
+fn transact<T>(
+    db: &mut Connection,
+    act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>,
+) -> Result<T, DbError> {
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let value = act(&mut Statements(&transaction))?;
+    transaction.commit()?;
+    Ok(value)
+}
+
+/// SQLite would do this by itself, but says nothing when it fails.
+fn checkpoint(db: &Connection, pages_max: i32) -> Result<(), DbError> {
+    const ALL: Option<&str> = None;
+    let (pages, _) = db.wal_checkpoint_v2(ALL, CheckpointMode::NOOP)?;
+    if pages >= pages_max {
+        db.wal_checkpoint_v2(ALL, CheckpointMode::PASSIVE)?;
+    }
+    Ok(())
+}
+
+impl From<rusqlite::Error> for DbError {
+    fn from(error: rusqlite::Error) -> DbError {
+        use rusqlite::ffi::{
+            SQLITE_CONSTRAINT_FOREIGNKEY, SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE,
+        };
+        match error.sqlite_error().map(|error| (error.code, error.extended_code)) {
+            Some((_, SQLITE_CONSTRAINT_UNIQUE | SQLITE_CONSTRAINT_PRIMARYKEY)) => {
+                DbError::Duplicate(error.to_string())
+            }
+            Some((_, SQLITE_CONSTRAINT_FOREIGNKEY)) => DbError::NoOwner,
+            Some((ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _)) => {
+                DbError::Final(error.to_string())
+            }
+            _ => DbError::Failed(error.to_string()),
+        }
+    }
+}
+
+// ---- Statements ---------------------------------------------------------------------------------------------------
+
+struct Statements<'a>(&'a Connection);
+
+impl Db for Statements<'_> {
+    fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, DbError> {
+        let mut statement = self.0.prepare_cached(&translate(sql, None))?;
+        Ok(statement.execute(rusqlite::params_from_iter(params))? as u64)
+    }
+
+    fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>, DbError> {
+        let mut statement = self.0.prepare_cached(&translate(sql, None))?;
+        let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
+        let mut found = statement.query(rusqlite::params_from_iter(params))?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            let values = columns.iter().enumerate().map(|(at, column)| read_value(row.get_ref(at)?, column));
+            rows.push(Row::new(Arc::clone(&columns), values.collect::<Result<_, _>>()?));
+        }
+        Ok(rows)
+    }
+}
+
+fn read_value(value: ValueRef<'_>, column: &str) -> Result<Value, DbError> {
+    match value {
+        ValueRef::Null => Ok(Value::Null),
+        ValueRef::Integer(number) => Ok(Value::Int(number)),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Ok(Value::Text(text.to_owned())),
+            Err(error) => Err(damaged(column, &format!("is no text: {error}"))),
+        },
+        ValueRef::Blob(bytes) => Ok(Value::Bytes(bytes.to_vec())),
+        ValueRef::Real(_) => Err(damaged(column, "has a number with a fraction")),
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Int(number) => ValueRef::Integer(*number),
+            Value::Bool(value) => ValueRef::Integer((*value).into()),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+            Value::Uuid(id) => ValueRef::Blob(&id.0),
+        }))
+    }
+}
+
+// ---- Opening ------------------------------------------------------------------------------------------------------
+
+/// Why a database could not be opened.
+#[derive(Debug)]
+enum Unopened {
+    UnknownVersion(i64),
+    Io(io::Error),
+}
+
+impl Unopened {
+    fn of(self, schema: &Schema, path: PathBuf) -> OpenError {
+        match self {
+            Unopened::UnknownVersion(version) => {
+                OpenError::UnknownVersion { found: format!("{}.db version {version}", schema.name) }
+            }
+            Unopened::Io(error) => OpenError::Io { path, error },
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Unopened {
+    fn from(error: rusqlite::Error) -> Unopened {
+        Unopened::Io(io::Error::other(error))
+    }
+}
+
+/// Whether other programs, such as a backup, may read the file while it is open. SQLite needs a small file of
+/// shared memory for that, which on a full disk it cannot make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Locking {
+    Shared,
+    Exclusive,
+}
+
+fn open_file(dir: &Path, path: &Path, schema: &Schema, locking: Locking) -> Result<Connection, Unopened> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite would make it as wide as the umask lets it; the write-ahead log and its index get the mode of
+    // the file.
+    match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Unopened::Io(error)),
+        _ => {}
+    }
+    let mut db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    if locking == Locking::Exclusive {
+        tracing::warn!("the disk is full; no other program can read the control data until the next start");
+        db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
+    // Before anything is written: a file of a newer version stays as it is.
+    let version = known_version(&db, schema)?;
+    set_pragmas(&db, "wal")?;
+    migrate(&mut db, schema, version)?;
+    fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(Unopened::Io)?;
+    Ok(db)
+}
+
+fn open_in_memory(schema: &Schema) -> Result<Connection, Unopened> {
+    let mut db = Connection::open_in_memory()?;
+    set_pragmas(&db, "memory")?;
+    migrate(&mut db, schema, 0)?;
+    Ok(db)
+}
+
+/// Sets what durability and integrity rest on, and looks whether it is so: SQLite ignores what it does not
+/// know or cannot do.
+fn set_pragmas(db: &Connection, journal_mode: &str) -> Result<(), Unopened> {
+    db.execute_batch(&format!(
+        "PRAGMA journal_mode = {journal_mode};
+         PRAGMA synchronous = FULL;
+         PRAGMA foreign_keys = ON;
+         PRAGMA cell_size_check = ON;
+         PRAGMA trusted_schema = OFF;
+         PRAGMA wal_autocheckpoint = 0;"
+    ))?;
+    check_pragma(db, "journal_mode", &journal_mode.to_owned())?;
+    for (pragma, wanted) in [
+        ("synchronous", 2),
+        ("foreign_keys", 1),
+        ("cell_size_check", 1),
+        ("trusted_schema", 0),
+        ("wal_autocheckpoint", 0),
+    ] {
+        check_pragma::<i64>(db, pragma, &wanted)?;
+    }
+    Ok(())
+}
+
+fn check_pragma<T: FromSql + PartialEq + std::fmt::Debug>(
+    db: &Connection,
+    pragma: &str,
+    wanted: &T,
+) -> Result<(), Unopened> {
+    let found: T = db.pragma_query_value(None, pragma, |row| row.get(0))?;
+    if found == *wanted {
+        return Ok(());
+    }
+    Err(Unopened::Io(io::Error::other(format!(
+        "SQLite has {pragma} at {found:?} where {wanted:?} is needed"
+    ))))
+}
+
+/// How many migrations the file has seen.
+fn known_version(db: &Connection, schema: &Schema) -> Result<usize, Unopened> {
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match usize::try_from(version) {
+        Ok(known) if known <= schema.sqlite.len() => Ok(known),
+        _ => Err(Unopened::UnknownVersion(version)),
+    }
+}
+
+fn migrate(db: &mut Connection, schema: &Schema, version: usize) -> rusqlite::Result<()> {
+    for (number, migration) in (1i64..).zip(schema.sqlite).skip(version) {
+        let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        step.execute_batch(migration)?;
+        step.pragma_update(None, "user_version", number)?;
+        step.commit()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_store::embedded::{EmbeddedStore, Options};
+
+    use super::*;
+    use crate::SCHEMA;
+    use crate::db::{Database, count, params};
+
+    /// A store with its directory, which the file goes into.
+    fn store(dir: &Path) -> EmbeddedStore {
+        EmbeddedStore::open(dir, &Options { allow_unsafe_storage: true, ..Options::default() }).unwrap()
+    }
+
+    fn open(store: &EmbeddedStore) -> File {
+        File::open(store.directory().unwrap(), &SCHEMA).unwrap()
+    }
+
+    fn in_memory() -> File {
+        File::in_memory(&SCHEMA).unwrap()
+    }
+
+    fn failure(code: i32) -> DbError {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into()
+    }
+
+    fn count_tenants(file: &File) -> Result<u64, DbError> {
+        file.read(|db| count(db, "SELECT count(*) AS count FROM {tenants}", &[]))
+    }
+
+    fn insert_tenant(db: &mut dyn Db, id: u8) -> Result<(), DbError> {
+        let sql = "INSERT INTO {tenants} (id, name, plan, billing_active, created_at_ms) VALUES (?1, 'n', 'top', true, 1)";
+        db.execute(sql, params![vec![id; 16]]).map(drop)
+    }
+
+    #[test]
+    fn every_change_is_synced_and_the_log_is_a_write_ahead_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let file = open(&store);
+        let db = &file.lock().db;
+        let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        let journal_mode: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        let found =
+            (journal_mode.as_str(), number("synchronous"), number("foreign_keys"), number("cell_size_check"));
+        assert_eq!(found, ("wal", 2, 1, 1));
+    }
+
+    #[test]
+    fn a_database_that_does_not_take_a_pragma_is_not_opened() {
+        // In memory there is no write-ahead log, whatever one asks for.
+        let refused = set_pragmas(&Connection::open_in_memory().unwrap(), "wal");
+        let Err(Unopened::Io(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!(error.to_string(), "SQLite has journal_mode at \"memory\" where \"wal\" is needed");
+    }
+
+    #[test]
+    fn a_change_that_fails_leaves_nothing_behind() {
+        let file = in_memory();
+        let failed = file.change(Lock::Version, |db| {
+            insert_tenant(db, 1)?;
+            insert_tenant(db, 1)
+        });
+        assert!(matches!(failed, Err(DbError::Duplicate(_))), "{failed:?}");
+        assert_eq!(count_tenants(&file), Ok(0));
+    }
+
+    #[test]
+    fn after_a_failed_write_nothing_is_changed_until_the_next_start_and_reads_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let file = open(&store);
+        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        let failed = file.change(Lock::Version, |db| {
+            insert_tenant(db, 2)?;
+            Err::<(), _>(failure(rusqlite::ffi::SQLITE_IOERR_FSYNC))
+        });
+        assert!(matches!(failed, Err(DbError::Final(_))), "{failed:?}");
+        let refused = file.change(Lock::None, |db| insert_tenant(db, 3));
+        let Err(DbError::Failed(cause)) = refused else { panic!("{refused:?}") };
+        assert!(cause.contains("until the store is started again"), "{cause}");
+        assert!(file.failure().is_some());
+        assert_eq!(count_tenants(&file), Ok(1));
+        drop(file);
+        assert!(dir.path().join("control.db-wal").metadata().unwrap().len() > 0, "the log is kept");
+        let file = open(&store);
+        file.change(Lock::Version, |db| insert_tenant(db, 3)).unwrap();
+        assert_eq!(count_tenants(&file), Ok(2));
+    }
+
+    #[test]
+    fn a_full_disk_and_a_locked_file_stop_one_change_only() {
+        let file = in_memory();
+        for code in [rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_BUSY] {
+            let failed = file.change(Lock::Version, |_| Err::<(), _>(failure(code)));
+            assert!(matches!(failed, Err(DbError::Failed(_))), "{failed:?}");
+        }
+        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        assert_eq!((count_tenants(&file), file.failure()), (Ok(1), None));
+    }
+
+    #[test]
+    fn the_write_ahead_log_does_not_grow_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let file = open(&store);
+        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        for n in 0..100 {
+            // Another text each time: pages that stay the same are not written.
+            let text = format!("{n:02}").repeat(128 << 10);
+            file.change(Lock::None, |db| db.execute("UPDATE {tenants} SET name = ?1", params![&text]))
+                .unwrap();
+        }
+        let log_bytes = dir.path().join("control.db-wal").metadata().unwrap().len();
+        assert!(log_bytes < 8 << 20, "{log_bytes}");
+    }
+
+    #[test]
+    fn a_value_of_another_kind_than_the_column_is_an_error_that_names_it() {
+        let file = in_memory();
+        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        let read = |sql: &str| file.read(|db| db.query(sql, &[]).map(|_| ()));
+        assert_eq!(read("SELECT 1.5 AS fraction"), Err(damaged("fraction", "has a number with a fraction")));
+        let error = read("SELECT CAST(x'FF' AS TEXT) AS bytes").unwrap_err();
+        assert!(matches!(&error, DbError::Damaged { column, .. } if column == "bytes"), "{error:?}");
+    }
+
+    #[test]
+    fn a_panic_rolls_its_change_back_and_stops_nobody_else() {
+        let database = Database::in_memory(&SCHEMA).unwrap();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            database.change::<(), sealog_store::StoreError>(Lock::Version, |db, _| {
+                insert_tenant(db, 1)?;
+                panic!("as planned");
+            })
+        }));
+        assert!(panicked.is_err());
+        let tenants = |db: &mut dyn Db| count(db, "SELECT count(*) AS count FROM {tenants}", &[]);
+        assert_eq!(database.read(tenants), Ok(0));
+    }
+}

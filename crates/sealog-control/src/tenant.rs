@@ -1,0 +1,175 @@
+//! Tenants: the organisations whose events are kept apart from each other's.
+
+use sealog_core::id::TenantId;
+use sealog_core::plan::Billing;
+use sealog_store::StoreError;
+
+use crate::db::{Db, DbError, Listed, Lock, Row, one, params};
+use crate::pending::NewRecord;
+use crate::{Answer, Control, ListPage, set};
+
+pub trait Tenants: Send + Sync {
+    fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant>;
+    /// Nothing when there is no such tenant.
+    fn update_tenant(
+        &self,
+        id: TenantId,
+        change: TenantChange,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<Tenant>>;
+    fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>>;
+    fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>>;
+}
+
+impl Tenants for Control {
+    fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant> {
+        let made: Answer<'_, _> = self
+            .change_of_tenant(Lock::Version, records, move |db| Ok(Some((new.id, insert(db, new.into())?))));
+        Box::pin(async move { made.await?.ok_or(StoreError::Closing) })
+    }
+
+    fn update_tenant(
+        &self,
+        id: TenantId,
+        change: TenantChange,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<Tenant>> {
+        self.change_of_tenant(Lock::Version, records, move |db| {
+            Ok(update(db, id, change)?.map(|tenant| (id, tenant)))
+        })
+    }
+
+    fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>> {
+        self.read(move |db| find(db, id))
+    }
+
+    fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>> {
+        self.read(move |db| TENANTS.page(db, None, page, read))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTenant {
+    /// Chosen by the caller from randomness, as all ids here.
+    pub id: TenantId,
+    pub name: String,
+    /// The name of a plan; what it means is the operator's configuration.
+    pub plan: String,
+    pub contact_email: Option<String>,
+    pub billing: Billing,
+    pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    pub id: TenantId,
+    pub name: String,
+    pub plan: String,
+    pub contact_email: Option<String>,
+    pub billing: Billing,
+    pub rate_limit_rps: Option<u32>,
+    pub created_at_ms: u64,
+}
+
+/// Each field is left alone unless it is given; an inner `None` clears it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantChange {
+    pub name: Option<String>,
+    pub plan: Option<String>,
+    pub contact_email: Option<Option<String>>,
+    pub trial_ends_at_ms: Option<Option<u64>>,
+    pub billing_active: Option<bool>,
+    pub rate_limit_rps: Option<Option<u32>>,
+}
+
+impl TenantChange {
+    fn apply(self, tenant: &mut Tenant) {
+        set(&mut tenant.name, self.name);
+        set(&mut tenant.plan, self.plan);
+        set(&mut tenant.contact_email, self.contact_email);
+        set(&mut tenant.billing.trial_ends_at_ms, self.trial_ends_at_ms);
+        set(&mut tenant.billing.billing_active, self.billing_active);
+        set(&mut tenant.rate_limit_rps, self.rate_limit_rps);
+    }
+}
+
+impl From<NewTenant> for Tenant {
+    fn from(new: NewTenant) -> Tenant {
+        let NewTenant { id, name, plan, contact_email, billing, created_at_ms } = new;
+        Tenant { id, name, plan, contact_email, billing, rate_limit_rps: None, created_at_ms }
+    }
+}
+
+const TENANTS: Listed = Listed {
+    select: "SELECT id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms FROM {tenants}",
+    table: "tenants",
+    id: "id",
+};
+
+pub(crate) fn insert(db: &mut dyn Db, tenant: Tenant) -> Result<Tenant, DbError> {
+    db.execute(
+        "INSERT INTO {tenants} (id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![
+            tenant.id,
+            &tenant.name,
+            &tenant.plan,
+            &tenant.contact_email,
+            tenant.billing.trial_ends_at_ms,
+            tenant.billing.billing_active,
+            tenant.rate_limit_rps,
+            tenant.created_at_ms,
+        ],
+    )?;
+    Ok(tenant)
+}
+
+fn update(db: &mut dyn Db, id: TenantId, change: TenantChange) -> Result<Option<Tenant>, DbError> {
+    let Some(mut tenant) = find(db, id)? else { return Ok(None) };
+    change.apply(&mut tenant);
+    db.execute(
+        "UPDATE {tenants} SET name = ?2, plan = ?3, contact_email = ?4, trial_ends_at_ms = ?5, billing_active = ?6, rate_limit_rps = ?7
+         WHERE id = ?1",
+        params![
+            id,
+            &tenant.name,
+            &tenant.plan,
+            &tenant.contact_email,
+            tenant.billing.trial_ends_at_ms,
+            tenant.billing.billing_active,
+            tenant.rate_limit_rps,
+        ],
+    )?;
+    Ok(Some(tenant))
+}
+
+pub(crate) fn find(db: &mut dyn Db, id: TenantId) -> Result<Option<Tenant>, DbError> {
+    one(db, &format!("{} WHERE id = ?1", TENANTS.select), params![id], read)
+}
+
+pub(crate) fn exist(db: &mut dyn Db) -> Result<bool, DbError> {
+    Ok(!TENANTS.page(db, None, ListPage { after: None, limit: 1 }, read)?.is_empty())
+}
+
+fn read(row: &Row) -> Result<Tenant, DbError> {
+    Ok(Tenant {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        plan: row.get("plan")?,
+        contact_email: row.get("contact_email")?,
+        billing: Billing {
+            trial_ends_at_ms: row.get("trial_ends_at_ms")?,
+            billing_active: row.get("billing_active")?,
+        },
+        rate_limit_rps: row.get("rate_limit_rps")?,
+        created_at_ms: row.get("created_at_ms")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<Tenant>, DbError> {
+    TENANTS.all(db, read)
+}
+
+pub(crate) fn import(db: &mut dyn Db, tenants: Vec<Tenant>) -> Result<(), DbError> {
+    tenants.into_iter().try_for_each(|tenant| insert(db, tenant).map(drop))
+}

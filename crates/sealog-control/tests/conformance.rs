@@ -1,0 +1,137 @@
+//! One suite for every driver: what the contracts of the entities say, rule by rule, on SQLite in memory and
+//! in a file and on PostgreSQL.
+
+#[path = "conformance/action.rs"]
+mod action;
+#[path = "conformance/common.rs"]
+mod common;
+#[path = "conformance/job.rs"]
+mod job;
+#[path = "conformance/key.rs"]
+mod key;
+#[path = "conformance/lists.rs"]
+mod lists;
+#[path = "conformance/membership.rs"]
+mod membership;
+#[path = "conformance/outbox.rs"]
+mod outbox;
+#[path = "conformance/pending.rs"]
+mod pending;
+#[path = "conformance/person.rs"]
+mod person;
+#[path = "conformance/project.rs"]
+mod project;
+#[path = "conformance/session.rs"]
+mod session;
+#[path = "conformance/settings.rs"]
+mod settings;
+#[path = "conformance/snapshot.rs"]
+mod snapshot;
+#[path = "../../sealog-store/tests/support/mod.rs"]
+mod support;
+#[path = "conformance/tenant.rs"]
+mod tenant;
+#[path = "conformance/version.rs"]
+mod version;
+
+use sealog_control::Control;
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::postgres::PostgresStore;
+use support::{StillWorld, on_postgres, postgres, small};
+
+/// Runs each rule on empty control data.
+macro_rules! conformance {
+    ($($rules:ident: { $($rule:ident)* })*) => {
+        mod in_memory {
+            $($(#[test] fn $rule() {
+                super::$rules::$rule(&super::Control::in_memory());
+            })*)*
+        }
+        mod in_a_file {
+            $($(#[test] fn $rule() {
+                let dir = tempfile::tempdir().unwrap();
+                let store = super::EmbeddedStore::open(dir.path(), &super::small(&super::StillWorld::new())).unwrap();
+                super::$rules::$rule(&super::Control::embedded(&store).unwrap());
+            })*)*
+        }
+        mod on_postgresql {
+            $($(#[test] fn $rule() {
+                let database = super::postgres::cluster().database();
+                let options = super::on_postgres(&super::StillWorld::new());
+                let store = super::PostgresStore::open(&database.url(), &options).unwrap();
+                super::$rules::$rule(&super::Control::on_postgres(&store).unwrap());
+            })*)*
+        }
+    };
+}
+
+conformance! {
+    tenant: {
+        the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store
+        a_created_tenant_reads_back_with_its_plan_and_billing
+        a_change_leaves_other_fields_alone_and_null_clears
+    }
+    project: {
+        a_project_needs_its_tenant
+        frameworks_that_were_disabled_stay_known_as_ever_enabled
+        the_history_of_frameworks_is_kept
+        concurrent_changes_are_all_kept
+    }
+    key: {
+        access_finds_a_key_by_its_digest_with_project_tenant_and_actions
+        access_shows_revoked_and_expired_keys
+        revoking_twice_keeps_the_first_time
+        a_keys_last_use_never_goes_back
+    }
+    action: {
+        actions_are_unique_in_their_tenant
+    }
+    lists: {
+        what_does_not_exist_cannot_be_changed
+        lists_are_in_order_of_creation_and_pages_join
+        behind_an_id_that_is_not_in_the_list_there_is_nothing
+        an_id_is_taken_once
+    }
+    person: {
+        an_email_is_found_in_any_case
+        a_password_is_set_later_and_an_address_stays_verified
+    }
+    membership: {
+        an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_person
+        an_address_is_a_member_of_a_tenant_once
+        grants_read_back_and_a_change_leaves_the_others_alone
+    }
+    session: {
+        sessions_end_and_expire
+        all_sessions_of_a_person_end_together
+        sessions_that_are_over_are_removed_when_another_begins
+    }
+    outbox: {
+        a_notice_with_the_same_key_is_queued_once
+        a_failed_notice_is_due_again_at_its_time
+        a_notice_is_claimed_by_one_and_due_again_when_the_claim_is_over
+        a_sent_notice_is_not_due_and_its_key_stays_taken
+        a_notice_needs_no_tenant_and_its_key_is_any_text
+        address_and_parameters_of_a_notice_are_gone_90_days_after_it_was_sent
+        a_secret_is_known_by_its_digest_from_the_attempt_that_sends_it_on_and_is_spent_once
+    }
+    settings: {
+        settings_are_set_changed_and_taken_away_for_one_tenant
+        a_setting_that_is_no_json_is_refused
+    }
+    job: {
+        a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over
+        a_job_ends_once_and_says_why_it_failed
+        of_many_that_claim_a_job_at_once_one_has_it
+    }
+    pending: {
+        a_record_is_kept_with_its_change_and_not_without_it
+        records_are_in_the_order_of_the_changes_until_they_are_removed
+    }
+    version: {
+        every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other
+    }
+    snapshot: {
+        a_snapshot_that_was_put_in_comes_out_as_it_was
+    }
+}

@@ -1,0 +1,71 @@
+//! Keys, and what they give access to.
+
+use sealog_control::*;
+use sealog_core::catalog::{CustomAction, FrameworkSet};
+use sealog_core::id::{ProjectId, TenantId};
+
+use crate::common::*;
+use crate::support::*;
+
+pub fn access_finds_a_key_by_its_digest_with_project_tenant_and_actions(control: &Control) {
+    let (tenant, project, key) = furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    wait(control.create_project(new_project(2, 1, &[2, 5]), vec![])).unwrap();
+    wait(control.create_project(new_project(3, 1, &[7]), vec![])).unwrap();
+    wait(control.create_project(new_project(4, 2, &[9]), vec![])).unwrap();
+    wait(control.create_key(new_key(2, 4), vec![])).unwrap();
+    let disable = ProjectChange { frameworks: Some(FrameworkSet::NONE), ..ProjectChange::default() };
+    wait(control.update_project(ProjectId(id(3)), disable, vec![])).unwrap();
+    let own = CustomAction { required_fields: vec!["amount".into()], ..custom("invoice.approved") };
+    wait(control.create_action(tenant.id, own.clone(), vec![])).unwrap();
+    wait(control.create_action(TenantId(id(2)), custom("not.ours"), vec![])).unwrap();
+    let expected = Access {
+        key,
+        digest: digest(1),
+        project,
+        tenant,
+        actions: vec![own],
+        tenant_frameworks: set(&[0, 2, 5]),
+    };
+    assert_eq!(wait(control.access(digest(1))), Ok(Some(expected)));
+    let other = wait(control.access(digest(2))).unwrap().unwrap();
+    assert_eq!((other.tenant.id, other.project.id), (TenantId(id(2)), ProjectId(id(4))));
+    assert_eq!((other.actions, other.tenant_frameworks), (vec![custom("not.ours")], set(&[9])));
+    assert_eq!(wait(control.access(digest(3))), Ok(None));
+}
+
+pub fn access_shows_revoked_and_expired_keys(control: &Control) {
+    let (_, project, key) = furnish(control);
+    let access = wait(control.access(digest(1))).unwrap().unwrap();
+    assert_eq!(access.key, key);
+    assert_eq!(access.key.state().expires_at_ms, Some(MORNING_MS + 1000));
+    let revoked = wait(control.revoke_key(key.id, MORNING_MS + 5, vec![])).unwrap().unwrap();
+    assert_eq!(revoked, ApiKey { revoked_at_ms: Some(MORNING_MS + 5), ..key });
+    assert!(revoked.state().revoked);
+    assert_eq!(wait(control.access(digest(1))).unwrap().unwrap().key, revoked);
+    assert_eq!(wait(control.keys(project.id, first(10))), Ok(vec![revoked]));
+}
+
+pub fn revoking_twice_keeps_the_first_time(control: &Control) {
+    let (_, _, key) = furnish(control);
+    let first = wait(control.revoke_key(key.id, MORNING_MS + 5, vec![])).unwrap();
+    for now_ms in [MORNING_MS, MORNING_MS + 5, MORNING_MS + 6] {
+        assert_eq!(wait(control.revoke_key(key.id, now_ms, vec![])), Ok(first.clone()));
+    }
+}
+
+pub fn a_keys_last_use_never_goes_back(control: &Control) {
+    let (_, project, key) = furnish(control);
+    wait(control.create_key(new_key(2, 1), vec![])).unwrap();
+    let last_used = || {
+        let keys = wait(control.keys(project.id, first(10))).unwrap();
+        keys.iter().map(|key| key.last_used_at_ms).collect::<Vec<_>>()
+    };
+    assert_eq!(last_used(), [None, None]);
+    wait(control.keys_used(vec![(key.id, 50), (KeyId(id(2)), 70)])).unwrap();
+    assert_eq!(last_used(), [Some(50), Some(70)]);
+    wait(control.keys_used(vec![(key.id, 60), (KeyId(id(2)), 69)])).unwrap();
+    assert_eq!(last_used(), [Some(60), Some(70)]);
+    wait(control.keys_used(vec![])).unwrap();
+    assert_eq!(last_used(), [Some(60), Some(70)]);
+}

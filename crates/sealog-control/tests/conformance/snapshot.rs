@@ -1,0 +1,55 @@
+//! All control data at once, out and in.
+
+use sealog_control::*;
+
+use crate::common::*;
+use crate::support::*;
+
+pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![record(1)])).unwrap();
+    let change = ProjectChange { frameworks: Some(set(&[5])), now_ms: 7, ..ProjectChange::default() };
+    wait(control.update_project(project_id(1), change, vec![record(2)])).unwrap();
+    wait(control.create_action(tenant_id(1), custom("a.b"), vec![])).unwrap();
+    wait(control.set_setting(tenant_id(1), "a".into(), Some("[1]".into()), vec![])).unwrap();
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: Some(2) };
+    let new = NewMember { grants, ends_at_ms: Some(3), ..new_member(1, 1, "Zoë@Example.com") };
+    wait(control.add_member(new, vec![])).unwrap();
+    wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), vec![])).unwrap();
+    wait(control.create_session(new_session(1, 1, u64::MAX))).unwrap();
+    for percent in [80, 100] {
+        wait(control.enqueue_notice(new_notice(1, 1, percent))).unwrap();
+    }
+    let notice = wait(control.due_notices(MORNING_MS, 1)).unwrap()[0].id;
+    wait(control.claim_notice(notice, MORNING_MS, MORNING_MS + 1, Some(digest(1)))).unwrap();
+    wait(control.create_job(new_job(1, 1))).unwrap();
+    wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
+    wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
+
+    let all = wait(control.export()).unwrap();
+    let ControlSnapshot { ref tenants, ref projects, ref keys, ref actions, ref settings, .. } = all;
+    assert_eq!((tenants.len(), projects.len(), keys.len(), actions.len(), settings.len()), (2, 1, 1, 1, 1));
+    let ControlSnapshot {
+        ref persons,
+        ref memberships,
+        ref sessions,
+        ref notices,
+        ref jobs,
+        ref records,
+        ..
+    } = all;
+    assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
+    assert_eq!((notices.len(), jobs.len(), records.len()), (2, 1, 2));
+    assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
+
+    wait(control.replace(ControlSnapshot::default())).unwrap();
+    assert_eq!(wait(control.export()), Ok(ControlSnapshot::default()));
+    wait(control.replace(all.clone())).unwrap();
+    assert_eq!(wait(control.export()), Ok(all.clone()));
+    // One that cannot be put in leaves everything as it was.
+    let mut twice = all.clone();
+    twice.tenants.push(twice.tenants[0].clone());
+    wait(control.replace(twice)).unwrap_err();
+    assert_eq!(wait(control.export()), Ok(all));
+    assert!(wait(control.access(digest(1))).unwrap().is_some());
+}

@@ -1,0 +1,173 @@
+//! A disk that is full: keys can still be revoked, and the store can be started. On a small file system,
+//! where the machine lets us mount one.
+
+#[path = "../../sealog-store/tests/support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use sealog_control::*;
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::event::Draft;
+use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::plan::Billing;
+use sealog_store::embedded::disk::{Disk, RealDisk};
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::{Store, StoreError};
+use support::*;
+
+/// A round number of bytes for events that are to fill something.
+const EVENT_BYTES: usize = 4 << 10;
+
+fn some_kib(bytes: usize) -> Draft {
+    draft(&format!(r#"{{"action":"a.b","metadata":{{"x":"{}"}}}}"#, "y".repeat(bytes)))
+}
+
+/// Appends until there is no room; how many events the chain has then.
+fn fill(store: &EmbeddedStore) -> u64 {
+    loop {
+        if let Err(error) = try_append(store, live(), vec![some_kib(EVENT_BYTES)]) {
+            assert_eq!(error, StoreError::NoRoom);
+            return wait(store.head(live())).unwrap().durable.chain_seq;
+        }
+    }
+}
+
+/// A small ext4 file system in a file, mounted for a test. Nothing where the machine does not let us.
+struct Mounted {
+    at: PathBuf,
+    _home: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn new(mib: u64) -> Option<Mounted> {
+        let home = tempfile::tempdir().unwrap();
+        let (image, at) = (home.path().join("image"), home.path().join("disk"));
+        std::fs::create_dir(&at).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        let run = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+        let mounted = run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
+            && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
+        if !mounted {
+            println!(
+                "left out: no small ext4 file system can be mounted here (root and loop devices are needed)"
+            );
+            return None;
+        }
+        Some(Mounted { at, _home: home })
+    }
+
+    /// Takes all room but this.
+    fn fill(&self, name: &str, but: u64) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.at.join(name)).unwrap();
+        let mut piece = 1 << 20;
+        while piece >= 512 {
+            let free = RealDisk.free_bytes(&self.at).unwrap();
+            if free < but + piece || file.write_all(&vec![1; usize::try_from(piece).unwrap()]).is_err() {
+                piece /= 2;
+            }
+        }
+        let _ = file.sync_all();
+    }
+
+    fn free(&self) -> u64 {
+        RealDisk.free_bytes(&self.at).unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).status();
+    }
+}
+
+const TENANT: TenantId = TenantId(Uuid([1; 16]));
+const PROJECT: ProjectId = ProjectId(Uuid([1; 16]));
+
+fn create_tenant(control: &Control) {
+    let billing = Billing { trial_ends_at_ms: None, billing_active: true };
+    let name = "Acme".to_owned();
+    let tenant = NewTenant {
+        id: TENANT,
+        name: name.clone(),
+        plan: "top".into(),
+        contact_email: None,
+        billing,
+        created_at_ms: 1,
+    };
+    wait(control.create_tenant(tenant, vec![])).unwrap();
+    let frameworks = FrameworkSet::default();
+    let project = NewProject { id: PROJECT, tenant_id: TENANT, name, frameworks, created_at_ms: 1 };
+    wait(control.create_project(project, vec![])).unwrap();
+}
+
+fn create_key(control: &Control, number: u8) -> Result<(), StoreError> {
+    let new = NewKey {
+        id: KeyId(Uuid([number; 16])),
+        project_id: PROJECT,
+        name: "key".into(),
+        mode: Mode::Live,
+        digest: Hash([number; 32]),
+        prefix: "sk_live_ab".into(),
+        expires_at_ms: None,
+        created_at_ms: 1,
+    };
+    wait(control.create_key(new, vec![])).map(drop)
+}
+
+#[test]
+fn on_a_disk_that_others_have_filled_keys_are_revoked_and_30_mb_are_enough_to_resume() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let dir = mounted.at.join("data");
+    let options = Options { tick: Duration::from_millis(20), ..Options::default() };
+    let store = EmbeddedStore::open(&dir, &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    create_tenant(&control);
+    for number in 0..100 {
+        create_key(&control, number).unwrap();
+    }
+    append(&store, live(), vec![some_kib(200 << 10)]);
+    // So much that can be given back later, then the rest.
+    mounted.fill("filler", 30_000_000 + options.reserve_bytes);
+    mounted.fill("rest", 0);
+    let events = fill(&store);
+    println!("{events} events, {} bytes free", mounted.free());
+    assert_eq!(mounted.free(), 0);
+    assert_eq!(store.ready(), Err(StoreError::NoRoom));
+    // What is written all the time fails on a full disk, or does not; it must not take what is kept for
+    // these.
+    for number in 0..100 {
+        let _ = wait(control.keys_used(vec![(KeyId(Uuid([number; 16])), 5)]));
+        let revoked = wait(control.revoke_key(KeyId(Uuid([number; 16])), 7, vec![])).unwrap();
+        assert!(revoked.is_some_and(|key| key.revoked_at_ms == Some(7)), "key {number}");
+    }
+    assert_valid(&store, live(), events);
+
+    // Started on the full disk, it can be read; then it goes on by itself.
+    mounted.fill("more", 0);
+    drop((store, control));
+    mounted.fill("still-more", 0);
+    let store = EmbeddedStore::open(&dir, &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    assert_eq!(store.ready(), Err(StoreError::NoRoom));
+    assert_valid(&store, live(), events);
+    assert!(
+        wait(control.access(Hash([3; 32])))
+            .unwrap()
+            .is_some_and(|access| access.key.revoked_at_ms == Some(7))
+    );
+    std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    println!("{} bytes free again", mounted.free());
+    eventually("it goes on", || store.ready() == Ok(()));
+    let mut appended = 0;
+    while try_append(&store, live(), vec![some_kib(EVENT_BYTES)]).is_ok() {
+        appended += 1;
+    }
+    println!("{appended} events of {EVENT_BYTES} bytes in 30 MB");
+    // The other log has its share, and segments of both are prepared ahead.
+    assert!(appended * EVENT_BYTES > 4 << 20);
+    assert_valid(&store, live(), events + appended as u64);
+}

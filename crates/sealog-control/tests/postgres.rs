@@ -1,0 +1,456 @@
+//! Control data on PostgreSQL: several nodes, roles with few rights, a pooler, and what another version
+//! finds.
+
+#[path = "../../sealog-store/tests/support/mod.rs"]
+mod support;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealog_control::*;
+use sealog_core::id::{Hash, TenantId, Uuid};
+use sealog_store::postgres::{Options, PostgresStore};
+use sealog_store::{IDEMPOTENCY_RETENTION_MS, Store, StoreError};
+use support::postgres::{Database, cluster};
+use support::*;
+
+struct Stage {
+    database: Database,
+    world: Arc<StillWorld>,
+}
+
+/// A node has a store and its control data.
+struct Node {
+    control: Control,
+    _store: PostgresStore,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        Stage { database: cluster().database(), world: StillWorld::new() }
+    }
+
+    fn options(&self) -> Options {
+        on_postgres(&self.world)
+    }
+
+    fn node(&self) -> Node {
+        self.node_at(&self.database.url(), &self.options())
+    }
+
+    fn node_at(&self, url: &str, options: &Options) -> Node {
+        let store = PostgresStore::open(url, options).unwrap();
+        Node { control: Control::on_postgres(&store).unwrap(), _store: store }
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.database.sql(sql)
+    }
+}
+
+fn tenant(n: u8) -> TenantId {
+    TenantId(Uuid([n; 16]))
+}
+
+fn new_tenant(n: u8) -> NewTenant {
+    NewTenant {
+        id: tenant(n),
+        name: "t".into(),
+        plan: "top".into(),
+        contact_email: None,
+        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
+        created_at_ms: 1,
+    }
+}
+
+// ---- Nodes --------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_notice_that_all_nodes_find_due_is_claimed_by_one() {
+    const NOTICES: usize = 30;
+    let stage = Stage::new();
+    let nodes = [stage.node(), stage.node(), stage.node()];
+    wait(nodes[0].control.create_tenant(new_tenant(1), vec![])).unwrap();
+    for n in 0..NOTICES {
+        let notice = NewNotice {
+            key: format!("k{n}"),
+            tenant_id: Some(tenant(1)),
+            to: "a@example.com".into(),
+            template: "quota".into(),
+            parameters: "{}".into(),
+            created_at_ms: 1,
+        };
+        wait(nodes[0].control.enqueue_notice(notice)).unwrap();
+    }
+    let round = |now_ms: u64| {
+        let together = std::sync::Barrier::new(nodes.len());
+        let claim = |control: &Control| {
+            let due = wait(control.due_notices(now_ms, 100)).unwrap();
+            assert_eq!(due.len(), NOTICES);
+            together.wait();
+            let mine = |id| wait(control.claim_notice(id, now_ms, now_ms + 1000, None)).unwrap();
+            due.iter().map(|notice| notice.id).filter(|id| mine(*id)).collect::<Vec<_>>()
+        };
+        let claimed: Vec<i64> = std::thread::scope(|scope| {
+            let claim = &claim;
+            let threads: Vec<_> =
+                nodes.iter().map(|node| scope.spawn(move || claim(&node.control))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(claimed.len(), NOTICES, "each once");
+        assert_eq!(claimed.iter().collect::<HashSet<_>>().len(), claimed.len(), "and none left out");
+    };
+    round(1);
+    // Nobody has said what became of them, so they are due again.
+    round(1001);
+}
+
+#[test]
+fn a_change_on_one_node_reaches_the_others_within_a_second_for_its_tenant_alone() {
+    let stage = Stage::new();
+    let nodes = [stage.node(), stage.node(), stage.node()];
+    for n in 1..=5 {
+        wait(nodes[0].control.create_tenant(new_tenant(n), vec![])).unwrap();
+    }
+    let heard = |node: &Node| (1..=5).all(|n| node.control.version_of(tenant(n)) > 0);
+    eventually("every node knows every tenant", || nodes.iter().all(heard));
+    for n in 1..=5 {
+        let versions = |node: &Node| (1..=5).map(|n| node.control.version_of(tenant(n))).collect::<Vec<_>>();
+        let before: Vec<Vec<u64>> = nodes.iter().map(versions).collect();
+        let change = TenantChange { name: Some("new".into()), ..TenantChange::default() };
+        wait(nodes[usize::from(n) % 3].control.update_tenant(tenant(n), change, vec![])).unwrap();
+        let changed = Instant::now();
+        for (node, before) in nodes.iter().zip(before) {
+            let at = usize::from(n) - 1;
+            while node.control.version_of(tenant(n)) == before[at] {
+                assert!(changed.elapsed() < Duration::from_secs(1), "a node has not heard of it");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(node.control.version_of(tenant(n)), node.control.version());
+            let mut expected = before;
+            expected[at] = node.control.version_of(tenant(n));
+            assert_eq!(versions(node), expected, "nobody else has to ask again");
+        }
+    }
+    // What concerns no tenant empties nobody's cache.
+    let before: Vec<u64> = nodes.iter().map(|node| node.control.version()).collect();
+    stage.sql("UPDATE sealog.store SET version = version + 1");
+    let seen: u64 = stage.sql("SELECT version FROM sealog.store").parse().unwrap();
+    eventually("they have looked", || nodes.iter().all(|node| node._store.version() >= seen));
+    assert_eq!(nodes.iter().map(|node| node.control.version()).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn changes_of_several_nodes_have_one_order_and_their_records_too() {
+    let stage = Stage::new();
+    let nodes = [stage.node(), stage.node(), stage.node()];
+    wait(nodes[0].control.create_tenant(new_tenant(1), vec![])).unwrap();
+    std::thread::scope(|scope| {
+        for (n, node) in nodes.iter().enumerate() {
+            scope.spawn(move || {
+                for i in 0..20u8 {
+                    let id = Uuid([u8::try_from(n).unwrap() * 50 + i; 16]);
+                    let record = NewRecord { id, draft: format!("{n}:{i}"), created_at_ms: 1 };
+                    let change = TenantChange { name: Some(format!("{n}:{i}")), ..TenantChange::default() };
+                    wait(node.control.update_tenant(tenant(1), change, vec![record])).unwrap();
+                }
+            });
+        }
+    });
+    let records = wait(nodes[0].control.pending_records(tenant(1), 100)).unwrap();
+    assert_eq!(records.len(), 60);
+    for n in 0..3 {
+        let of_node = records.iter().filter(|record| record.draft.starts_with(&format!("{n}:")));
+        let expected: Vec<String> = (0..20).map(|i| format!("{n}:{i}")).collect();
+        assert_eq!(of_node.map(|record| record.draft.clone()).collect::<Vec<_>>(), expected);
+    }
+    let last = wait(nodes[1].control.tenant(tenant(1))).unwrap().unwrap().name;
+    assert_eq!(records[59].draft, last, "the last record is that of the last change");
+}
+
+// ---- Rights and versions ------------------------------------------------------------------------------------------
+
+#[test]
+fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event() {
+    let stage = Stage::new();
+    let roles =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/postgresql/roles.sql"))
+            .unwrap();
+    let url = |role: &str| stage.database.url().replace("owner@", &format!("{role}@"));
+    stage.sql(&roles);
+    // Before the owner has made the schema, a node is told what to do.
+    let error = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap_err();
+    assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
+    assert_eq!(sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap(), 1);
+    assert_eq!(migrate(&url("sealog_owner")).unwrap(), 2);
+    assert_eq!(migrate(&url("sealog_owner")).unwrap(), 0);
+    stage.sql(&roles);
+    stage.sql(&roles);
+
+    let options = Options { sweep: Duration::from_millis(20), ..stage.options() };
+    let store = PostgresStore::open(&url("sealog_node"), &options).unwrap();
+    for n in 0..3 {
+        append_once(
+            &store,
+            live(),
+            vec![login("a"); 3],
+            key(&format!("k{n}"), "b"),
+            sealog_core::id::Ulid(1),
+        );
+    }
+    assert_valid(&store, live(), 9);
+    let control = Control::on_postgres(&store).unwrap();
+    furnish(&control);
+    stage.world.advance(2 * IDEMPOTENCY_RETENTION_MS);
+    eventually("a node removes expired records", || {
+        stage.sql("SELECT count(*) FROM sealog.idempotency") == "0"
+    });
+
+    for forbidden in [
+        "UPDATE sealog.events SET action = 'x'",
+        "UPDATE sealog.events SET country = 'x'",
+        "DELETE FROM sealog.events",
+        "TRUNCATE sealog.events",
+        "ALTER TABLE sealog.events DISABLE TRIGGER ALL",
+        "DROP TABLE sealog.events",
+        "CREATE TABLE sealog.mine ()",
+        "DELETE FROM sealog.chains",
+        "TRUNCATE sealog.chains",
+        "DELETE FROM sealog.usage",
+        "DELETE FROM sealog_control.keys",
+        "DELETE FROM sealog_control.tenants",
+        "DELETE FROM sealog_control.persons",
+        "DELETE FROM sealog_control.memberships",
+        "TRUNCATE sealog_control.pending",
+        "CREATE TABLE sealog_control.mine ()",
+        "INSERT INTO sealog_control.migrations (version) VALUES (99)",
+        "UPDATE sealog.store SET store_id = gen_random_uuid()",
+        "INSERT INTO sealog.migrations (version) VALUES (99)",
+        "GRANT ALL ON sealog.events TO sealog_node",
+        "SET ROLE sealog_owner",
+    ] {
+        let output = stage.database.try_sql("sealog_node", forbidden);
+        let error = String::from_utf8_lossy(&output.stderr);
+        let denied = ["permission denied", "must be owner"].iter().any(|text| error.contains(text))
+            || (forbidden.starts_with("GRANT") && error.contains("no privileges were granted"));
+        assert!(denied, "{forbidden}: {error}");
+    }
+    assert_valid(&store, live(), 9);
+    assert_eq!(store.ready(), Ok(()));
+    // It can accept a loss, which it cannot bring about itself.
+    stage.sql("DELETE FROM sealog.events WHERE chain_seq = 9");
+    assert_eq!(try_append(&store, live(), vec![login("x")]), Err(StoreError::HeadUnproven { chain: live() }));
+    wait(store.accept_loss(live(), "removed by hand".into())).unwrap();
+    append(&store, live(), vec![login("on")]);
+    assert_valid(&store, live(), 10);
+}
+
+/// Something of every kind of control data, so that every right that a node needs is used.
+fn furnish(control: &Control) {
+    use sealog_core::catalog::{CustomAction, FrameworkSet};
+    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
+    let (tenant_id, project_id) = (TenantId(Uuid([1; 16])), ProjectId(Uuid([2; 16])));
+    let (person_id, now) = (PersonId(Uuid([4; 16])), MORNING_MS);
+    let new = NewTenant {
+        id: tenant_id,
+        name: "t".into(),
+        plan: "top".into(),
+        contact_email: None,
+        billing: sealog_core::plan::Billing { trial_ends_at_ms: None, billing_active: true },
+        created_at_ms: now,
+    };
+    wait(control.create_tenant(new, vec![])).unwrap();
+    wait(control.update_tenant(tenant_id, TenantChange::default(), vec![])).unwrap();
+    let new = NewProject {
+        id: project_id,
+        tenant_id,
+        name: "p".into(),
+        frameworks: FrameworkSet::from_bits(3),
+        created_at_ms: now,
+    };
+    wait(control.create_project(new, vec![])).unwrap();
+    let change = ProjectChange {
+        frameworks: Some(FrameworkSet::from_bits(4)),
+        now_ms: now,
+        ..ProjectChange::default()
+    };
+    wait(control.update_project(project_id, change, vec![])).unwrap();
+    let key_id = KeyId(Uuid([3; 16]));
+    let new = NewKey {
+        id: key_id,
+        project_id,
+        name: "k".into(),
+        mode: Mode::Live,
+        digest: Hash([5; 32]),
+        prefix: "at_live_0123".into(),
+        expires_at_ms: None,
+        created_at_ms: now,
+    };
+    wait(control.create_key(new, vec![])).unwrap();
+    wait(control.keys_used(vec![(key_id, now)])).unwrap();
+    wait(control.revoke_key(key_id, now, vec![])).unwrap();
+    let action = CustomAction {
+        action: "a.b".into(),
+        description: None,
+        category: None,
+        severity: None,
+        required_fields: vec![],
+        optional_fields: vec![],
+    };
+    wait(control.create_action(tenant_id, action, vec![])).unwrap();
+    let member = NewMember {
+        tenant_id,
+        person: NewPerson {
+            id: person_id,
+            email: "a@example.com".into(),
+            password_hash: Some("h".into()),
+            verified: true,
+            created_at_ms: now,
+        },
+        role: Role::Owner,
+        grants: Grants::default(),
+        ends_at_ms: None,
+        created_at_ms: now,
+    };
+    let record = NewRecord { id: Uuid([7; 16]), draft: "{}".into(), created_at_ms: now };
+    wait(control.add_member(member, vec![record])).unwrap();
+    wait(control.update_member(tenant_id, person_id, MemberChange::default(), vec![])).unwrap();
+    wait(control.remove_record(Uuid([7; 16]))).unwrap();
+    wait(control.set_password(person_id, "h".into(), true)).unwrap();
+    for value in [Some("1".into()), Some("2".into()), None] {
+        wait(control.set_setting(tenant_id, "a".into(), value, vec![])).unwrap();
+    }
+    let job = NewJob {
+        id: JobId(Uuid([8; 16])),
+        kind: "verify".into(),
+        tenant_id: Some(tenant_id),
+        person_id: Some(person_id),
+        parameters: "{}".into(),
+        created_at_ms: now,
+    };
+    wait(control.create_job(job)).unwrap();
+    let job = wait(control.claim_job(JobId(Uuid([8; 16])), now, now + 1)).unwrap().unwrap();
+    assert!(wait(control.end_job(job.id, job.claim, JobOutcome::Done, now)).unwrap());
+    let token_digest = Hash([6; 32]);
+    wait(control.create_session(Session {
+        token_digest,
+        person_id,
+        created_at_ms: now,
+        expires_at_ms: now + 9,
+    }))
+    .unwrap();
+    wait(control.end_session(token_digest)).unwrap();
+    let notice = NewNotice {
+        key: "k".into(),
+        tenant_id: Some(tenant_id),
+        to: "a".into(),
+        template: "quota".into(),
+        parameters: "{}".into(),
+        created_at_ms: now,
+    };
+    assert!(wait(control.enqueue_notice(notice)).unwrap());
+    let due = wait(control.due_notices(now, 9)).unwrap();
+    wait(control.notice_attempted(due[0].id, NoticeOutcome::Sent { now_ms: now })).unwrap();
+    assert!(wait(control.access(Hash([5; 32]))).unwrap().is_some());
+}
+
+#[test]
+fn tables_of_a_newer_version_are_refused_and_left_as_they_are() {
+    let stage = Stage::new();
+    drop(stage.node());
+    stage.sql("INSERT INTO sealog_control.migrations (version) VALUES (99)");
+    let store = PostgresStore::open(&stage.database.url(), &stage.options()).unwrap();
+    let error = Control::on_postgres(&store).unwrap_err();
+    assert!(
+        error.to_string().contains("the schema has version 99, which this version does not know"),
+        "{error}"
+    );
+    assert!(!error.may_pass());
+}
+
+#[test]
+fn nodes_that_start_at_the_same_time_make_the_tables_once() {
+    let stage = Stage::new();
+    std::thread::scope(|scope| {
+        let threads = [(); 4]
+            .map(|()| scope.spawn(|| wait(stage.node().control.tenants(ListPage { after: None, limit: 1 }))));
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), Ok(vec![]));
+        }
+    });
+    assert_eq!(stage.sql("SELECT count(*) FROM sealog_control.migrations"), "2");
+}
+
+// ---- A pooler, and a database that does not answer ----------------------------------------------------------------
+
+#[test]
+fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
+    let stage = Stage::new();
+    drop(stage.node());
+    let pooler = postgres::Pooler::start(cluster());
+    let url = format!("postgres://owner@127.0.0.1:{}/{}?pgbouncer=true", pooler.port, stage.database.name);
+    let nodes = [(); 3].map(|()| stage.node_at(&url, &stage.options()));
+    furnish(&nodes[0].control);
+    let seen = |node: &Node| wait(node.control.access(Hash([5; 32]))).unwrap().unwrap().key.revoked_at_ms;
+    for node in &nodes {
+        eventually("the change reaches every node", || node.control.version_of(tenant(1)) > 0);
+        assert_eq!(seen(node), Some(MORNING_MS));
+    }
+    // Many at once, so that connections behind the pooler are passed around, with values and without.
+    std::thread::scope(|scope| {
+        for (n, node) in nodes.iter().enumerate() {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for i in 0..10u8 {
+                        let contact_email = i.is_multiple_of(2).then(|| format!("{n}.{thread}@example.com"));
+                        let change =
+                            TenantChange { contact_email: Some(contact_email), ..TenantChange::default() };
+                        wait(node.control.update_tenant(tenant(1), change, vec![])).unwrap();
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(wait(nodes[0].control.tenant(tenant(1))).unwrap().unwrap().contact_email, None);
+}
+
+#[test]
+fn a_change_that_waits_too_long_fails_and_leaves_nothing_behind_and_the_next_one_goes_through() {
+    let stage = Stage::new();
+    let hasty = Options { lock_timeout: Duration::from_millis(200), ..stage.options() };
+    let node = stage.node_at(&stage.database.url(), &hasty);
+    wait(node.control.create_tenant(new_tenant(1), vec![])).unwrap();
+    std::thread::scope(|scope| {
+        let lock = "BEGIN; SELECT version FROM sealog.store FOR UPDATE; SELECT pg_sleep(60); COMMIT";
+        scope.spawn(|| stage.database.try_sql("owner", lock));
+        let asleep =
+            "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+        eventually("the row is locked", || !stage.sql(asleep).is_empty());
+        let failed = wait(node.control.create_tenant(new_tenant(2), vec![]));
+        assert!(
+            matches!(&failed, Err(StoreError::Control(why)) if why.contains("lock timeout")),
+            "{failed:?}"
+        );
+        // What takes no lock does not wait.
+        wait(node.control.keys_used(vec![])).unwrap();
+        assert_eq!(wait(node.control.tenant(tenant(2))), Ok(None));
+        stage.sql(&format!("SELECT pg_terminate_backend(pid) FROM ({asleep}) AS a"));
+    });
+    wait(node.control.create_tenant(new_tenant(2), vec![])).unwrap();
+    assert!(wait(node.control.tenant(tenant(2))).unwrap().is_some());
+}
+
+#[test]
+fn a_damaged_value_is_an_error_that_names_its_column_and_no_row_is_left_out() {
+    let stage = Stage::new();
+    let node = stage.node();
+    furnish(&node.control);
+    stage.sql("ALTER TABLE sealog_control.memberships DROP CONSTRAINT memberships_role_check");
+    stage.sql("UPDATE sealog_control.memberships SET role = 'emperor'");
+    let read = wait(node.control.members(tenant(1), ListPage { after: None, limit: 9 }));
+    assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("role")), "{read:?}");
+    stage.sql("ALTER TABLE sealog_control.keys ALTER COLUMN created_at_ms TYPE double precision");
+    let read = wait(node.control.access(Hash([5; 32])));
+    assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("created_at_ms")), "{read:?}");
+}

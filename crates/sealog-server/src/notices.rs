@@ -1,0 +1,33 @@
+//! Notices become text when they are sent: the outbox has the name of a template and its parameters.
+
+use sealog_control::Notice;
+use serde_json::Value;
+
+use crate::{App, quota};
+
+/// A mail that an earlier version wrote whole.
+const WRITTEN: &str = "text";
+
+/// What a mail says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text {
+    pub subject: String,
+    pub body: String,
+}
+
+/// Why not is for the log, and for the operator: a newer version may know the template.
+pub(crate) fn render(app: &App, notice: &Notice) -> Result<Text, String> {
+    let parameters: Value = serde_json::from_str(&notice.parameters)
+        .map_err(|error| format!("the parameters of the notice are no JSON: {error}"))?;
+    let text = match notice.template.as_str() {
+        quota::TEMPLATE => quota::text(&parameters, &app.config.app_url),
+        WRITTEN => written(&parameters),
+        other => return Err(format!("the template {other:?} is unknown")),
+    };
+    text.ok_or_else(|| format!("the template {:?} lacks a parameter", notice.template))
+}
+
+fn written(parameters: &Value) -> Option<Text> {
+    let text = |name: &str| Some(parameters[name].as_str()?.to_owned());
+    Some(Text { subject: text("subject")?, body: text("body")? })
+}
