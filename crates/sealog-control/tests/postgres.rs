@@ -432,6 +432,20 @@ fn a_change_that_waits_too_long_fails_and_leaves_nothing_behind_and_the_next_one
             matches!(&failed, Err(StoreError::Control(why)) if why.contains("lock timeout")),
             "{failed:?}"
         );
+        // What has its place in the order of all changes waits for it too, although it changes no version.
+        let job = NewJob {
+            id: JobId(Uuid([1; 16])),
+            kind: "verify".into(),
+            tenant_id: Some(tenant(1)),
+            person_id: None,
+            parameters: "{}".into(),
+            created_at_ms: 1,
+        };
+        let failed = wait(node.control.create_job(job));
+        assert!(
+            matches!(&failed, Err(StoreError::Control(why)) if why.contains("lock timeout")),
+            "{failed:?}"
+        );
         // What takes no lock does not wait.
         wait(node.control.keys_used(vec![])).unwrap();
         assert_eq!(wait(node.control.tenant(tenant(2))), Ok(None));
