@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use sealog_control::*;
 use sealog_core::id::{Hash, TenantId, Uuid};
+use sealog_store::feed::{Scope, Start};
 use sealog_store::postgres::{Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, Store, StoreError};
 use support::postgres::{Database, cluster};
@@ -182,7 +183,8 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
     // Before the owner has made the schema, a node is told what to do.
     let error = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap_err();
     assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
-    assert_eq!(sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap(), 1);
+    let steps = sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), steps.to_string());
     assert_eq!(migrate(&url("sealog_owner")).unwrap(), 2);
     assert_eq!(migrate(&url("sealog_owner")).unwrap(), 0);
     stage.sql(&roles);
@@ -200,6 +202,8 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
         );
     }
     assert_valid(&store, live(), 9);
+    let mut follower = wait(store.follow(Scope::Everything, Start::Beginning)).unwrap();
+    assert_eq!(wait(follower.next(1)).unwrap().changes[0].head.chain_seq, 9);
     let control = Control::on_postgres(&store).unwrap();
     furnish(&control);
     stage.world.advance(2 * IDEMPOTENCY_RETENTION_MS);
