@@ -1,4 +1,4 @@
-//! `sealog copy`: snapshot from one store into another, verified on the way.
+//! `sealog copy`: everything from one store into another, verified on the way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -27,9 +27,9 @@ pub(crate) fn command() -> Command {
         Arg::new(name).long(name).value_name("STORE").required(true).help(help)
     };
     Command::new("copy")
-        .about("Copies snapshot from one store into another")
+        .about("Copies everything from one store into another")
         .long_about(
-            "Copies snapshot from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
+            "Copies everything from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
              Events are copied as they were sealed, and each is verified against the one before it before it is written; at the end the heads of all chains are equal, \
              so every hash is. Idempotency keys that still count go with their events, so a request that is sent again after the copy is answered as before. \
              Accounts, keys, sessions and waiting mails are copied too.\n\n\
@@ -82,7 +82,7 @@ fn open(text: &str) -> Result<Opened, String> {
     Opened::open_unmarked(&place, Path::new(text)).map_err(|unopened| unopened.to_string())
 }
 
-/// Whoever mixes up the two stores must not lose one of them: snapshot is checked before anything is written.
+/// Whoever mixes up the two stores must not lose one of them: both are checked before anything is written.
 async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, String> {
     let (source, target) = (from.control(), to.control());
     let checked = async {
