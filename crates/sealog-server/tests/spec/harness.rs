@@ -646,6 +646,8 @@ pub struct Hinge {
     gate: Semaphore,
     reads: AtomicU64,
     lists: AtomicUsize,
+    /// Calls for the heads of all chains, and for statistics.
+    overviews: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -672,6 +674,7 @@ impl Hinge {
             gate: Semaphore::new(0),
             reads: AtomicU64::new(0),
             lists: AtomicUsize::new(0),
+            overviews: AtomicUsize::new(0),
         }
     }
 
@@ -683,6 +686,11 @@ impl Hinge {
     /// How many lists the store was asked for.
     pub fn lists(&self) -> usize {
         self.lists.load(Ordering::SeqCst)
+    }
+
+    /// How often the store was asked for the heads of all chains, or for statistics.
+    pub fn overviews(&self) -> usize {
+        self.overviews.load(Ordering::SeqCst)
     }
 
     pub fn set(&self, mood: Mood) {
@@ -776,6 +784,7 @@ impl Store for Hinge {
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
+        self.overviews.fetch_add(1, Ordering::SeqCst);
         self.inner.heads()
     }
 
@@ -805,6 +814,7 @@ impl Store for Hinge {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        self.overviews.fetch_add(1, Ordering::SeqCst);
         self.inner.stats()
     }
 

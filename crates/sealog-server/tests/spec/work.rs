@@ -10,7 +10,7 @@ use sealog_store::Store;
 use sealog_store::pool::{FairPool, Lane, Payer};
 use serde_json::json;
 
-use crate::harness::{LOGIN, Service, batch_of, bearer, request, single_of, wait};
+use crate::harness::{LOGIN, Service, batch_of, bearer, eventually, request, single_of, wait};
 
 /// Keeps every thread that computes busy until it is dropped.
 struct Blocked {
@@ -111,6 +111,28 @@ fn a_page_asks_the_store_once_for_each_piece() {
     }
     // Two of these are a piece.
     assert!((10..=12).contains(&calls("/v1/events?limit=100")));
+}
+
+#[test]
+fn metrics_ask_the_store_twice_however_many_chains_there_are_and_probes_never() {
+    let service = Service::start();
+    let calls = |path: &str| {
+        let before = (service.hinge().overviews(), service.hinge().reads());
+        assert_eq!(service.get(path, "").status, 200);
+        (service.hinge().overviews() - before.0, service.hinge().reads() - before.1)
+    };
+    // Heads are compared with the clock at start, and then once a minute.
+    eventually(|| service.hinge().overviews() == 1);
+    service.event(&service.live, LOGIN).accepted();
+    assert_eq!(calls("/metrics"), (2, 0));
+    for _ in 0..5 {
+        let key = service.newcomer("top", &[]);
+        service.event(&key, LOGIN).accepted();
+    }
+    assert_eq!(calls("/metrics"), (2, 0));
+    for path in ["/healthz", "/readyz", "/openapi.json", "/docs/"] {
+        assert_eq!(calls(path), (0, 0), "{path}");
+    }
 }
 
 #[test]
