@@ -185,7 +185,9 @@ impl Control {
         payer: Payer,
         act: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Answer<'_, T, E> {
-        let answer = self.pool.run_below(WAITING_MAX, payer, COST, act);
+        // Half of the queue is closed to look-ups of unknown keys: no crowd of them keeps a key from being revoked.
+        let waiting_max = if payer == Payer::Stranger { WAITING_MAX / 2 } else { WAITING_MAX };
+        let answer = self.pool.run_below(waiting_max, payer, COST, act);
         Box::pin(async move {
             let Some(answer) = answer else {
                 let cause = "too many operations on control data wait for their turn";

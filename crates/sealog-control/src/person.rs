@@ -52,7 +52,8 @@ pub struct NewPerson {
     pub email: String,
     /// argon2id, as a PHC string; control data never sees a password. Nothing until the person has set one.
     pub password_hash: Option<String>,
-    /// Whether the address is known to be the person's. An unverified account never joins a second tenant.
+    /// Whether the address is known to be the person's. Whoever adds memberships has to see to it that one
+    /// that is not never joins a second tenant; only the operator may skip that.
     pub verified: bool,
     pub created_at_ms: u64,
 }

@@ -7,6 +7,10 @@
 //! was last read: t0: a node holds the row, counts it up to v, makes its change, and writes v beside the
 //! tenant. t1: it commits. t2: another node sees v in the row, and reads all tenants above the version it saw
 //! before. Versions commit in their order, since the row is held, so none below v can appear after t2.
+//!
+//! Whoever does not know has to ask: when the version has gone back or the database was reached anew (a
+//! failover may have lost changes and given their versions out again), and when the tenants cannot be read in
+//! time, everybody's answers count as old.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +19,15 @@ use std::time::Duration;
 
 use sealog_core::id::TenantId;
 use sealog_store::pool::{Payer, ThreadPool};
+use sealog_store::postgres::SharedVersion;
 use sealog_store::sync::{read, write};
 use tokio::sync::watch;
 
 use crate::db::{Database, Db, DbError, all, params};
 
-/// After reading failed.
-const RETRY: Duration = Duration::from_millis(250);
+/// How long to wait for the tenants that have changed. With the time between two looks at the version it is
+/// less than the second within which a revoked key must be refused on every node.
+const READ_MAX: Duration = Duration::from_millis(600);
 
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
@@ -49,15 +55,16 @@ impl Versions {
         changed.tenants.get(&tenant_id).map_or(0, |(at, _)| *at).max(changed.all)
     }
 
-    /// Counts a change of these tenants, except those of whom this version is known.
+    /// Counts a change of these tenants, except those of whom this very version is known. One that is lower
+    /// counts, too: after a failover that lost changes, versions are given out again.
     pub(crate) fn note(&self, tenants: impl IntoIterator<Item = (TenantId, Option<u64>)>) {
         let mut changed = write(&self.changed);
         let next = self.latest() + 1;
         let mut noted = false;
         for (tenant_id, version) in tenants {
             let known = changed.tenants.get(&tenant_id).and_then(|(_, known)| *known);
-            if version.is_none() || version > known {
-                changed.tenants.insert(tenant_id, (next, version.max(known)));
+            if version.is_none() || version != known {
+                changed.tenants.insert(tenant_id, (next, version.or(known)));
                 noted = true;
             }
         }
@@ -91,34 +98,40 @@ fn changed_since(db: &mut dyn Db, version: u64) -> Result<Vec<(TenantId, Option<
 
 /// Hears of what other nodes have changed, until the control data or the store is closed.
 pub(crate) async fn follow(
-    mut seen: watch::Receiver<u64>,
+    mut seen: watch::Receiver<SharedVersion>,
     database: Weak<Database>,
     pool: Weak<ThreadPool>,
     versions: Arc<Versions>,
 ) {
     let mut known = *seen.borrow_and_update();
     while seen.changed().await.is_ok() {
-        let version = *seen.borrow_and_update();
-        loop {
-            let (Some(database), Some(pool)) = (database.upgrade(), pool.upgrade()) else { return };
-            let since = known;
-            let changed =
-                pool.run(Payer::Operator, crate::COST, move || database.read(|db| changed_since(db, since)));
-            // Not held while waiting: whoever closes waits for the pool's threads, not for this.
-            drop(pool);
-            match changed.await {
-                Ok(Ok(changed)) => {
-                    versions.note(changed);
-                    known = version;
-                    break;
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "failed to read which tenants have changed; retrying")
-                }
-                // It is being closed, which shows at the next try.
-                Err(_) => {}
+        let now = *seen.borrow_and_update();
+        let (Some(database), Some(pool)) = (database.upgrade(), pool.upgrade()) else { return };
+        let is_later = now.connection == known.connection && now.version >= known.version;
+        let since = std::mem::replace(&mut known, now).version;
+        if !is_later {
+            tracing::info!("the database was reached anew; cached callers are looked up again");
+            versions.note_all();
+            continue;
+        }
+        let changed =
+            pool.run(Payer::Operator, crate::COST, move || database.read(|db| changed_since(db, since)));
+        // Not held while waiting: whoever closes waits for the pool's threads, not for this.
+        drop(pool);
+        match tokio::time::timeout(READ_MAX, changed).await {
+            Ok(Ok(Ok(changed))) => versions.note(changed),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%error, "failed to read which tenants have changed; all cached callers are looked up again");
+                versions.note_all();
             }
-            tokio::time::sleep(RETRY).await;
+            Err(_) => {
+                tracing::warn!(
+                    "which tenants have changed was not read in time; all cached callers are looked up again"
+                );
+                versions.note_all();
+            }
+            // It is being closed, which shows at the next look.
+            Ok(Err(_)) => {}
         }
     }
 }
@@ -147,10 +160,13 @@ mod tests {
         versions.note([(b, None)]);
         versions.note([(b, None)]);
         assert_eq!(all(), (5, 3, 5));
+        // A failover has taken the version back: what is changed under it now is another change.
+        versions.note([(a, Some(7))]);
+        assert_eq!(all(), (6, 6, 5));
         // One of which the outcome was unknown is heard of again when it shows.
         versions.note([(b, Some(9))]);
-        assert_eq!(all(), (6, 3, 6));
+        assert_eq!(all(), (7, 6, 7));
         versions.note_all();
-        assert_eq!(all(), (7, 7, 7));
+        assert_eq!(all(), (8, 8, 8));
     }
 }

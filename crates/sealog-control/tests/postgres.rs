@@ -472,3 +472,40 @@ fn a_damaged_value_is_an_error_that_names_its_column_and_no_row_is_left_out() {
     let read = wait(node.control.access(Hash([5; 32])));
     assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("created_at_ms")), "{read:?}");
 }
+
+/// A failover to a standby that lagged: the version goes back, and is given out again for other changes.
+#[test]
+fn a_version_that_was_taken_back_and_given_out_again_leaves_no_cache_as_it_was() {
+    let stage = Stage::new();
+    let nodes = [stage.node(), stage.node()];
+    wait(nodes[0].control.create_tenant(new_tenant(1), vec![])).unwrap();
+    let rename = |name: &str| TenantChange { name: Some(name.into()), ..TenantChange::default() };
+    for n in 0..3 {
+        wait(nodes[0].control.update_tenant(tenant(1), rename(&format!("{n}")), vec![])).unwrap();
+    }
+    let seen: u64 = stage.sql("SELECT version FROM sealog.store").parse().unwrap();
+    eventually("both have looked", || nodes.iter().all(|node| node._store.version() == seen));
+    let versions = || nodes.iter().map(|node| node.control.version_of(tenant(1))).collect::<Vec<_>>();
+    let before = versions();
+    // As the standby had it.
+    stage.sql("UPDATE sealog.store SET version = version - 2");
+    stage.sql(&format!("UPDATE sealog_control.tenants SET version = {}", seen - 2));
+    wait(nodes[0].control.update_tenant(tenant(1), rename("after"), vec![])).unwrap();
+    let after = versions();
+    assert!(after[0] > before[0], "the node that made the change does not ask again: {before:?} {after:?}");
+    eventually("the other node asks again", || versions()[1] > before[1]);
+}
+
+#[test]
+fn a_node_that_cannot_read_which_tenants_have_changed_asks_for_all_of_them() {
+    let stage = Stage::new();
+    let nodes = [stage.node(), stage.node()];
+    for n in 1..=2 {
+        wait(nodes[0].control.create_tenant(new_tenant(n), vec![])).unwrap();
+    }
+    eventually("the other knows both", || (1..=2).all(|n| nodes[1].control.version_of(tenant(n)) > 0));
+    let before = nodes[1].control.version_of(tenant(2));
+    stage.sql("ALTER TABLE sealog_control.tenants RENAME COLUMN version TO versions");
+    stage.sql("UPDATE sealog.store SET version = version + 1");
+    eventually("it asks for everybody", || nodes[1].control.version_of(tenant(2)) > before);
+}

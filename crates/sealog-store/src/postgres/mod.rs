@@ -207,6 +207,15 @@ fn is_refusal(error: &Error) -> bool {
     error.to_string().starts_with("invalid configuration")
 }
 
+/// What the watch has seen of the version in the shared row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedVersion {
+    pub version: u64,
+    /// Counts the connections of the watch. Behind a new one there may be another server, which never had some
+    /// of the changes before it and may have others under the same version.
+    pub connection: u64,
+}
+
 /// A chain that ends before a head that was acknowledged, or has another event there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -244,7 +253,7 @@ struct Inner {
     /// Connections that others use.
     lent: Mutex<Vec<Arc<Pool>>>,
     /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to know of.
-    versions: watch::Sender<u64>,
+    versions: watch::Sender<SharedVersion>,
     health: Mutex<Result<(), StoreError>>,
 }
 
@@ -300,7 +309,7 @@ impl PostgresStore {
 
     /// The version in the shared row, as it was last seen.
     pub fn version(&self) -> u64 {
-        *self.inner.versions.borrow()
+        self.inner.versions.borrow().version
     }
 
     pub fn clock_behind(&self) -> Option<ClockBehind> {
@@ -459,7 +468,10 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         feed,
         in_flight: Arc::default(),
         lent: Mutex::default(),
-        versions: watch::Sender::new(unsigned(store.get("version"))),
+        versions: watch::Sender::new(SharedVersion {
+            version: unsigned(store.get("version")),
+            connection: 0,
+        }),
         health: Mutex::new(Ok(())),
         target,
         options,
@@ -512,6 +524,9 @@ fn watch(inner: &Arc<Inner>) -> Task {
 #[derive(Default)]
 struct Watching {
     session: Option<Session>,
+    /// Whether there was a session before, and how often it had to be replaced by another one.
+    connected: bool,
+    connection: u64,
     /// What the role and the database had of their own when the session began.
     own_settings: Option<String>,
     /// The version and the time at which findings were last asked for.
@@ -596,7 +611,12 @@ impl Inner {
         let (open, rows) = loop {
             let (open, is_new) = match watching.session.take() {
                 Some(open) => (open, false),
-                None => (Session::connect(&self.target).await?, true),
+                None => {
+                    let open = Session::connect(&self.target).await?;
+                    // The first one belongs to the start, which has just read everything.
+                    watching.connection += u64::from(std::mem::replace(&mut watching.connected, true));
+                    (open, true)
+                }
             };
             let rows = open.query(LOOK, &[], &[]).await.map_err(|error| unavailable(&error))?;
             let own_settings = rows.first().and_then(|row| row.get("own_settings"));
@@ -607,7 +627,9 @@ impl Inner {
         };
         let row = rows.first().ok_or_else(|| StoreError::Unavailable("sealog.store has no row".into()))?;
         let version: i64 = row.get("version");
-        self.versions.send_if_modified(|seen| std::mem::replace(seen, unsigned(version).max(*seen)) != *seen);
+        // Not the highest that was ever seen: a failover that lost changes takes the version back, too.
+        let seen_now = SharedVersion { version: unsigned(version), connection: watching.connection };
+        self.versions.send_if_modified(|seen| std::mem::replace(seen, seen_now) != seen_now);
         let known = watching.findings_at.is_some_and(|(at_version, at)| {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });

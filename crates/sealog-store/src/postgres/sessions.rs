@@ -19,7 +19,7 @@ use tokio_postgres::{Error, Row};
 use super::migrate as steps;
 pub use super::migrate::Schema;
 use super::pool::{Lease, Pool, Session};
-use super::{Inner, OpenError, PostgresStore, explain, rows};
+use super::{Inner, OpenError, PostgresStore, SharedVersion, explain, rows};
 use crate::sync::lock;
 use crate::{BoxFuture, StoreError};
 
@@ -80,7 +80,7 @@ impl Sessions {
     }
 
     /// The version of the shared row, as it was last seen. Every node looks at it several times a second.
-    pub fn versions(&self) -> watch::Receiver<u64> {
+    pub fn versions(&self) -> watch::Receiver<SharedVersion> {
         self.inner.versions.subscribe()
     }
 

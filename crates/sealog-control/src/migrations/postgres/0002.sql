@@ -81,7 +81,7 @@ CREATE INDEX outbox_with_text ON {outbox} (sent_at_ms) WHERE sent_at_ms IS NOT N
 INSERT INTO {outbox} (notice_key, tenant_id, recipient, template, parameters, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms)
     SELECT 'quota/' || tenant_id || '/' || lpad((month / 12)::text, 4, '0') || '-' || lpad((month % 12 + 1)::text, 2, '0') || '/' || percent,
            tenant_id, recipient, 'text',
-           CASE WHEN body IS NULL THEN NULL ELSE json_build_object('subject', subject, 'body', body)::text END,
+           CASE WHEN body IS NULL THEN NULL ELSE json_build_object('subject', replace(subject, chr(1) || '1', chr(1)), 'body', replace(body, chr(1) || '1', chr(1)))::text END,
            created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms
     FROM {mails} ORDER BY id;
 DROP TABLE {mails};
