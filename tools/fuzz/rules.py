@@ -23,7 +23,7 @@ BEYOND_SCHEMAS = (
     ("validation/invalid_field", "action is already an action of the catalog"),
     ("validation/invalid_field", "action must not contain control characters"),
     ("validation/invalid_field", "action must not begin with the reserved prefix"),
-    ("validation/invalid_field", "email is another user's"),
+    ("validation/invalid_field", "email is a member of this tenant already"),
     ("validation/invalid_field", "trial_ends_at must be an ISO 8601 time"),
     ("validation/invalid_field", "expires_at must be an ISO 8601 time"),
 )

@@ -364,28 +364,30 @@ impl Call<'_> {
 
     async fn create_user(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
         let email = fields.email("email")?.flatten().ok_or_else(|| invalid("email", "is required"))?;
-        let password = fields.text("password")?.flatten().map(Secret);
+        let password = Secret(fields.required_text("password")?);
         let role = fields.required_text("role")?;
         let known = Role::ALL.into_iter().find(|known| known.as_str() == role);
         let role = known.ok_or_else(|| {
             invalid("role", &format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
         })?;
         fields.nothing_else()?;
+        if password.0.chars().count() < password::LENGTH_MIN {
+            return Err(invalid(
+                "password",
+                &format!("must have at least {} characters", password::LENGTH_MIN),
+            ));
+        }
         let people = &self.app.control.people;
-        // Somebody who has an account keeps the password that it has.
-        let known = people.person_by_email(email.clone()).await.map_err(|error| self.failed(&error))?;
-        let password = match known {
-            Some(_) => None,
-            None => Some(acceptable(password)?),
-        };
         self.must_exist(tenant_id).await?;
-        let password_hash = match password {
-            Some(password) => Some(
+        // Somebody who has an account keeps the password that it has: the one in the body is ignored.
+        let known = people.person_by_email(email.clone()).await.map_err(|error| self.failed(&error))?;
+        let password_hash = match known {
+            Some(_) => None,
+            None => Some(
                 password::hash(self.app, password)
                     .await
                     .map_err(|error| Failure::internal(&error, self.request_id))?,
             ),
-            None => None,
         };
         let created_at_ms = self.now_ms();
         let new = NewMember {
@@ -422,16 +424,6 @@ impl Call<'_> {
     async fn must_exist(&self, id: TenantId) -> Result<(), Failure> {
         let tenant = self.accounts().tenant(id).await.map_err(|error| self.failed(&error))?;
         tenant.map(|_| ()).ok_or_else(|| Reject::PathNotFound.into())
-    }
-}
-
-/// The password of a new account.
-fn acceptable(password: Option<Secret>) -> Result<Secret, Failure> {
-    let password = password.ok_or_else(|| invalid("password", "is required"))?;
-    match password.0.chars().count() {
-        0 => Err(invalid("password", "must not be empty")),
-        password::LENGTH_MIN.. => Ok(password),
-        _ => Err(invalid("password", &format!("must have at least {} characters", password::LENGTH_MIN))),
     }
 }
 
