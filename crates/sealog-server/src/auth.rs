@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use sealog_control::{Access, KeyAccess, KeyId};
-use sealog_core::catalog::{CustomAction, FrameworkSet, Scope};
+use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ChainId, Hash, Mode, RequestId};
 use sealog_core::key::{self, KeyState, Presented};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
+use sealog_service::ingest::Producer;
 use sealog_store::IdMap;
 use sealog_store::sync::{lock, read, write};
 use sha2::{Digest, Sha256};
@@ -23,21 +24,15 @@ use crate::respond::Failure;
 /// A caller whose key exists. Tenant and project come from here and from nowhere else.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    pub chain: ChainId,
+    pub producer: Arc<Producer>,
     state: KeyState,
     billing: Billing,
-    plan_frameworks: FrameworkSet,
-    enabled: FrameworkSet,
-    ever_enabled: FrameworkSet,
     pub tenant_enabled: FrameworkSet,
-    pub custom: HashMap<String, CustomAction>,
     rate: (Counted, u32),
     key_id: KeyId,
     /// When the key was last used, and whether that is written yet.
     used_ms: AtomicU64,
     used_written_ms: AtomicU64,
-    /// Whether events count against a quota.
-    pub has_quota: bool,
     /// Of the control data, from before this was asked for: it is true for as long as nothing of its tenant has changed since.
     version: u64,
     /// The version up to which that was looked at.
@@ -59,20 +54,22 @@ impl Caller {
             }
         };
         Caller {
-            chain: ChainId { tenant_id: tenant.id, project_id: project.id, mode: key.mode },
+            producer: Arc::new(Producer {
+                chain: ChainId { tenant_id: tenant.id, project_id: project.id, mode: key.mode },
+                enabled: project.frameworks,
+                ever_enabled: project.frameworks_ever,
+                // A plan that the configuration no longer has includes nothing.
+                in_plan: plan.map_or(FrameworkSet::NONE, |plan| plan.frameworks),
+                custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
+                has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
+            }),
             state: key.state(),
             billing: tenant.billing,
-            // A plan that the configuration no longer has includes nothing.
-            plan_frameworks: plan.map_or(FrameworkSet::NONE, |plan| plan.frameworks),
-            enabled: project.frameworks,
-            ever_enabled: project.frameworks_ever,
             tenant_enabled: tenant_frameworks,
-            custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
             rate: (rate.0, share(rate.1, limits.nodes)),
             key_id: key.id,
             used_ms: AtomicU64::new(0),
             used_written_ms: AtomicU64::new(0),
-            has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
             version,
             checked: AtomicU64::new(version),
         }
@@ -85,21 +82,16 @@ impl Caller {
         if self.checked.load(Ordering::Relaxed) == version {
             return true;
         }
-        let current = keys.version_of(self.chain.tenant_id) <= self.version;
+        let current = keys.version_of(self.chain().tenant_id) <= self.version;
         if current {
             self.checked.store(version, Ordering::Relaxed);
         }
         current
     }
 
-    /// What decides about the caller's actions.
-    pub(crate) fn scope(&self) -> Scope<'_> {
-        Scope {
-            enabled: self.enabled,
-            ever_enabled: self.ever_enabled,
-            in_plan: self.plan_frameworks,
-            custom: &self.custom,
-        }
+    /// The chain of the key.
+    pub(crate) fn chain(&self) -> ChainId {
+        self.producer.chain
     }
 
     /// The key and its last use, if that has not been taken yet.
@@ -163,15 +155,18 @@ pub(crate) async fn authenticate(
     let presented = key::parse_authorization(authorization(headers)?)?;
     let caller = find(app, &presented, request_id).await?.ok_or(Reject::KeyNotFound)?;
     // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
-    assert_eq!(caller.chain.mode, presented.mode, "a key's prefix says its mode");
+    assert_eq!(caller.chain().mode, presented.mode, "a key's prefix says its mode");
     let now_ms = request_id.received_ms();
     caller.state.check(now_ms)?;
     caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
     let (counted, limit) = caller.rate;
     if !app.limits.admit(counted, limit, now_ms) {
-        return Err(
-            if caller.chain.mode == Mode::Live { Reject::RateLimit } else { Reject::TestRateLimit }.into()
-        );
+        return Err(if caller.chain().mode == Mode::Live {
+            Reject::RateLimit
+        } else {
+            Reject::TestRateLimit
+        }
+        .into());
     }
     Ok(caller)
 }

@@ -19,6 +19,8 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
+use sealog_service::Stop;
+use sealog_service::ingest::Client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower_service::Service;
@@ -27,7 +29,7 @@ use crate::App;
 use crate::api;
 use crate::auth;
 use crate::body::RequestBody;
-use crate::client_address::{Client, is_proxy};
+use crate::client_address::{self, is_proxy};
 use crate::connections::{Connections, Place};
 use crate::framing;
 use crate::limits::{counted_address, share};
@@ -50,27 +52,17 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A server that can be told to stop.
 #[derive(Debug)]
 pub struct Server {
-    stop: watch::Sender<bool>,
+    pub(crate) stop: Stop,
 }
 
 impl Server {
     pub fn new() -> Server {
-        Server { stop: watch::Sender::new(false) }
+        Server { stop: Stop::new() }
     }
 
     /// No more connections are accepted; those that are idle are closed, and requests under way are finished.
     pub fn stop(&self) {
-        self.stop.send_replace(true);
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        *self.stop.borrow()
-    }
-
-    /// Returns when the server has been told to stop.
-    pub(crate) async fn stopped(&self) {
-        // The sender is held by `self`, so the wait ends in no other way.
-        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+        self.stop.stop();
     }
 }
 
@@ -320,7 +312,7 @@ async fn answer(
     let app = &front.app;
     framing::check(parts)?;
     let (path, headers) = (parts.uri.path(), &parts.headers);
-    let client = Client::behind(&peer, headers, &app.config.trusted_proxies);
+    let client = client_address::behind(&peer, headers, &app.config.trusted_proxies);
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
         if !app.limits.admit(counted_address(client.address), per_ip, request_id.received_ms()) {

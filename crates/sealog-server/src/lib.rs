@@ -1,7 +1,7 @@
 //! Who may ask, and what they see.
 //!
 //! A request goes straight down and straight back: [`http`] (request id, per-address window), [`router`] (for all but the two requests that bring events), [`auth`] (who is calling),
-//! `api` (one file for each endpoint), [`ingest`] (the write path, the only caller of `Store::append`), the store. One folder for each audience; they never import each other.
+//! `api` (one file for each endpoint), then `sealog-service`, which does what was asked for. One folder for each audience; they never import each other.
 
 mod api;
 mod auth;
@@ -13,17 +13,11 @@ pub mod config;
 mod connections;
 mod docs;
 mod framing;
-pub mod geo;
 mod http;
-mod ingest;
 mod limits;
-pub mod mail;
 mod metrics;
-mod notices;
 pub mod openapi;
 mod operator;
-pub mod password;
-mod quota;
 mod ready;
 mod respond;
 mod router;
@@ -32,39 +26,17 @@ mod wire;
 
 use std::sync::Arc;
 
-use sealog_control::{Administration, Control, KeyAccess, Outbox, People};
+use sealog_service::ControlData;
+use sealog_service::background::Jobs;
+use sealog_service::ingest::Ingest;
+use sealog_service::mail::Mailer;
+use sealog_service::quota::{Changed, Quotas};
 use sealog_store::Store;
 use sealog_store::world::World;
 
 pub use http::{Server, serve, serve_metrics, serve_with_pages};
 
 use config::Config;
-
-/// Control data, by who asks for it.
-#[derive(Clone)]
-pub struct ControlData {
-    pub keys: Arc<dyn KeyAccess>,
-    pub administration: Arc<dyn Administration>,
-    pub people: Arc<dyn People>,
-    pub outbox: Arc<dyn Outbox>,
-}
-
-impl From<Arc<Control>> for ControlData {
-    fn from(control: Arc<Control>) -> ControlData {
-        ControlData {
-            keys: Arc::clone(&control) as _,
-            administration: Arc::clone(&control) as _,
-            people: Arc::clone(&control) as _,
-            outbox: control,
-        }
-    }
-}
-
-impl std::fmt::Debug for ControlData {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ControlData")
-    }
-}
 
 /// Everything that requests share.
 pub struct App {
@@ -75,7 +47,8 @@ pub struct App {
     callers: auth::Callers,
     limits: limits::Limits,
     connections: Arc<connections::Connections>,
-    changed: quota::Changed,
+    ingest: Ingest,
+    jobs: Jobs,
     metrics: metrics::Metrics,
     /// Memory for answers, from the first byte that is read until the last one has left the write buffer.
     reads: budget::Budget,
@@ -92,7 +65,32 @@ impl App {
         world: Arc<dyn World>,
         config: Config,
     ) -> Arc<App> {
+        let changed = Arc::new(Changed::default());
+        let jobs = Jobs {
+            store: Arc::clone(&store),
+            world: Arc::clone(&world),
+            geo: config.geo.clone(),
+            quotas: Quotas {
+                store: Arc::clone(&store),
+                control: control.clone(),
+                world: Arc::clone(&world),
+                plans: config.plans.clone(),
+                changed: Arc::clone(&changed),
+                every: config.background.quota_every,
+            },
+            mailer: Mailer {
+                outbox: Arc::clone(&control.outbox),
+                world: Arc::clone(&world),
+                smtp: config.smtp.clone(),
+                app_url: config.app_url.clone(),
+                every: config.background.mail_every,
+                attempt_max: config.background.mail_attempt_max,
+            },
+            intervals: config.background,
+        };
         Arc::new(App {
+            ingest: Ingest::new(Arc::clone(&store), config.geo.clone(), changed),
+            jobs,
             store,
             control,
             world,
@@ -102,7 +100,6 @@ impl App {
                 config.connections_max,
                 config.limits.connections_per_ip as usize,
             ),
-            changed: quota::Changed::default(),
             metrics: metrics::Metrics::default(),
             reads: budget::Budget::new(config.memory.answers_bytes),
             bodies: budget::Budget::new(config.memory.bodies_bytes),

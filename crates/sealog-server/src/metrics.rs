@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use sealog_core::chain::Head;
-use sealog_core::id::{ChainId, Mode, RequestId};
+use sealog_core::id::{Mode, RequestId};
 use sealog_core::reject::{CODES, Code, Reject};
 use sealog_core::verify::Verdict;
-use sealog_store::HEAD_AHEAD_MS;
+use sealog_service::heads::ahead;
 use sealog_store::stats::{Histogram, HistogramView};
 
 use crate::App;
@@ -139,11 +138,6 @@ pub(crate) fn admit(app: &App, headers: &HeaderMap, peer: IpAddr) -> Result<(), 
 pub(crate) async fn get(app: &App, request_id: RequestId) -> Result<Response<Body>, Failure> {
     let text = render(app).await.map_err(|error| Failure::internal(&error, request_id))?;
     Ok(with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
-}
-
-/// Chains whose last event lies too far in the future.
-pub(crate) fn ahead(heads: &[(ChainId, Head)], now_ms: u64) -> impl Iterator<Item = &(ChainId, Head)> {
-    heads.iter().filter(move |(_, head)| head.log_id.timestamp_ms() > now_ms.saturating_add(HEAD_AHEAD_MS))
 }
 
 async fn render(app: &App) -> Result<String, sealog_store::StoreError> {

@@ -9,7 +9,7 @@ use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::ChainId;
 use sealog_core::verify::Item;
-use sealog_server::config::Secret;
+use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
 

@@ -18,8 +18,7 @@ use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::key;
 use sealog_core::plan::Billing;
-use sealog_server::config::Secret;
-use sealog_server::password;
+use sealog_service::{Secret, password};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 

@@ -39,9 +39,9 @@ pub(crate) async fn get(
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     let caller = auth::authenticate(app, headers, request_id).await?;
-    let query = ListQuery::parse(query, caller.chain)?;
+    let query = ListQuery::parse(query, caller.chain())?;
     let mut page = Page {
-        chain: caller.chain,
+        chain: caller.chain(),
         query,
         written: 0,
         last_seq: 0,
@@ -49,7 +49,7 @@ pub(crate) async fn get(
         begun: false,
         complete: false,
     };
-    let share = app.reads.take(caller.chain.tenant_id, WHOLE_BYTES_MAX + HELD_BYTES_MAX).await;
+    let share = app.reads.take(caller.chain().tenant_id, WHOLE_BYTES_MAX + HELD_BYTES_MAX).await;
     let mut share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
     let mut pieces = VecDeque::new();
     let mut bytes = 0;

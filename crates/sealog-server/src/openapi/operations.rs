@@ -2,11 +2,11 @@
 
 use sealog_core::query::{ListParameter, PageLimit, PageParameter, SEQ_MAX, SeqParameter, VERIFY_EVENTS_MAX};
 use sealog_core::reject::Code;
+use sealog_service::ingest::{Endpoint, KEY_BYTES_MAX};
 use serde_json::{Value, json};
 
 use super::{header, schemas};
 use crate::config::Config;
-use crate::ingest::{Endpoint, KEY_BYTES_MAX};
 use crate::operator;
 use crate::routes::{self, Operation};
 

@@ -17,13 +17,13 @@ use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
+use sealog_service::{Secret, password};
 use sealog_store::StoreError;
 use serde_json::{Value, json};
 
-use crate::config::Secret;
 use crate::respond::{Answer, Body, Failure};
 use crate::routes::Path;
-use crate::{App, password, respond};
+use crate::{App, respond};
 use fields::Fields;
 
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -384,7 +384,7 @@ impl Call<'_> {
         let password_hash = match known {
             Some(_) => None,
             None => Some(
-                password::hash(self.app, password)
+                password::hash(&*self.app.world, password)
                     .await
                     .map_err(|error| Failure::internal(&error, self.request_id))?,
             ),
