@@ -4,6 +4,8 @@
 //! is then appended to the chain, under its id as idempotency key, and removed; after a crash between the two
 //! it is appended again, which the chain answers from the first time.
 
+use std::fmt;
+
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::db::{Db, DbError, Listed, Lock, Row, all, count, params};
@@ -50,6 +52,38 @@ pub struct NewRecord {
     /// The event as it will be sent.
     pub draft: String,
     pub created_at_ms: u64,
+}
+
+/// What a change puts into the system chain, said inside of its transaction by what it has changed: of two
+/// changes at the same time, each tells of the state that it found.
+pub struct Records<T>(Tell<T>);
+
+type Tell<T> = Box<dyn FnOnce(Option<&T>, &T) -> Vec<NewRecord> + Send>;
+
+impl<T: 'static> Records<T> {
+    /// By the state before the change, if there was one, and the state after it.
+    pub fn told_by(tell: impl FnOnce(Option<&T>, &T) -> Vec<NewRecord> + Send + 'static) -> Records<T> {
+        Records(Box::new(tell))
+    }
+
+    /// Those that are known beforehand.
+    pub fn of(records: Vec<NewRecord>) -> Records<T> {
+        Records::told_by(|_, _| records)
+    }
+
+    pub fn none() -> Records<T> {
+        Records::of(Vec::new())
+    }
+
+    pub(crate) fn tell(self, before: Option<&T>, after: &T) -> Vec<NewRecord> {
+        self.0(before, after)
+    }
+}
+
+impl<T> fmt::Debug for Records<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Records")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -127,6 +127,7 @@ conformance! {
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it
         records_are_in_the_order_of_the_changes_until_they_are_removed
+        a_record_tells_of_the_state_that_its_change_has_found
     }
     version: {
         every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other

@@ -112,7 +112,7 @@ fn furnish(control: &Control) {
     wait(control.create_tenant(NewTenant { id: other, ..new.clone() }, vec![record])).unwrap();
     wait(control.create_tenant(new, vec![])).unwrap();
     let change = TenantChange { rate_limit_rps: Some(Some(7)), ..TenantChange::default() };
-    wait(control.update_tenant(tenant_id, change, vec![])).unwrap();
+    wait(control.update_tenant(tenant_id, change, Records::none())).unwrap();
     for n in [2, 1] {
         let (id, frameworks) = (ProjectId(Uuid([n; 16])), sealog_core::catalog::FrameworkSet::from_bits(5));
         wait(control.create_project(
@@ -124,7 +124,7 @@ fn furnish(control: &Control) {
         wait(control.update_project(
             id,
             ProjectChange { frameworks, now_ms: 8, ..ProjectChange::default() },
-            vec![],
+            Records::none(),
         ))
         .unwrap();
         let key = NewKey {
@@ -139,7 +139,7 @@ fn furnish(control: &Control) {
         };
         wait(control.create_key(key, vec![])).unwrap();
     }
-    wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, vec![])).unwrap();
+    wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, Records::none())).unwrap();
     wait(control.keys_used(vec![(KeyId(Uuid([2; 16])), 66)])).unwrap();
     let action = sealog_core::catalog::CustomAction {
         action: "invoice.approved".into(),
@@ -161,7 +161,7 @@ fn furnish(control: &Control) {
     for (n, tenant_id, role) in
         [(3, tenant_id, Role::Auditor), (3, other, Role::Developer), (6, tenant_id, Role::Admin)]
     {
-        wait(control.add_member(member(n, tenant_id, role), vec![])).unwrap();
+        wait(control.add_member(member(n, tenant_id, role), Records::none())).unwrap();
     }
     wait(control.set_setting(tenant_id, "key_days_max".into(), Some("90".into()), vec![])).unwrap();
     let job = NewJob {
@@ -332,7 +332,7 @@ fn a_copy_goes_on_where_it_was_left_and_takes_along_what_changed() {
     let source = embedded(&from);
     append(&source.store, chains()[0], 30, "second");
     append(&source.store, chains()[2], 5, "new chain");
-    wait(source.control.revoke_key(KeyId(Uuid([2; 16])), 88, vec![])).unwrap();
+    wait(source.control.revoke_key(KeyId(Uuid([2; 16])), 88, Records::none())).unwrap();
     let before = everything(&source);
     drop(source);
     let (done, said) = copy(from.to_str().unwrap(), &database.url());
@@ -412,14 +412,14 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
     match how {
         "a name" => {
             let change = TenantChange { name: Some("renamed".into()), ..TenantChange::default() };
-            drop(wait(control.update_tenant(TenantId(Uuid([1; 16])), change, vec![])).unwrap());
+            drop(wait(control.update_tenant(TenantId(Uuid([1; 16])), change, Records::none())).unwrap());
         }
         "frameworks" => {
             let frameworks = Some(sealog_core::catalog::FrameworkSet::from_bits(1));
             let change = ProjectChange { frameworks, now_ms: 20, ..ProjectChange::default() };
-            drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, vec![])).unwrap());
+            drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, Records::none())).unwrap());
         }
-        "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, vec![])).unwrap()),
+        "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, Records::none())).unwrap()),
         "a tenant" => {
             let new = NewTenant {
                 id: TenantId(Uuid([7; 16])),
@@ -441,7 +441,7 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
                 ends_at_ms: None,
                 created_at_ms: 9,
             };
-            drop(wait(control.add_member(new, vec![])).unwrap().unwrap());
+            drop(wait(control.add_member(new, Records::none())).unwrap().unwrap());
         }
         "a chain" => append(store, chains()[2], 1, "second"),
         "an event" => append(store, chains()[0], 1, "second"),

@@ -9,13 +9,13 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![record(1)])).unwrap();
     let change = ProjectChange { frameworks: Some(set(&[5])), now_ms: 7, ..ProjectChange::default() };
-    wait(control.update_project(project_id(1), change, vec![record(2)])).unwrap();
+    wait(control.update_project(project_id(1), change, Records::of(vec![record(2)]))).unwrap();
     wait(control.create_action(tenant_id(1), custom("a.b"), vec![])).unwrap();
     wait(control.set_setting(tenant_id(1), "a".into(), Some("[1]".into()), vec![])).unwrap();
     let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: Some(2) };
     let new = NewMember { grants, ends_at_ms: Some(3), ..new_member(1, 1, "Zoë@Example.com") };
-    wait(control.add_member(new, vec![])).unwrap();
-    wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), vec![])).unwrap();
+    wait(control.add_member(new, Records::none())).unwrap();
+    wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), Records::none())).unwrap();
     wait(control.create_session(new_session(1, 1, u64::MAX))).unwrap();
     for percent in [80, 100] {
         wait(control.enqueue_notice(new_notice(1, 1, percent))).unwrap();

@@ -10,7 +10,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use sealog_control::{
     Administration, ChangeError, Grants, KeyId, ListPage, NewKey, NewMember, NewPerson, NewProject,
-    NewTenant, PersonId, ProjectChange, Role, TenantChange,
+    NewTenant, PersonId, ProjectChange, Records, Role, TenantChange,
 };
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
 use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
@@ -207,7 +207,7 @@ impl Call<'_> {
         }
         let tenant = self
             .accounts()
-            .update_tenant(id, change, Vec::new())
+            .update_tenant(id, change, Records::none())
             .await
             .map_err(|error| self.failed(&error))?;
         found(tenant.as_ref().map(render::tenant))
@@ -251,7 +251,7 @@ impl Call<'_> {
         fields.nothing_else()?;
         let project = self
             .accounts()
-            .update_project(id, change, Vec::new())
+            .update_project(id, change, Records::none())
             .await
             .map_err(|error| self.failed(&error))?;
         found(project.as_ref().map(render::project))
@@ -320,7 +320,7 @@ impl Call<'_> {
     async fn revoke_key(&self, id: KeyId) -> Answer {
         let key = self
             .accounts()
-            .revoke_key(id, self.now_ms(), Vec::new())
+            .revoke_key(id, self.now_ms(), Records::none())
             .await
             .map_err(|error| self.failed(&error))?;
         found(key.as_ref().map(render::key))
@@ -405,7 +405,7 @@ impl Call<'_> {
             ends_at_ms: None,
             created_at_ms,
         };
-        match people.add_member(new, Vec::new()).await {
+        match people.add_member(new, Records::none()).await {
             Ok(member) => found(member.as_ref().map(render::user)).map(as_created),
             Err(ChangeError::AlreadyExists) => Err(invalid("email", "is a member of this tenant already")),
             Err(ChangeError::Store(error)) => Err(self.failed(&error)),
