@@ -4,6 +4,7 @@
 //! what follows without anybody waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database
 //! ([`geo`]). Each part takes what it uses, and none knows of the whole program.
 
+pub mod admin;
 pub mod background;
 mod control_data;
 pub mod geo;
@@ -15,6 +16,7 @@ pub mod password;
 pub mod quota;
 mod secret;
 mod stop;
+pub mod system_chain;
 mod text;
 
 pub use control_data::ControlData;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
+use sealog_service::admin::Admin;
+use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{StoreError, embedded};
@@ -54,7 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let prepared = main.block_on(async {
         let mut retry = Retry::new();
         loop {
-            match prepare(&store, &*world, &settings).await {
+            match prepare(&store, &world, &settings).await {
                 Err(first_run::Failure::Store(
                     error @ (StoreError::Unavailable(_) | StoreError::Deadline),
                 )) => {
@@ -164,9 +166,16 @@ impl Retry {
 }
 
 /// Makes the first keys, if there are none.
-async fn prepare(store: &Opened, world: &dyn World, settings: &Settings) -> Result<(), first_run::Failure> {
+async fn prepare(
+    store: &Opened,
+    world: &Arc<dyn World>,
+    settings: &Settings,
+) -> Result<(), first_run::Failure> {
     let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
-    first_run::prepare(&**store.control(), world, &settings.data_dir, &settings.server.base_url).await
+    let (control, world) = (Arc::clone(store.control()), Arc::clone(world));
+    // The drain that it would wake has not begun, and looks at everything when it does.
+    let admin = Admin::new(control.into(), world, &settings.server.plans, Wake::default());
+    first_run::prepare(&**store.control(), &admin, &settings.data_dir, &settings.server.base_url).await
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see
