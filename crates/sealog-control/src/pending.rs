@@ -8,12 +8,12 @@ use std::fmt;
 
 use sealog_core::id::{TenantId, Uuid};
 
-use crate::db::{Db, DbError, Listed, Lock, Row, all, count, params};
+use crate::db::{Db, DbError, Listed, Lock, Row, Value, all, count, params};
 use crate::{Answer, Control, ListPage};
 
 pub trait PendingRecords: Send + Sync {
-    /// Tenants that have records waiting.
-    fn tenants_with_records(&self) -> Answer<'_, Vec<TenantId>>;
+    /// Tenants that have records waiting, in the order of their ids: those behind this one, at most so many.
+    fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>>;
     /// The oldest of a tenant, in the order of the changes that they tell of.
     fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>>;
     /// It is in the chain. Whether it was still waiting.
@@ -23,8 +23,15 @@ pub trait PendingRecords: Send + Sync {
 }
 
 impl PendingRecords for Control {
-    fn tenants_with_records(&self) -> Answer<'_, Vec<TenantId>> {
-        self.read(|db| all(db, "SELECT DISTINCT tenant_id FROM {pending}", &[], |row| row.get("tenant_id")))
+    fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>> {
+        self.read(move |db| {
+            let mut params = vec![Value::from(limit)];
+            params.extend(after.map(Value::from));
+            let behind = if after.is_some() { " WHERE tenant_id > ?2" } else { "" };
+            let sql =
+                format!("SELECT DISTINCT tenant_id FROM {{pending}}{behind} ORDER BY tenant_id LIMIT ?1");
+            all(db, &sql, &params, |row| row.get("tenant_id"))
+        })
     }
 
     fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>> {

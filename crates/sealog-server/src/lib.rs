@@ -32,7 +32,7 @@ use sealog_service::background::Jobs;
 use sealog_service::ingest::Ingest;
 use sealog_service::mail::Mailer;
 use sealog_service::quota::{Changed, Quotas};
-use sealog_service::system_chain::Wake;
+use sealog_service::system_chain::{Drain, Wake};
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -69,6 +69,8 @@ impl App {
         config: Config,
     ) -> Arc<App> {
         let changed = Arc::new(Changed::default());
+        let wake = Wake::default();
+        let ingest = Ingest::new(Arc::clone(&store), config.geo.clone(), Arc::clone(&changed));
         let jobs = Jobs {
             store: Arc::clone(&store),
             world: Arc::clone(&world),
@@ -78,7 +80,7 @@ impl App {
                 control: control.clone(),
                 world: Arc::clone(&world),
                 plans: config.plans.clone(),
-                changed: Arc::clone(&changed),
+                changed,
                 every: config.background.quota_every,
             },
             mailer: Mailer {
@@ -89,11 +91,20 @@ impl App {
                 every: config.background.mail_every,
                 attempt_max: config.background.mail_attempt_max,
             },
+            drain: Arc::new(Drain {
+                records: Arc::clone(&control.records),
+                system_projects: Arc::clone(&control.system_projects),
+                store: Arc::clone(&store),
+                ingest: ingest.clone(),
+                world: Arc::clone(&world),
+                wake: wake.clone(),
+                every: config.background.drain_every,
+            }),
             intervals: config.background,
         };
         Arc::new(App {
-            admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, Wake::default()),
-            ingest: Ingest::new(Arc::clone(&store), config.geo.clone(), changed),
+            admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, wake),
+            ingest,
             jobs,
             store,
             control,

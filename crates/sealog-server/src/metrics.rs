@@ -145,6 +145,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     // A disk that cannot be read must not silence what tells of it.
     let heads = app.store.heads().await.unwrap_or_default();
     let outbox = app.control.outbox.pending_notices().await?;
+    let records = app.control.records.count_records().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
     text.family("sealog_build_info", "gauge", "The version that is running.");
@@ -265,15 +266,19 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family("sealog_store_read_errors_total", "counter", "Reads that the disk did not answer.");
     text.sample("sealog_store_read_errors_total", "", store.read_errors);
 
-    let of = |mode: Mode| heads.iter().filter(move |(chain, _)| chain.mode == mode);
-    text.family("sealog_chains", "gauge", "Chains that have events.");
+    let of = |mode: Mode| heads.iter().filter(move |(chain, _)| chain.mode == mode && !chain.is_system());
+    text.family(
+        "sealog_chains",
+        "gauge",
+        "Chains of projects that have events; system chains are not counted.",
+    );
     for mode in [Mode::Live, Mode::Test] {
         text.sample("sealog_chains", &by_mode(mode), of(mode).count() as u64);
     }
     text.family(
         "sealog_chain_head_seq_sum",
         "gauge",
-        "The chain_seq of all heads added up: how many events there are.",
+        "The chain_seq of the heads of these chains added up: how many events there are.",
     );
     for mode in [Mode::Live, Mode::Test] {
         text.sample(
@@ -298,6 +303,12 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.sample("sealog_clock_leaps_total", "", store.clock.leaps);
     text.family("sealog_mail_outbox_pending", "gauge", "Mails that are not delivered yet.");
     text.sample("sealog_mail_outbox_pending", "", outbox);
+    text.family(
+        "sealog_system_records_pending",
+        "gauge",
+        "Records of changes that are not in their system chains yet.",
+    );
+    text.sample("sealog_system_records_pending", "", records);
     process(&mut text);
     Ok(text.0)
 }

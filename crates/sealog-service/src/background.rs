@@ -14,6 +14,7 @@ use crate::heads;
 use crate::mail::Mailer;
 use crate::quota::Quotas;
 use crate::stop::Stop;
+use crate::system_chain::Drain;
 
 /// How often background jobs look for something to do, and how long it may take.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub struct Intervals {
     pub geo_every: Duration,
     pub quota_every: Duration,
     pub mail_every: Duration,
+    /// For records that other processes have left; those of this one are drained at once.
+    pub drain_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
 }
@@ -31,6 +34,7 @@ impl Default for Intervals {
             geo_every: Duration::from_secs(10),
             quota_every: Duration::from_secs(1),
             mail_every: Duration::from_secs(5),
+            drain_every: Duration::from_secs(5),
             mail_attempt_max: Duration::from_secs(60),
         }
     }
@@ -43,6 +47,7 @@ pub struct Jobs {
     pub geo: Option<Arc<Geo>>,
     pub quotas: Quotas,
     pub mailer: Mailer,
+    pub drain: Arc<Drain>,
     pub intervals: Intervals,
 }
 
@@ -59,6 +64,7 @@ impl Jobs {
             tokio::join!(
                 geo::follow(self.geo.as_ref(), self.intervals.geo_every),
                 self.quotas.watch(),
+                Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world)
             );
         };

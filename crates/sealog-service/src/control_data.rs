@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Administration, Control, KeyAccess, Outbox, People};
+use sealog_control::{Administration, Control, KeyAccess, Outbox, PendingRecords, People, SystemProjects};
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
 #[derive(Clone)]
@@ -11,6 +11,8 @@ pub struct ControlData {
     pub administration: Arc<dyn Administration>,
     pub people: Arc<dyn People>,
     pub outbox: Arc<dyn Outbox>,
+    pub records: Arc<dyn PendingRecords>,
+    pub system_projects: Arc<dyn SystemProjects>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -19,7 +21,9 @@ impl From<Arc<Control>> for ControlData {
             keys: Arc::clone(&control) as _,
             administration: Arc::clone(&control) as _,
             people: Arc::clone(&control) as _,
-            outbox: control,
+            outbox: Arc::clone(&control) as _,
+            records: Arc::clone(&control) as _,
+            system_projects: control,
         }
     }
 }

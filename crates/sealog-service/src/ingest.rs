@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet, Scope};
 use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft, FIELD_SCALARS_MAX};
-use sealog_core::id::{ChainId, Hash, RequestId};
+use sealog_core::id::{ChainId, Hash, RequestId, Ulid};
 use sealog_core::json;
 use sealog_core::reject::{FieldProblem, Reject};
 use sealog_store::pool::Lane;
@@ -111,6 +111,17 @@ pub struct Ingested {
     pub replayed: bool,
 }
 
+/// What came of an event of Sealog's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Once {
+    /// The chain has it, from this time or an earlier one.
+    Done,
+    /// Somebody in this process is about to append it.
+    InFlight,
+    /// The key stands for something else.
+    Conflict,
+}
+
 /// Longest `Idempotency-Key`.
 pub const KEY_BYTES_MAX: usize = 255;
 
@@ -203,6 +214,31 @@ impl Ingest {
             Appended::Sealed(receipt) => Ok(Ingested { receipt, request_id, replayed: false }),
             Appended::Replayed(receipt) => Ok(replay(receipt, request_id)),
             Appended::Conflict => Err(Reject::IdempotencyConflict.into()),
+        }
+    }
+
+    /// Appends an event of Sealog's own under a key: once, however often it is tried within the time that keys are
+    /// kept. `body` is what makes two tries the same.
+    pub(crate) async fn append_once(
+        &self,
+        chain: ChainId,
+        key: &str,
+        body: &[u8],
+        draft: Draft,
+        request_id: Ulid,
+    ) -> Result<Once, StoreError> {
+        let key_hash = Hash(Sha256::digest(key).into());
+        let key = IdempotencyKey { key_hash, fingerprint: Hash(Sha256::digest(body).into()) };
+        let reservation = match self.store.reserve(chain, key).await? {
+            Reserved::Fresh(reservation) => reservation,
+            Reserved::Replay(_) => return Ok(Once::Done),
+            Reserved::Conflict => return Ok(Once::Conflict),
+            Reserved::InFlight => return Ok(Once::InFlight),
+        };
+        let idempotency = Some((reservation, request_id));
+        match self.store.append(Append { chain, drafts: vec![draft], idempotency }).await? {
+            Appended::Sealed(_) | Appended::Replayed(_) => Ok(Once::Done),
+            Appended::Conflict => Ok(Once::Conflict),
         }
     }
 

@@ -43,7 +43,7 @@ pub fn a_record_is_kept_with_its_change_and_not_without_it(control: &Control) {
     });
     assert_eq!(kept, expected.collect::<Vec<_>>());
     assert_eq!(
-        (wait(control.count_records()), wait(control.tenants_with_records())),
+        (wait(control.count_records()), wait(control.tenants_with_records(None, 10))),
         (Ok(11), Ok(vec![tenant_id(2)]))
     );
 }
@@ -71,9 +71,13 @@ pub fn records_are_in_the_order_of_the_changes_until_they_are_removed(control: &
     }
     rename(1, 6);
     assert_eq!(waiting(10), [id(6)]);
-    let mut tenants = wait(control.tenants_with_records()).unwrap();
-    tenants.sort();
-    assert_eq!(tenants.len(), 2);
+    let mut both = [tenant_id(1), tenant_id(2)];
+    both.sort();
+    let tenants = |after, limit| wait(control.tenants_with_records(after, limit)).unwrap();
+    assert_eq!(tenants(None, 10), both);
+    assert_eq!(tenants(None, 1), both[..1]);
+    assert_eq!(tenants(Some(both[0]), 1), both[1..]);
+    assert_eq!(tenants(Some(both[1]), 10), []);
     assert_eq!(wait(control.count_records()), Ok(2));
 }
 

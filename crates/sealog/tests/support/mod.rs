@@ -56,6 +56,10 @@ pub fn start(mut command: Command) -> Running {
 }
 
 impl Running {
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
