@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{App, Server, auth, respond};
+use crate::app::App;
+use crate::http::Server;
+use crate::respond;
 
 /// How often the last use of keys is written.
 const KEY_USES_EVERY: Duration = Duration::from_secs(60);
@@ -17,7 +19,7 @@ pub async fn run(app: Arc<App>, server: &Server) {
         }
     };
     tokio::join!(own, app.jobs.run(&server.stop));
-    auth::write_key_uses(&app).await;
+    app.auth.write_key_uses().await;
 }
 
 async fn say_left_out() {
@@ -30,6 +32,6 @@ async fn say_left_out() {
 async fn write_key_uses(app: &App) {
     loop {
         tokio::time::sleep(KEY_USES_EVERY).await;
-        auth::write_key_uses(app).await;
+        app.auth.write_key_uses().await;
     }
 }

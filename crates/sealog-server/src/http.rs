@@ -25,16 +25,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower_service::Service;
 
-use crate::App;
 use crate::api;
-use crate::auth;
+use crate::app::App;
 use crate::body::RequestBody;
 use crate::client_address::{self, is_proxy};
 use crate::connections::{Connections, Place};
 use crate::framing;
 use crate::limits::{counted_address, share};
 use crate::metrics;
-use crate::operator;
+use crate::operator_routes;
 use crate::respond::{self, Answer, Body, Failure};
 use crate::router::{self, Origin};
 use crate::routes;
@@ -330,8 +329,8 @@ async fn answer(
         return api::events::post(app, headers, body, endpoint, client, request_id).await;
     }
     // Who has no token does not learn which of the operator's paths exist.
-    if path.starts_with(operator::BEGINNING) {
-        auth::operator(app, headers)?;
+    if path.starts_with(operator_routes::BEGINNING) {
+        app.auth.operator(headers)?;
     }
     let for_metrics = front.listener == Listener::Metrics;
     let origin = Origin { request_id, peer: peer.address, for_metrics };
@@ -343,7 +342,8 @@ async fn answer(
 async fn route(front: &Front, parts: &mut Parts, body: &mut RequestBody, origin: Origin) -> Answer {
     let mut parts = std::mem::replace(parts, Request::new(()).into_parts().0);
     let path = parts.uri.path();
-    let is_page = routes::position(&routes::PATHS, path).is_none() && !path.starts_with(operator::BEGINNING);
+    let is_page =
+        routes::position(&routes::PATHS, path).is_none() && !path.starts_with(operator_routes::BEGINNING);
     // `HEAD` asks for what `GET` does. hyper leaves out the body, and writes what it knows of its length.
     if parts.method == Method::HEAD {
         parts.method = Method::GET;

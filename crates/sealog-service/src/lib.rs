@@ -1,9 +1,10 @@
 //! What may be done, and what follows: the rules that hold whoever asks. No HTTP.
 //!
-//! [`ingest`] is the write path, the only caller of `Store::append`. Background jobs ([`background`]) are
-//! what follows without anybody waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database
-//! ([`geo`]). Each part takes what it uses, and none knows of the whole program.
+//! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
+//! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
+//! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]). Each part takes what it uses, and none knows of the whole program.
 
+mod address;
 pub mod admin;
 pub mod background;
 mod control_data;

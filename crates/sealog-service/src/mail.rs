@@ -96,11 +96,6 @@ impl Sender {
     }
 }
 
-/// Whether a mail can be sent to this text.
-pub fn is_address(text: &str) -> bool {
-    text.parse::<Address>().is_ok()
-}
-
 /// What the delivery of mails goes by.
 pub struct Mailer {
     pub outbox: Arc<dyn Outbox>,

@@ -18,8 +18,8 @@ use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
+use crate::address::is_address;
 use crate::control_data::ControlData;
-use crate::mail;
 use crate::text::Text;
 
 /// For how long after the end of a month its last events are still looked at.
@@ -228,7 +228,7 @@ impl Quota<'_> {
 
 /// The tenant's contact, or else its first owner: a notice is one mail.
 async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, StoreError> {
-    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| mail::is_address(contact)) {
+    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
         return Ok(Some(contact.clone()));
     }
     let (mut after, now_ms) = (None, quotas.world.now_ms());
@@ -237,7 +237,7 @@ async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, Sto
         let owner = page.iter().find(|member| {
             member.membership.role == Role::Owner
                 && !member.membership.has_ended(now_ms)
-                && mail::is_address(&member.person.email)
+                && is_address(&member.person.email)
         });
         match (owner, page.last()) {
             (Some(owner), _) => return Ok(Some(owner.person.email.clone())),

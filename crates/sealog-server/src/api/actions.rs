@@ -10,7 +10,7 @@ use sealog_core::id::RequestId;
 use sealog_store::pool::Lane;
 use serde_json::{Value, json};
 
-use crate::App;
+use crate::app::App;
 use crate::auth::{self, Caller};
 use crate::respond::{self, Body, Failure};
 
@@ -25,7 +25,7 @@ pub(crate) async fn get(
     if !headers.contains_key(AUTHORIZATION) {
         return Ok(respond::json(StatusCode::OK, everyones()));
     }
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     let bytes = everyones().len() + caller.producer.custom.values().map(custom_bytes).sum::<usize>();
     let tenant_id = caller.chain().tenant_id;
     // Values and text are there at the same time.

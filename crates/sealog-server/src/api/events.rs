@@ -6,8 +6,7 @@ use sealog_core::id::RequestId;
 use sealog_core::reject::{FieldProblem, Reject};
 use sealog_service::ingest::{self, Client, Endpoint, Ingested};
 
-use crate::App;
-use crate::auth;
+use crate::app::App;
 use crate::body::{self, RequestBody};
 use crate::respond::{Body, Failure, json};
 
@@ -19,7 +18,7 @@ pub(crate) async fn post(
     client: Client,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     caller.may_ingest(request_id.received_ms())?;
     let key_hash = idempotency_key(headers)?;
     let whose = Some(caller.chain().tenant_id);

@@ -17,8 +17,7 @@ use sealog_core::query::{self, ListQuery};
 use sealog_store::pool::Lane;
 use sealog_store::{BoxFuture, List, StoreError};
 
-use crate::App;
-use crate::auth;
+use crate::app::App;
 use crate::respond::{Body, Failure, in_pieces};
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
@@ -38,7 +37,7 @@ pub(crate) async fn get(
     headers: &HeaderMap,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     let query = ListQuery::parse(query, caller.chain())?;
     let mut page = Page {
         chain: caller.chain(),

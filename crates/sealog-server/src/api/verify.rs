@@ -5,8 +5,7 @@ use sealog_core::id::RequestId;
 use sealog_core::query::SeqRange;
 use sealog_core::verify::Verdict;
 
-use crate::App;
-use crate::auth;
+use crate::app::App;
 use crate::respond::{Body, Failure, json};
 
 pub(crate) async fn get(
@@ -15,7 +14,7 @@ pub(crate) async fn get(
     headers: &HeaderMap,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     let range = SeqRange::parse(query)?;
     let share = app.reads.take(caller.chain().tenant_id, sealog_store::verify::HELD_BYTES_MAX).await;
     let _share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::Body as RequestBody;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use sealog_control::{Administration, KeyId, ListPage};
 use sealog_core::catalog::CustomAction;
 use sealog_core::id::{ProjectId, RequestId, TenantId, Uuid};
@@ -22,67 +22,11 @@ use sealog_service::admin::{Actor, AdminError, FieldError};
 use sealog_store::StoreError;
 use serde_json::{Value, json};
 
+use crate::app::App;
+use crate::operator_routes::{BODY_BYTES_MAX, Operation};
+use crate::respond;
 use crate::respond::{Answer, Body, Failure};
-use crate::routes::Path;
-use crate::{App, respond};
 use fields::Fields;
-
-pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
-
-/// What every path of the interface begins with; the table has what comes after it.
-pub(crate) const BEGINNING: &str = "/operator/v1/";
-
-/// What an operator can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    CreateTenant,
-    ListTenants,
-    UpdateTenant,
-    ReadTenant,
-    CreateProject,
-    ListProjects,
-    UpdateProject,
-    ReadProject,
-    CreateKey,
-    ListKeys,
-    RevokeKey,
-    CreateAction,
-    ListActions,
-    CreateUser,
-    ListUsers,
-}
-
-pub(crate) static PATHS: [Path<Operation>; 8] = [
-    Path {
-        pattern: "tenants",
-        operations: &[(Method::GET, Operation::ListTenants), (Method::POST, Operation::CreateTenant)],
-    },
-    Path {
-        pattern: "tenants/{tenant_id}",
-        operations: &[(Method::GET, Operation::ReadTenant), (Method::PATCH, Operation::UpdateTenant)],
-    },
-    Path {
-        pattern: "tenants/{tenant_id}/projects",
-        operations: &[(Method::GET, Operation::ListProjects), (Method::POST, Operation::CreateProject)],
-    },
-    Path {
-        pattern: "tenants/{tenant_id}/actions",
-        operations: &[(Method::GET, Operation::ListActions), (Method::POST, Operation::CreateAction)],
-    },
-    Path {
-        pattern: "tenants/{tenant_id}/users",
-        operations: &[(Method::GET, Operation::ListUsers), (Method::POST, Operation::CreateUser)],
-    },
-    Path {
-        pattern: "projects/{project_id}",
-        operations: &[(Method::GET, Operation::ReadProject), (Method::PATCH, Operation::UpdateProject)],
-    },
-    Path {
-        pattern: "projects/{project_id}/keys",
-        operations: &[(Method::GET, Operation::ListKeys), (Method::POST, Operation::CreateKey)],
-    },
-    Path { pattern: "keys/{key_id}/revoke", operations: &[(Method::POST, Operation::RevokeKey)] },
-];
 
 /// Answers a request of someone who has shown the operator's token. `parameters` are those of the path.
 pub(crate) async fn handle(
