@@ -1,6 +1,7 @@
 //! `sealog`: one binary.
 
 mod accept_loss;
+mod admin;
 mod config;
 mod copy;
 mod first_run;

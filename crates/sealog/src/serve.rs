@@ -17,7 +17,9 @@ use sealog_store::world::{SystemWorld, World};
 use sealog_store::{StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
+use crate::admin::AdminSocket;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 use crate::{config, first_run};
@@ -73,6 +75,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
+    let admin = AdminSocket::new(settings.data_dir.clone(), store.clone());
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let app = App::new(store.store(), Arc::clone(store.control()).into(), world, settings.server);
     let metrics = metrics.map(|(listener, address)| {
@@ -84,9 +87,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
             "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
         );
     }
-    serve_on_all_cores(&main, &app, (listener, metrics), address, stop, failure)?;
+    serve_on_all_cores(&main, &app, (listener, metrics), address, stop, failure, &admin)?;
     drop(app);
     store.close();
+    drop(admin);
     Ok(match store.failure() {
         None => {
             // Of a database only the database knows.
@@ -217,6 +221,7 @@ fn serve_on_all_cores(
     address: SocketAddr,
     mut stop: Stop,
     failure: impl Future<Output = ()>,
+    admin: &AdminSocket,
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let mut threads = Vec::new();
@@ -233,6 +238,7 @@ fn serve_on_all_cores(
     }
     equip(main);
     main.block_on(async {
+        let stopping = Notify::new();
         let stop = async {
             tokio::select! {
                 () = stop.asked() => {}
@@ -240,6 +246,7 @@ fn serve_on_all_cores(
             }
             tracing::info!("stopping");
             server.stop();
+            stopping.notify_one();
         };
         tokio::join!(
             stop,
@@ -249,7 +256,8 @@ fn serve_on_all_cores(
                     sealog_server::serve_metrics(Arc::clone(app), listener, &server).await;
                 }
             },
-            background::run(Arc::clone(app), &server)
+            background::run(Arc::clone(app), &server),
+            admin.serve(stopping.notified())
         );
     });
     for thread in threads {

@@ -50,6 +50,8 @@ pub(crate) struct Unopened {
     problem: String,
     /// Nobody has to change anything for it to work later: the database is not there yet, or takes nobody now.
     pub may_pass: bool,
+    /// Another process has it open.
+    pub locked: bool,
 }
 
 impl std::fmt::Display for Unopened {
@@ -88,13 +90,19 @@ impl Opened {
         OpenOptions { allow_unsafe_storage, clock_strict }: OpenOptions,
         world: Arc<dyn World>,
     ) -> Result<Opened, Unopened> {
-        let cannot =
-            |error: &dyn std::fmt::Display, may_pass| Unopened { problem: error.to_string(), may_pass };
+        let cannot = |error: &dyn std::fmt::Display, may_pass| Unopened {
+            problem: error.to_string(),
+            may_pass,
+            locked: false,
+        };
         match place {
             Place::Embedded => {
                 let options =
                     embedded::Options { allow_unsafe_storage, world, ..embedded::Options::default() };
-                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| cannot(&error, false))?;
+                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| {
+                    let locked = matches!(error, embedded::OpenError::Locked { .. });
+                    Unopened { locked, ..cannot(&error, false) }
+                })?;
                 let control = Control::embedded(&store).map_err(|error| cannot(&error, error.may_pass()))?;
                 Ok(Opened { kind: Kind::Embedded(Arc::new(store)), control: Arc::new(control) })
             }

@@ -1,10 +1,9 @@
 //! A tenant's system chain, which every store tells from its id alone: a chain like any other that counts toward no
 //! usage.
 
-use sealog_core::id::Mode;
+use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
-use sealog_store::Store;
 use sealog_store::feed::{Scope, Start};
 use sealog_store::reference::ReferenceStore;
 
@@ -42,7 +41,7 @@ pub fn a_system_chain_is_sealed_read_verified_and_followed_like_any_other(
 /// its own indexes or makes them again.
 pub fn a_system_chain_counts_toward_no_usage(lossy: &mut dyn Lossy, world: &StillWorld) {
     let (system, project) = (system_chain(1), chain(1, 2, Mode::Live));
-    let in_test_mode = sealog_core::id::ChainId { mode: Mode::Test, ..system };
+    let in_test_mode = ChainId { mode: Mode::Test, ..system };
     let usage =
         |lossy: &dyn Lossy| wait(lossy.store().usage(system.tenant_id, Month::of(MORNING_MS))).unwrap();
     // Enough for the embedded store to fill some segments.
