@@ -1,7 +1,6 @@
 //! The drain with several nodes at work on the same records: in order, once, and none forgotten.
 
 #[path = "../../sealog-store/tests/support/postgres.rs"]
-#[allow(dead_code, reason = "each test file uses its own part of this")]
 mod cluster;
 
 use std::collections::HashSet;

@@ -287,7 +287,7 @@ fn a_copy_has_the_system_chain_the_project_of_it_and_the_records_that_wait_for_i
     let system = ChainId { tenant_id, project_id: ask(&source.control, 1), mode: Mode::Live };
     let record = |n| NewRecord { id: Uuid([n; 16]), draft: format!("{{\"n\":{n}}}"), created_at_ms: 5 };
     let waiting = vec![record(20), record(21)];
-    wait(source.control.update_tenant(tenant_id, TenantChange::default(), waiting)).unwrap();
+    wait(source.control.update_tenant(tenant_id, TenantChange::default(), Records::of(waiting))).unwrap();
     // One that is in the chain, and was not removed before the copy: it is answered from there.
     let answers = [(system, 20, send(&source.store, system, 20, 1, 1))];
     append(&source.store, system, 150, "changes");

@@ -11,7 +11,7 @@ use sealog_store::pool::Lane;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::auth::{self, Caller};
+use crate::auth::Caller;
 use crate::respond::{self, Body, Failure};
 
 /// What a value costs in memory while an answer is put together, beside its text.

@@ -72,7 +72,7 @@ impl Fields {
     pub(super) fn nothing_else(self) -> Result<(), FieldError> {
         match self.0.keys().next() {
             None => Ok(()),
-            Some(name) => Err(FieldError::new(name, "is not known here")),
+            Some(name) => Err(FieldError::new(name, "is not a field of this request")),
         }
     }
 }
