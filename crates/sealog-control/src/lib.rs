@@ -28,6 +28,7 @@ pub mod session;
 pub mod settings;
 pub mod snapshot;
 mod sqlite;
+pub mod system_project;
 pub mod tenant;
 pub mod version;
 
@@ -48,12 +49,13 @@ pub use job::{Job, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
 pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
-pub use pending::{NewRecord, PendingRecord, PendingRecords};
+pub use pending::{NewRecord, PendingRecord, PendingRecords, Records};
 pub use person::{NewPerson, Person, PersonId, Persons};
 pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use session::{Session, Sessions};
 pub use settings::Settings;
 pub use snapshot::{ControlSnapshot, Snapshot};
+pub use system_project::SystemProjects;
 pub use tenant::{NewTenant, Tenant, TenantChange, Tenants};
 
 use db::{Database, Db, DbError, Lock, Schema};
@@ -75,8 +77,16 @@ pub type Answer<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
 /// The tables of control data.
 pub const SCHEMA: Schema = Schema {
     name: "control",
-    sqlite: &[include_str!("migrations/sqlite/0001.sql"), include_str!("migrations/sqlite/0002.sql")],
-    postgres: &[include_str!("migrations/postgres/0001.sql"), include_str!("migrations/postgres/0002.sql")],
+    sqlite: &[
+        include_str!("migrations/sqlite/0001.sql"),
+        include_str!("migrations/sqlite/0002.sql"),
+        include_str!("migrations/sqlite/0003.sql"),
+    ],
+    postgres: &[
+        include_str!("migrations/postgres/0001.sql"),
+        include_str!("migrations/postgres/0002.sql"),
+        include_str!("migrations/postgres/0003.sql"),
+    ],
 };
 
 /// Most operations that wait for a thread.
@@ -151,19 +161,18 @@ impl Control {
         self.run(Payer::Operator, move || database.change(lock, |db, _| act(db)))
     }
 
-    /// A change of something that a tenant has, and the records of it for the tenant's system chain; no
-    /// record of what did not happen. `act` says whose it was.
+    /// A change of something that a tenant has. `act` says whose it was, and which records of it go into the
+    /// tenant's system chain; what did not happen leaves none.
     fn change_of_tenant<T: Send + 'static, E: From<DbError> + From<StoreError> + Send + 'static>(
         &self,
         lock: Lock,
-        records: Vec<NewRecord>,
-        act: impl FnOnce(&mut dyn Db) -> Result<Option<(TenantId, T)>, DbError> + Send + 'static,
+        act: impl FnOnce(&mut dyn Db) -> Result<Option<Changed<T>>, DbError> + Send + 'static,
     ) -> Answer<'_, Option<T>, E> {
         let (database, versions) = (Arc::clone(&self.database), Arc::clone(&self.versions));
         self.run(Payer::Operator, move || {
             let mut changed = None;
             let made: Result<_, E> = database.change(lock, |db, version| {
-                let Some((tenant_id, value)) = act(db)? else { return Ok(None) };
+                let Some(Changed { tenant_id, value, records }) = act(db)? else { return Ok(None) };
                 if let Some(version) = version {
                     version::touch(db, tenant_id, version)?;
                 }
@@ -196,6 +205,13 @@ impl Control {
             answer.await.unwrap_or_else(|_| Err(StoreError::Closing.into()))
         })
     }
+}
+
+/// What a change of something that a tenant has comes to.
+struct Changed<T> {
+    tenant_id: TenantId,
+    value: T,
+    records: Vec<NewRecord>,
 }
 
 impl Drop for Control {

@@ -143,7 +143,7 @@ pub fn parse_batch(body: &[u8]) -> Result<Batch, Reject> {
     }
     scanner.end()?;
     if twice {
-        return Err(Reject::InvalidJson { detail: "`events` stands twice".into() });
+        return Err(Reject::InvalidJson { detail: "duplicate field `events`".into() });
     }
     batch.ok_or_else(no_array)
 }
@@ -230,9 +230,7 @@ fn parse_event(scanner: &mut Scanner<'_>, memory: &mut Memory) -> Result<Result<
             continue;
         };
         if std::mem::replace(&mut seen[input], true) {
-            return Err(Reject::InvalidJson {
-                detail: format!("the field `{}` stands twice", INPUTS[input]),
-            });
+            return Err(Reject::InvalidJson { detail: format!("duplicate field `{}`", INPUTS[input]) });
         }
         let from = texts.len();
         match scanner.value(texts)? {
@@ -501,7 +499,7 @@ fn parse_stored(text: &str) -> Result<StoredEvent, String> {
     let mut members = std::collections::HashMap::new();
     for (key, value) in Members::of(&object) {
         if members.insert(&key[1..key.len() - 1], value).is_some() {
-            return Err(format!("the field `{}` stands twice", &key[1..key.len() - 1]));
+            return Err(format!("duplicate field `{}`", &key[1..key.len() - 1]));
         }
     }
     let raw = |name: &str| members.get(name).copied().filter(|value| *value != "null");
@@ -665,12 +663,12 @@ mod tests {
         refused(
             r#"{"action":"a","action":"a"}"#,
             Code::ValidationInvalidJson,
-            "the body is not valid JSON: the field `action` stands twice",
+            "the body is not valid JSON: duplicate field `action`",
         );
         refused(
             r#"{"action":"a","\u0061ction":"b"}"#,
             Code::ValidationInvalidJson,
-            "the body is not valid JSON: the field `action` stands twice",
+            "the body is not valid JSON: duplicate field `action`",
         );
         assert!(single(r#"{"action":"a","x":1,"x":2,"hash":"h","hash":"h"}"#).is_ok());
     }
@@ -898,7 +896,7 @@ mod tests {
                 r#"{"log_id":"01arz3ndektsv4rrffq69g5fav"}"#,
                 "`log_id` is malformed: 01arz3ndektsv4rrffq69g5fav",
             ),
-            (r#"{"hash":"a","hash":"a"}"#, "the field `hash` stands twice"),
+            (r#"{"hash":"a","hash":"a"}"#, "duplicate field `hash`"),
         ] {
             assert_eq!(StoredEvent::parse_json(text), Err(problem.to_owned()));
         }

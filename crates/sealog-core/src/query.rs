@@ -30,9 +30,9 @@ macro_rules! parameters {
                 for pair in Pairs(query) {
                     let (name, value) = pair?;
                     let known = $name::ALL.iter().position(|known| known.as_str() == name);
-                    let at = known.ok_or_else(|| invalid(&name, "is not known here"))?;
+                    let at = known.ok_or_else(|| invalid(&name, "is not a parameter of this endpoint"))?;
                     if std::mem::replace(&mut seen[at], true) {
-                        return Err(invalid(&name, "stands twice"));
+                        return Err(invalid(&name, "is given twice"));
                     }
                     let value = form_decode(value).ok_or_else(|| invalid(&name, "is badly percent-encoded"))?;
                     values.push(($name::ALL[at], value));
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn unknown_repeated_empty_and_malformed_parameters_are_named() {
         for (query, message) in [
-            ("foo=1", "query parameter \"foo\" is not known here"),
-            ("action=a&action=a", "query parameter \"action\" stands twice"),
+            ("foo=1", "query parameter \"foo\" is not a parameter of this endpoint"),
+            ("action=a&action=a", "query parameter \"action\" is given twice"),
             ("action=", "query parameter \"action\" must not be empty"),
             ("limit", "query parameter \"limit\" must not be empty"),
             ("action=%zz", "query parameter \"action\" is badly percent-encoded"),
@@ -352,7 +352,7 @@ mod tests {
         }
         // The first name that is not known ends it.
         let (refused, steps) = steps::of(|| list(&names(15_000)));
-        assert_eq!(refused, Err("query parameter \"n0\" is not known here".to_owned()));
+        assert_eq!(refused, Err("query parameter \"n0\" is not a parameter of this endpoint".to_owned()));
         assert!(steps < 10, "{steps}");
     }
 

@@ -1,43 +1,40 @@
 //! Who is calling: the key, and everything that follows from it. Spec 5.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use sealog_control::{Access, KeyAccess, KeyId};
-use sealog_core::catalog::{CustomAction, FrameworkSet, Scope};
+use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ChainId, Hash, Mode, RequestId};
 use sealog_core::key::{self, KeyState, Presented};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
+use sealog_service::Secret;
+use sealog_service::ingest::Producer;
 use sealog_store::IdMap;
 use sealog_store::sync::{lock, read, write};
 use sha2::{Digest, Sha256};
 
-use crate::App;
-use crate::limits::{Counted, share};
+use crate::config::{Config, LimitConfig};
+use crate::limits::{Counted, Limits, share};
 use crate::respond::Failure;
 
 /// A caller whose key exists. Tenant and project come from here and from nowhere else.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    pub chain: ChainId,
+    pub producer: Arc<Producer>,
     state: KeyState,
     billing: Billing,
-    plan_frameworks: FrameworkSet,
-    enabled: FrameworkSet,
-    ever_enabled: FrameworkSet,
     pub tenant_enabled: FrameworkSet,
-    pub custom: HashMap<String, CustomAction>,
     rate: (Counted, u32),
     key_id: KeyId,
     /// When the key was last used, and whether that is written yet.
     used_ms: AtomicU64,
     used_written_ms: AtomicU64,
-    /// Whether events count against a quota.
-    pub has_quota: bool,
     /// Of the control data, from before this was asked for: it is true for as long as nothing of its tenant has changed since.
     version: u64,
     /// The version up to which that was looked at.
@@ -45,10 +42,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    fn new(access: Access, version: u64, app: &App) -> Caller {
+    fn new(access: Access, version: u64, plans: &[Plan], limits: &LimitConfig) -> Caller {
         let Access { key, project, tenant, actions, tenant_frameworks, .. } = access;
-        let plan = app.config.plans.iter().find(|plan| plan.name == tenant.plan);
-        let limits = &app.config.limits;
+        let plan = plans.iter().find(|plan| plan.name == tenant.plan);
         let live_rps = |plan: &Plan| limits.live_rps.unwrap_or(plan.requests_per_s);
         let rate = match (key.mode, project.rate_limit_rps) {
             (Mode::Test, _) => (Counted::TestKey(key.id), limits.test_rps),
@@ -59,20 +55,22 @@ impl Caller {
             }
         };
         Caller {
-            chain: ChainId { tenant_id: tenant.id, project_id: project.id, mode: key.mode },
+            producer: Arc::new(Producer {
+                chain: ChainId { tenant_id: tenant.id, project_id: project.id, mode: key.mode },
+                enabled: project.frameworks,
+                ever_enabled: project.frameworks_ever,
+                // A plan that the configuration no longer has includes nothing.
+                in_plan: plan.map_or(FrameworkSet::NONE, |plan| plan.frameworks),
+                custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
+                has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
+            }),
             state: key.state(),
             billing: tenant.billing,
-            // A plan that the configuration no longer has includes nothing.
-            plan_frameworks: plan.map_or(FrameworkSet::NONE, |plan| plan.frameworks),
-            enabled: project.frameworks,
-            ever_enabled: project.frameworks_ever,
             tenant_enabled: tenant_frameworks,
-            custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
             rate: (rate.0, share(rate.1, limits.nodes)),
             key_id: key.id,
             used_ms: AtomicU64::new(0),
             used_written_ms: AtomicU64::new(0),
-            has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
             version,
             checked: AtomicU64::new(version),
         }
@@ -85,21 +83,16 @@ impl Caller {
         if self.checked.load(Ordering::Relaxed) == version {
             return true;
         }
-        let current = keys.version_of(self.chain.tenant_id) <= self.version;
+        let current = keys.version_of(self.chain().tenant_id) <= self.version;
         if current {
             self.checked.store(version, Ordering::Relaxed);
         }
         current
     }
 
-    /// What decides about the caller's actions.
-    pub(crate) fn scope(&self) -> Scope<'_> {
-        Scope {
-            enabled: self.enabled,
-            ever_enabled: self.ever_enabled,
-            in_plan: self.plan_frameworks,
-            custom: &self.custom,
-        }
+    /// The chain of the key.
+    pub(crate) fn chain(&self) -> ChainId {
+        self.producer.chain
     }
 
     /// The key and its last use, if that has not been taken yet.
@@ -117,7 +110,7 @@ impl Caller {
 
 /// Callers by the digest of their key, each for as long as nothing of its tenant has changed.
 #[derive(Debug, Default)]
-pub(crate) struct Callers {
+struct Callers {
     known: RwLock<IdMap<Hash, Arc<Caller>>>,
     /// Uses of keys whose callers were forgotten.
     uses: Mutex<HashMap<KeyId, u64>>,
@@ -133,15 +126,108 @@ impl Callers {
 /// Most callers that are remembered; past it all are forgotten and asked for again.
 const CALLERS_MAX: usize = 100_000;
 
-/// Lets the operator through. Without a token in the configuration there is nothing to be let into.
-pub(crate) fn operator(app: &App, headers: &HeaderMap) -> Result<(), Reject> {
-    let token = app.config.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
-    let presented = authorization(headers)?.ok_or(Reject::MissingHeader)?;
-    let presented = presented.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
-    // Digests are compared, so that the time it takes says nothing about the token.
-    let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
-    if right { Ok(()) } else { Err(Reject::KeyNotFound) }
+/// Tells who is calling.
+pub(crate) struct Auth {
+    keys: Arc<dyn KeyAccess>,
+    /// Without one, the operator's interface does not exist.
+    operator_token: Option<Secret>,
+    plans: Vec<Plan>,
+    limits: LimitConfig,
+    callers: Callers,
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl Auth {
+    pub(crate) fn new(keys: Arc<dyn KeyAccess>, config: &Config) -> Auth {
+        Auth {
+            keys,
+            operator_token: config.operator_token.clone(),
+            plans: config.plans.clone(),
+            limits: config.limits,
+            callers: Callers::default(),
+        }
+    }
+
+    /// Lets the operator through. Without a token in the configuration there is nothing to be let into.
+    pub(crate) fn operator(&self, headers: &HeaderMap) -> Result<(), Reject> {
+        let token = self.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
+        let presented = authorization(headers)?.ok_or(Reject::MissingHeader)?;
+        let presented = presented.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
+        // Digests are compared, so that the time it takes says nothing about the token.
+        let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
+        if right { Ok(()) } else { Err(Reject::KeyNotFound) }
+    }
+
+    /// Authenticates a request and counts it against its rate.
+    pub(crate) async fn authenticate(
+        &self,
+        rates: &Limits,
+        headers: &HeaderMap,
+        request_id: RequestId,
+    ) -> Result<Arc<Caller>, Failure> {
+        let presented = key::parse_authorization(authorization(headers)?)?;
+        let caller = self.find(&presented, request_id).await?.ok_or(Reject::KeyNotFound)?;
+        // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
+        assert_eq!(caller.chain().mode, presented.mode, "a key's prefix says its mode");
+        let now_ms = request_id.received_ms();
+        caller.state.check(now_ms)?;
+        caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
+        let (counted, limit) = caller.rate;
+        if !rates.admit(counted, limit, now_ms) {
+            let live = caller.chain().mode == Mode::Live;
+            return Err(if live { Reject::RateLimit } else { Reject::TestRateLimit }.into());
+        }
+        Ok(caller)
+    }
+
+    async fn find(
+        &self,
+        presented: &Presented<'_>,
+        request_id: RequestId,
+    ) -> Result<Option<Arc<Caller>>, Failure> {
+        let (digest, keys) = (presented.digest, &*self.keys);
+        if let Some(caller) = read(&self.callers.known).get(&digest)
+            && caller.is_current(keys)
+        {
+            return Ok(Some(Arc::clone(caller)));
+        }
+        presented.check_form()?;
+        // Asked after the version was read: what is remembered under it is at least as new.
+        let version = keys.version();
+        let access = keys.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
+        let Some(access) = access else { return Ok(None) };
+        let caller = Arc::new(Caller::new(access, version, &self.plans, &self.limits));
+        let mut known = write(&self.callers.known);
+        if known.len() >= CALLERS_MAX && !known.contains_key(&digest) {
+            self.callers.forget(known.drain().map(|(_, caller)| caller));
+        }
+        self.callers.forget(known.insert(digest, Arc::clone(&caller)).into_iter());
+        Ok(Some(caller))
+    }
+
+    /// Writes when keys were last used. Kept in memory until then, so that a request need not write anything but its
+    /// events.
+    pub(crate) async fn write_key_uses(&self) {
+        let mut uses = std::mem::take(&mut *lock(&self.callers.uses));
+        for caller in read(&self.callers.known).values() {
+            if let Some((key_id, used_ms)) = caller.take_use() {
+                let known = uses.entry(key_id).or_default();
+                *known = used_ms.max(*known);
+            }
+        }
+        if uses.is_empty() {
+            return;
+        }
+        if let Err(error) = self.keys.keys_used(uses.into_iter().collect()).await {
+            tracing::warn!(%error, "the last use of some keys could not be written");
+        }
+    }
 }
 
 /// The `Authorization` header, if there is one. Which of two is meant is not for the server to guess.
@@ -151,69 +237,5 @@ fn authorization(headers: &HeaderMap) -> Result<Option<&str>, Reject> {
         (Some(value), None) => value.to_str().map(Some).map_err(|_| Reject::InvalidFormat),
         (None, _) => Ok(None),
         (Some(_), Some(_)) => Err(Reject::InvalidFormat),
-    }
-}
-
-/// Authenticates a request and counts it against its rate.
-pub(crate) async fn authenticate(
-    app: &App,
-    headers: &HeaderMap,
-    request_id: RequestId,
-) -> Result<Arc<Caller>, Failure> {
-    let presented = key::parse_authorization(authorization(headers)?)?;
-    let caller = find(app, &presented, request_id).await?.ok_or(Reject::KeyNotFound)?;
-    // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
-    assert_eq!(caller.chain.mode, presented.mode, "a key's prefix says its mode");
-    let now_ms = request_id.received_ms();
-    caller.state.check(now_ms)?;
-    caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
-    let (counted, limit) = caller.rate;
-    if !app.limits.admit(counted, limit, now_ms) {
-        return Err(
-            if caller.chain.mode == Mode::Live { Reject::RateLimit } else { Reject::TestRateLimit }.into()
-        );
-    }
-    Ok(caller)
-}
-
-async fn find(
-    app: &App,
-    presented: &Presented<'_>,
-    request_id: RequestId,
-) -> Result<Option<Arc<Caller>>, Failure> {
-    let (digest, keys) = (presented.digest, &*app.control.keys);
-    if let Some(caller) = read(&app.callers.known).get(&digest)
-        && caller.is_current(keys)
-    {
-        return Ok(Some(Arc::clone(caller)));
-    }
-    presented.check_form()?;
-    // Asked after the version was read: what is remembered under it is at least as new.
-    let version = keys.version();
-    let access = keys.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
-    let Some(access) = access else { return Ok(None) };
-    let caller = Arc::new(Caller::new(access, version, app));
-    let mut known = write(&app.callers.known);
-    if known.len() >= CALLERS_MAX && !known.contains_key(&digest) {
-        app.callers.forget(known.drain().map(|(_, caller)| caller));
-    }
-    app.callers.forget(known.insert(digest, Arc::clone(&caller)).into_iter());
-    Ok(Some(caller))
-}
-
-/// Writes when keys were last used. Kept in memory until then, so that a request need not write anything but its events.
-pub(crate) async fn write_key_uses(app: &App) {
-    let mut uses = std::mem::take(&mut *lock(&app.callers.uses));
-    for caller in read(&app.callers.known).values() {
-        if let Some((key_id, used_ms)) = caller.take_use() {
-            let known = uses.entry(key_id).or_default();
-            *known = used_ms.max(*known);
-        }
-    }
-    if uses.is_empty() {
-        return;
-    }
-    if let Err(error) = app.control.keys.keys_used(uses.into_iter().collect()).await {
-        tracing::warn!(%error, "the last use of some keys could not be written");
     }
 }

@@ -15,7 +15,7 @@ use sealog_core::reject::Reject;
 use sealog_store::sync::lock;
 use tokio::time::Sleep;
 
-use crate::App;
+use crate::app::App;
 use crate::budget::Share;
 use crate::respond::Failure;
 

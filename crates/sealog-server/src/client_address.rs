@@ -1,11 +1,11 @@
 //! Whose request it is, by address: the peer's, or what trusted proxies say of it. Spec 8.2.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use ipnet::IpNet;
+use sealog_service::ingest::Client;
 
 /// Entries of `X-Forwarded-For` that are looked at, from the right, and the most bytes that one may have. An address in brackets with a port has 53; the rest is for spaces.
 /// So a header costs at most 32 times 65 bytes and 32 comparisons with the trusted ranges, however long it is.
@@ -15,29 +15,14 @@ const HOP_BYTES_MAX: usize = 64;
 /// Headers by which a proxy tells that it passes a request on.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
 
-/// Who sends a request, by address.
-#[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub address: IpAddr,
-    /// As it stands in events. A connection has it made once.
-    pub text: Arc<str>,
-}
-
-impl Client {
-    pub(crate) fn new(address: IpAddr) -> Client {
-        let address = address.to_canonical();
-        Client { address, text: address.to_string().into() }
+/// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
+pub(crate) fn behind(peer: &Client, headers: &HeaderMap, proxies: &[IpNet]) -> Client {
+    if !is_proxy(peer.address, proxies) {
+        return peer.clone();
     }
-
-    /// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
-    pub(crate) fn behind(peer: &Client, headers: &HeaderMap, proxies: &[IpNet]) -> Client {
-        if !is_proxy(peer.address, proxies) {
-            return peer.clone();
-        }
-        let lines = headers.get_all(FORWARDED[0]).iter().map(HeaderValue::as_bytes);
-        let address = forwarded_for(peer.address, lines, |address| is_proxy(address, proxies));
-        if address == peer.address { peer.clone() } else { Client::new(address) }
-    }
+    let lines = headers.get_all(FORWARDED[0]).iter().map(HeaderValue::as_bytes);
+    let address = forwarded_for(peer.address, lines, |address| is_proxy(address, proxies));
+    if address == peer.address { peer.clone() } else { Client::new(address) }
 }
 
 /// Whether a request was made on this machine. Behind a proxy on the same machine everyone comes from loopback: what was passed on by someone does not count.
@@ -134,7 +119,7 @@ mod tests {
 
     fn client(lines: &[&[u8]]) -> String {
         let peer = Client::new(PEER.parse().unwrap());
-        Client::behind(&peer, &headers(lines), &proxies()).text.to_string()
+        behind(&peer, &headers(lines), &proxies()).text.to_string()
     }
 
     #[test]
@@ -216,7 +201,7 @@ mod tests {
     #[test]
     fn a_peer_that_is_no_proxy_is_the_client_whatever_it_claims() {
         let peer = Client::new("192.0.2.7".parse().unwrap());
-        assert_eq!(&*Client::behind(&peer, &headers(&[b"198.51.100.1"]), &proxies()).text, "192.0.2.7");
+        assert_eq!(&*behind(&peer, &headers(&[b"198.51.100.1"]), &proxies()).text, "192.0.2.7");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! What an operator decides.
 
-use ipnet::IpNet;
-use sealog_core::plan::Plan;
 use std::sync::Arc;
 use std::time::Duration;
-use zeroize::Zeroize;
 
-use crate::geo::Geo;
-use crate::mail::Smtp;
+use ipnet::IpNet;
+use sealog_core::plan::Plan;
+use sealog_service::Secret;
+use sealog_service::background::Intervals;
+use sealog_service::geo::Geo;
+use sealog_service::mail::Smtp;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -30,7 +31,7 @@ pub struct Config {
     pub plans: Vec<Plan>,
     pub deadlines: Deadlines,
     pub memory: Memory,
-    pub background: Background,
+    pub background: Intervals,
     /// Connections at a time, of all event loops. Beyond it, those that are not in use make room.
     pub connections_max: usize,
 }
@@ -64,32 +65,6 @@ pub struct Memory {
     pub bodies_bytes: usize,
 }
 
-/// How often background work looks for something to do, and how long it may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Background {
-    pub geo_every: Duration,
-    pub quota_every: Duration,
-    pub mail_every: Duration,
-    /// For one mail, from the connection to the server's word that it has it.
-    pub mail_attempt_max: Duration,
-}
-
-/// Text that must not be printed, and that is overwritten in memory when it is dropped. Whoever takes it apart makes a copy that is not.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("(secret)")
-    }
-}
-
 impl Config {
     /// The defaults for a server that clients reach at this address.
     pub fn at(base_url: &str) -> Config {
@@ -117,12 +92,7 @@ impl Config {
                 write: Duration::from_secs(30),
             },
             memory: Memory { answers_bytes: 256 << 20, bodies_bytes: 256 << 20 },
-            background: Background {
-                geo_every: Duration::from_secs(10),
-                quota_every: Duration::from_secs(1),
-                mail_every: Duration::from_secs(5),
-                mail_attempt_max: Duration::from_secs(60),
-            },
+            background: Intervals::default(),
             connections_max: 10_000,
         }
     }
@@ -136,34 +106,18 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
+    use sealog_service::mail::{Relay, Sender};
 
     #[test]
     fn a_secret_shows_nothing_wherever_it_stands() {
         let mut config = Config::at("http://x");
         config.operator_token = Some(Secret("hunter2".into()));
         config.smtp = Some(Smtp {
-            relay: crate::mail::Relay::parse("smtp://u:hunter2@mail.example").unwrap(),
-            from: crate::mail::Sender::parse("log@example.org").unwrap(),
+            relay: Relay::parse("smtp://u:hunter2@mail.example").unwrap(),
+            from: Sender::parse("log@example.org").unwrap(),
         });
         for text in [format!("{config:?}"), format!("{config:#?}"), format!("{:?}", config.operator_token)] {
             assert!(text.contains("(secret)") && !text.contains("hunter2"), "{text}");
         }
-    }
-
-    #[test]
-    fn a_secret_is_gone_from_memory_once_it_is_dropped() {
-        // The memory that was freed, through the kernel's eyes: Rust does not let anyone look there. The allocator may have used a part of it again.
-        let memory = std::fs::File::open("/proc/self/mem").unwrap();
-        let left_in = |address: usize| {
-            let mut bytes = vec![0; 700];
-            memory.read_exact_at(&mut bytes, address as u64).unwrap();
-            bytes.windows(7).filter(|bytes| *bytes == b"hunter2").count()
-        };
-        let secret = Secret("hunter2".repeat(100));
-        let address = secret.0.as_ptr() as usize;
-        assert_eq!(left_in(address), 100);
-        drop(secret);
-        assert_eq!(left_in(address), 0);
     }
 }

@@ -19,20 +19,21 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
+use sealog_service::Stop;
+use sealog_service::ingest::Client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower_service::Service;
 
-use crate::App;
 use crate::api;
-use crate::auth;
+use crate::app::App;
 use crate::body::RequestBody;
-use crate::client_address::{Client, is_proxy};
+use crate::client_address::{self, is_proxy};
 use crate::connections::{Connections, Place};
 use crate::framing;
 use crate::limits::{counted_address, share};
 use crate::metrics;
-use crate::operator;
+use crate::operator_routes;
 use crate::respond::{self, Answer, Body, Failure};
 use crate::router::{self, Origin};
 use crate::routes;
@@ -50,27 +51,17 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A server that can be told to stop.
 #[derive(Debug)]
 pub struct Server {
-    stop: watch::Sender<bool>,
+    pub(crate) stop: Stop,
 }
 
 impl Server {
     pub fn new() -> Server {
-        Server { stop: watch::Sender::new(false) }
+        Server { stop: Stop::new() }
     }
 
     /// No more connections are accepted; those that are idle are closed, and requests under way are finished.
     pub fn stop(&self) {
-        self.stop.send_replace(true);
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        *self.stop.borrow()
-    }
-
-    /// Returns when the server has been told to stop.
-    pub(crate) async fn stopped(&self) {
-        // The sender is held by `self`, so the wait ends in no other way.
-        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+        self.stop.stop();
     }
 }
 
@@ -320,7 +311,7 @@ async fn answer(
     let app = &front.app;
     framing::check(parts)?;
     let (path, headers) = (parts.uri.path(), &parts.headers);
-    let client = Client::behind(&peer, headers, &app.config.trusted_proxies);
+    let client = client_address::behind(&peer, headers, &app.config.trusted_proxies);
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
         if !app.limits.admit(counted_address(client.address), per_ip, request_id.received_ms()) {
@@ -338,8 +329,8 @@ async fn answer(
         return api::events::post(app, headers, body, endpoint, client, request_id).await;
     }
     // Who has no token does not learn which of the operator's paths exist.
-    if path.starts_with(operator::BEGINNING) {
-        auth::operator(app, headers)?;
+    if path.starts_with(operator_routes::BEGINNING) {
+        app.auth.operator(headers)?;
     }
     let for_metrics = front.listener == Listener::Metrics;
     let origin = Origin { request_id, peer: peer.address, for_metrics };
@@ -351,7 +342,8 @@ async fn answer(
 async fn route(front: &Front, parts: &mut Parts, body: &mut RequestBody, origin: Origin) -> Answer {
     let mut parts = std::mem::replace(parts, Request::new(()).into_parts().0);
     let path = parts.uri.path();
-    let is_page = routes::position(&routes::PATHS, path).is_none() && !path.starts_with(operator::BEGINNING);
+    let is_page =
+        routes::position(&routes::PATHS, path).is_none() && !path.starts_with(operator_routes::BEGINNING);
     // `HEAD` asks for what `GET` does. hyper leaves out the body, and writes what it knows of its length.
     if parts.method == Method::HEAD {
         parts.method = Method::GET;

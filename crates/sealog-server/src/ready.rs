@@ -1,16 +1,12 @@
 //! `GET /readyz`: whether events are accepted. Anybody learns it in one word; the operator, and whoever sits on this machine, in full.
 
-use std::net::IpAddr;
 use std::sync::Mutex;
 
-use hyper::{HeaderMap, Response, StatusCode};
-use sealog_store::StoreError;
+use hyper::{Response, StatusCode};
 use sealog_store::sync::lock;
+use sealog_store::{Store, StoreError};
 use serde_json::json;
 
-use crate::App;
-use crate::auth;
-use crate::client_address::is_local;
 use crate::respond::{self, Body};
 
 /// What the last probe was told, so that the log has a line for each change and not for each probe.
@@ -22,30 +18,30 @@ impl LastAnswer {
     fn replace(&self, reason: Option<&'static str>) -> bool {
         std::mem::replace(&mut *lock(&self.0), reason) != reason
     }
-}
 
-pub(crate) fn get(app: &App, headers: &HeaderMap, peer: IpAddr) -> Response<Body> {
-    let Err(error) = app.store.ready() else {
-        if app.last_ready.replace(None) {
-            tracing::info!("ready: events are accepted again");
-        }
-        let notices = app.store.notices();
-        let body = match notices[..] {
-            [] => json!({ "ready": true }),
-            _ => json!({ "ready": true, "notices": notices }),
+    /// Asks the store. Whoever may know gets the reason in full.
+    pub(crate) fn answer(&self, store: &dyn Store, may_know: impl FnOnce() -> bool) -> Response<Body> {
+        let Err(error) = store.ready() else {
+            if self.replace(None) {
+                tracing::info!("ready: events are accepted again");
+            }
+            let notices = store.notices();
+            let body = match notices[..] {
+                [] => json!({ "ready": true }),
+                _ => json!({ "ready": true, "notices": notices }),
+            };
+            return respond::json(StatusCode::OK, body.to_string());
         };
-        return respond::json(StatusCode::OK, body.to_string());
-    };
-    let reason = public_reason(&error);
-    if app.last_ready.replace(Some(reason)) {
-        tracing::warn!(reason, %error, "not ready: events are refused");
+        let reason = public_reason(&error);
+        if self.replace(Some(reason)) {
+            tracing::warn!(reason, %error, "not ready: events are refused");
+        }
+        let mut body = json!({ "ready": false, "reason": reason });
+        if may_know() {
+            body["detail"] = error.to_string().into();
+        }
+        respond::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
     }
-    let mut body = json!({ "ready": false, "reason": reason });
-    // The text names paths, hosts and chains.
-    if is_local(peer, headers, &app.config.trusted_proxies) || auth::operator(app, headers).is_ok() {
-        body["detail"] = error.to_string().into();
-    }
-    respond::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
 }
 
 macro_rules! reasons {

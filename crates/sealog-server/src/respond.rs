@@ -13,6 +13,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
+use sealog_service::ingest::IngestError;
 
 use crate::budget::Share;
 use crate::config::Config;
@@ -196,8 +197,16 @@ impl Failure {
         Failure { code, message: message.into(), suggestion: None, allow: None, close: false, headers: None }
     }
 
-    pub(crate) fn in_batch(reject: Reject, index: usize) -> Failure {
-        Failure { message: reject.message_in_batch(index), ..Failure::from(reject) }
+    /// Why events were not stored.
+    pub(crate) fn ingest(error: IngestError, request_id: RequestId) -> Failure {
+        match error {
+            IngestError::Reject(reject) => reject.into(),
+            IngestError::InBatch { reject, index } => {
+                Failure { message: reject.message_in_batch(index), ..Failure::from(reject) }
+            }
+            IngestError::Store(error) => Failure::write(&error, request_id),
+            IngestError::Internal(cause) => Failure::internal(&cause, request_id),
+        }
     }
 
     pub(crate) fn method_not_allowed(allow: &str) -> Failure {

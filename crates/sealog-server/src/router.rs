@@ -12,9 +12,11 @@ use hyper::{Method, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::Reject;
 
+use crate::app::App;
+use crate::client_address::is_local;
 use crate::respond::{self, Answer, Failure};
 use crate::routes::{self, Operation, Path};
-use crate::{App, api, docs, metrics, openapi, operator, ready};
+use crate::{api, docs, exposition, operator, operator_routes};
 
 /// Most that a page reads of a form, unless its own router says otherwise.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -35,11 +37,11 @@ pub(crate) fn new(app: Arc<App>, pages: Router) -> Router {
     for known in &routes::PATHS {
         router = add(router, "", known, answer);
     }
-    for known in &operator::PATHS {
-        router = add(router, operator::BEGINNING, known, answer_operator);
+    for known in &operator_routes::PATHS {
+        router = add(router, operator_routes::BEGINNING, known, answer_operator);
     }
     // Here pages have nothing, even those that take all paths that are left.
-    for beginning in [routes::BEGINNING, operator::BEGINNING] {
+    for beginning in [routes::BEGINNING, operator_routes::BEGINNING] {
         router = route(router, &format!("{beginning}{{*rest}}"), &any(not_found));
     }
     let pages = pages.layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
@@ -135,19 +137,24 @@ async fn answer(app: Arc<App>, operation: Operation, asked: Asked) -> Answer {
         Operation::ReadEvent => api::read::get(&app, parameter, headers, request_id).await,
         Operation::ListActions => api::actions::get(&app, headers, request_id).await,
         Operation::Health => Ok(respond::with_type(StatusCode::OK, "text/plain; charset=utf-8", "ok\n")),
-        Operation::Ready => Ok(ready::get(&app, headers, peer)),
+        Operation::Ready => {
+            // The reason in full names paths, hosts and chains.
+            let may_know =
+                || is_local(peer, headers, &app.config.trusted_proxies) || app.auth.operator(headers).is_ok();
+            Ok(app.last_ready.answer(&*app.store, may_know))
+        }
         Operation::Metrics => {
             if !for_metrics {
-                metrics::admit(&app, headers, peer)?;
+                exposition::admit(&app, headers, peer)?;
             }
-            metrics::get(&app, request_id).await
+            exposition::get(&app, request_id).await
         }
-        Operation::OpenApi => Ok(openapi::get(&app, headers)),
+        Operation::OpenApi => Ok(app.openapi.answer(headers)),
         Operation::Docs => docs::page(parameter),
     }
 }
 
-async fn answer_operator(app: Arc<App>, operation: operator::Operation, mut asked: Asked) -> Answer {
+async fn answer_operator(app: Arc<App>, operation: operator_routes::Operation, mut asked: Asked) -> Answer {
     let mut body = std::mem::take(&mut asked.body);
     let request_id = asked.origin.request_id;
     operator::handle(&app, operation, &asked.parameters(), &asked.parts, &mut body, request_id).await

@@ -2,7 +2,7 @@
 
 use hyper::Method;
 
-use crate::ingest::Endpoint;
+use sealog_service::ingest::Endpoint;
 
 /// A path and what can be done there. A pattern may have parameters: `{name}` is one segment and not empty, `{*name}` at the end is all that follows, or nothing.
 #[derive(Debug)]

@@ -56,5 +56,7 @@ mod s6_notices;
 mod s7_errors;
 #[path = "spec/s8_limits.rs"]
 mod s8_limits;
+#[path = "spec/system_chain.rs"]
+mod system_chain;
 #[path = "spec/work.rs"]
 mod work;

@@ -1,17 +1,15 @@
 //! `sealog accept-loss`: lets a chain go on whose last events are lost.
 
-use std::sync::Arc;
+use std::fmt;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sealog_control::Projects;
+use sealog_control::{Control, Projects, SystemProjects};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_core::json;
 use sealog_store::loss::Loss;
-use sealog_store::world::SystemWorld;
-use sealog_store::{Receipt, StoreError};
+use sealog_store::{Store, StoreError};
+use serde::{Deserialize, Serialize};
 
-use crate::config;
-use crate::store::Opened;
+use crate::{admin, config};
 
 pub(crate) fn command() -> Command {
     config::with_flags(
@@ -21,7 +19,8 @@ pub(crate) fn command() -> Command {
              events (another copy of the data directory, a backup, a standby) and cannot bring them back, this command accepts the loss. The acceptance is the next event of the \
              chain, with the action sealog.loss_accepted; its metadata says which events are lost, the hash that the last of them had, and your reason. From then on the chain \
              verifies again and accepts events. Nothing that exists is removed, and the acceptance cannot be taken back.\n\n\
-             Stop the server of an embedded store first. With PostgreSQL the servers may run; give the data directory of the server that reported the loss.\n\n\
+             The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. With PostgreSQL give the data \
+             directory of the server that reported the loss. Run it as the user of the server, or as root.\n\n\
              The command asks nothing. It prints what is lost, then what was sealed. It ends with 0 when the loss was accepted, and with 1 when nothing was changed: \
              the chain has lost nothing, or the store cannot be opened, read or written.",
         ),
@@ -45,90 +44,104 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     let text = |name: &str| matches.get_one::<String>(name).expect("clap asks for it").as_str();
-    let named = Named::parse(text("chain")).ok_or_else(|| {
-        format!(
-            "--chain: {:?} is no chain; write PROJECT_ID:live, PROJECT_ID:test or TENANT_ID/PROJECT_ID/MODE",
-            text("chain")
-        )
-    })?;
-    let reason = text("reason");
+    let chain = Named::parse(text("chain")).ok_or_else(|| format!("--chain: {}", no_chain(text("chain"))))?;
+    let reason = text("reason").to_owned();
     if reason.trim().is_empty() {
         return Err("--reason: say why the loss is accepted; it is sealed into the chain".into());
     }
     let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
-    let world = Arc::new(SystemWorld);
-    let opened = Opened::open(&settings.store, &settings.data_dir, settings.open_options(), world)
-        .map_err(|unopened| unopened.to_string())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let accepted = runtime.block_on(accept(&opened, &named, reason, matches.get_flag("json")));
-    opened.close();
-    accepted
-}
-
-async fn accept(opened: &Opened, named: &Named, reason: &str, as_json: bool) -> Result<(), String> {
-    let store = opened.store();
-    let chain = named.chain(&**opened.control()).await?;
-    let failed = |error: StoreError| format!("chain {chain}: {error}");
-    let head = store.head(chain).await.map_err(failed)?;
-    let announced = !as_json && head.recorded.chain_seq > head.durable.chain_seq;
-    if announced {
-        println!("{}", describe(chain, &Loss::of(&head)));
+    let request = admin::Request::AcceptLoss(Request { chain, reason });
+    let admin::Answer::AcceptLoss(accepted) = admin::run(&settings, &request)?;
+    if matches.get_flag("json") {
+        println!("{}", serde_json::to_string(&accepted).expect("texts and numbers"));
+    } else {
+        println!("{accepted}");
     }
-    let receipt = store.accept_loss(chain, reason.to_owned()).await.map_err(failed)?;
-    // What was sealed is what counts.
-    let event = store.get(chain, receipt.log_ids[0]).await.map_err(failed)?;
-    let loss = event.as_ref().and_then(Loss::accepted_by).ok_or("the acceptance cannot be read back")?;
-    if as_json {
-        println!("{}", to_json(chain, &loss, reason, &receipt));
-        return Ok(());
-    }
-    if !announced {
-        println!("{}", describe(chain, &loss));
-    }
-    println!(
-        "accepted as event {} of the chain: log_id {}, hash {}",
-        receipt.first_seq, receipt.log_ids[0], receipt.hash
-    );
     Ok(())
 }
 
-fn describe(chain: ChainId, loss: &Loss) -> String {
-    let Loss { lost_from, lost_to, recorded_hash } = loss;
-    match lost_to {
-        Some(lost_to) if lost_to == lost_from => {
-            format!("chain {chain}: event {lost_from} is lost; its hash was {recorded_hash}")
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    chain: Named,
+    reason: String,
+}
+
+/// What was done, as machines read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Accepted {
+    tenant_id: String,
+    project_id: String,
+    mode: String,
+    lost_from: u64,
+    lost_to: Option<u64>,
+    recorded_hash: String,
+    reason: String,
+    accepted: Acceptance,
+}
+
+/// The event that was sealed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Acceptance {
+    chain_seq: u64,
+    log_id: String,
+    hash: String,
+}
+
+pub(crate) async fn accept(
+    store: &dyn Store,
+    control: &Control,
+    request: &Request,
+) -> Result<Accepted, String> {
+    let chain = request.chain.chain(control).await?;
+    let failed = |error: StoreError| format!("chain {chain}: {error}");
+    let receipt = store.accept_loss(chain, request.reason.clone()).await.map_err(failed)?;
+    // What was sealed is what counts.
+    let event = store.get(chain, receipt.log_ids[0]).await.map_err(failed)?;
+    let loss = event.as_ref().and_then(Loss::accepted_by).ok_or("the acceptance cannot be read back")?;
+    Ok(Accepted {
+        tenant_id: chain.tenant_id.to_string(),
+        project_id: chain.project_id.to_string(),
+        mode: chain.mode.as_str().to_owned(),
+        lost_from: loss.lost_from,
+        lost_to: loss.lost_to,
+        recorded_hash: loss.recorded_hash.to_string(),
+        reason: request.reason.clone(),
+        accepted: Acceptance {
+            chain_seq: receipt.first_seq,
+            log_id: receipt.log_ids[0].to_string(),
+            hash: receipt.hash.to_string(),
+        },
+    })
+}
+
+/// For people.
+impl fmt::Display for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Accepted { tenant_id, project_id, mode, lost_from, recorded_hash, accepted, .. } = self;
+        write!(f, "chain {tenant_id}/{project_id}/{mode}: ")?;
+        match self.lost_to {
+            Some(lost_to) if lost_to == *lost_from => {
+                writeln!(f, "event {lost_from} is lost; its hash was {recorded_hash}")?;
+            }
+            Some(lost_to) => writeln!(
+                f,
+                "events {lost_from} to {lost_to} are lost ({} events); the hash of the last one was {recorded_hash}",
+                lost_to - lost_from + 1
+            )?,
+            None => writeln!(
+                f,
+                "events from {lost_from} on may be lost; how many cannot be known. The last event that is there has the hash {recorded_hash}"
+            )?,
         }
-        Some(lost_to) => format!(
-            "chain {chain}: events {lost_from} to {lost_to} are lost ({} events); the hash of the last one was {recorded_hash}",
-            lost_to - lost_from + 1
-        ),
-        None => format!(
-            "chain {chain}: events from {lost_from} on may be lost; how many cannot be known. The last event that is there has the hash {recorded_hash}"
-        ),
+        let Acceptance { chain_seq, log_id, hash } = accepted;
+        write!(f, "accepted as event {chain_seq} of the chain: log_id {log_id}, hash {hash}")
     }
 }
 
-fn to_json(chain: ChainId, loss: &Loss, reason: &str, receipt: &Receipt) -> String {
-    let lost_to = loss.lost_to.map_or_else(|| "null".to_owned(), |seq| seq.to_string());
-    let mut quoted = Vec::new();
-    json::put_string(reason, &mut quoted);
-    let ChainId { tenant_id, project_id, mode } = chain;
-    format!(
-        "{{\"tenant_id\":\"{tenant_id}\",\"project_id\":\"{project_id}\",\"mode\":\"{}\",\"lost_from\":{},\"lost_to\":{lost_to},\"recorded_hash\":\"{}\",\"reason\":{},\
-         \"accepted\":{{\"chain_seq\":{},\"log_id\":\"{}\",\"hash\":\"{}\"}}}}",
-        mode.as_str(),
-        loss.lost_from,
-        loss.recorded_hash,
-        String::from_utf8_lossy(&quoted),
-        receipt.first_seq,
-        receipt.log_ids[0],
-        receipt.hash
-    )
-}
-
 /// A chain as people write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 struct Named {
     tenant_id: Option<TenantId>,
     project_id: ProjectId,
@@ -154,18 +167,42 @@ impl Named {
         parts.next().is_none().then_some(named)
     }
 
-    /// Its tenant is known from the accounts. A chain of no project would be made by its own acceptance, so a mistyped id must find nothing.
-    async fn chain(&self, projects: &dyn Projects) -> Result<ChainId, String> {
+    /// Its tenant is known from control data. A chain of no project would be made by its own acceptance, so a mistyped id must find nothing.
+    async fn chain(&self, control: &Control) -> Result<ChainId, String> {
         let Named { tenant_id, project_id, mode } = *self;
-        let project = projects.project(project_id).await.map_err(|error| error.to_string())?;
-        let project = project.ok_or_else(|| format!("--chain: there is no project {project_id}"))?;
+        let owner = if project_id.is_system() {
+            control.tenant_of_system_project(project_id).await
+        } else {
+            control.project(project_id).await.map(|project| project.map(|project| project.tenant_id))
+        };
+        let owner = owner.map_err(|error| error.to_string())?;
+        let owner = owner.ok_or_else(|| format!("--chain: there is no project {project_id}"))?;
+        if tenant_id.is_some_and(|tenant_id| tenant_id != owner) {
+            return Err(format!("--chain: the project {project_id} belongs to another tenant"));
+        }
+        Ok(ChainId { tenant_id: owner, project_id, mode })
+    }
+}
+
+impl TryFrom<String> for Named {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Named, String> {
+        Named::parse(&text).ok_or_else(|| no_chain(&text))
+    }
+}
+
+impl From<Named> for String {
+    fn from(Named { tenant_id, project_id, mode }: Named) -> String {
         match tenant_id {
-            Some(tenant_id) if tenant_id != project.tenant_id => {
-                Err(format!("--chain: the project {project_id} belongs to another tenant"))
-            }
-            _ => Ok(ChainId { tenant_id: project.tenant_id, project_id, mode }),
+            Some(tenant_id) => ChainId { tenant_id, project_id, mode }.to_string(),
+            None => format!("{project_id}:{}", mode.as_str()),
         }
     }
+}
+
+fn no_chain(text: &str) -> String {
+    format!("{text:?} is no chain; write PROJECT_ID:live, PROJECT_ID:test or TENANT_ID/PROJECT_ID/MODE")
 }
 
 #[cfg(test)]
@@ -184,6 +221,9 @@ mod tests {
         let chain = ChainId { tenant_id, project_id, mode: Mode::Live };
         let live = Named { tenant_id: Some(tenant_id), project_id, mode: Mode::Live };
         assert_eq!(named(&chain.to_string()), Some(live));
+        for read in [test, live] {
+            assert_eq!(Named::try_from(String::from(read)), Ok(read));
+        }
         for wrong in [
             "",
             project,

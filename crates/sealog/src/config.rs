@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
-use sealog_server::config::{Config, LimitConfig, Secret};
-use sealog_server::geo::Geo;
-use sealog_server::mail::{Relay, Sender, Smtp};
+use sealog_server::config::{Config, LimitConfig};
+use sealog_service::Secret;
+use sealog_service::geo::Geo;
+use sealog_service::mail::{Relay, Sender, Smtp};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::store::{OpenOptions, Place};

@@ -9,7 +9,7 @@ use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::ChainId;
 use sealog_core::verify::Item;
-use sealog_server::config::Secret;
+use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
 
@@ -193,6 +193,11 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     }
     if let Some((project, _)) = missing(&these.projects, &others.projects, |(project, _)| project.id) {
         return Some(format!("a project ({})", project.id));
+    }
+    if let Some((tenant_id, project_id)) =
+        missing(&these.system_projects, &others.system_projects, |system| *system)
+    {
+        return Some(format!("a system project ({project_id}, of the tenant {tenant_id})"));
     }
     if let Some((key, _)) = missing(&these.keys, &others.keys, |(key, _)| key.id) {
         return Some(format!("a key ({})", key.id.0));

@@ -10,20 +10,12 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use sealog_control::{
-    Administration, FirstRun, Grants, KeyId, ListPage, NewKey, NewMember, NewPerson, NewProject, NewTenant,
-    PersonId, Role,
-};
-use sealog_core::catalog::FrameworkSet;
-use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
-use sealog_core::key;
-use sealog_core::plan::Billing;
-use sealog_server::config::Secret;
-use sealog_server::password;
+use sealog_control::{Administration, ListPage};
+use sealog_service::Secret;
+use sealog_service::admin::first::{First, OWNER};
+use sealog_service::admin::{Actor, Admin, AdminError};
 use sealog_store::StoreError;
-use sealog_store::world::World;
 
-const OWNER: &str = "owner@localhost";
 const FILE: &str = "first-run.txt";
 /// Enough for a data directory with the longest path.
 const TEXT_BYTES_MAX: usize = 16 << 10;
@@ -34,6 +26,17 @@ pub(crate) enum Failure {
     /// It may work later.
     Store(StoreError),
     Other(String),
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Failure {
+        match error {
+            AdminError::Store(error) => Failure::Store(error),
+            AdminError::Internal(problem) => Failure::Other(problem),
+            AdminError::Field(error) => Failure::Other(error.to_string()),
+            AdminError::NotFound => Failure::Other("the first tenant is not there".into()),
+        }
+    }
 }
 
 impl std::fmt::Display for Failure {
@@ -48,7 +51,7 @@ impl std::fmt::Display for Failure {
 /// Creates a tenant, a project, two keys and an owner if there is no tenant yet, and shows them once.
 pub(crate) async fn prepare(
     accounts: &dyn Administration,
-    world: &dyn World,
+    admin: &Admin,
     data_dir: &Path,
     base_url: &str,
 ) -> Result<(), Failure> {
@@ -60,10 +63,11 @@ pub(crate) async fn prepare(
         }
         return Ok(());
     }
-    let (first, text) = generate(world, data_dir, base_url).map_err(Failure::Other)?;
+    let first = admin.prepare_first(Actor::Host)?;
+    let text = text(&first, data_dir, base_url);
     let cannot = |error: io::Error| Failure::Other(format!("cannot write the first keys: {error}"));
     let path = write_for_owner(data_dir, &text).map_err(cannot)?;
-    if !accounts.create_first(first, Vec::new()).await.map_err(Failure::Store)? {
+    if !admin.create_first(first).await? {
         // Somebody else was faster; what was written opens nothing.
         return std::fs::remove_file(&path).map_err(cannot);
     }
@@ -76,67 +80,8 @@ pub(crate) async fn prepare(
     }
 }
 
-/// Everything that the first run creates, and the text that says how to use it.
-fn generate(world: &dyn World, data_dir: &Path, base_url: &str) -> Result<(FirstRun, Secret), String> {
-    let created_at_ms = world.now_ms();
-    let random = || {
-        let mut bytes = [0; 32];
-        world.fill_random(&mut bytes);
-        bytes
-    };
-    let id = || {
-        let bytes = random();
-        Uuid::from_random(std::array::from_fn(|at| bytes[at]))
-    };
-    let (tenant_id, project_id) = (TenantId(id()), ProjectId(id()));
-    let new_key = |mode| Secret(key::generate(mode, random()));
-    let (live, test) = (new_key(Mode::Live), new_key(Mode::Test));
-    // 26 characters of a key's alphabet: more than 150 bits.
-    let password = Secret(new_key(Mode::Live).0[8..34].to_owned());
-    let salt = random();
-    let password_hash = password::hash_now(&password.0, &std::array::from_fn(|at| salt[at]))?;
-    let keys = [(Mode::Live, &live), (Mode::Test, &test)].map(|(mode, key)| NewKey {
-        id: KeyId(id()),
-        project_id,
-        name: format!("first {} key", mode.as_str()),
-        mode,
-        digest: key::digest(&key.0),
-        prefix: key.0[..key::DISPLAY_LEN].to_owned(),
-        expires_at_ms: None,
-        created_at_ms,
-    });
-    let first = FirstRun {
-        tenant: NewTenant {
-            id: tenant_id,
-            name: "My organisation".into(),
-            plan: "top".into(),
-            contact_email: None,
-            billing: Billing { trial_ends_at_ms: None, billing_active: true },
-            created_at_ms,
-        },
-        project: NewProject {
-            id: project_id,
-            tenant_id,
-            name: "My project".into(),
-            frameworks: FrameworkSet::NONE,
-            created_at_ms,
-        },
-        keys: keys.into(),
-        owner: NewMember {
-            tenant_id,
-            person: NewPerson {
-                id: PersonId(id()),
-                email: OWNER.into(),
-                password_hash: Some(password_hash),
-                verified: true,
-                created_at_ms,
-            },
-            role: Role::Owner,
-            grants: Grants::default(),
-            ends_at_ms: None,
-            created_at_ms,
-        },
-    };
+/// The text that says what was created and how to use it.
+fn text(First { live, test, password, .. }: &First, data_dir: &Path, base_url: &str) -> Secret {
     let (live, test, password) = (&live.0, &test.0, &password.0);
     let data_dir = data_dir.canonicalize().unwrap_or(data_dir.to_owned());
     // Not `format!`: a text that grows leaves copies of itself behind.
@@ -162,7 +107,7 @@ Read it back:
         data_dir.display()
     )
     .expect("a String takes every text");
-    Ok((first, text))
+    text
 }
 
 /// Durable when this returns, and readable for its owner alone. The file has its name only when it is whole.
@@ -192,7 +137,12 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    use sealog_control::{Control, FirstRuns, KeyAccess, Persons, Tenants};
+    use std::sync::Arc;
+
+    use sealog_control::{Control, KeyAccess, PendingRecords, Persons, Tenants};
+    use sealog_core::key;
+    use sealog_core::plan::Plan;
+    use sealog_service::system_chain::Wake;
     use sealog_store::embedded::{EmbeddedStore, Options};
     use sealog_store::world::SystemWorld;
 
@@ -203,14 +153,24 @@ mod tests {
     }
 
     /// It keeps the directory of the store to itself.
-    fn open(dir: &Path) -> Control {
-        Control::embedded(&EmbeddedStore::open(dir, &Options::default()).unwrap()).unwrap()
+    fn open(dir: &Path) -> Arc<Control> {
+        Arc::new(Control::embedded(&EmbeddedStore::open(dir, &Options::default()).unwrap()).unwrap())
+    }
+
+    fn admin(control: &Arc<Control>) -> Admin {
+        let control = Arc::clone(control).into();
+        Admin::new(control, Arc::new(SystemWorld), &Plan::defaults(), Wake::default())
+    }
+
+    fn prepare_in(dir: &Path, store: &Arc<Control>) -> Result<(), Failure> {
+        wait(prepare(&**store, &admin(store), dir, URL))
     }
 
     /// What the first run does, one step after the other; a crash comes after so many of them.
     fn crash_after(steps: usize, dir: &Path) {
         let store = open(dir);
-        let (first, text) = generate(&SystemWorld, dir, URL).unwrap();
+        let first = admin(&store).prepare_first(Actor::Host).unwrap();
+        let text = text(&first, dir, URL);
         if steps >= 1 {
             // Power fails while the file is written.
             std::fs::write(dir.join("first-run.unfinished"), &text.0[..100]).unwrap();
@@ -219,7 +179,7 @@ mod tests {
             write_for_owner(dir, &text).unwrap();
         }
         if steps >= 3 {
-            assert_eq!(wait(store.create_first(first, vec![])), Ok(true));
+            assert_eq!(wait(admin(&store).create_first(first)), Ok(true));
         }
     }
 
@@ -237,7 +197,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             crash_after(steps, dir.path());
             let store = open(dir.path());
-            wait(prepare(&store, &SystemWorld, dir.path(), URL)).unwrap();
+            prepare_in(dir.path(), &store).unwrap();
             let file = dir.path().join(FILE);
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             let keys = keys_in(&file);
@@ -246,7 +206,16 @@ mod tests {
                 let access = wait(store.access(key::digest(&key))).unwrap();
                 assert!(access.is_some(), "after {steps} steps the keys in the file open nothing");
             }
-            assert_eq!(wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap().len(), 1);
+            let tenants = wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap();
+            assert_eq!(tenants.len(), 1);
+            // Tenant, project, two keys and the owner, by whoever sits at the machine.
+            let records = wait(store.pending_records(tenants[0].id, 9)).unwrap();
+            assert_eq!(records.len(), 5, "after {steps} steps");
+            assert!(
+                records.iter().all(|record| record.draft.contains("\"actor_id\":\"host\"")),
+                "{records:?}"
+            );
+            assert!(!records.iter().any(|record| record.draft.contains(OWNER)), "{records:?}");
             assert!(wait(store.person_by_email(OWNER.into())).unwrap().is_some());
             assert!(!dir.path().join("first-run.unfinished").exists());
         }
@@ -258,7 +227,7 @@ mod tests {
         std::fs::write(dir.path().join(FILE), "keys of another database").unwrap();
         std::fs::write(dir.path().join("first-run.1.txt"), "and of a third").unwrap();
         let store = open(dir.path());
-        wait(prepare(&store, &SystemWorld, dir.path(), URL)).unwrap();
+        prepare_in(dir.path(), &store).unwrap();
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!((read("first-run.1.txt"), read("first-run.2.txt")), {
             ("and of a third".to_owned(), "keys of another database".to_owned())
@@ -272,7 +241,7 @@ mod tests {
         // Not even root can write a file where a directory is.
         std::fs::create_dir(dir.path().join("first-run.unfinished")).unwrap();
         let store = open(dir.path());
-        let failure = wait(prepare(&store, &SystemWorld, dir.path(), URL)).unwrap_err();
+        let failure = prepare_in(dir.path(), &store).unwrap_err();
         assert!(failure.to_string().starts_with("cannot write the first keys: "), "{failure}");
         assert_eq!(wait(store.tenants(ListPage { after: None, limit: 1 })), Ok(vec![]));
     }

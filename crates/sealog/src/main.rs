@@ -1,9 +1,11 @@
 //! `sealog`: one binary.
 
 mod accept_loss;
+mod admin;
 mod config;
 mod copy;
 mod first_run;
+mod migrate;
 mod serve;
 mod store;
 
@@ -20,7 +22,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
-        Some(("migrate", matches)) => store::migrate(matches).map(|()| ExitCode::SUCCESS),
+        Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
     match result {
@@ -47,7 +49,7 @@ fn command() -> Command {
                  Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line is wrong, 74 a write or sync of the store has failed; start it again then.",
             ),
         ))
-        .subcommand(store::migrate_command())
+        .subcommand(migrate::command())
         .subcommand(copy::command())
         .subcommand(accept_loss::command())
 }

@@ -10,12 +10,16 @@ use std::time::Duration;
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_server::{App, Server, background};
+use sealog_service::admin::Admin;
+use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
+use crate::admin::AdminSocket;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 use crate::{config, first_run};
@@ -54,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let prepared = main.block_on(async {
         let mut retry = Retry::new();
         loop {
-            match prepare(&store, &*world, &settings).await {
+            match prepare(&store, &world, &settings).await {
                 Err(first_run::Failure::Store(
                     error @ (StoreError::Unavailable(_) | StoreError::Deadline),
                 )) => {
@@ -71,6 +75,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
+    let admin = AdminSocket::new(settings.data_dir.clone(), store.clone());
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let app = App::new(store.store(), Arc::clone(store.control()).into(), world, settings.server);
     let metrics = metrics.map(|(listener, address)| {
@@ -82,9 +87,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
             "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
         );
     }
-    serve_on_all_cores(&main, &app, (listener, metrics), address, stop, failure)?;
+    serve_on_all_cores(&main, &app, (listener, metrics), address, stop, failure, &admin)?;
     drop(app);
     store.close();
+    drop(admin);
     Ok(match store.failure() {
         None => {
             // Of a database only the database knows.
@@ -164,9 +170,16 @@ impl Retry {
 }
 
 /// Makes the first keys, if there are none.
-async fn prepare(store: &Opened, world: &dyn World, settings: &Settings) -> Result<(), first_run::Failure> {
+async fn prepare(
+    store: &Opened,
+    world: &Arc<dyn World>,
+    settings: &Settings,
+) -> Result<(), first_run::Failure> {
     let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
-    first_run::prepare(&**store.control(), world, &settings.data_dir, &settings.server.base_url).await
+    let (control, world) = (Arc::clone(store.control()), Arc::clone(world));
+    // The drain that it would wake has not begun, and looks at everything when it does.
+    let admin = Admin::new(control.into(), world, &settings.server.plans, Wake::default());
+    first_run::prepare(&**store.control(), &admin, &settings.data_dir, &settings.server.base_url).await
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see
@@ -208,6 +221,7 @@ fn serve_on_all_cores(
     address: SocketAddr,
     mut stop: Stop,
     failure: impl Future<Output = ()>,
+    admin: &AdminSocket,
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let mut threads = Vec::new();
@@ -224,6 +238,7 @@ fn serve_on_all_cores(
     }
     equip(main);
     main.block_on(async {
+        let stopping = Notify::new();
         let stop = async {
             tokio::select! {
                 () = stop.asked() => {}
@@ -231,6 +246,7 @@ fn serve_on_all_cores(
             }
             tracing::info!("stopping");
             server.stop();
+            stopping.notify_one();
         };
         tokio::join!(
             stop,
@@ -240,7 +256,8 @@ fn serve_on_all_cores(
                     sealog_server::serve_metrics(Arc::clone(app), listener, &server).await;
                 }
             },
-            background::run(Arc::clone(app), &server)
+            background::run(Arc::clone(app), &server),
+            admin.serve(stopping.notified())
         );
     });
     for thread in threads {

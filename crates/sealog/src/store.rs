@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_control::Control;
-use sealog_server::config::Secret;
+use sealog_service::Secret;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError};
-
-use crate::config;
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +50,8 @@ pub(crate) struct Unopened {
     problem: String,
     /// Nobody has to change anything for it to work later: the database is not there yet, or takes nobody now.
     pub may_pass: bool,
+    /// Another process has it open.
+    pub locked: bool,
 }
 
 impl std::fmt::Display for Unopened {
@@ -91,13 +90,19 @@ impl Opened {
         OpenOptions { allow_unsafe_storage, clock_strict }: OpenOptions,
         world: Arc<dyn World>,
     ) -> Result<Opened, Unopened> {
-        let cannot =
-            |error: &dyn std::fmt::Display, may_pass| Unopened { problem: error.to_string(), may_pass };
+        let cannot = |error: &dyn std::fmt::Display, may_pass| Unopened {
+            problem: error.to_string(),
+            may_pass,
+            locked: false,
+        };
         match place {
             Place::Embedded => {
                 let options =
                     embedded::Options { allow_unsafe_storage, world, ..embedded::Options::default() };
-                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| cannot(&error, false))?;
+                let store = EmbeddedStore::open(data_dir, &options).map_err(|error| {
+                    let locked = matches!(error, embedded::OpenError::Locked { .. });
+                    Unopened { locked, ..cannot(&error, false) }
+                })?;
                 let control = Control::embedded(&store).map_err(|error| cannot(&error, error.may_pass()))?;
                 Ok(Opened { kind: Kind::Embedded(Arc::new(store)), control: Arc::new(control) })
             }
@@ -157,32 +162,4 @@ impl Opened {
             Kind::Postgres(store) => store.close(),
         }
     }
-}
-
-pub(crate) fn migrate_command() -> Command {
-    config::with_flags(
-        Command::new("migrate").about("Makes or updates the schema of the PostgreSQL store").long_about(
-            "Makes or updates the schema of the PostgreSQL store that SEALOG_STORE names.\n\nThe server does so itself when its role owns the schema. \
-             Where it runs as a role with fewer rights, this is run as the owner before the new version starts. Several at once are fine: they wait for each other.",
-        ),
-    )
-    .arg(
-        Arg::new("citus")
-            .long("citus")
-            .action(ArgAction::SetTrue)
-            .help("Then distributes the tables of events over the nodes of a Citus cluster, by chain_id"),
-    )
-}
-
-/// `sealog migrate`.
-pub(crate) fn migrate(matches: &ArgMatches) -> Result<(), String> {
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
-    let Place::Postgres(url) = &settings.store else {
-        return Err("the embedded store has no schema to migrate; set the store to a postgres:// URL".into());
-    };
-    let cannot = |error: postgres::OpenError| error.to_string();
-    let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
-        + sealog_control::migrate(&url.0).map_err(cannot)?;
-    println!("the schema is up to date; {steps} steps were made");
-    Ok(())
 }

@@ -2,51 +2,18 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Output;
-
+use sealog_control::{Control, SystemProjects};
+use sealog_core::event::parse_single;
+use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::{Append, BoxFuture, Store};
 use support::*;
-
-fn accept(data: &Path, args: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } =
-        sealog().args(["accept-loss", "--data-dir"]).arg(data).args(args).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
-}
-
-/// A stopped store whose chain has lost its last three of eight events; the key and the project.
-fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
-    let server = serve(data);
-    let key = first_key(data);
-    for _ in 0..8 {
-        assert_eq!(server.post(&key).0, 202);
-    }
-    let (_, body) = server.get(&key, "/v1/events");
-    server.stop();
-    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
-    let events = body["events"].as_array().unwrap().clone();
-    let path = data.join("live/00000001.log");
-    let bytes = std::fs::read(&path).unwrap();
-    let mut at = 128;
-    for _ in 0..5 {
-        assert_eq!(&bytes[at..at + 4], b"SLFR");
-        at += u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
-    }
-    std::fs::write(&path, &bytes[..at]).unwrap();
-    (key, events[0]["project_id"].as_str().unwrap().to_owned(), events)
-}
 
 #[test]
 fn a_loss_is_named_accepted_and_the_chain_goes_on() {
     let (_dir, data) = data_dir();
     let (key, project, events) = with_a_loss(&data);
-    let server = serve(&data);
-    assert_eq!(server.post(&key).0, 500);
     let chain = format!("{project}:live");
-    let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", "x"]);
-    assert!(code == Some(1) && error.contains("another process has the store open"), "{error}");
-    server.stop();
-
     let hash = events[0]["hash"].as_str().unwrap();
     let (code, said, error) = accept(&data, &["--chain", &chain, "--reason", "the disk was replaced"]);
     assert_eq!((code, &*error), (Some(0), ""));
@@ -123,4 +90,49 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
     for word in ["--chain", "--reason", "--json", "cannot be taken back", "sealog.loss_accepted"] {
         assert!(help.contains(word), "{word} in {help}");
     }
+}
+
+#[test]
+fn the_loss_of_a_system_chain_is_accepted_like_any_other() {
+    fn wait<T>(future: BoxFuture<'_, T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+    let (_dir, data) = data_dir();
+    let server = serve(&data);
+    assert_eq!(server.post(&first_key(&data)).0, 202);
+    let (_, body) = server.get(&first_key(&data), "/v1/events");
+    server.stop();
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let tenant_id = TenantId(Uuid::parse(body["events"][0]["tenant_id"].as_str().unwrap()).unwrap());
+    let open = || EmbeddedStore::open(&data, &sealog_store::embedded::Options::default()).unwrap();
+    let store = open();
+    let control = Control::embedded(&store).unwrap();
+    let new = ProjectId::system_from_random([7; 16]);
+    let project_id = wait(control.system_project(tenant_id, new)).unwrap().unwrap();
+    let system = ChainId { tenant_id, project_id, mode: Mode::Live };
+    for _ in 0..3 {
+        let drafts = vec![parse_single(br#"{"action":"sealog.key_created"}"#).unwrap().unwrap()];
+        wait(store.append(Append { chain: system, drafts, idempotency: None })).unwrap();
+    }
+    drop((control, store));
+    // A store that is opened again begins another segment.
+    cut_log(&data, 2, 2);
+    let chain = format!("{project_id}:live");
+    let (code, said, error) = accept(&data, &["--chain", &chain, "--reason", "the disk was replaced"]);
+    assert_eq!((code, &*error), (Some(0), ""));
+    assert!(said.contains("event 3 is lost") && said.contains("accepted as event 3"), "{said}");
+    let verdicts = wait(open().audit(vec![system], std::sync::Arc::default())).unwrap();
+    assert!(verdicts[0].valid() && verdicts[0].checked == 3, "{verdicts:?}");
+    let unknown = ProjectId::system_from_random([8; 16]);
+    let (code, _, error) = accept(&data, &["--chain", &format!("{unknown}:live"), "--reason", "x"]);
+    assert!(code == Some(1) && error.contains("there is no project"), "{error}");
+}
+
+#[test]
+fn a_directory_without_a_store_stays_one() {
+    let (_dir, data) = data_dir();
+    let chain = "22222222-2222-4222-8222-222222222222:live";
+    let (code, _, error) = accept(&data, &["--chain", chain, "--reason", "x"]);
+    assert!(code == Some(1) && error.contains("there is no store in"), "{error}");
+    assert!(!data.exists());
 }

@@ -7,7 +7,7 @@ use crate::support::*;
 
 pub fn sessions_end_and_expire(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let [short, long, ended] =
         [(1, 1000), (2, 5000), (3, 5000)].map(|(n, end)| new_session(n, 1, MORNING_MS + end));
     for session in [&short, &long, &ended] {
@@ -32,7 +32,7 @@ pub fn sessions_end_and_expire(control: &Control) {
 pub fn all_sessions_of_a_person_end_together(control: &Control) {
     furnish(control);
     for n in [1, 2] {
-        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), vec![])).unwrap();
+        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
     }
     for (n, person) in [(1, 1), (2, 1), (3, 2)] {
         wait(control.create_session(new_session(n, person, u64::MAX))).unwrap();
@@ -45,7 +45,7 @@ pub fn all_sessions_of_a_person_end_together(control: &Control) {
 
 pub fn sessions_that_are_over_are_removed_when_another_begins(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let begin = |n, at_ms, expires_at_ms| {
         wait(control.create_session(Session { created_at_ms: at_ms, ..new_session(n, 1, expires_at_ms) }))
             .unwrap();

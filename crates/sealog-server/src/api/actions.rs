@@ -10,8 +10,8 @@ use sealog_core::id::RequestId;
 use sealog_store::pool::Lane;
 use serde_json::{Value, json};
 
-use crate::App;
-use crate::auth::{self, Caller};
+use crate::app::App;
+use crate::auth::Caller;
 use crate::respond::{self, Body, Failure};
 
 /// What a value costs in memory while an answer is put together, beside its text.
@@ -25,9 +25,9 @@ pub(crate) async fn get(
     if !headers.contains_key(AUTHORIZATION) {
         return Ok(respond::json(StatusCode::OK, everyones()));
     }
-    let caller = auth::authenticate(app, headers, request_id).await?;
-    let bytes = everyones().len() + caller.custom.values().map(custom_bytes).sum::<usize>();
-    let tenant_id = caller.chain.tenant_id;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
+    let bytes = everyones().len() + caller.producer.custom.values().map(custom_bytes).sum::<usize>();
+    let tenant_id = caller.chain().tenant_id;
     // Values and text are there at the same time.
     let share = app.reads.take(tenant_id, 2 * bytes).await;
     let share = share.map_err(|exhausted| Failure::internal(&exhausted, request_id))?;
@@ -58,7 +58,7 @@ fn custom_bytes(action: &CustomAction) -> usize {
 /// Core actions, those of frameworks that any of the tenant's projects has enabled, and the tenant's own.
 fn for_caller(caller: &Caller) -> Vec<Value> {
     let catalog = Catalog::builtin();
-    let in_plan = caller.scope().in_plan;
+    let in_plan = caller.producer.in_plan;
     let mut actions = Vec::new();
     for entry in &catalog.entries {
         let frameworks = catalog.frameworks_of(entry);
@@ -66,7 +66,7 @@ fn for_caller(caller: &Caller) -> Vec<Value> {
             actions.push(entry_json(entry, Some(!entry.gated || frameworks.intersects(in_plan))));
         }
     }
-    let mut custom: Vec<_> = caller.custom.values().collect();
+    let mut custom: Vec<_> = caller.producer.custom.values().collect();
     custom.sort_by_key(|action| &action.action);
     actions.extend(custom.into_iter().map(custom_json));
     actions

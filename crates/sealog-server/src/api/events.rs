@@ -4,12 +4,10 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{FieldProblem, Reject};
+use sealog_service::ingest::{self, Client, Endpoint, Ingested};
 
-use crate::App;
-use crate::auth;
+use crate::app::App;
 use crate::body::{self, RequestBody};
-use crate::client_address::Client;
-use crate::ingest::{self, Endpoint, Ingested};
 use crate::respond::{Body, Failure, json};
 
 pub(crate) async fn post(
@@ -20,14 +18,17 @@ pub(crate) async fn post(
     client: Client,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     caller.may_ingest(request_id.received_ms())?;
     let key_hash = idempotency_key(headers)?;
-    let whose = Some(caller.chain.tenant_id);
+    let whose = Some(caller.chain().tenant_id);
     let (body, _share) = body::read(app, headers, body, endpoint.body_bytes_max(), whose, request_id).await?;
-    let ingested = ingest::ingest(app, &caller, endpoint, key_hash, body, client, request_id).await?;
+    let ingested = app.ingest.ingest(&caller.producer, endpoint, key_hash, body, client, request_id).await;
+    let ingested = ingested.map_err(|error| Failure::ingest(error, request_id))?;
     if ingested.replayed {
         app.metrics.replayed();
+    } else {
+        app.metrics.sealed(caller.chain().mode, ingested.receipt.log_ids.len());
     }
     Ok(accepted(endpoint, &ingested))
 }

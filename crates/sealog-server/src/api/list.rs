@@ -17,8 +17,7 @@ use sealog_core::query::{self, ListQuery};
 use sealog_store::pool::Lane;
 use sealog_store::{BoxFuture, List, StoreError};
 
-use crate::App;
-use crate::auth;
+use crate::app::App;
 use crate::respond::{Body, Failure, in_pieces};
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
@@ -38,10 +37,10 @@ pub(crate) async fn get(
     headers: &HeaderMap,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
-    let query = ListQuery::parse(query, caller.chain)?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
+    let query = ListQuery::parse(query, caller.chain())?;
     let mut page = Page {
-        chain: caller.chain,
+        chain: caller.chain(),
         query,
         written: 0,
         last_seq: 0,
@@ -49,7 +48,7 @@ pub(crate) async fn get(
         begun: false,
         complete: false,
     };
-    let share = app.reads.take(caller.chain.tenant_id, WHOLE_BYTES_MAX + HELD_BYTES_MAX).await;
+    let share = app.reads.take(caller.chain().tenant_id, WHOLE_BYTES_MAX + HELD_BYTES_MAX).await;
     let mut share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
     let mut pieces = VecDeque::new();
     let mut bytes = 0;

@@ -6,9 +6,8 @@ use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
 use sealog_store::StoreError;
 
-use crate::App;
 use crate::api::list::{RENDERED_BYTES, render};
-use crate::auth;
+use crate::app::App;
 use crate::respond::{Body, Failure, large_json};
 
 /// Most that a read holds at a time: the event and its record, or the event and its JSON.
@@ -24,15 +23,15 @@ pub(crate) async fn get(
     headers: &HeaderMap,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     // Malformed, missing and another project's: one answer, by one path. An id that cannot exist is looked up all the same, so that time tells nothing either.
     let log_id = Ulid::parse(log_id).unwrap_or(Ulid(0));
-    let share = app.reads.take(caller.chain.tenant_id, HELD_BYTES_MAX).await;
+    let share = app.reads.take(caller.chain().tenant_id, HELD_BYTES_MAX).await;
     let share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
     let event =
-        app.store.get(caller.chain, log_id).await.map_err(|error| Failure::read(&error, request_id))?;
+        app.store.get(caller.chain(), log_id).await.map_err(|error| Failure::read(&error, request_id))?;
     let event = event.ok_or(Reject::EventNotFound)?;
-    let body = render(app, caller.chain, vec![event], render_one).await.ok_or(StoreError::Closing);
+    let body = render(app, caller.chain(), vec![event], render_one).await.ok_or(StoreError::Closing);
     let body = body.map_err(|error| Failure::read(&error, request_id))?;
     Ok(large_json(StatusCode::OK, body, share))
 }

@@ -5,8 +5,7 @@ use sealog_core::id::RequestId;
 use sealog_core::query::SeqRange;
 use sealog_core::verify::Verdict;
 
-use crate::App;
-use crate::auth;
+use crate::app::App;
 use crate::respond::{Body, Failure, json};
 
 pub(crate) async fn get(
@@ -15,15 +14,15 @@ pub(crate) async fn get(
     headers: &HeaderMap,
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
-    let caller = auth::authenticate(app, headers, request_id).await?;
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
     let range = SeqRange::parse(query)?;
-    let share = app.reads.take(caller.chain.tenant_id, sealog_store::verify::HELD_BYTES_MAX).await;
+    let share = app.reads.take(caller.chain().tenant_id, sealog_store::verify::HELD_BYTES_MAX).await;
     let _share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
-    let verdict = sealog_store::verify::window(&*app.store, caller.chain, range).await;
+    let verdict = sealog_store::verify::window(&*app.store, caller.chain(), range).await;
     let verdict = verdict.map_err(|error| Failure::read(&error, request_id))?;
     app.metrics.verified(&verdict);
     if let Some(broken) = verdict.broken {
-        tracing::error!(%request_id, chain = %caller.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
+        tracing::error!(%request_id, chain = %caller.chain(), at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
     }
     Ok(json(StatusCode::OK, body(&verdict)))
 }

@@ -1,6 +1,7 @@
 //! `GET /openapi.json`: the interface as OpenAPI 3.1, made from what answers requests. Paths come from the tables that requests are matched against,
 //! codes from the table of codes, limits and names from the constants and sets that the parsers use.
 
+mod headers;
 mod operations;
 mod schemas;
 
@@ -14,11 +15,11 @@ use sealog_core::reject::{CODES, Code};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::App;
 use crate::config::Config;
 use crate::respond::{self, Body, full};
 use crate::routes::{self, Path};
-use crate::{docs, operator};
+use crate::{docs, operator_routes};
+use headers::header;
 use operations::{Access, Description};
 
 /// The document as it is served: it does not change while the server runs.
@@ -35,32 +36,32 @@ impl Served {
         let etag = HeaderValue::try_from(format!("\"{}\"", &digest[..16])).expect("hex digits in quotes");
         Served { content, etag }
     }
-}
 
-pub(crate) fn get(app: &App, headers: &HeaderMap) -> Response<Body> {
-    let Served { content, etag } = &app.openapi;
-    let known = headers.get_all(IF_NONE_MATCH).iter().any(|value| value == etag);
-    let mut response = if known {
-        let mut response = Response::new(full(""));
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    pub(crate) fn answer(&self, headers: &HeaderMap) -> Response<Body> {
+        let Served { content, etag } = self;
+        let known = headers.get_all(IF_NONE_MATCH).iter().any(|value| value == etag);
+        let mut response = if known {
+            let mut response = Response::new(full(""));
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            respond::json(StatusCode::OK, content.clone())
+        };
+        response.headers_mut().insert(ETAG, etag.clone());
+        // Kept by whoever wants to, but asked about each time: the next version may have another.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        if known {
+            response.headers_mut().remove(CONTENT_TYPE);
+        }
         response
-    } else {
-        respond::json(StatusCode::OK, content.clone())
-    };
-    response.headers_mut().insert(ETAG, etag.clone());
-    // Kept by whoever wants to, but asked about each time: the next version may have another.
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    if known {
-        response.headers_mut().remove(CONTENT_TYPE);
     }
-    response
 }
 
 /// The description of this server's interface.
 pub fn document(config: &Config) -> Value {
     let mut paths = Map::new();
     add_paths(&mut paths, "", &routes::PATHS, operations::describe);
-    add_paths(&mut paths, operator::BEGINNING, &operator::PATHS, |operation, path| {
+    add_paths(&mut paths, operator_routes::BEGINNING, &operator_routes::PATHS, |operation, path| {
         operations::describe_operator(operation, path, config)
     });
     json!({
@@ -78,7 +79,7 @@ pub fn document(config: &Config) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas::all(config),
-            "headers": headers(),
+            "headers": headers::all(),
             "examples": CODES.iter().map(|row| (example_name(row.code), error_example(row.code, config))).collect::<Map<_, _>>(),
             "securitySchemes": {
                 "api_key": {
@@ -212,33 +213,4 @@ fn example_name(code: Code) -> String {
 fn with_request_id(mut headers: Map<String, Value>) -> Value {
     headers.insert("X-Request-Id".into(), header("X-Request-Id", true));
     headers.into()
-}
-
-/// A header of an answer, by its name in `components`. Where it is not in every answer of the kind, a copy that says so.
-fn header(name: &str, always: bool) -> Value {
-    if always {
-        return json!({ "$ref": format!("#/components/headers/{name}") });
-    }
-    let mut header = headers()[name].clone();
-    header["required"] = false.into();
-    header
-}
-
-fn headers() -> Value {
-    let header = |description: &str, schema: Value| json!({ "description": description, "required": true, "schema": schema });
-    json!({
-        "X-Request-Id": header("The id of this request; errors repeat it as `request_id`.", schemas::request_id()),
-        "Retry-After": header("Seconds to wait before the next request.", json!({ "type": "integer", "minimum": 1 })),
-        "Allow": header("The methods that the path has.", json!({ "type": "string" })),
-        "Sealog-Chain-Seq": header(
-            "The receipt's first half: the event's `chain_seq`; for a batch the first and the last one, such as `101-200`.",
-            json!({ "type": "string", "pattern": "^[1-9][0-9]*(-[1-9][0-9]*)?$" }),
-        ),
-        "Sealog-Hash": header("The receipt's second half: the event's `hash`; for a batch the last one's.", schemas::hash()),
-        "Idempotency-Replayed": header(
-            "There when the answer is that of an earlier request with the same Idempotency-Key.",
-            json!({ "type": "string", "enum": ["true"] }),
-        ),
-        "ETag": header("Changes with the document.", json!({ "type": "string" })),
-    })
 }

@@ -2,12 +2,13 @@
 
 use sealog_core::query::{ListParameter, PageLimit, PageParameter, SEQ_MAX, SeqParameter, VERIFY_EVENTS_MAX};
 use sealog_core::reject::Code;
+use sealog_service::ingest::{Endpoint, KEY_BYTES_MAX};
 use serde_json::{Value, json};
 
-use super::{header, schemas};
+use super::headers::header;
+use super::schemas;
 use crate::config::Config;
-use crate::ingest::{Endpoint, KEY_BYTES_MAX};
-use crate::operator;
+use crate::operator_routes;
 use crate::routes::{self, Operation};
 
 pub(super) const TAGS: [(&str, &str); 4] = [
@@ -217,8 +218,12 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     Description { id, summary, about: about.into(), tag, access, parameters, body, success, codes, links }
 }
 
-pub(super) fn describe_operator(operation: operator::Operation, path: &str, config: &Config) -> Description {
-    use operator::Operation::*;
+pub(super) fn describe_operator(
+    operation: operator_routes::Operation,
+    path: &str,
+    config: &Config,
+) -> Description {
+    use operator_routes::Operation::*;
     let (id, summary, about) = match operation {
         CreateTenant => (
             "createTenant",
@@ -326,7 +331,7 @@ pub(super) fn describe_operator(operation: operator::Operation, path: &str, conf
         parameters,
         body: body.map(|(schema, example)| Body {
             schema: schemas::reference(schema),
-            bytes_max: operator::BODY_BYTES_MAX,
+            bytes_max: operator_routes::BODY_BYTES_MAX,
             examples: json!({ "usual": { "value": example } }),
         }),
         success: vec![(status, json_answer(summary, schema))],

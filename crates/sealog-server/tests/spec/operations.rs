@@ -143,19 +143,21 @@ fn metrics_count_requests_events_rejections_limits_and_replays() {
         (r#"sealog_idempotency_hits_total{kind="conflict"}"#, 1.0),
         (r#"sealog_ingest_batch_size_bucket{le="5"}"#, 3.0),
         (r#"sealog_ingest_batch_size_sum"#, 10.0),
-        (r#"sealog_append_duration_seconds_count{mode="live"}"#, 3.0),
+        // With those to the system chain: the tenant, its project and two keys.
+        (r#"sealog_append_duration_seconds_count{mode="live"}"#, 7.0),
         (r#"sealog_chains{mode="live"}"#, 1.0),
         (r#"sealog_chain_head_seq_sum{mode="live"}"#, 9.0),
         (r#"sealog_verify_events_total"#, 9.0),
         (r#"sealog_verify_broken_total"#, 0.0),
         (r#"sealog_mail_outbox_pending"#, 0.0),
+        (r#"sealog_system_records_pending"#, 0.0),
         (r#"sealog_append_queue_requests{mode="live"}"#, 0.0),
         (r#"sealog_ready"#, 1.0),
     ] {
         assert_eq!(value(&text, series), expected, "{series}");
     }
     let syncs = value(&text, r#"sealog_fsync_duration_seconds_count{mode="live"}"#);
-    assert!((1.0..=3.0).contains(&syncs), "{syncs}");
+    assert!((1.0..=7.0).contains(&syncs), "{syncs}");
     assert!(value(&text, "sealog_storage_bytes") > 0.0);
 }
 
@@ -173,7 +175,8 @@ fn a_head_more_than_five_minutes_ahead_of_the_clock_is_counted() {
     service.clock.set(NOON_MS - 5 * 60_000);
     assert_eq!(value(&metrics(&service), "sealog_chain_heads_ahead"), 0.0);
     service.clock.set(NOON_MS - 5 * 60_000 - 1);
-    assert_eq!(value(&metrics(&service), "sealog_chain_heads_ahead"), 1.0);
+    // The project's, and the system chain.
+    assert_eq!(value(&metrics(&service), "sealog_chain_heads_ahead"), 2.0);
 }
 
 #[test]

@@ -162,7 +162,11 @@ fn an_operators_body_has_the_fields_of_the_document_and_no_others() {
             body[&field] = json!({ "neither": "text nor number nor list" });
             let message = send(&service, &method, &target, &body).rejected(422, "validation/invalid_field");
             let known = schema["properties"].get(&field).is_some();
-            assert_eq!(message != format!("{field} is not known here"), known, "{name}: {message}");
+            assert_eq!(
+                message != format!("{field} is not a field of this request"),
+                known,
+                "{name}: {message}"
+            );
             assert!(message.starts_with(&format!("{field} ")), "{name}: {message}");
         }
         for field in schema["required"].as_array().unwrap() {
@@ -194,8 +198,8 @@ fn a_query_has_the_parameters_of_the_document_and_no_others() {
         for name in &all {
             // No value at all is wrong for every parameter, so each of them is named.
             let answer = send(&service, &method, &format!("{path}?{name}=%00"), &Value::Null);
-            let unknown =
-                answer.json["error"]["message"] == format!("query parameter {name:?} is not known here");
+            let unknown = answer.json["error"]["message"]
+                == format!("query parameter {name:?} is not a parameter of this endpoint");
             assert_eq!(!unknown, known.contains(name), "{path} {name}: {}", answer.body);
         }
     }

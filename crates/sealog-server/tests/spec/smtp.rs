@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use sealog_server::mail::{Relay, Sender, Smtp};
+use sealog_service::mail::{Relay, Sender, Smtp};
 use serde_json::Value;
 use tokio::net::TcpSocket;
 

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub const LOGIN: &str = r#"{"action":"user.login","actor_id":"u1"}"#;
@@ -56,6 +56,31 @@ pub fn start(mut command: Command) -> Running {
 }
 
 impl Running {
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What it logs next, up to a line with this message.
+    pub fn log_until(&mut self, message: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.log.read_line(&mut line).unwrap() > 0,
+                "it ended before it said {message:?}: {said}"
+            );
+            said.push_str(&line);
+            if line.contains(message) {
+                return said;
+            }
+        }
+    }
+
+    /// Asks it to stop and does not wait.
+    pub fn terminate(&self) {
+        assert!(Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap().success());
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -95,7 +120,7 @@ impl Running {
 
     /// Asks it to stop and waits for its end.
     pub fn stop(mut self) {
-        assert!(Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap().success());
+        self.terminate();
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
         self.child.wait().unwrap();
@@ -119,4 +144,42 @@ pub fn data_dir() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     (dir, data)
+}
+
+pub fn accept(data: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = sealog().args(["accept-loss", "--data-dir"]).arg(data).args(args).output().unwrap();
+    ended(output)
+}
+
+/// Exit code and what was said.
+pub fn ended(Output { status, stdout, stderr }: Output) -> (Option<i32>, String, String) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A stopped store whose chain has lost its last three of eight events; the key and the project.
+pub fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
+    let server = serve(data);
+    let key = first_key(data);
+    for _ in 0..8 {
+        assert_eq!(server.post(&key).0, 202);
+    }
+    let (_, body) = server.get(&key, "/v1/events");
+    server.stop();
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let events = body["events"].as_array().unwrap().clone();
+    cut_log(data, 1, 5);
+    (key, events[0]["project_id"].as_str().unwrap().to_owned(), events)
+}
+
+/// Leaves so many requests in a segment of the live log.
+pub fn cut_log(data: &Path, segment: u32, requests: usize) {
+    let path = data.join(format!("live/{segment:08}.log"));
+    let bytes = std::fs::read(&path).unwrap();
+    let mut at = 128;
+    for _ in 0..requests {
+        assert_eq!(&bytes[at..at + 4], b"SLFR");
+        at += u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+    }
+    std::fs::write(&path, &bytes[..at]).unwrap();
 }

@@ -3,24 +3,18 @@
 use sealog_control::Notice;
 use serde_json::Value;
 
-use crate::{App, quota};
+use crate::quota;
+use crate::text::Text;
 
 /// A mail that an earlier version wrote whole.
 const WRITTEN: &str = "text";
 
-/// What a mail says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Text {
-    pub subject: String,
-    pub body: String,
-}
-
 /// Why not is for the log, and for the operator: a newer version may know the template.
-pub(crate) fn render(app: &App, notice: &Notice) -> Result<Text, String> {
+pub(crate) fn render(notice: &Notice, app_url: &str) -> Result<Text, String> {
     let parameters: Value = serde_json::from_str(&notice.parameters)
         .map_err(|error| format!("the parameters of the notice are no JSON: {error}"))?;
     let text = match notice.template.as_str() {
-        quota::TEMPLATE => quota::text(&parameters, &app.config.app_url),
+        quota::TEMPLATE => quota::text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => return Err(format!("the template {other:?} is unknown")),
     };

@@ -5,18 +5,22 @@
 //! the note and not the count, so every start looks at all tenants again; one after t2 finds the key taken.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sealog_control::{ListPage, NewNotice, Role, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
-use sealog_store::StoreError;
 use sealog_store::sync::lock;
+use sealog_store::world::World;
+use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
-use crate::notices::Text;
-use crate::{App, mail};
+use crate::address::is_address;
+use crate::control_data::ControlData;
+use crate::text::Text;
 
 /// For how long after the end of a month its last events are still looked at.
 const LATE_MS: u64 = 60 * 60 * 1000;
@@ -24,11 +28,11 @@ const PAGE: usize = 100;
 
 /// Tenants that may have more events than when they were last looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Changed(Mutex<HashSet<TenantId>>);
+pub struct Changed(Mutex<HashSet<TenantId>>);
 
 impl Changed {
     /// Notes the tenant when it is dropped, which is when the append has ended: answered, failed with an unknown outcome, or left alone by a client that has gone.
-    pub(crate) fn after(&self, tenant_id: TenantId) -> Note<'_> {
+    pub fn after(&self, tenant_id: TenantId) -> Note<'_> {
         Note { changed: self, tenant_id }
     }
 
@@ -41,7 +45,9 @@ impl Changed {
     }
 }
 
-pub(crate) struct Note<'a> {
+/// See [`Changed::after`].
+#[derive(Debug)]
+pub struct Note<'a> {
     changed: &'a Changed,
     tenant_id: TenantId,
 }
@@ -52,41 +58,63 @@ impl Drop for Note<'_> {
     }
 }
 
-/// Looks at all tenants once, then at those that have changed.
-pub(crate) async fn watch(app: &App) {
-    let mut watch = Watch::default();
-    let mut all = Err(StoreError::Closing);
-    loop {
-        if all.is_err() {
-            all = note_all(app).await;
-        }
-        let mut failed = all.clone().err();
-        for tenant_id in app.changed.take() {
-            if let Err(error) = watch.look(app, tenant_id).await {
-                app.changed.add(tenant_id);
-                failed = Some(error);
-            }
-        }
-        let every = app.config.background.quota_every;
-        let pause = match failed {
-            None => every,
-            Some(error) => {
-                tracing::warn!(%error, "usage could not be compared with quotas; it will be");
-                every.saturating_mul(60)
-            }
-        };
-        tokio::time::sleep(pause).await;
+/// What the comparison of usage with quotas goes by.
+pub struct Quotas {
+    pub store: Arc<dyn Store>,
+    pub control: ControlData,
+    pub world: Arc<dyn World>,
+    pub plans: Vec<Plan>,
+    /// Tenants that the write path has noted.
+    pub changed: Arc<Changed>,
+    pub every: Duration,
+}
+
+impl fmt::Debug for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quotas")
+            .field("plans", &self.plans)
+            .field("every", &self.every)
+            .finish_non_exhaustive()
     }
 }
 
-async fn note_all(app: &App) -> Result<(), StoreError> {
-    let mut after = None;
-    loop {
-        let page = app.control.administration.tenants(ListPage { after, limit: PAGE }).await?;
-        page.iter().for_each(|tenant| app.changed.add(tenant.id));
-        match page.last() {
-            Some(last) if page.len() == PAGE => after = Some(last.id.0),
-            _ => return Ok(()),
+impl Quotas {
+    /// Looks at all tenants once, then at those that have changed.
+    pub(crate) async fn watch(&self) {
+        let mut watch = Watch::default();
+        let mut all = Err(StoreError::Closing);
+        loop {
+            if all.is_err() {
+                all = self.note_all().await;
+            }
+            let mut failed = all.clone().err();
+            for tenant_id in self.changed.take() {
+                if let Err(error) = watch.look(self, tenant_id).await {
+                    self.changed.add(tenant_id);
+                    failed = Some(error);
+                }
+            }
+            let pause = match failed {
+                None => self.every,
+                Some(error) => {
+                    let pause = self.every.saturating_mul(60);
+                    tracing::warn!(%error, retry_in_s = pause.as_secs(), "quota check failed; retrying");
+                    pause
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn note_all(&self) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let page = self.control.administration.tenants(ListPage { after, limit: PAGE }).await?;
+            page.iter().for_each(|tenant| self.changed.add(tenant.id));
+            match page.last() {
+                Some(last) if page.len() == PAGE => after = Some(last.id.0),
+                _ => return Ok(()),
+            }
         }
     }
 }
@@ -108,30 +136,30 @@ struct Known {
 }
 
 impl Watch {
-    async fn look(&mut self, app: &App, tenant_id: TenantId) -> Result<(), StoreError> {
-        let now_ms = app.world.now_ms();
+    async fn look(&mut self, quotas: &Quotas, tenant_id: TenantId) -> Result<(), StoreError> {
+        let now_ms = quotas.world.now_ms();
         // The event that reaches a threshold may be the last of its month.
         let (month, before) = (Month::of(now_ms), Month::of(now_ms.saturating_sub(LATE_MS)));
         self.known.retain(|(_, known), _| *known >= before);
         self.unaddressed.retain(|(_, known)| *known >= before);
         if before != month {
-            self.look_at_month(app, tenant_id, before).await?;
+            self.look_at_month(quotas, tenant_id, before).await?;
         }
-        self.look_at_month(app, tenant_id, month).await
+        self.look_at_month(quotas, tenant_id, month).await
     }
 
     async fn look_at_month(
         &mut self,
-        app: &App,
+        quotas: &Quotas,
         tenant_id: TenantId,
         month: Month,
     ) -> Result<(), StoreError> {
-        let used = app.store.usage(tenant_id, month).await?;
+        let used = quotas.store.usage(tenant_id, month).await?;
         if used == 0 {
             return Ok(());
         }
         // Read before the plan is: what is remembered under it is at least as new.
-        let version = app.control.keys.version_of(tenant_id);
+        let version = quotas.control.keys.version_of(tenant_id);
         if let Some(known) = self.known.get_mut(&(tenant_id, month))
             && known.version == version
             && known.plan.as_ref().is_none_or(|plan| plan.notices_due(known.used, used).is_empty())
@@ -139,14 +167,14 @@ impl Watch {
             known.used = used;
             return Ok(());
         }
-        let Some(tenant) = app.control.administration.tenant(tenant_id).await? else { return Ok(()) };
-        let plan = app.config.plans.iter().find(|plan| plan.name == tenant.plan).cloned();
+        let Some(tenant) = quotas.control.administration.tenant(tenant_id).await? else { return Ok(()) };
+        let plan = quotas.plans.iter().find(|plan| plan.name == tenant.plan).cloned();
         // From nothing on: the outbox knows which of them it has had.
         let due = plan.as_ref().map_or_else(Vec::new, |plan| plan.notices_due(0, used));
         if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
             && !due.is_empty()
         {
-            let Some(to) = address(app, &tenant).await? else {
+            let Some(to) = address(quotas, &tenant).await? else {
                 if self.unaddressed.insert((tenant_id, month)) {
                     tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
                 }
@@ -161,9 +189,9 @@ impl Watch {
                     to: to.clone(),
                     template: TEMPLATE.into(),
                     parameters: quota.parameters().to_string(),
-                    created_at_ms: app.world.now_ms(),
+                    created_at_ms: quotas.world.now_ms(),
                 };
-                if app.control.outbox.enqueue_notice(notice).await? {
+                if quotas.control.outbox.enqueue_notice(notice).await? {
                     tracing::info!(tenant_id = %tenant_id.0, %month, percent, "a quota notice is in the outbox");
                 }
             }
@@ -199,17 +227,17 @@ impl Quota<'_> {
 }
 
 /// The tenant's contact, or else its first owner: a notice is one mail.
-async fn address(app: &App, tenant: &Tenant) -> Result<Option<String>, StoreError> {
-    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| mail::is_address(contact)) {
+async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, StoreError> {
+    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
         return Ok(Some(contact.clone()));
     }
-    let (mut after, now_ms) = (None, app.world.now_ms());
+    let (mut after, now_ms) = (None, quotas.world.now_ms());
     loop {
-        let page = app.control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
+        let page = quotas.control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
         let owner = page.iter().find(|member| {
             member.membership.role == Role::Owner
                 && !member.membership.has_ended(now_ms)
-                && mail::is_address(&member.person.email)
+                && is_address(&member.person.email)
         });
         match (owner, page.last()) {
             (Some(owner), _) => return Ok(Some(owner.person.email.clone())),

@@ -14,18 +14,21 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::AsyncSmtpTransportBuilder;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
-use sealog_control::{Notice, NoticeOutcome};
+use sealog_control::{Notice, NoticeOutcome, Outbox};
 use sealog_store::StoreError;
+use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 
-use crate::notices::{self, Text};
-use crate::{App, Server};
+use crate::notices;
+use crate::stop::Stop;
+use crate::text::Text;
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
 
@@ -93,111 +96,121 @@ impl Sender {
     }
 }
 
-/// Whether a mail can be sent to this text.
-pub(crate) fn is_address(text: &str) -> bool {
-    text.parse::<Address>().is_ok()
+/// What the delivery of mails goes by.
+pub struct Mailer {
+    pub outbox: Arc<dyn Outbox>,
+    pub world: Arc<dyn World>,
+    /// Without one, mails wait.
+    pub smtp: Option<Smtp>,
+    /// Where people reach the dashboard; mails lead there.
+    pub app_url: String,
+    pub every: Duration,
+    /// For one mail, from the connection to the server's word that it has it.
+    pub attempt_max: Duration,
 }
 
-/// Sends what is due, from time to time, until the server is told to stop.
-pub(crate) async fn send(app: &App, server: &Server) {
-    let Some(smtp) = &app.config.smtp else {
-        tokio::select! {
-            () = server.stopped() => {}
-            () = say_when_mails_wait(app) => {}
-        }
-        return;
-    };
-    let mut delivered = HashSet::new();
-    while !server.is_stopped() {
-        let patience = async {
-            server.stopped().await;
-            tokio::time::sleep(STOP_MAX).await;
-        };
-        let ended = tokio::select! {
-            ended = round(app, smtp, server, &mut delivered) => ended,
-            () = patience => return,
-        };
-        let pause = match ended {
-            Ok(()) => app.config.background.mail_every,
-            Err(error) => {
-                tracing::warn!(%error, "the outbox cannot be read or changed");
-                STORE_PAUSE
-            }
-        };
-        let _ = tokio::time::timeout(pause, server.stopped()).await;
+impl fmt::Debug for Mailer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailer").field("smtp", &self.smtp).field("every", &self.every).finish_non_exhaustive()
     }
 }
 
-/// Nothing is lost without a mail server: mails wait until there is one.
-async fn say_when_mails_wait(app: &App) {
-    loop {
-        if let Ok(waiting @ 1..) = app.control.outbox.pending_notices().await {
-            tracing::warn!(
-                waiting,
-                "mails wait in the outbox, and there is no mail server to send them by; see the settings smtp.url and smtp.from"
-            );
+impl Mailer {
+    /// Sends what is due, from time to time, until it is told to stop.
+    pub(crate) async fn send(&self, stop: &Stop) {
+        let Some(smtp) = &self.smtp else {
+            tokio::select! {
+                () = stop.stopped() => {}
+                () = self.say_when_mails_wait() => {}
+            }
             return;
+        };
+        let mut delivered = HashSet::new();
+        while !stop.is_stopped() {
+            let patience = async {
+                stop.stopped().await;
+                tokio::time::sleep(STOP_MAX).await;
+            };
+            let ended = tokio::select! {
+                ended = self.round(smtp, stop, &mut delivered) => ended,
+                () = patience => return,
+            };
+            let pause = match ended {
+                Ok(()) => self.every,
+                Err(error) => {
+                    tracing::warn!(%error, "the outbox cannot be read or changed");
+                    STORE_PAUSE
+                }
+            };
+            let _ = tokio::time::timeout(pause, stop.stopped()).await;
         }
-        tokio::time::sleep(app.config.background.mail_every).await;
     }
-}
 
-/// Tries every mail that is due. `delivered` are those that the server has taken and the store does not know of.
-async fn round(
-    app: &App,
-    smtp: &Smtp,
-    server: &Server,
-    delivered: &mut HashSet<i64>,
-) -> Result<(), StoreError> {
-    for id in delivered.iter().copied().collect::<Vec<_>>() {
-        app.control.outbox.notice_attempted(id, NoticeOutcome::Sent { now_ms: app.world.now_ms() }).await?;
-        delivered.remove(&id);
-    }
-    let due = app.control.outbox.due_notices(app.world.now_ms(), ROUND_MAX).await?;
-    if due.is_empty() {
-        return Ok(());
-    }
-    let attempt_max = app.config.background.mail_attempt_max;
-    let transport = smtp.relay.transport(attempt_max);
-    let mut unreachable = None;
-    for mail in due {
-        if server.is_stopped() {
-            break;
-        }
-        let now_ms = app.world.now_ms();
-        let until_ms = now_ms.saturating_add(ms(attempt_max + CLAIM_REST));
-        if !app.control.outbox.claim_notice(mail.id, now_ms, until_ms, None).await? {
-            continue;
-        }
-        let attempt = match (&unreachable, message(app, &mail, &smtp.from, now_ms)) {
-            (Some(failure), _) => Err(Failure::clone(failure)),
-            (None, Err(cause)) => Err(Failure::Refused(cause)),
-            (None, Ok(message)) => attempt(&transport, message, attempt_max).await,
-        };
-        let outcome = match attempt {
-            Ok(()) => {
-                delivered.insert(mail.id);
-                NoticeOutcome::Sent { now_ms: app.world.now_ms() }
+    /// Nothing is lost without a mail server: mails wait until there is one.
+    async fn say_when_mails_wait(&self) {
+        loop {
+            if let Ok(waiting @ 1..) = self.outbox.pending_notices().await {
+                tracing::warn!(
+                    waiting,
+                    "mails wait in the outbox, and there is no mail server to send them by; see the settings smtp.url and smtp.from"
+                );
+                return;
             }
-            Err(failure) => {
-                let pause = failure.pause(mail.attempts);
-                // A server that is not there is not asked again for each mail, and not complained about either.
-                if unreachable.is_none() {
-                    failure.log(&mail, pause);
-                }
-                let cause = failure.to_string();
-                if matches!(failure, Failure::Unreachable(_)) {
-                    unreachable = Some(failure);
-                }
-                let retry_at_ms = app.world.now_ms().saturating_add(ms(pause));
-                NoticeOutcome::Failed { retry_at_ms, cause }
-            }
-        };
-        app.control.outbox.notice_attempted(mail.id, outcome).await?;
-        delivered.remove(&mail.id);
+            tokio::time::sleep(self.every).await;
+        }
     }
-    let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
-    Ok(())
+
+    /// Tries every mail that is due. `delivered` are those that the server has taken and the store does not know of.
+    async fn round(&self, smtp: &Smtp, stop: &Stop, delivered: &mut HashSet<i64>) -> Result<(), StoreError> {
+        for id in delivered.iter().copied().collect::<Vec<_>>() {
+            self.outbox.notice_attempted(id, NoticeOutcome::Sent { now_ms: self.world.now_ms() }).await?;
+            delivered.remove(&id);
+        }
+        let due = self.outbox.due_notices(self.world.now_ms(), ROUND_MAX).await?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        let transport = smtp.relay.transport(self.attempt_max);
+        let mut unreachable = None;
+        for mail in due {
+            if stop.is_stopped() {
+                break;
+            }
+            let now_ms = self.world.now_ms();
+            let until_ms = now_ms.saturating_add(ms(self.attempt_max + CLAIM_REST));
+            if !self.outbox.claim_notice(mail.id, now_ms, until_ms, None).await? {
+                continue;
+            }
+            let attempt = match (&unreachable, message(&mail, &smtp.from, &self.app_url, now_ms)) {
+                (Some(failure), _) => Err(Failure::clone(failure)),
+                (None, Err(cause)) => Err(Failure::Refused(cause)),
+                (None, Ok(message)) => attempt(&transport, message, self.attempt_max).await,
+            };
+            let outcome = match attempt {
+                Ok(()) => {
+                    delivered.insert(mail.id);
+                    NoticeOutcome::Sent { now_ms: self.world.now_ms() }
+                }
+                Err(failure) => {
+                    let pause = failure.pause(mail.attempts);
+                    // A server that is not there is not asked again for each mail, and not complained about either.
+                    if unreachable.is_none() {
+                        failure.log(&mail, pause);
+                    }
+                    let cause = failure.to_string();
+                    if matches!(failure, Failure::Unreachable(_)) {
+                        unreachable = Some(failure);
+                    }
+                    let retry_at_ms = self.world.now_ms().saturating_add(ms(pause));
+                    NoticeOutcome::Failed { retry_at_ms, cause }
+                }
+            };
+            self.outbox.notice_attempted(mail.id, outcome).await?;
+            delivered.remove(&mail.id);
+        }
+        let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
+        Ok(())
+    }
 }
 
 /// Why a mail did not leave.
@@ -253,8 +266,8 @@ async fn attempt(transport: &Transport, message: Message, attempt_max: Duration)
 }
 
 /// Addresses are parsed and texts encoded by whoever knows how headers are written, so that nothing in them can begin a header of its own.
-fn message(app: &App, mail: &Notice, from: &Sender, now_ms: u64) -> Result<Message, String> {
-    let Text { subject, body } = notices::render(app, mail)?;
+fn message(mail: &Notice, from: &Sender, app_url: &str, now_ms: u64) -> Result<Message, String> {
+    let Text { subject, body } = notices::render(mail, app_url)?;
     let to: Address = mail.to.parse().map_err(|error| format!("the address is none: {error}"))?;
     Message::builder()
         .from(from.0.clone())

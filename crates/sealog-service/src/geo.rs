@@ -8,16 +8,15 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use maxminddb::{LookupResult, PathElement, Reader, path};
 use sealog_store::sync::{lock, read, write};
 use tokio::sync::oneshot;
 
-use crate::App;
-
 /// What is known of an address. Absence is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     pub country: Option<Arc<str>>,
     pub city: Option<Arc<str>>,
 }
@@ -43,7 +42,7 @@ impl Geo {
     }
 
     /// Looks an address up. An address that is not there, and a record that is not as expected, are a place of which nothing is known.
-    pub(crate) fn find(&self, address: IpAddr) -> Place {
+    pub fn find(&self, address: IpAddr) -> Place {
         let database = read(&self.database);
         let Ok(found) = database.lookup(address) else { return Place::default() };
         // Not `registered_country`: where a network was registered is not where its user is, and a log should not say so.
@@ -113,10 +112,10 @@ pub enum Looked {
 }
 
 /// Looks at the file from time to time, away from the event loop.
-pub(crate) async fn follow(app: &App) {
-    let Some(geo) = &app.config.geo else { return };
+pub(crate) async fn follow(geo: Option<&Arc<Geo>>, every: Duration) {
+    let Some(geo) = geo else { return };
     loop {
-        tokio::time::sleep(app.config.background.geo_every).await;
+        tokio::time::sleep(every).await;
         let (file, geo) = (geo.path.display(), Arc::clone(geo));
         // A thread of its own and not the runtime's: a stop does not wait for a large file.
         let (sender, looked) = oneshot::channel();

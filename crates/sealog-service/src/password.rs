@@ -2,12 +2,12 @@
 
 use argon2::password_hash::PasswordHasher;
 use argon2::{Algorithm, Argon2, Params, Version};
+use sealog_store::world::World;
 use tokio::sync::Semaphore;
 
-use crate::App;
-use crate::config::Secret;
+use crate::secret::Secret;
 
-pub(crate) const LENGTH_MIN: usize = 10;
+pub const LENGTH_MIN: usize = 10;
 /// OWASP's minimum for argon2id: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
@@ -15,9 +15,9 @@ const PASSES: u32 = 2;
 static AT_A_TIME: Semaphore = Semaphore::const_new(2);
 
 /// The hash of a password as a PHC string.
-pub(crate) async fn hash(app: &App, password: Secret) -> Result<String, String> {
+pub async fn hash(world: &dyn World, password: Secret) -> Result<String, String> {
     let mut salt = [0; 16];
-    app.world.fill_random(&mut salt);
+    world.fill_random(&mut salt);
     in_turn(move || hash_now(&password.0, &salt)).await?
 }
 

@@ -1,0 +1,111 @@
+//! Everything that requests share, put together. What is below it takes the parts that it uses; what is above it
+//! (endpoints, connections) takes all of it.
+
+use std::sync::Arc;
+
+use sealog_service::ControlData;
+use sealog_service::admin::Admin;
+use sealog_service::background::Jobs;
+use sealog_service::ingest::Ingest;
+use sealog_service::mail::Mailer;
+use sealog_service::quota::{Changed, Quotas};
+use sealog_service::system_chain::{Drain, Wake};
+use sealog_store::Store;
+use sealog_store::world::World;
+
+use crate::auth::Auth;
+use crate::budget::Budget;
+use crate::config::Config;
+use crate::connections::Connections;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::openapi::Served;
+use crate::ready::LastAnswer;
+
+/// Everything that requests share.
+pub struct App {
+    pub store: Arc<dyn Store>,
+    pub control: ControlData,
+    pub world: Arc<dyn World>,
+    pub config: Config,
+    pub(crate) auth: Auth,
+    pub(crate) limits: Limits,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) ingest: Ingest,
+    pub(crate) admin: Admin,
+    pub(crate) jobs: Jobs,
+    pub(crate) metrics: Metrics,
+    /// Memory for answers, from the first byte that is read until the last one has left the write buffer.
+    pub(crate) reads: Budget,
+    /// Memory for large request bodies.
+    pub(crate) bodies: Budget,
+    pub(crate) openapi: Served,
+    pub(crate) last_ready: LastAnswer,
+}
+
+impl App {
+    pub fn new(
+        store: Arc<dyn Store>,
+        control: ControlData,
+        world: Arc<dyn World>,
+        config: Config,
+    ) -> Arc<App> {
+        let changed = Arc::new(Changed::default());
+        let wake = Wake::default();
+        let ingest = Ingest::new(Arc::clone(&store), config.geo.clone(), Arc::clone(&changed));
+        let jobs = Jobs {
+            store: Arc::clone(&store),
+            world: Arc::clone(&world),
+            geo: config.geo.clone(),
+            quotas: Quotas {
+                store: Arc::clone(&store),
+                control: control.clone(),
+                world: Arc::clone(&world),
+                plans: config.plans.clone(),
+                changed,
+                every: config.background.quota_every,
+            },
+            mailer: Mailer {
+                outbox: Arc::clone(&control.outbox),
+                world: Arc::clone(&world),
+                smtp: config.smtp.clone(),
+                app_url: config.app_url.clone(),
+                every: config.background.mail_every,
+                attempt_max: config.background.mail_attempt_max,
+            },
+            drain: Arc::new(Drain {
+                records: Arc::clone(&control.records),
+                system_projects: Arc::clone(&control.system_projects),
+                store: Arc::clone(&store),
+                ingest: ingest.clone(),
+                world: Arc::clone(&world),
+                wake: wake.clone(),
+                every: config.background.drain_every,
+            }),
+            intervals: config.background,
+        };
+        Arc::new(App {
+            admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, wake),
+            auth: Auth::new(Arc::clone(&control.keys), &config),
+            ingest,
+            jobs,
+            store,
+            control,
+            world,
+            limits: Limits::default(),
+            connections: Connections::new(config.connections_max, config.limits.connections_per_ip as usize),
+            metrics: Metrics::default(),
+            reads: Budget::new(config.memory.answers_bytes),
+            bodies: Budget::new(config.memory.bodies_bytes),
+            openapi: Served::new(&config),
+            last_ready: LastAnswer::default(),
+            config,
+        })
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,268 @@
+//! `GET /metrics`: what an operator watches, as Prometheus text. No tenant, project, actor or action is ever a label.
+//!
+//! Written by hand: the store counts with the same few atomics and knows of no metrics library, and what is left for one to do is printing.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use hyper::{HeaderMap, Response, StatusCode};
+use sealog_core::id::{Mode, RequestId};
+use sealog_core::reject::{CODES, Code, Reject};
+use sealog_service::heads::ahead;
+use sealog_store::stats::HistogramView;
+
+use crate::app::App;
+use crate::client_address::is_local;
+use crate::respond::{Body, Failure, with_type};
+
+/// Lets whoever sits on this machine or has the operator's token through. For the main listener; one that is for metrics alone is in the operator's network.
+pub(crate) fn admit(app: &App, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reject> {
+    if is_local(peer, headers, &app.config.trusted_proxies) { Ok(()) } else { app.auth.operator(headers) }
+}
+
+pub(crate) async fn get(app: &App, request_id: RequestId) -> Result<Response<Body>, Failure> {
+    let text = render(app).await.map_err(|error| Failure::internal(&error, request_id))?;
+    Ok(with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+}
+
+async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
+    let store = app.store.stats().await?;
+    // A disk that cannot be read must not silence what tells of it.
+    let heads = app.store.heads().await.unwrap_or_default();
+    let outbox = app.control.outbox.pending_notices().await?;
+    let records = app.control.records.count_records().await?;
+    let metrics = &app.metrics;
+    let mut text = Text::default();
+    text.family("sealog_build_info", "gauge", "The version that is running.");
+    text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
+    text.family("sealog_ready", "gauge", "1 while events are accepted.");
+    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok()));
+
+    text.family("sealog_connections", "gauge", "Connections that are open.");
+    text.sample("sealog_connections", "", app.connections.count() as u64);
+    text.family(
+        "sealog_connections_refused_total",
+        "counter",
+        "Connections that were closed at once: their address had too many, all in use.",
+    );
+    text.sample("sealog_connections_refused_total", "", metrics.connections_refused.load(Ordering::Relaxed));
+    text.family(
+        "sealog_memory_held_bytes",
+        "gauge",
+        "Memory that large requests hold, of the budget for it.",
+    );
+    for (what, budget) in [("answers", &app.reads), ("bodies", &app.bodies)] {
+        text.sample("sealog_memory_held_bytes", &format!("what=\"{what}\""), budget.held() as u64);
+    }
+    text.family("sealog_http_requests_total", "counter", "Requests that were answered.");
+    for (place, status, count) in metrics.requests() {
+        let status = if status == 0 { "other".to_owned() } else { status.to_string() };
+        let labels = format!("{},status=\"{status}\"", place.labels());
+        text.sample("sealog_http_requests_total", &labels, count);
+    }
+    text.family(
+        "sealog_http_request_duration_seconds",
+        "histogram",
+        "From the headers of a request to those of its answer.",
+    );
+    for (place, histogram) in metrics.durations() {
+        let view = histogram.view();
+        if view.counts.iter().any(|count| *count > 0) {
+            text.histogram("sealog_http_request_duration_seconds", &place.labels(), &view, MICROS);
+        }
+    }
+    text.family("sealog_rejections_total", "counter", "Answers with an error, by its code.");
+    let rejected = |code: Code| metrics.rejections(code);
+    for row in CODES {
+        text.sample("sealog_rejections_total", &format!("code=\"{}\"", row.text), rejected(row.code));
+    }
+    text.family("sealog_rate_limited_total", "counter", "Requests over a limit, by its tier.");
+    for (tier, code) in [
+        ("ip", Code::RateIpLimitExceeded),
+        ("plan", Code::RateLimitExceeded),
+        ("test", Code::RateTestLimitExceeded),
+    ] {
+        text.sample("sealog_rate_limited_total", &format!("tier=\"{tier}\""), rejected(code));
+    }
+    text.family("sealog_idempotency_hits_total", "counter", "Requests whose Idempotency-Key was known.");
+    for (kind, count) in [
+        ("replay", metrics.replays.load(Ordering::Relaxed)),
+        ("conflict", rejected(Code::EventIdempotencyKeyConflict)),
+        ("in_flight", rejected(Code::EventIdempotencyKeyInFlight)),
+    ] {
+        text.sample("sealog_idempotency_hits_total", &format!("kind=\"{kind}\""), count);
+    }
+    text.family(
+        "sealog_events_ingested_total",
+        "counter",
+        "Events that were sealed and acknowledged since the start.",
+    );
+    for (mode, count) in [Mode::Live, Mode::Test].into_iter().zip(&metrics.events) {
+        text.sample("sealog_events_ingested_total", &by_mode(mode), count.load(Ordering::Relaxed));
+    }
+    text.family("sealog_ingest_batch_size", "histogram", "Events in one request.");
+    text.histogram("sealog_ingest_batch_size", "", &metrics.batch_size.view(), 1);
+    text.family("sealog_verify_events_total", "counter", "Events that were verified by request.");
+    text.sample("sealog_verify_events_total", "", metrics.verified.load(Ordering::Relaxed));
+    text.family(
+        "sealog_verify_broken_total",
+        "counter",
+        "Verifications that found a broken chain. Never anything but 0.",
+    );
+    text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
+
+    text.family(
+        "sealog_append_duration_seconds",
+        "histogram",
+        "From handing an event to the store to its acknowledgement.",
+    );
+    for log in &store.logs {
+        text.histogram("sealog_append_duration_seconds", &by_mode(log.mode), &log.append, MICROS);
+    }
+    text.family(
+        "sealog_fsync_duration_seconds",
+        "histogram",
+        "One write and sync of the log, which many events share.",
+    );
+    for log in &store.logs {
+        text.histogram("sealog_fsync_duration_seconds", &by_mode(log.mode), &log.sync, MICROS);
+    }
+    text.family("sealog_append_queue_requests", "gauge", "Requests that wait to be written.");
+    for log in &store.logs {
+        text.sample("sealog_append_queue_requests", &by_mode(log.mode), log.queue_requests);
+    }
+    text.family("sealog_append_queue_bytes", "gauge", "Bytes that wait to be written.");
+    for log in &store.logs {
+        text.sample("sealog_append_queue_bytes", &by_mode(log.mode), log.queue_bytes);
+    }
+    text.family("sealog_reads_waiting", "gauge", "Reads that wait for their turn.");
+    text.sample("sealog_reads_waiting", "", store.reads_waiting);
+    text.family("sealog_storage_bytes", "gauge", "What the log and its indexes take on disk.");
+    text.sample("sealog_storage_bytes", "", store.storage_bytes);
+    text.family(
+        "sealog_store_findings",
+        "gauge",
+        "What is known to be wrong with stored events: found when the store was opened, or since.",
+    );
+    text.sample("sealog_store_findings", "", store.findings);
+    text.family("sealog_store_read_errors_total", "counter", "Reads that the disk did not answer.");
+    text.sample("sealog_store_read_errors_total", "", store.read_errors);
+
+    let of = |mode: Mode| heads.iter().filter(move |(chain, _)| chain.mode == mode && !chain.is_system());
+    text.family(
+        "sealog_chains",
+        "gauge",
+        "Chains of projects that have events; system chains are not counted.",
+    );
+    for mode in [Mode::Live, Mode::Test] {
+        text.sample("sealog_chains", &by_mode(mode), of(mode).count() as u64);
+    }
+    text.family(
+        "sealog_chain_head_seq_sum",
+        "gauge",
+        "The chain_seq of the heads of these chains added up: how many events there are.",
+    );
+    for mode in [Mode::Live, Mode::Test] {
+        text.sample(
+            "sealog_chain_head_seq_sum",
+            &by_mode(mode),
+            of(mode).map(|(_, head)| head.chain_seq).sum(),
+        );
+    }
+    text.family(
+        "sealog_chain_heads_ahead",
+        "gauge",
+        "Chains whose last event is more than five minutes ahead of the clock.",
+    );
+    text.sample("sealog_chain_heads_ahead", "", ahead(&heads, app.world.now_ms()).count() as u64);
+    text.family(
+        "sealog_clock_leapt",
+        "gauge",
+        "1 while the clock is more than an hour ahead of what the boot clock implies, and not believed.",
+    );
+    text.sample("sealog_clock_leapt", "", u64::from(store.clock.leapt));
+    text.family("sealog_clock_leaps_total", "counter", "Leaps of the clock by more than an hour.");
+    text.sample("sealog_clock_leaps_total", "", store.clock.leaps);
+    text.family("sealog_mail_outbox_pending", "gauge", "Mails that are not delivered yet.");
+    text.sample("sealog_mail_outbox_pending", "", outbox);
+    text.family(
+        "sealog_system_records_pending",
+        "gauge",
+        "Records of changes that are not in their system chains yet.",
+    );
+    text.sample("sealog_system_records_pending", "", records);
+    process(&mut text);
+    Ok(text.0)
+}
+
+fn by_mode(mode: Mode) -> String {
+    format!("mode=\"{}\"", mode.as_str())
+}
+
+/// The customary figures of a process, where the system tells them.
+fn process(text: &mut Text) {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    if let Some(pages) = pages.and_then(|statm| statm.split(' ').nth(1)?.parse::<u64>().ok()) {
+        text.family("process_resident_memory_bytes", "gauge", "Memory of the process.");
+        text.sample("process_resident_memory_bytes", "", pages * 4096);
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        text.family("process_open_fds", "gauge", "Open files and sockets.");
+        text.sample("process_open_fds", "", open.count() as u64);
+    }
+}
+
+/// Units of a histogram in one second.
+const MICROS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = if labels.is_empty() {
+            writeln!(self.0, "{name} {value}")
+        } else {
+            writeln!(self.0, "{name}{{{labels}}} {value}")
+        };
+    }
+
+    fn histogram(&mut self, name: &str, labels: &str, view: &HistogramView, unit: u64) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let scaled = |value: u64| if unit == 1 { value.to_string() } else { decimal(value, unit) };
+        let mut below = 0;
+        for (at, count) in view.counts.iter().enumerate() {
+            below += count;
+            let bound = view.bounds.get(at).map_or("+Inf".to_owned(), |bound| scaled(*bound));
+            self.sample(&format!("{name}_bucket"), &format!("{labels}{comma}le=\"{bound}\""), below);
+        }
+        let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+        let _ = writeln!(self.0, "{name}_sum{open}{labels}{close} {}", scaled(view.sum));
+        self.sample(&format!("{name}_count"), labels, below);
+    }
+}
+
+/// Exact, where a float would print `0.00025000000000000001`.
+fn decimal(value: u64, unit: u64) -> String {
+    let digits = unit.ilog10() as usize;
+    let text = format!("{}.{:0digits$}", value / unit, value % unit);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_written_exactly() {
+        assert_eq!(
+            [50, 250, 1_000_000, 2_500_000, 0].map(|value| decimal(value, MICROS)),
+            ["0.00005", "0.00025", "1", "2.5", "0"]
+        );
+    }
+}

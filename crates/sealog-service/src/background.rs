@@ -1,0 +1,79 @@
+//! Work that no request waits for. Each loop goes on by itself and may be dropped wherever it waits: what it had
+//! not done yet is found again at the next start. The one that sends mails ends by itself, since a mail that is
+//! on its way should be noted as sent.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_store::Store;
+use sealog_store::world::World;
+
+use crate::geo::{self, Geo};
+use crate::heads;
+use crate::mail::Mailer;
+use crate::quota::Quotas;
+use crate::stop::Stop;
+use crate::system_chain::Drain;
+
+/// How often background jobs look for something to do, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    pub geo_every: Duration,
+    pub quota_every: Duration,
+    pub mail_every: Duration,
+    /// For records that other processes have left; those of this one are drained at once.
+    pub drain_every: Duration,
+    /// For one mail, from the connection to the server's word that it has it.
+    pub mail_attempt_max: Duration,
+}
+
+impl Default for Intervals {
+    fn default() -> Intervals {
+        Intervals {
+            geo_every: Duration::from_secs(10),
+            quota_every: Duration::from_secs(1),
+            mail_every: Duration::from_secs(5),
+            drain_every: Duration::from_secs(5),
+            mail_attempt_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// All background jobs of a process.
+pub struct Jobs {
+    pub store: Arc<dyn Store>,
+    pub world: Arc<dyn World>,
+    pub geo: Option<Arc<Geo>>,
+    pub quotas: Quotas,
+    pub mailer: Mailer,
+    pub drain: Arc<Drain>,
+    pub intervals: Intervals,
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("intervals", &self.intervals).finish_non_exhaustive()
+    }
+}
+
+impl Jobs {
+    /// Runs until it is told to stop. Once for each process, whatever the number of event loops.
+    pub async fn run(&self, stop: &Stop) {
+        let loops = async {
+            tokio::join!(
+                geo::follow(self.geo.as_ref(), self.intervals.geo_every),
+                self.quotas.watch(),
+                Arc::clone(&self.drain).run(),
+                heads::watch(&self.store, &self.world)
+            );
+        };
+        let dropped_at_stop = async {
+            tokio::select! {
+                () = stop.stopped() => {}
+                () = loops => {}
+            }
+        };
+        tokio::join!(dropped_at_stop, self.mailer.send(stop));
+    }
+}

@@ -1,0 +1,35 @@
+//! Control data, by who asks for it.
+
+use std::sync::Arc;
+
+use sealog_control::{Administration, Control, KeyAccess, Outbox, PendingRecords, People, SystemProjects};
+
+/// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
+#[derive(Clone)]
+pub struct ControlData {
+    pub keys: Arc<dyn KeyAccess>,
+    pub administration: Arc<dyn Administration>,
+    pub people: Arc<dyn People>,
+    pub outbox: Arc<dyn Outbox>,
+    pub records: Arc<dyn PendingRecords>,
+    pub system_projects: Arc<dyn SystemProjects>,
+}
+
+impl From<Arc<Control>> for ControlData {
+    fn from(control: Arc<Control>) -> ControlData {
+        ControlData {
+            keys: Arc::clone(&control) as _,
+            administration: Arc::clone(&control) as _,
+            people: Arc::clone(&control) as _,
+            outbox: Arc::clone(&control) as _,
+            records: Arc::clone(&control) as _,
+            system_projects: control,
+        }
+    }
+}
+
+impl std::fmt::Debug for ControlData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlData")
+    }
+}

@@ -1,0 +1,25 @@
+//! What may be done, and what follows: the rules that hold whoever asks. No HTTP.
+//!
+//! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
+//! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
+//! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]). Each part takes what it uses, and none knows of the whole program.
+
+mod address;
+pub mod admin;
+pub mod background;
+mod control_data;
+pub mod geo;
+pub mod heads;
+pub mod ingest;
+pub mod mail;
+mod notices;
+pub mod password;
+pub mod quota;
+mod secret;
+mod stop;
+pub mod system_chain;
+mod text;
+
+pub use control_data::ControlData;
+pub use secret::Secret;
+pub use stop::Stop;

@@ -1,0 +1,173 @@
+//! How a command reaches the store: through the server that has it open, or, where none runs, by opening it.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealog_store::world::SystemWorld;
+
+use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, distrusted, line, socket_path};
+use super::socket::{WORK_DEADLINE, lock_directory};
+use super::{Answer, Request, administer};
+use crate::config::Settings;
+use crate::store::{Opened, Place};
+
+/// How long to wait for a server that is starting or stopping, or for another command.
+const BUSY_WAIT: Duration = Duration::from_secs(15);
+const BUSY_POLL: Duration = Duration::from_millis(50);
+/// For the first line of a server that listens.
+const GREETING_DEADLINE: Duration = Duration::from_secs(10);
+/// A little longer than the server gives itself.
+const REPLY_DEADLINE: Duration = WORK_DEADLINE.saturating_add(Duration::from_secs(10));
+
+/// Has a command done. An error is a text for the operator.
+pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, String> {
+    let until = Instant::now() + BUSY_WAIT;
+    loop {
+        if let Asked::Answered(answer) = ask(&settings.data_dir, request)? {
+            return answer;
+        }
+        match do_alone(settings, request)? {
+            Alone::Done(answer) => return answer,
+            // A server has the store open and does not listen: it is starting or stopping.
+            Alone::Busy(problem) if Instant::now() > until => {
+                return Err(format!(
+                    "{problem}; it takes no commands at {}",
+                    socket_path(&settings.data_dir).display()
+                ));
+            }
+            Alone::Busy(_) => std::thread::sleep(BUSY_POLL),
+        }
+    }
+}
+
+enum Asked {
+    Answered(Result<Answer, String>),
+    /// No server has taken notice, so that nothing was done.
+    NobodyListens,
+}
+
+fn ask(data_dir: &Path, request: &Request) -> Result<Asked, String> {
+    let path = socket_path(data_dir);
+    let problem = |what: &str| format!("{}: {what}", path.display());
+    let failed = |error: io::Error| problem(&error.to_string());
+    let Some(socket) = if_there(fs::symlink_metadata(&path)).map_err(failed)? else {
+        return Ok(Asked::NobodyListens);
+    };
+    let owner = fs::metadata(data_dir).map_err(failed)?.uid();
+    if let Some(why) = distrusted(&socket, owner) {
+        return Err(problem(&format!("it {why}. Remove it, and start the server again if one runs")));
+    }
+    let address = Address::of(data_dir).map_err(failed)?;
+    let Some(mut stream) = if_there(UnixStream::connect(&address.path)).map_err(failed)? else {
+        return Ok(Asked::NobodyListens);
+    };
+    stream.set_read_timeout(Some(GREETING_DEADLINE)).map_err(failed)?;
+    stream.set_write_timeout(Some(GREETING_DEADLINE)).map_err(failed)?;
+    let mut lines = BufReader::new(stream.try_clone().map_err(failed)?);
+    let greeting: Greeting = match read(&mut lines) {
+        Ok(Some(greeting)) => greeting,
+        // The server has ended, and this connection was still in its queue.
+        Ok(None) => return Ok(Asked::NobodyListens),
+        Err(Unread::Silence) => return Err(problem("the server does not answer")),
+        Err(Unread::Malformed(error)) => {
+            return Err(problem(&format!("this is no server of Sealog: {error}")));
+        }
+    };
+    if let Some(refused) = greeting.refused {
+        return Err(refused);
+    }
+    if greeting.sealog_admin != VERSION {
+        return Err(format!(
+            "the running server takes commands in version {} of the protocol, and this program has version {VERSION}; use the program of the server",
+            greeting.sealog_admin
+        ));
+    }
+    let unknown = |what: &str| {
+        problem(&format!("{what}. Whether the command was done is not known; look at the server's log"))
+    };
+    stream.set_read_timeout(Some(REPLY_DEADLINE)).map_err(failed)?;
+    // A server that has refused it already may have said why: what counts is the answer.
+    let sent = stream.write_all(&line(request));
+    match read(&mut lines) {
+        Ok(Some(Reply::Done(answer))) => Ok(Asked::Answered(Ok(answer))),
+        Ok(Some(Reply::Failed(problem))) => Ok(Asked::Answered(Err(problem))),
+        Ok(None) => Err(unknown(&match sent {
+            Err(error) => format!("the request was not taken: {error}"),
+            Ok(()) => "the server has ended the connection".into(),
+        })),
+        Err(Unread::Silence) => Err(unknown("the server has not answered in time")),
+        Err(Unread::Malformed(error)) => Err(unknown(&format!("the answer cannot be read: {error}"))),
+    }
+}
+
+/// Nothing where there is no socket, or nobody behind it.
+fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+enum Unread {
+    Silence,
+    Malformed(String),
+}
+
+/// The next line. Nothing when the other side has ended.
+fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Option<T>, Unread> {
+    let mut line = Vec::new();
+    let read = lines.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line);
+    match read {
+        Ok(_) if line.last() == Some(&b'\n') => {
+            serde_json::from_slice(&line).map(Some).map_err(|error| Unread::Malformed(error.to_string()))
+        }
+        Ok(length) if length == LINE_BYTES_MAX => Err(Unread::Malformed("it has no end".into())),
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Err(Unread::Silence)
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+enum Alone {
+    Done(Result<Answer, String>),
+    /// Another process has the store. Why that is known.
+    Busy(String),
+}
+
+/// Opens the store and does it. Meanwhile no server can start there.
+fn do_alone(settings: &Settings, request: &Request) -> Result<Alone, String> {
+    let data_dir = &settings.data_dir;
+    let embedded = settings.store == Place::Embedded;
+    // A mistyped directory must not become a store.
+    if embedded && !data_dir.join("FORMAT").is_file() {
+        return Err(format!("there is no store in {}", data_dir.display()));
+    }
+    let lock = if embedded { Ok(None) } else { if_there(lock_directory(data_dir)) };
+    let _lock = match lock {
+        Ok(Some(None)) => return Ok(Alone::Busy("another process uses the data directory".into())),
+        Ok(lock) => lock,
+        Err(error) => return Err(format!("{}: {error}", data_dir.display())),
+    };
+    let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::new(SystemWorld))
+    {
+        Ok(opened) => opened,
+        Err(unopened) if unopened.locked => return Ok(Alone::Busy(unopened.to_string())),
+        Err(unopened) => return Err(unopened.to_string()),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let store = opened.store();
+    let done = runtime.block_on(administer(&*store, opened.control(), request.clone()));
+    opened.close();
+    Ok(Alone::Done(done))
+}
