@@ -1,8 +1,5 @@
 //! Control data in a file: restarts, crashes, versions, and what is kept for how long.
 
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +14,7 @@ use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_store::embedded::EmbeddedStore;
-use support::*;
+use sealog_testing::*;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const TENANT: TenantId = TenantId(Uuid([1; 16]));

@@ -1,9 +1,6 @@
 //! Control data on PostgreSQL: several nodes, roles with few rights, a pooler, and what another version
 //! finds.
 
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +10,8 @@ use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_store::feed::{Scope, Start};
 use sealog_store::postgres::{Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, Store, StoreError};
-use support::postgres::{Database, cluster};
-use support::*;
+use sealog_testing::postgres::{Database, cluster};
+use sealog_testing::*;
 
 struct Stage {
     database: Database,

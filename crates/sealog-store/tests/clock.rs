@@ -1,7 +1,5 @@
 //! A wall clock that leaps under a running store, and one that is wrong at start. On PostgreSQL that is the database's, against the boot clock of the node.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +10,8 @@ use sealog_store::postgres::{self, ClockBehind, PostgresStore, Time};
 use sealog_store::stats::ClockStats;
 use sealog_store::world::World;
 use sealog_store::{HEAD_AHEAD_MS, Store, StoreError};
-use support::postgres::{Database, cluster};
-use support::*;
+use sealog_testing::postgres::{Database, cluster};
+use sealog_testing::*;
 
 const YEARS_MS: i64 = 2 * 365 * 24 * 60 * 60 * 1000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;

@@ -1,8 +1,6 @@
 //! What can happen to a store while it is followed, and to a position while nobody follows: crashes, lost files, failovers. The rules that hold for every store are in
 //! `conformance/feed.rs`.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +15,9 @@ use sealog_store::feed::{Follower, Position, Scope, Start};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::SystemWorld;
 use sealog_store::{Append, Store, StoreError};
-use support::postgres::{Cluster, Pooler, cluster};
-use support::sim::{Plan, SimDisk};
-use support::*;
+use sealog_testing::postgres::{Cluster, Pooler, cluster};
+use sealog_testing::sim::{Plan, SimDisk};
+use sealog_testing::*;
 
 /// Not a path of any real file system.
 const DIR: &str = "/sealog-simulated-disk";
@@ -118,7 +116,7 @@ mod in_files {
                 std::thread::scope(|threads| {
                     let writers: Vec<_> = (0..3)
                         .map(|_| {
-                            let mut dice = Dice::new(dice.next());
+                            let mut dice = Dice::new(dice.roll());
                             threads.spawn(move || {
                                 for _ in 0..40 {
                                     if try_append(store, *dice.pick(chains), vec![login("a")]).is_err() {
@@ -128,7 +126,7 @@ mod in_files {
                             })
                         })
                         .collect();
-                    let mut keeping = Dice::new(dice.next());
+                    let mut keeping = Dice::new(dice.roll());
                     let (kept, announced, done) = (&mut kept, &mut announced, &done);
                     threads.spawn(move || {
                         let (mut follower, mut known) = match kept.as_ref() {

@@ -1,8 +1,6 @@
 //! Faults that are easy to put back: chains that could be forked after damage that no mark spoke for, starts that hid events or forgot damage, and ways to hang. Each is a rule
 //! here. Most run on a disk in memory, whose files can be damaged while nobody looks and whose calls can fail or hang.
 
-mod support;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,8 +17,8 @@ use sealog_core::verify::{Reason, Verdict};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, List, Receipt, Reserved, Store, StoreError};
-use support::sim::{self, Gate, Op, Opener, SimDisk};
-use support::*;
+use sealog_testing::sim::{self, Op, SimDisk};
+use sealog_testing::*;
 
 /// Not a path of any real file system.
 const DIR: &str = "/sealog-simulated-disk";

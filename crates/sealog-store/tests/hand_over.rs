@@ -1,7 +1,5 @@
 //! How requests reach the writer and how they are answered: together from an event loop, and a large one without holding up the others.
 
-mod support;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,8 +10,8 @@ use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_store::embedded::{self, EmbeddedStore, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError, WantedKeys};
-use support::sim::{Gate, Op, Opener, SimDisk};
-use support::*;
+use sealog_testing::sim::{Op, SimDisk};
+use sealog_testing::*;
 use tokio::runtime::Runtime;
 
 /// Not a path of any real file system.

@@ -1,7 +1,5 @@
 //! A process that writes is killed with `kill -9` at random moments, again and again, on the same directory. The ledger of acknowledgements is kept here, outside it.
 
-mod support;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +10,7 @@ use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::verify::Item;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{IdempotencyKey, Store};
-use support::*;
+use sealog_testing::*;
 
 const KILLS: u64 = 60;
 

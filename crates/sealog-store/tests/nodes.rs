@@ -1,7 +1,5 @@
 //! Several nodes on one database, and what can happen to them and to it: one line of events, nothing lost, nothing twice.
 
-mod support;
-
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -16,8 +14,8 @@ use sealog_core::verify::Reason;
 use sealog_store::postgres::{Finding, Options, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
-use support::postgres::{Cluster, Database, cluster};
-use support::*;
+use sealog_testing::postgres::{Cluster, Database, cluster};
+use sealog_testing::*;
 
 /// A node whose clock is wrong by some milliseconds.
 #[derive(Debug)]
@@ -849,7 +847,7 @@ fn a_database_that_takes_connections_and_says_nothing_is_an_error_in_time() {
     assert!(wait_until(store.head(live()), within(15)).expect("an answer").is_err());
     drop(stopped);
     eventually("it is ready again", || store.ready().is_ok());
-    support::append(&store, live(), vec![login("b")]);
+    sealog_testing::append(&store, live(), vec![login("b")]);
     assert_eq!(line(&store).len(), 1);
 }
 

@@ -1,7 +1,5 @@
 //! The PostgreSQL store where it differs from the others: what can be done to its tables, its settings, its schema and its roles.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +10,8 @@ use sealog_core::verify::{Reason, Verdict};
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
-use support::postgres::{Cluster, Database, cluster};
-use support::*;
+use sealog_testing::postgres::{Cluster, Database, cluster};
+use sealog_testing::*;
 
 struct Stage {
     database: Database,

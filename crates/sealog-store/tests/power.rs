@@ -1,7 +1,5 @@
 //! Power cuts and failing disks, on a disk in memory that loses what was not synced. A ledger outside the store keeps every acknowledgement.
 
-mod support;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -14,8 +12,8 @@ use sealog_core::verify::Item;
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
-use support::sim::{Plan, SimDisk};
-use support::*;
+use sealog_testing::sim::{Plan, SimDisk};
+use sealog_testing::*;
 
 /// Not a path of any real file system.
 const DIR: &str = "/sealog-simulated-disk";
@@ -122,7 +120,7 @@ fn power_cuts(cycles: u64, seed: u64) -> usize {
         if let Ok(store) = EmbeddedStore::open(Path::new(DIR), &options(&disk, &world)) {
             std::thread::scope(|scope| {
                 for thread in 0..3 {
-                    let mut dice = Dice::new(dice.next());
+                    let mut dice = Dice::new(dice.roll());
                     let (ledger, store) = (&ledger, &store);
                     scope.spawn(move || ledger.load(store, thread, cycle, &mut dice, 40));
                 }

@@ -12,7 +12,7 @@ use sealog_store::reference::ReferenceStore;
 use sealog_store::{Store, StoreError};
 
 use crate::loss::Lossy;
-use crate::support::*;
+use sealog_testing::*;
 
 /// Longer than any store takes to find out by itself that something has changed.
 const QUIET: Duration = Duration::from_millis(400);
