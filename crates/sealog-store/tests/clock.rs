@@ -212,19 +212,13 @@ fn on_postgresql_it_is_the_databases_clock_that_is_guarded() {
 fn a_node_that_is_idle_sees_the_databases_clock_leap() {
     let (world, database) = (StillWorld::new(), cluster().database());
     let store = database.open(&world, true);
-    let eventually = |wanted: Result<(), StoreError>, notices: &[&str]| {
-        for _ in 0..1000 {
-            if store.ready() == wanted && store.notices() == notices {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{:?} {:?}", store.ready(), store.notices());
+    let becomes = |what: &str, wanted: Result<(), StoreError>, notices: &[&str]| {
+        eventually(what, || store.ready() == wanted && store.notices() == notices);
     };
     world.leap(YEARS_MS);
-    eventually(Ok(()), &[HELD_NOTICE]);
+    becomes("held back", Ok(()), &[HELD_NOTICE]);
     world.advance(HOLD_MS);
-    eventually(Err(StoreError::ClockLeapt), &[]);
+    becomes("red", Err(StoreError::ClockLeapt), &[]);
     world.leap(-YEARS_MS);
-    eventually(Ok(()), &[]);
+    becomes("as before", Ok(()), &[]);
 }

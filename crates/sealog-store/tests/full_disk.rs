@@ -10,10 +10,9 @@ use sealog_core::id::Mode;
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{Store, StoreError};
-use sealog_testing::sim::{Op, Plan, SimDisk};
+use sealog_testing::sim::{DIR, Op, Plan, SimDisk};
 use sealog_testing::*;
 
-const DIR: &str = "/sealog-simulated-disk";
 const KIB: usize = 1 << 10;
 /// A round number of bytes for events that are to fill something.
 const EVENT_BYTES: usize = 4 << 10;

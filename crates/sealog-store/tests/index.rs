@@ -14,12 +14,10 @@ use sealog_core::verify::Item;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::reference::ReferenceStore;
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Receipt, Store, WantedKeys};
-use sealog_testing::sim::{Op, SimDisk};
+use sealog_testing::sim::{DIR, Op, SimDisk};
 use sealog_testing::*;
 use siphasher::sip::SipHasher13;
 
-/// Not a path of any real file system.
-const DIR: &str = "/sealog-simulated-disk";
 /// The names of the constants in `embedded/reader.rs`.
 const LIST_MISSES_MAX: usize = 256;
 const LIST_MISS_BYTES_MAX: usize = 1 << 20;

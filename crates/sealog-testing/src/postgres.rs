@@ -302,9 +302,14 @@ pub struct Held {
 }
 
 impl Held {
-    /// Ends the transaction with further statements.
+    /// Ends the transaction with further statements, and is over when this returns.
     pub fn commit(mut self, sql: &str) {
         self.does(&format!("{sql} COMMIT"));
+    }
+
+    /// Ends the transaction without a trace, and is over when this returns.
+    pub fn release(mut self) {
+        self.does("ROLLBACK");
     }
 
     #[track_caller]

@@ -10,6 +10,9 @@ use sealog_store::embedded::disk::{Disk, DiskFile};
 
 use crate::dice::Dice;
 
+/// Where tests open a store on a disk in memory. Not a path of any real file system.
+pub const DIR: &str = "/sealog-simulated-disk";
+
 /// What a disk tears writes into.
 const SECTOR: usize = 512;
 

@@ -12,7 +12,7 @@ use sealog_core::id::{ChainId, Hash, ProjectId, Random80, Ulid, Uuid};
 use sealog_core::verify::Reason;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{Append, Store, StoreError};
-use sealog_testing::sim::Op;
+use sealog_testing::sim::{DIR, Op};
 use sealog_testing::*;
 
 use crate::stage::*;

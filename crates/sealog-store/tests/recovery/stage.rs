@@ -15,11 +15,9 @@ use sealog_core::time::Month;
 use sealog_core::verify::{Reason, Verdict};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
 use sealog_store::{Receipt, Reserved, Store, StoreError};
-use sealog_testing::sim::{Op, SimDisk};
+use sealog_testing::sim::{DIR, Op, SimDisk};
 use sealog_testing::*;
 
-/// Not a path of any real file system.
-pub const DIR: &str = "/sealog-simulated-disk";
 pub const SEGMENT_HEADER: usize = 128;
 pub const FRAME_HEADER: usize = 88;
 /// Inside a frame's header: behind its lengths, before its checksum.

@@ -9,7 +9,7 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{List, Receipt, Store, StoreError};
-use sealog_testing::sim::{Op, SimDisk};
+use sealog_testing::sim::{DIR, Op, SimDisk};
 use sealog_testing::*;
 
 use crate::stage::*;
