@@ -12,11 +12,10 @@ use sealog_core::verify::Item;
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
-use sealog_testing::sim::{Plan, SimDisk};
+#[cfg(not(feature = "mutants"))]
+use sealog_testing::examples::{built, cargo};
+use sealog_testing::sim::{DIR, Plan, SimDisk};
 use sealog_testing::*;
-
-/// Not a path of any real file system.
-const DIR: &str = "/sealog-simulated-disk";
 
 fn options(disk: &SimDisk, world: &Arc<StillWorld>) -> Options {
     Options { disk: Arc::new(disk.clone()) as Arc<dyn Disk>, tick: Duration::from_millis(5), ..small(world) }
@@ -247,11 +246,7 @@ fn a_full_disk_refuses_before_writing_reads_go_on_and_it_resumes_by_itself() {
     assert_eq!(disk.syncs(), syncs, "nothing is written for a refused request");
     ledger.check(&store);
     disk.plan(Plan::default());
-    let waited = std::time::Instant::now();
-    while store.ready().is_err() {
-        assert!(waited.elapsed() < Duration::from_secs(20), "it did not resume");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually("it resumes", || store.ready().is_ok());
     ledger.load(&store, 1, 0, &mut Dice::new(2), 200);
     assert_eq!(store.ready(), Ok(()));
     ledger.check(&store);
@@ -332,15 +327,14 @@ fn mutants_are_caught() {
         ),
     ];
     // Beside this test, so that only the store itself is built again.
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap();
+    let (target, _) = built();
     let run = |mutant: Option<&str>, test: Option<&str>| {
-        let mut cargo = std::process::Command::new(env!("CARGO"));
+        let mut cargo = cargo();
         cargo
             // With the features that the whole workspace gives its dependencies, so that none is built again.
             .args(["test", "--quiet", "--locked", "--workspace", "--features", "sealog-store/mutants"])
             .args(["--test", "power", "--target-dir"])
-            .arg(target)
+            .arg(&target)
             .args(["--", "--exact"])
             .args(test)
             .env_remove("SEALOG_MUTANT")

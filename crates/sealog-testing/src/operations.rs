@@ -1,6 +1,8 @@
 //! Short names for what tests ask of a store, on this thread and with the answer that they mostly expect.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sealog_core::event::{Draft, StoredEvent};
 use sealog_core::id::{ChainId, Ulid};
@@ -8,6 +10,7 @@ use sealog_core::query::{Filter, SeqRange};
 use sealog_core::verify::{Item, Verdict};
 use sealog_store::{Append, Appended, IdempotencyKey, List, Range, Receipt, Reserved, Store, StoreError};
 
+use crate::drafts::{key, live, login};
 use crate::waiting::wait;
 
 pub fn append(store: &dyn Store, chain: ChainId, drafts: Vec<Draft>) -> Receipt {
@@ -51,6 +54,29 @@ pub enum Outcome {
     Replayed(Receipt),
     Conflict,
     InFlight,
+}
+
+/// Appends an event whose actor is the nonce, again and again under the same key, until it is acknowledged or enough is enough.
+pub fn until_acknowledged(store: &dyn Store, nonce: &str, enough: &AtomicBool) -> Option<Receipt> {
+    let key = key(&format!("key of {nonce}"), nonce);
+    loop {
+        let reserved = wait(store.reserve(live(), key));
+        let done = match reserved {
+            Ok(Reserved::Fresh(reservation)) => {
+                let idempotency = Some((reservation, Ulid(1)));
+                wait(store.append(Append { chain: live(), drafts: vec![login(nonce)], idempotency }))
+            }
+            Ok(Reserved::Replay(receipt)) => Ok(Appended::Replayed(receipt)),
+            Ok(other) => panic!("{nonce}: {other:?}"),
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(Appended::Sealed(receipt) | Appended::Replayed(receipt)) => return Some(receipt),
+            Ok(Appended::Conflict) => panic!("{nonce} is in conflict with itself"),
+            Err(_) if enough.load(Ordering::SeqCst) => return None,
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
 }
 
 pub fn get(store: &dyn Store, chain: ChainId, log_id: Ulid) -> Option<StoredEvent> {

@@ -1,4 +1,4 @@
-//! A clock that stands still.
+//! Clocks that stand still, or are wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -62,5 +62,19 @@ impl World for StillWorld {
 
     fn fill_random(&self, bytes: &mut [u8]) {
         if self.is_random { SystemWorld.fill_random(bytes) } else { bytes.fill(7) }
+    }
+}
+
+/// A machine whose clock is wrong by some milliseconds.
+#[derive(Debug)]
+pub struct Skewed(pub i64);
+
+impl World for Skewed {
+    fn now_ms(&self) -> u64 {
+        SystemWorld.now_ms().saturating_add_signed(self.0)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemWorld.fill_random(bytes);
     }
 }
