@@ -27,8 +27,6 @@ mod session;
 mod settings;
 #[path = "conformance/snapshot.rs"]
 mod snapshot;
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
 #[path = "conformance/system_project.rs"]
 mod system_project;
 #[path = "conformance/tenant.rs"]
@@ -39,7 +37,7 @@ mod version;
 use sealog_control::Control;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
-use support::{StillWorld, on_postgres, postgres, small};
+use sealog_testing::{StillWorld, on_postgres, postgres, small};
 
 /// Runs each rule on empty control data.
 macro_rules! conformance {

@@ -1,10 +1,7 @@
 //! Control data in a file: restarts, crashes, versions, and what is kept for how long.
 
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
-
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,7 +14,8 @@ use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_store::embedded::EmbeddedStore;
-use support::*;
+use sealog_testing::examples::example;
+use sealog_testing::*;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const TENANT: TenantId = TenantId(Uuid([1; 16]));
@@ -84,6 +82,7 @@ fn digest(n: u64) -> Hash {
     Hash(bytes)
 }
 
+/// As `examples/creating_projects.rs` creates them.
 fn new_project(n: u64) -> NewProject {
     NewProject {
         id: ProjectId(id(n)),
@@ -352,25 +351,6 @@ fn databases_of_different_names_are_schemas_of_their_own() {
 }
 
 const KILLS: u64 = 15;
-const WRITER_DIR: &str = "SEALOG_CONTROL_WRITER_DIR";
-const WRITER_FROM: &str = "SEALOG_CONTROL_WRITER_FROM";
-
-/// The process that the next test kills: creates projects and says so, one line for each that was
-/// acknowledged.
-#[test]
-#[ignore = "never ends by itself; another test starts it as a process of its own"]
-fn writer() {
-    let Ok(dir) = std::env::var(WRITER_DIR) else { return };
-    let from: u64 = std::env::var(WRITER_FROM).unwrap().parse().unwrap();
-    let store = EmbeddedStore::open(Path::new(&dir), &small(&StillWorld::new())).unwrap();
-    let store = Control::embedded(&store).unwrap();
-    for n in from.. {
-        assert!(wait(store.create_project(new_project(n), vec![])).unwrap().is_some());
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "acked {n}").unwrap();
-        out.flush().unwrap();
-    }
-}
 
 #[test]
 fn acknowledged_changes_survive_kill_9_at_any_moment() {
@@ -378,12 +358,12 @@ fn acknowledged_changes_survive_kill_9_at_any_moment() {
     let mut dice = Dice::new(seed);
     let stage = Stage::new();
     create_tenant(&stage.open());
+    let writer = example("creating_projects");
     let mut next = 0;
     for cycle in 0..KILLS {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["writer", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(WRITER_DIR, stage.dir.path())
-            .env(WRITER_FROM, next.to_string())
+        let mut child = Command::new(&writer)
+            .arg(stage.dir.path())
+            .arg(next.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

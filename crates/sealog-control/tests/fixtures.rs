@@ -1,21 +1,16 @@
 //! Control data that an earlier build wrote, opened by this one. `fixtures/README.md` says what is in there
 //! and how it was made.
 
-#[path = "../../sealog-store/tests/support/fixture.rs"]
-mod fixture;
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
-
-use fixture::*;
 use sealog_control::*;
 use sealog_core::key;
 use sealog_core::time::parse_rfc3339_ms;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::World;
+use sealog_testing::fixture::*;
+use sealog_testing::postgres::cluster;
+use sealog_testing::*;
 use serde_json::Value;
-use support::postgres::cluster;
-use support::*;
 
 /// Keys open what they opened, and tenants, projects, custom actions and users are what they were.
 fn control_data_is_there(control: &Control, fixture: &Fixture, now_ms: u64) {

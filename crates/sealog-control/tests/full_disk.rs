@@ -1,9 +1,6 @@
 //! A disk that is full: keys can still be revoked, and the store can be started. On a small file system,
 //! where the machine lets us mount one.
 
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +13,7 @@ use sealog_core::plan::Billing;
 use sealog_store::embedded::disk::{Disk, RealDisk};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{Store, StoreError};
-use support::*;
+use sealog_testing::*;
 
 /// A round number of bytes for events that are to fill something.
 const EVENT_BYTES: usize = 4 << 10;

@@ -1,15 +1,12 @@
 //! Tables of an earlier version, row by row: what becomes of them.
 
-#[path = "../../sealog-store/tests/support/mod.rs"]
-mod support;
-
 use rusqlite::Connection;
 use sealog_control::outbox::KeptNotice;
 use sealog_control::*;
 use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
-use support::*;
+use sealog_testing::*;
 
 const TENANT: TenantId = TenantId(Uuid([0xAB; 16]));
 const TENANT_TEXT: &str = "abababab-abab-abab-abab-abababababab";

@@ -9,7 +9,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// Which crates of the workspace each crate may use, for its code, its tests and its build. `bench` may use any, and none may use it.
-const MAY_USE: [(&str, &[&str]); 7] = [
+///
+/// All may use [`TESTING`] for their tests, and none for anything else.
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("sealog-core", &[]),
     ("sealog-store", &["sealog-core"]),
     ("sealog-control", &["sealog-core", "sealog-store"]),
@@ -17,7 +19,9 @@ const MAY_USE: [(&str, &[&str]); 7] = [
     ("sealog-server", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
     ("sealog", &["sealog-core", "sealog-store", "sealog-control", "sealog-service", "sealog-server"]),
     ("sealog-verify", &["sealog-core"]),
+    (TESTING, &["sealog-core", "sealog-store"]),
 ];
+const TESTING: &str = "sealog-testing";
 
 /// ADR 2.
 const CORE_DEPENDENCIES: [&str; 3] = ["serde", "serde_json", "sha2"];
@@ -64,6 +68,21 @@ fn a_use_of_the_benchmarks_and_a_crate_without_a_place_are_noticed() {
     let mut broken = metadata();
     add_package(&mut broken, "sealog-extra", "crates/sealog-extra");
     assert_eq!(wrong_directions(&broken), ["sealog-extra has no place in MAY_USE"]);
+}
+
+#[test]
+fn what_tests_share_in_a_program_is_noticed() {
+    for user in ["sealog-core", STORE, "sealog", TESTING] {
+        let breaks = |kind: Value| {
+            let mut broken = metadata();
+            add_dependency(&mut broken, user, json!({"name": TESTING, "kind": kind, "features": []}));
+            wrong_directions(&broken)
+        };
+        assert_eq!(breaks(json!("dev")), Vec::<String>::new());
+        for kind in [Value::Null, json!("build")] {
+            assert_eq!(breaks(kind), [format!("{user} must not use {TESTING}")]);
+        }
+    }
 }
 
 #[test]
@@ -202,8 +221,10 @@ fn wrong_directions(metadata: &Value) -> Vec<String> {
             wrong.push(format!("{user} has no place in MAY_USE"));
             continue;
         };
-        for used in dependencies(package).iter().map(name) {
-            if ours.contains(&used) && !may_use.contains(&used.as_str()) {
+        for dependency in dependencies(package) {
+            let used = name(dependency);
+            let for_tests = used == TESTING && dependency["kind"].as_str() == Some("dev");
+            if ours.contains(&used) && !may_use.contains(&used.as_str()) && !for_tests {
                 wrong.push(format!("{user} must not use {used}"));
             }
         }

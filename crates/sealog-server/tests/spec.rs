@@ -2,8 +2,6 @@
 //!
 //! Every test talks to a real server over a socket, with a store on disk and a clock that only moves when it is told to.
 
-#[path = "../../sealog-store/tests/support/postgres.rs"]
-mod cluster;
 #[path = "spec/document.rs"]
 mod document;
 #[path = "spec/harness.rs"]

@@ -1,8 +1,5 @@
 //! The drain with several nodes at work on the same records: in order, once, and none forgotten.
 
-#[path = "../../sealog-store/tests/support/postgres.rs"]
-mod cluster;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,7 +136,7 @@ fn several_drains_of_one_process_append_every_record_once_and_in_order() {
 
 #[test]
 fn several_nodes_on_one_database_append_every_record_once_and_in_order() {
-    let database = cluster::cluster().database();
+    let database = sealog_testing::postgres::cluster().database();
     let nodes = [(); 3].map(|()| {
         let options = postgres::Options { connections: 8, ..postgres::Options::default() };
         let store = PostgresStore::open(&database.url(), &options).unwrap();

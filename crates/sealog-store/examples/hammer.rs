@@ -4,17 +4,14 @@
 //! `hammer DIR CYCLE [large|few]`: lines `ready`, `sent NONCE COUNT KEYED`, `acked NONCE FIRST_SEQ HASH LOG_ID...`. A nonce says everything about its request (`Shape`), so that
 //! the reader knows what must be there. With `few` each thread sends one request and waits for the kill.
 
-use std::future::Future;
 use std::io::Write;
 use std::path::Path;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 
 use sealog_core::event::parse_single;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{Append, Appended, IdempotencyKey, Reserved, Store};
+use sealog_testing::wait;
 
 const THREADS: usize = 8;
 
@@ -134,22 +131,4 @@ fn key(nonce: &str) -> IdempotencyKey {
 fn say(mut line: String) {
     line.push('\n');
     std::io::stdout().lock().write_all(line.as_bytes()).expect("the reader is there");
-}
-
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }

@@ -1,7 +1,5 @@
 //! A wall clock that leaps under a running store, and one that is wrong at start. On PostgreSQL that is the database's, against the boot clock of the node.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +10,8 @@ use sealog_store::postgres::{self, ClockBehind, PostgresStore, Time};
 use sealog_store::stats::ClockStats;
 use sealog_store::world::World;
 use sealog_store::{HEAD_AHEAD_MS, Store, StoreError};
-use support::postgres::{Database, cluster};
-use support::*;
+use sealog_testing::postgres::{Database, cluster};
+use sealog_testing::*;
 
 const YEARS_MS: i64 = 2 * 365 * 24 * 60 * 60 * 1000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -214,19 +212,13 @@ fn on_postgresql_it_is_the_databases_clock_that_is_guarded() {
 fn a_node_that_is_idle_sees_the_databases_clock_leap() {
     let (world, database) = (StillWorld::new(), cluster().database());
     let store = database.open(&world, true);
-    let eventually = |wanted: Result<(), StoreError>, notices: &[&str]| {
-        for _ in 0..1000 {
-            if store.ready() == wanted && store.notices() == notices {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{:?} {:?}", store.ready(), store.notices());
+    let becomes = |what: &str, wanted: Result<(), StoreError>, notices: &[&str]| {
+        eventually(what, || store.ready() == wanted && store.notices() == notices);
     };
     world.leap(YEARS_MS);
-    eventually(Ok(()), &[HELD_NOTICE]);
+    becomes("held back", Ok(()), &[HELD_NOTICE]);
     world.advance(HOLD_MS);
-    eventually(Err(StoreError::ClockLeapt), &[]);
+    becomes("red", Err(StoreError::ClockLeapt), &[]);
     world.leap(-YEARS_MS);
-    eventually(Ok(()), &[]);
+    becomes("as before", Ok(()), &[]);
 }

@@ -6,7 +6,6 @@ mod feed;
 mod loss;
 #[path = "conformance/rules.rs"]
 mod rules;
-mod support;
 #[path = "conformance/system_chain.rs"]
 mod system_chain;
 
@@ -20,7 +19,7 @@ use sealog_store::feed::{Scope, Start};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
 use sealog_store::{Store, StoreError};
-use support::{StillWorld, on_postgres, postgres, small};
+use sealog_testing::{StillWorld, on_postgres, postgres, small, wait};
 
 /// Runs each rule on a fresh store.
 macro_rules! conformance {
@@ -150,12 +149,12 @@ losses! {
 fn closes_while_somebody_waits<S: Store>(store: &S, close: impl Fn(&S) + Sync) {
     let mut follower = feed::follow(store, Scope::Everything, Start::Now);
     let outcome = std::thread::scope(|threads| {
-        let waiting = threads.spawn(|| support::wait(follower.next(1)));
+        let waiting = threads.spawn(|| wait(follower.next(1)));
         close(store);
         waiting.join().unwrap()
     });
     assert_eq!(outcome, Err(StoreError::Closing));
-    assert_eq!(support::wait(follower.next(1)), Err(StoreError::Closing));
+    assert_eq!(wait(follower.next(1)), Err(StoreError::Closing));
 }
 
 #[test]

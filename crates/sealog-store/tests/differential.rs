@@ -1,7 +1,5 @@
 //! Random operations on a store and on the reference store: every answer must be equal. The store is opened again now and then.
 
-mod support;
-
 use std::sync::Arc;
 
 use sealog_core::id::{ChainId, Mode, Ulid};
@@ -11,7 +9,7 @@ use sealog_store::Store;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
-use support::*;
+use sealog_testing::*;
 
 /// Where a store is kept while it is closed.
 trait Home {
@@ -83,7 +81,7 @@ impl Pair {
             30..40 => {
                 let key = key(&format!("k{}", dice.below(200)), &format!("b{}", dice.below(2)));
                 let drafts = vec![any_draft(dice)];
-                let request_id = Ulid(u128::from(dice.next()));
+                let request_id = Ulid(u128::from(dice.roll()));
                 let outcome = append_once(self.store(), chain, drafts.clone(), key, request_id);
                 assert_eq!(outcome, append_once(&self.reference, chain, drafts, key, request_id));
             }

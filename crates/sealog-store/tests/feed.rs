@@ -1,9 +1,6 @@
 //! What can happen to a store while it is followed, and to a position while nobody follows: crashes, lost files, failovers. The rules that hold for every store are in
 //! `conformance/feed.rs`.
 
-mod support;
-
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +14,10 @@ use sealog_store::feed::{Follower, Position, Scope, Start};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::SystemWorld;
 use sealog_store::{Append, Store, StoreError};
-use support::postgres::{Cluster, Pooler, cluster};
-use support::sim::{Plan, SimDisk};
-use support::*;
-
-/// Not a path of any real file system.
-const DIR: &str = "/sealog-simulated-disk";
-
-type Heads = BTreeMap<ChainId, Head>;
+use sealog_testing::feed::{Heads, assert_hears, assert_quiet, catch_up, heads};
+use sealog_testing::postgres::{Cluster, Pooler, cluster};
+use sealog_testing::sim::{DIR, Plan, SimDisk};
+use sealog_testing::*;
 
 fn follow(store: &dyn Store, start: Start) -> Follower {
     wait(store.follow(Scope::Everything, start)).unwrap()
@@ -34,34 +27,23 @@ fn after(position: &Position) -> Start {
     Start::After(Position::parse(&position.to_string()).unwrap())
 }
 
-/// Whatever is announced until nothing has been for a while.
-fn drain(follower: &mut Follower) -> Heads {
-    let mut heads = Heads::new();
-    while let Some(batch) = wait_until(follower.next(100), Some(Instant::now() + Duration::from_millis(600)))
-    {
-        heads.extend(batch.unwrap().changes.into_iter().map(|change| (change.chain, change.head)));
-    }
-    heads
-}
-
 /// Waits until a follower has heard of this head, whatever else it hears before.
 #[track_caller]
 fn hears_of(follower: &mut Follower, chain: ChainId, head: Head) {
-    let until = Instant::now() + Duration::from_secs(20);
     loop {
-        let batch = wait_until(follower.next(100), Some(until)).expect("it is not announced").unwrap();
+        let batch = soon(follower.next(100)).unwrap();
         if batch.changes.iter().any(|change| (change.chain, change.head) == (chain, head)) {
             return;
         }
     }
 }
 
-fn heads(store: &dyn Store) -> Heads {
-    wait(store.heads()).unwrap().into_iter().collect()
-}
-
 fn head(store: &dyn Store, chain: ChainId) -> Head {
     wait(store.head(chain)).unwrap().durable
+}
+
+fn only(store: &dyn Store, chain: ChainId) -> Heads {
+    Heads::from([(chain, head(store, chain))])
 }
 
 fn many(count: u8) -> Vec<ChainId> {
@@ -118,7 +100,7 @@ mod in_files {
                 std::thread::scope(|threads| {
                     let writers: Vec<_> = (0..3)
                         .map(|_| {
-                            let mut dice = Dice::new(dice.next());
+                            let mut dice = Dice::new(dice.roll());
                             threads.spawn(move || {
                                 for _ in 0..40 {
                                     if try_append(store, *dice.pick(chains), vec![login("a")]).is_err() {
@@ -128,7 +110,7 @@ mod in_files {
                             })
                         })
                         .collect();
-                    let mut keeping = Dice::new(dice.next());
+                    let mut keeping = Dice::new(dice.roll());
                     let (kept, announced, done) = (&mut kept, &mut announced, &done);
                     threads.spawn(move || {
                         let (mut follower, mut known) = match kept.as_ref() {
@@ -170,8 +152,7 @@ mod in_files {
                 assert!(there[chain].chain_seq >= head.chain_seq, "cycle {cycle}: announced and lost");
             }
             while known != there {
-                let until = Some(Instant::now() + Duration::from_secs(10));
-                let batch = wait_until(follower.next(4), until);
+                let batch = wait_until(follower.next(4), Some(Instant::now() + PATIENCE));
                 let batch = batch.unwrap_or_else(|| panic!("cycle {cycle}: {known:?} {there:?}")).unwrap();
                 known.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
             }
@@ -194,13 +175,12 @@ mod in_files {
         append_all(&store, [chains[3], chains[30]].into_iter());
         append_all(&store, (0..20_000).map(|n| chains[n % 3]));
         // The one that changed first and never again is in no list of the last changes.
-        let announced = drain(&mut slow);
-        assert_eq!(announced, heads(&store));
-        assert!(announced.contains_key(&chains[30]));
-        assert_eq!(drain(&mut of_one), Heads::from([(chains[3], head(&store, chains[3]))]));
+        assert!(heads(&store).contains_key(&chains[30]));
+        assert_hears(&mut slow, 100, &heads(&store));
+        assert_hears(&mut of_one, 100, &only(&store, chains[3]));
         append_all(&store, std::iter::once(chains[8]));
-        assert_eq!(drain(&mut slow), Heads::from([(chains[8], head(&store, chains[8]))]));
-        assert_eq!(drain(&mut of_one), Heads::new());
+        assert_hears(&mut slow, 100, &only(&store, chains[8]));
+        assert_quiet(&mut of_one);
     }
 
     /// Many segments with index files, and a position in each.
@@ -235,8 +215,8 @@ mod in_files {
         while announced.len() < there.len() {
             let batch = wait(follower.next(1)).unwrap();
             announced.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
-            let mut all = announced.clone();
-            all.extend(drain(&mut follow(&store, after(&batch.position))));
+            let mut follower = follow(&store, after(&batch.position));
+            let all = catch_up(&mut follower, 100, announced.clone(), |known| *known == there);
             assert_eq!(all, there);
         }
         for (position, known) in kept {
@@ -245,7 +225,7 @@ mod in_files {
                 .filter(|(chain, head)| known.get(*chain) != Some(*head))
                 .map(|(c, h)| (*c, *h))
                 .collect();
-            assert_eq!(drain(&mut follow(&store, after(&position))), changed);
+            assert_hears(&mut follow(&store, after(&position)), 100, &changed);
         }
     }
 
@@ -263,8 +243,7 @@ mod in_files {
                 let appended = appending.join().unwrap();
                 // What could not be read when it had begun has become durable since.
                 if seen < appended && !in_between {
-                    let until = Instant::now() + Duration::from_secs(10);
-                    let batch = wait_until(follower.next(1), Some(until)).expect("not announced").unwrap();
+                    let batch = soon(follower.next(1)).unwrap();
                     assert_eq!(batch.changes[0].head.chain_seq, appended);
                     in_between = true;
                 }
@@ -300,14 +279,14 @@ mod in_files {
         let store = open_real(dir.path());
         append(&store, live(), vec![login("a")]);
         let mut follower = follow(&store, Start::Beginning);
-        drain(&mut follower);
+        assert_hears(&mut follower, 100, &heads(&store));
         let position = follower.position();
         drop((follower, store));
         std::fs::remove_file(dir.path().join("index.salt")).unwrap();
         let store = open_real(dir.path());
         append(&store, chain(2, 2, Mode::Live), vec![login("b")]);
         let mut follower = follow(&store, after(&position));
-        assert_eq!(drain(&mut follower).into_keys().collect::<Vec<_>>(), [chain(2, 2, Mode::Live)]);
+        assert_hears(&mut follower, 100, &only(&store, chain(2, 2, Mode::Live)));
     }
 
     fn copy(from: &Path, to: &Path) {
@@ -337,13 +316,14 @@ mod in_files {
         for _ in 0..3 {
             append_all(&store, (0..300).map(|n| chains[n % 6]));
         }
-        drain(&mut follower);
+        assert_hears(&mut follower, 100, &heads(&store));
         let position = follower.position();
         drop((follower, store));
         for events in [1, 600, 1200] {
             let store = open_real(backup.path());
             append_all(&store, (0..events).map(|_| chains[0]));
-            assert_eq!(drain(&mut follow(&store, after(&position))), heads(&store), "{events}");
+            println!("{events} events in the copy");
+            assert_hears(&mut follow(&store, after(&position)), 100, &heads(&store));
         }
     }
 
@@ -357,7 +337,7 @@ mod in_files {
         let store = open(&disk, &world);
         assert_eq!(store.ready(), Err(StoreError::NoRoom));
         let mut follower = follow(&store, Start::Beginning);
-        assert_eq!(drain(&mut follower), heads(&store));
+        assert_hears(&mut follower, 100, &heads(&store));
         let (before, after) = std::thread::scope(|threads| {
             let waiting = threads.spawn(|| {
                 let changes = wait(follower.next(100)).unwrap().changes;
@@ -368,7 +348,8 @@ mod in_files {
             eventually("it goes on", || store.ready() == Ok(()));
             append(&store, live(), vec![login("b")]);
             let (mut known, mut follower) = waiting.join().unwrap();
-            known.extend(drain(&mut follower));
+            let now = head(&store, live());
+            known = catch_up(&mut follower, 100, known, |known| known.get(&live()) == Some(&now));
             (known, heads(&store))
         });
         assert_eq!(before.get(&live()), after.get(&live()));
@@ -394,7 +375,7 @@ mod on_postgres {
                 hears_of(follower, live(), head(&one, live()));
             }
         }
-        assert_eq!(drain(&mut elsewhere), Heads::new());
+        assert_quiet(&mut elsewhere);
     }
 
     #[test]
@@ -421,34 +402,25 @@ mod on_postgres {
         let (late, early) = (chain(1, 1, Mode::Live), chain(2, 1, Mode::Live));
         append_all(&store, [late, early].into_iter());
         let mut follower = follow(&store, Start::Beginning);
-        drain(&mut follower);
+        assert_hears(&mut follower, 100, &heads(&store));
         let mut positions = vec![follower.position()];
-        std::thread::scope(|threads| {
-            let holding = threads.spawn(|| {
-                // As an append does it, and then nothing for a while.
-                database.sql(&format!(
-                    "BEGIN; UPDATE sealog.chains SET changed = pg_current_xact_id(), changed_group = pg_current_xact_id()::text::bigint >> 8
-                     WHERE tenant_id = '{}'; SELECT pg_sleep(4); COMMIT",
-                    late.tenant_id
-                ))
-            });
-            let held = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND query LIKE '%pg_sleep(4)%' AND wait_event = 'PgSleep'";
-            eventually("the transaction is under way", || database.sql(held) == "1");
-            append(&store, early, vec![login("b")]);
-            let announced = drain(&mut follower);
-            assert_eq!(announced.keys().collect::<Vec<_>>(), [&early]);
-            positions.push(follower.position());
-            append(&store, early, vec![login("c")]);
-            hears_of(&mut follower, early, head(&store, early));
-            positions.push(follower.position());
-            assert_eq!(database.sql(held), "1", "it has not ended yet");
-            holding.join().unwrap();
-        });
+        // As an append does it, and then nothing until it is told to go on.
+        let held = database.hold(&format!(
+            "UPDATE sealog.chains SET changed = pg_current_xact_id(), changed_group = pg_current_xact_id()::text::bigint >> 8 WHERE tenant_id = '{}'",
+            late.tenant_id
+        ));
+        append(&store, early, vec![login("b")]);
+        assert_hears(&mut follower, 100, &only(&store, early));
+        positions.push(follower.position());
+        append(&store, early, vec![login("c")]);
+        hears_of(&mut follower, early, head(&store, early));
+        positions.push(follower.position());
+        held.commit("");
         hears_of(&mut follower, late, head(&store, late));
         for position in positions {
             hears_of(&mut follow(&store, after(&position)), late, head(&store, late));
         }
-        assert_eq!(drain(&mut follow(&store, after(&follower.position()))), Heads::new());
+        assert_quiet(&mut follow(&store, after(&follower.position())));
     }
 
     /// After a crash PostgreSQL gives ids of transactions again that had left nothing behind.
@@ -458,7 +430,7 @@ mod on_postgres {
         let store = open(&cluster.url("postgres"));
         append(&store, live(), vec![login("a")]);
         let mut follower = follow(&store, Start::Beginning);
-        drain(&mut follower);
+        assert_hears(&mut follower, 100, &heads(&store));
         for _ in 0..3 {
             let given: u64 = cluster
                 .sql(
@@ -486,14 +458,13 @@ mod on_postgres {
             );
             let head = head(&store, live());
             hears_of(&mut follow(&store, after(&position)), live(), head);
-            let until = Instant::now() + Duration::from_secs(20);
-            while !follow_until(&mut follower, live(), head, until) {}
+            while !has_heard_of(&mut follower, live(), head) {}
         }
     }
 
     /// A follower that may be told of an error in between.
-    fn follow_until(follower: &mut Follower, chain: ChainId, head: Head, until: Instant) -> bool {
-        match wait_until(follower.next(10), Some(until)).expect("it is not announced") {
+    fn has_heard_of(follower: &mut Follower, chain: ChainId, head: Head) -> bool {
+        match soon(follower.next(10)) {
             Ok(batch) => batch.changes.iter().any(|change| (change.chain, change.head) == (chain, head)),
             Err(StoreError::Closing) => panic!("the store is open"),
             Err(_) => false,
@@ -509,7 +480,7 @@ mod on_postgres {
         append_all(&store, chains.iter().copied());
         let standby = primary.standby();
         let mut follower = follow(&store, Start::Beginning);
-        drain(&mut follower);
+        assert_hears(&mut follower, 100, &heads(&store));
         let before = follower.position();
         standby.set("primary_conninfo = ''");
         eventually("the standby is gone", || {
@@ -518,7 +489,8 @@ mod on_postgres {
         for _ in 0..30 {
             append(&store, chains[0], vec![login("lost")]);
         }
-        assert_eq!(drain(&mut follower)[&chains[0]].chain_seq, 31);
+        assert_eq!(head(&store, chains[0]).chain_seq, 31);
+        hears_of(&mut follower, chains[0], head(&store, chains[0]));
         let behind = follower.position();
         let middle = {
             let mut again = follow(&store, Start::Beginning);
@@ -531,11 +503,11 @@ mod on_postgres {
         append(&store, chains[1], vec![login("in place of them")]);
         let now = heads(&store);
         assert_eq!(now[&chains[0]].chain_seq, 1);
-        assert_eq!(drain(&mut follow(&store, after(&behind))), now, "a head that has gone back is told");
-        assert_eq!(drain(&mut follow(&store, after(&middle))), now);
+        // A head that has gone back is told too.
+        assert_hears(&mut follow(&store, after(&behind)), 100, &now);
+        assert_hears(&mut follow(&store, after(&middle)), 100, &now);
         // This one is of a past that both have.
-        let announced = drain(&mut follow(&store, after(&before)));
-        assert_eq!(announced, Heads::from([(chains[1], now[&chains[1]])]));
+        assert_hears(&mut follow(&store, after(&before)), 100, &only(&store, chains[1]));
     }
 
     /// Another cluster has other transactions: what is in the rows says nothing there.
@@ -546,7 +518,7 @@ mod on_postgres {
         let chains = many(4);
         append_all(&store, chains.iter().copied());
         let mut follower = follow(&store, Start::Beginning);
-        drain(&mut follower);
+        assert_hears(&mut follower, 100, &heads(&store));
         let position = follower.position();
         drop((follower, store));
         // As of a cluster that has seen much more than the one it is restored in.
@@ -558,11 +530,10 @@ mod on_postgres {
         assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
         let store = open(&other.url("postgres"));
         let mut follower = follow(&store, after(&position));
-        assert_eq!(drain(&mut follower), heads(&store));
+        assert_hears(&mut follower, 100, &heads(&store));
         append(&store, chains[2], vec![login("b")]);
-        let one = Heads::from([(chains[2], head(&store, chains[2]))]);
-        assert_eq!(drain(&mut follower), one);
-        assert_eq!(drain(&mut follow(&store, after(&follower.position()))), Heads::new());
+        assert_hears(&mut follower, 100, &only(&store, chains[2]));
+        assert_quiet(&mut follow(&store, after(&follower.position())));
     }
 
     #[test]
@@ -588,14 +559,14 @@ mod on_postgres {
                 // Wherever its place is, before or behind where the look has got to.
                 append(&store, live(), vec![login("b")]);
             }
-            for (position, mut known) in kept {
-                known.extend(drain(&mut follow(&store, after(&position))));
-                assert_eq!(known.len(), expected);
-                assert_eq!(known[&live()], head(&store, live()));
+            let now = head(&store, live());
+            let is_all = |known: &Heads| known.len() == expected && known[&live()] == now;
+            for (position, known) in kept {
+                let known = catch_up(&mut follow(&store, after(&position)), 700, known, is_all);
+                assert!(is_all(&known), "{} chains", known.len());
             }
-            known.extend(drain(follower));
-            assert_eq!(known.len(), expected);
-            assert_eq!(known[&live()], head(&store, live()));
+            let known = catch_up(follower, 700, known, is_all);
+            assert!(is_all(&known), "{} chains", known.len());
         }
     }
 

@@ -1,24 +1,20 @@
 //! What an earlier build wrote, opened by this one. `fixtures/README.md` says what is in there and how it was made; a change of the bytes on disk or in the database is
 //! held against it. `crates/sealog-control/tests/fixtures.rs` has the control data.
 
-#[path = "support/fixture.rs"]
-mod fixture;
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use fixture::*;
 use sealog_core::id::{Hash, Mode, Ulid};
 use sealog_core::query::Filter;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::World;
 use sealog_store::{IdempotencyKey, Receipt, Store};
+use sealog_testing::fixture::*;
+use sealog_testing::postgres::cluster;
+use sealog_testing::*;
 use sha2::{Digest, Sha256};
-use support::postgres::cluster;
-use support::*;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 

@@ -1,7 +1,5 @@
 //! The files as `docs/format.md` describes them: a program in another language, written from that page, must read what the store wrote.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,7 +8,7 @@ use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::Filter;
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
-use support::*;
+use sealog_testing::*;
 
 fn python(arguments: &[&str], data: &Path) -> Output {
     let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/sealog_verify.py");

@@ -1,7 +1,5 @@
 //! A disk that is full: what is refused, what goes on, and what it takes to resume. On a disk in memory; `crates/sealog-control/tests/full_disk.rs` has a real one.
 
-mod support;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,10 +10,9 @@ use sealog_core::id::Mode;
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{Store, StoreError};
-use support::sim::{Op, Plan, SimDisk};
-use support::*;
+use sealog_testing::sim::{DIR, Op, Plan, SimDisk};
+use sealog_testing::*;
 
-const DIR: &str = "/sealog-simulated-disk";
 const KIB: usize = 1 << 10;
 /// A round number of bytes for events that are to fill something.
 const EVENT_BYTES: usize = 4 << 10;

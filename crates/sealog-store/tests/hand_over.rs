@@ -1,7 +1,5 @@
 //! How requests reach the writer and how they are answered: together from an event loop, and a large one without holding up the others.
 
-mod support;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,12 +10,9 @@ use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_store::embedded::{self, EmbeddedStore, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError, WantedKeys};
-use support::sim::{Gate, Op, Opener, SimDisk};
-use support::*;
+use sealog_testing::sim::{DIR, Op, SimDisk};
+use sealog_testing::*;
 use tokio::runtime::Runtime;
-
-/// Not a path of any real file system.
-const DIR: &str = "/sealog-simulated-disk";
 
 fn open(disk: &SimDisk, world: Arc<dyn World>) -> Arc<EmbeddedStore> {
     let options = Options { disk: Arc::new(disk.clone()), world, ..small(&StillWorld::new()) };
@@ -115,7 +110,7 @@ fn a_lone_append_on_a_loop_that_never_waits_is_handed_over() {
     runtime.block_on(async {
         let begun = Instant::now();
         while !task.is_finished() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "it waits for a turn without end");
+            assert!(begun.elapsed() < PATIENCE, "it waits for a turn without end");
             wake_oneself().await;
         }
     });
@@ -139,7 +134,7 @@ fn a_lone_append_is_answered_whether_its_answer_comes_soon_or_late() {
         // Three that come soon, one that does not.
         late.store(round % 4 == 3, SeqCst);
         let append = append_one(Arc::clone(&store), slow, format!("actor {round}"));
-        let answer = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), append).await });
+        let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, append).await });
         assert_eq!(answer.expect("it is answered").unwrap().first_seq, round + 1);
     }
     assert_valid(&*store, slow, 200);
@@ -284,7 +279,7 @@ fn many_who_bring_little_do_not_keep_out_one_who_brings_much() {
                 }
             });
         }
-        let _ends = OnDrop(|| done.store(true, SeqCst));
+        let _ends = AtTheEnd(|| done.store(true, SeqCst));
         for round in 0..20u64 {
             let drafts = (0..80).map(|number| login(&format!("{number:>200}"))).collect();
             assert_eq!(append(&*store, much, drafts).first_seq, round * 80 + 1);
@@ -296,7 +291,8 @@ fn many_who_bring_little_do_not_keep_out_one_who_brings_much() {
 #[test]
 fn nobody_joins_the_group_of_a_large_request() {
     let (disk, gate) = (SimDisk::new(), Arc::new(Gate::default()));
-    let store = open(&disk, StillWorld::new());
+    let world = Arc::new(StoppingWorld::default());
+    let store = open(&disk, Arc::clone(&world) as Arc<dyn World>);
     let writes = Arc::new(AtomicU64::new(0));
     let (count, at) = (Arc::clone(&writes), Arc::clone(&gate));
     disk.watch(move |call| {
@@ -319,11 +315,13 @@ fn nobody_joins_the_group_of_a_large_request() {
     let opener = Opener(&gate);
     let first = spawn(1, 1);
     eventually("a group is being synced", || gate.waiting() == 1);
+    let before = world.asked.load(SeqCst);
     let large = spawn(2, 40);
-    std::thread::sleep(Duration::from_millis(100));
-    eventually("the large request is in the next group", || waiting() == 0);
+    eventually("the large request is sealed", || world.asked.load(SeqCst) >= before + 40);
+    eventually("it is in the next group", || waiting() == 0);
     let small = spawn(3, 1);
     eventually("a small one waits", || waiting() == 1);
+    // Time to join the group, if it could. Less of it tests less, and fails nothing.
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(waiting(), 1, "it has joined the group");
     drop(opener);
@@ -331,15 +329,6 @@ fn nobody_joins_the_group_of_a_large_request() {
         request.join().unwrap();
     }
     assert_eq!(writes.load(SeqCst), 3);
-}
-
-/// Does something when a test ends, however it ends.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 #[test]
@@ -357,7 +346,9 @@ fn a_stop_waits_for_a_large_request_that_is_being_sealed() {
         let store = Arc::clone(&store);
         std::thread::spawn(move || store.close())
     };
-    std::thread::sleep(Duration::from_millis(50));
+    eventually("the stop has begun", || {
+        try_append(&*store, chain(9, 9, Mode::Live), vec![login("a")]) == Err(StoreError::Closing)
+    });
     world.let_go();
     assert_eq!(batch.join().unwrap().log_ids.len(), 100);
     closing.join().unwrap();
@@ -462,18 +453,16 @@ fn a_panic_of_one_writer_stops_the_log_and_locks_nobody_up() {
     panics.store(true, SeqCst);
     gate.open();
     eventually("the log has stopped", || store.ready().is_err());
-    // Time for the thread that panicked to tidy up, and for the one that seals ahead to look for more.
+    // Time for the thread that panicked to tidy up, and then for the one that seals ahead to look for more. Less of it tests less, and fails nothing.
     std::thread::sleep(Duration::from_millis(100));
     world.ahead.open();
     std::thread::sleep(Duration::from_millis(100));
     world.write.open();
-    let (done, ended) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    let outcomes = ends("everything that asks the store", move || {
         let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.join().unwrap()).collect();
         store.close();
-        done.send(outcomes)
+        outcomes
     });
-    let outcomes = ended.recv_timeout(Duration::from_secs(30)).expect("everything that asks the store hangs");
     assert!(outcomes.iter().all(Result::is_err), "nothing is acknowledged by a log that has stopped");
 }
 

@@ -1,7 +1,5 @@
 //! Indexes: what a hostile client can make of them, what a damaged or an old one does to answers, and what comes after them.
 
-mod support;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,12 +14,10 @@ use sealog_core::verify::Item;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::reference::ReferenceStore;
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Receipt, Store, WantedKeys};
+use sealog_testing::sim::{DIR, Op, SimDisk};
+use sealog_testing::*;
 use siphasher::sip::SipHasher13;
-use support::sim::{Gate, Op, Opener, SimDisk};
-use support::*;
 
-/// Not a path of any real file system.
-const DIR: &str = "/sealog-simulated-disk";
 /// The names of the constants in `embedded/reader.rs`.
 const LIST_MISSES_MAX: usize = 256;
 const LIST_MISS_BYTES_MAX: usize = 1 << 20;

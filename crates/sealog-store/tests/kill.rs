@@ -1,10 +1,8 @@
 //! A process that writes is killed with `kill -9` at random moments, again and again, on the same directory. The ledger of acknowledgements is kept here, outside it.
 
-mod support;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,23 +10,10 @@ use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::verify::Item;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{IdempotencyKey, Store};
-use support::*;
+use sealog_testing::examples::example;
+use sealog_testing::*;
 
 const KILLS: u64 = 60;
-
-/// The writer, built as this test was. `cargo test --test kill` alone does not build examples, and an old one would prove nothing.
-fn hammer() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap();
-    let built = Command::new(env!("CARGO"))
-        // With the features that the whole workspace gives its dependencies, so that none is built again.
-        .args(["build", "--quiet", "--locked", "--workspace", "--example", "hammer", "--target-dir"])
-        .arg(target)
-        .status()
-        .unwrap();
-    assert!(built.success());
-    target.join("debug/examples/hammer")
-}
 
 #[derive(Default)]
 struct Ledger {
@@ -87,7 +72,7 @@ fn run_and_kill(hammer: &Path, dir: &Path, cycle: u64, dice: &mut Dice) -> Vec<S
         lines
     });
     if !during_start {
-        is_ready.recv_timeout(Duration::from_secs(60)).expect("the writer starts");
+        is_ready.recv_timeout(PATIENCE).expect("the writer starts");
     }
     std::thread::sleep(pause);
     child.kill().unwrap();
@@ -104,7 +89,7 @@ fn run_and_kill(hammer: &Path, dir: &Path, cycle: u64, dice: &mut Dice) -> Vec<S
 fn acknowledged_events_survive_kill_9_at_any_moment() {
     let seed = seed("acknowledged_events_survive_kill_9_at_any_moment");
     let mut dice = Dice::new(seed);
-    let hammer = hammer();
+    let hammer = example("hammer");
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::default();
     let mut restarts = Vec::new();
@@ -163,7 +148,7 @@ fn allocated(dir: &Path) -> u64 {
 #[test]
 fn crashes_leave_no_room_behind_that_nobody_uses() {
     const CYCLES: u64 = 20;
-    let hammer = hammer();
+    let hammer = example("hammer");
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::default();
     let mut taken = Vec::new();

@@ -1,7 +1,5 @@
 //! The PostgreSQL store where it differs from the others: what can be done to its tables, its settings, its schema and its roles.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +10,8 @@ use sealog_core::verify::{Reason, Verdict};
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
-use support::postgres::{Cluster, Database, cluster};
-use support::*;
+use sealog_testing::postgres::{Cluster, Database, cluster};
+use sealog_testing::*;
 
 struct Stage {
     database: Database,
@@ -265,7 +263,9 @@ fn idempotency_records_are_removed_when_their_24_hours_are_over() {
     append_once(&store, live(), vec![login("a")], key("young", "b"), sealog_core::id::Ulid(2));
     let count = || stage.sql("SELECT count(*) FROM sealog.idempotency");
     stage.world.set(MORNING_MS + IDEMPOTENCY_RETENTION_MS - 1);
-    std::thread::sleep(Duration::from_millis(200));
+    // Once a record from the beginning of time is gone, a sweep has looked at the others.
+    stage.sql("INSERT INTO sealog.idempotency SELECT gen_random_uuid(), sha256('a'), sha256(''), gen_random_uuid(), 1, '', sha256(''), 1");
+    eventually("a sweep has been", || count() != "3");
     assert_eq!(count(), "2");
     stage.world.set(MORNING_MS + IDEMPOTENCY_RETENTION_MS);
     eventually("the old record is removed", || count() == "1");
@@ -1001,16 +1001,10 @@ fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
     // A statement ends in time there too.
     let hasty = Options { statement_timeout: Duration::from_secs(2), ..stage.options() };
     let hasty = PostgresStore::open(&url, &hasty).unwrap();
-    std::thread::scope(|scope| {
-        let lock = "BEGIN; LOCK TABLE sealog.events; SELECT pg_sleep(60); COMMIT";
-        scope.spawn(|| stage.database.try_sql("owner", lock));
-        let asleep =
-            "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-        eventually("the table is locked", || !stage.sql(asleep).is_empty());
-        let read = wait(hasty.get(live(), sealog_core::id::Ulid(1)));
-        assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("statement timeout")), "{read:?}");
-        stage.sql(&format!("SELECT pg_terminate_backend(pid) FROM ({asleep}) AS a"));
-    });
+    let held = stage.database.hold("LOCK TABLE sealog.events");
+    let read = wait(hasty.get(live(), sealog_core::id::Ulid(1)));
+    assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("statement timeout")), "{read:?}");
+    held.release();
     for node in &nodes {
         // 12 threads with 15 requests of 1, 2, 3, 4, 1, ... events.
         assert_eq!(verify(node, live()), Verdict { checked: 432, first_seq: 1, last_seq: 432, broken: None });

@@ -1,7 +1,5 @@
 //! Power cuts and failing disks, on a disk in memory that loses what was not synced. A ledger outside the store keeps every acknowledgement.
 
-mod support;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -14,11 +12,10 @@ use sealog_core::verify::Item;
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
-use support::sim::{Plan, SimDisk};
-use support::*;
-
-/// Not a path of any real file system.
-const DIR: &str = "/sealog-simulated-disk";
+#[cfg(not(feature = "mutants"))]
+use sealog_testing::examples::{built, cargo};
+use sealog_testing::sim::{DIR, Plan, SimDisk};
+use sealog_testing::*;
 
 fn options(disk: &SimDisk, world: &Arc<StillWorld>) -> Options {
     Options { disk: Arc::new(disk.clone()) as Arc<dyn Disk>, tick: Duration::from_millis(5), ..small(world) }
@@ -122,7 +119,7 @@ fn power_cuts(cycles: u64, seed: u64) -> usize {
         if let Ok(store) = EmbeddedStore::open(Path::new(DIR), &options(&disk, &world)) {
             std::thread::scope(|scope| {
                 for thread in 0..3 {
-                    let mut dice = Dice::new(dice.next());
+                    let mut dice = Dice::new(dice.roll());
                     let (ledger, store) = (&ledger, &store);
                     scope.spawn(move || ledger.load(store, thread, cycle, &mut dice, 40));
                 }
@@ -249,11 +246,7 @@ fn a_full_disk_refuses_before_writing_reads_go_on_and_it_resumes_by_itself() {
     assert_eq!(disk.syncs(), syncs, "nothing is written for a refused request");
     ledger.check(&store);
     disk.plan(Plan::default());
-    let waited = std::time::Instant::now();
-    while store.ready().is_err() {
-        assert!(waited.elapsed() < Duration::from_secs(20), "it did not resume");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually("it resumes", || store.ready().is_ok());
     ledger.load(&store, 1, 0, &mut Dice::new(2), 200);
     assert_eq!(store.ready(), Ok(()));
     ledger.check(&store);
@@ -334,15 +327,14 @@ fn mutants_are_caught() {
         ),
     ];
     // Beside this test, so that only the store itself is built again.
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap();
+    let (target, _) = built();
     let run = |mutant: Option<&str>, test: Option<&str>| {
-        let mut cargo = std::process::Command::new(env!("CARGO"));
+        let mut cargo = cargo();
         cargo
             // With the features that the whole workspace gives its dependencies, so that none is built again.
             .args(["test", "--quiet", "--locked", "--workspace", "--features", "sealog-store/mutants"])
             .args(["--test", "power", "--target-dir"])
-            .arg(target)
+            .arg(&target)
             .args(["--", "--exact"])
             .args(test)
             .env_remove("SEALOG_MUTANT")

@@ -1,7 +1,5 @@
 //! What a store is after it was closed and opened again, and what it says of files that are not as it left them.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::{Item, Reason, Verdict};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
 use sealog_store::{Store, StoreError};
-use support::*;
+use sealog_testing::*;
 
 struct Stage {
     dir: tempfile::TempDir,

@@ -1,8 +1,6 @@
 //! The administrative socket of a running server, and commands that meet a server which is there, is not, or is coming or going.
 //! `accept_loss.rs` has what the one command does.
 
-#[path = "../../sealog-store/tests/support/postgres.rs"]
-mod postgres;
 mod support;
 
 use std::fs;
@@ -11,20 +9,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use sealog_testing::eventually;
 use support::*;
 
 fn socket(data: &Path) -> PathBuf {
     data.join("admin.sock")
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// A client that has been greeted.
@@ -77,14 +68,14 @@ fn assert_accepted((code, said, error): (Option<i32>, String, String)) {
 fn a_running_server_accepts_a_loss_and_its_chain_goes_on_at_once() {
     let (_dir, data) = data_dir();
     let (key, project, _) = with_a_loss(&data);
-    let mut server = serve(&data);
+    let server = serve(&data);
     assert_eq!(server.post(&key).0, 500);
     let chain = format!("{project}:live");
     assert_accepted(accept(&data, &["--chain", &chain, "--reason", "disk replaced"]));
     assert_eq!(server.post(&key).0, 202);
     let (_, body) = server.get(&key, "/v1/events/verify");
     assert!(body.contains(r#""valid":true,"checked":7"#), "{body}");
-    server.log_until("received an administrative command");
+    server.says("received an administrative command");
 
     // The same refusals and exit codes as without a server.
     for (args, with) in [
@@ -227,8 +218,8 @@ fn a_socket_that_the_server_cannot_have_made_is_not_talked_to() {
 
     // And a server does not take away what it has not made.
     fs::write(socket(&data), "mine").unwrap();
-    let mut server = serve(&data);
-    server.log_until("cannot open the administrative socket");
+    let server = serve(&data);
+    server.says("cannot open the administrative socket");
     refused("is no socket");
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     server.stop();
@@ -311,7 +302,7 @@ fn a_data_directory_with_a_long_path_has_a_socket_too() {
 #[test]
 fn beside_a_database_a_command_goes_to_the_server_of_its_data_directory_or_to_the_database() {
     let (_dir, data) = data_dir();
-    let database = postgres::cluster().database();
+    let database = sealog_testing::postgres::cluster().database();
     let serve = || {
         let mut command = sealog();
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);

@@ -1,10 +1,8 @@
 //! `sealog copy` between a directory and a database, both ways.
 
-#[path = "../../sealog-store/tests/support/postgres.rs"]
-mod postgres;
+mod support;
 
 use std::path::Path;
-use std::process::Command;
 
 use sealog_control::*;
 use sealog_core::event::parse_single;
@@ -12,27 +10,17 @@ use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::plan::Billing;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
-use sealog_store::{Append, Appended, BoxFuture, IdempotencyKey, Receipt, Reserved, Store};
-
-fn wait<T>(future: BoxFuture<'_, T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
-}
+use sealog_store::{Append, Appended, IdempotencyKey, Receipt, Reserved, Store};
+use sealog_testing::{chain, postgres, wait};
+use support::*;
 
 fn copy(from: &str, to: &str) -> (bool, String) {
     copy_with(from, to, &[])
 }
 
 fn copy_with(from: &str, to: &str, flags: &[&str]) -> (bool, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
-        command.env_remove(name);
-    }
-    let output = command.args(["copy", "--from", from, "--to", to]).args(flags).output().unwrap();
+    let output = sealog().args(["copy", "--from", from, "--to", to]).args(flags).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
-}
-
-fn chain(tenant: u8, project: u8, mode: Mode) -> ChainId {
-    ChainId { tenant_id: TenantId(Uuid([tenant; 16])), project_id: ProjectId(Uuid([project; 16])), mode }
 }
 
 fn chains() -> [ChainId; 3] {

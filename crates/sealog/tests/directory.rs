@@ -6,26 +6,13 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use sealog_testing::eventually;
 use support::*;
 
 fn refused(data: &Path, with: &str) {
-    let mut command = sealog();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(10) {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("a second server runs on {}", data.display());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && error.contains(with), "{error}");
+    let (code, said) = spawn(serving(sealog(), data)).ended();
+    assert!(code != Some(0) && said.contains(with), "{said}");
 }
 
 #[test]
@@ -33,13 +20,7 @@ fn removing_the_lock_file_lets_no_second_server_in() {
     let (_dir, data) = data_dir();
     let server = serve(&data);
     let key = first_key(&data);
-    let wait_for_lock_file = || {
-        let begun = Instant::now();
-        while !data.join("LOCK").exists() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "the lock file is not made again");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
+    let wait_for_lock_file = || eventually("the lock file is made again", || data.join("LOCK").exists());
     for _ in 0..2 {
         // The server looks twice a second, which can take longer than a second server needs to be refused.
         wait_for_lock_file();
@@ -50,12 +31,13 @@ fn removing_the_lock_file_lets_no_second_server_in() {
     // It was made again, and is held: older versions look at nothing else.
     wait_for_lock_file();
     let lock = fs::File::open(data.join("LOCK")).unwrap();
-    let begun = Instant::now();
-    while lock.try_lock().is_ok() {
-        lock.unlock().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10), "the lock file is not locked");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the lock file is locked", || {
+        let is_held = lock.try_lock().is_err();
+        if !is_held {
+            lock.unlock().unwrap();
+        }
+        is_held
+    });
     assert_eq!(server.get(&key, "/readyz").0, 200);
     server.stop();
     serve(&data).stop();
@@ -121,9 +103,8 @@ fn all_paths(dir: &Path) -> Vec<PathBuf> {
 
 fn under_umask(umask: &str, data: &Path) -> Running {
     let mut command = clean(Command::new("sh"));
-    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_sealog")]);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
-    start(command)
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", SEALOG]);
+    start(serving(command, data))
 }
 
 #[test]
@@ -247,11 +228,7 @@ fn a_segment_that_begins_to_give_eio_fails_the_reads_that_need_it_and_no_others(
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "inject=pread64:error=EIO", "-P"]).arg(&segment);
     let strace = Ended(strace.args(["-p", &server.pid().to_string()]).spawn().unwrap());
-    let begun = Instant::now();
-    while server.get(&key, "/v1/events").0 == 200 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "strace has not begun");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("strace has begun", || server.get(&key, "/v1/events").0 != 200);
     for path in READS {
         let (status, body) = server.get(&key, path);
         assert_eq!(status, 500, "{path}: {body}");

@@ -1,111 +1,30 @@
 //! The program as a person or a script meets it: first run, first event, stop, start again, and what it says when something is wrong.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod support;
+
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use sealog_control::{Control, ListPage, NewNotice, Outbox, Tenants};
 use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_testing::smtp::{MailPort, MailSeen};
+use sealog_testing::{AtTheEnd, PATIENCE, eventually};
+use support::*;
 
-struct Running {
-    child: Child,
-    address: String,
-    log: BufReader<std::process::ChildStderr>,
+/// A server with further settings in its environment.
+fn serve_with(data: &Path, environment: &[(&str, &str)]) -> Running {
+    start_with(sealog(), data, environment)
 }
 
-fn sealog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// Starts the server and waits until it says where it listens. `Running::stop` waits for its end.
-fn serve(data: &Path, environment: &[(&str, &str)]) -> Running {
-    start(sealog(), data, environment)
-}
-
-#[expect(
-    clippy::zombie_processes,
-    reason = "every test stops what it has started; one that panics before ends the whole run"
-)]
-fn start(mut command: Command, data: &Path, environment: &[(&str, &str)]) -> Running {
-    command
-        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
-        .arg(data)
-        .envs(environment.iter().copied());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    loop {
-        line.clear();
-        assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it listened");
-        let entry: serde_json::Value =
-            serde_json::from_str(&line).expect("logs are JSON when nobody watches");
-        if entry["fields"]["message"] == "listening" {
-            let address = entry["fields"]["address"].as_str().unwrap().to_owned();
-            return Running { child, address, log };
-        }
-    }
-}
-
-impl Running {
-    fn raw(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn request(&self, request: &str) -> (u16, String) {
-        let answer = self.raw(request);
-        let status = answer[9..12].parse().unwrap();
-        let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
-        (status, body)
-    }
-
-    fn post(&self, key: &str, body: &str) -> (u16, String) {
-        let length = body.len();
-        self.request(&format!("POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n{body}"))
-    }
-
-    fn get(&self, key: &str, path: &str) -> (u16, String) {
-        self.request(&format!(
-            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
-        ))
-    }
-
-    /// Asks it to stop as a supervisor would, and returns what else it logged.
-    fn stop(mut self) -> String {
-        let started = Instant::now();
-        assert!(
-            Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success()
-        );
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}");
-        assert!(started.elapsed() < Duration::from_secs(10));
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).unwrap();
-        rest
-    }
-}
-
-/// Waits for the end of a server that ends by itself or was asked to: its exit code, and what else it logged.
-fn ended(mut running: Running) -> (Option<i32>, String) {
-    let mut rest = String::new();
-    running.log.read_to_string(&mut rest).unwrap();
-    (running.child.wait().unwrap().code(), rest)
-}
-
-fn first_key(data: &Path) -> String {
-    let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
-    text.split_whitespace().find(|word| word.starts_with("at_live_")).unwrap().to_owned()
+fn start_with(command: Command, data: &Path, environment: &[(&str, &str)]) -> Running {
+    let mut command = serving(command, data);
+    command.envs(environment.iter().copied());
+    start(command)
 }
 
 fn fails(output: &Output, with: &str) {
@@ -118,11 +37,11 @@ fn fails(output: &Output, with: &str) {
 fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = serve(&data, &[]);
+    let server = serve(&data);
     let file = data.join("first-run.txt");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let key = first_key(&data);
-    let (status, body) = server.post(&key, r#"{"action":"user.login","actor_id":"me"}"#);
+    let (status, body) = server.send(&key, r#"{"action":"user.login","actor_id":"me"}"#);
     assert_eq!(status, 202, "{body}");
     let log_id =
         serde_json::from_str::<serde_json::Value>(&body).unwrap()["log_id"].as_str().unwrap().to_owned();
@@ -133,7 +52,7 @@ fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
     assert!(!log.contains(&key), "a key is never logged");
 
     std::fs::remove_file(&file).unwrap();
-    let server = serve(&data, &[]);
+    let server = serve(&data);
     assert!(!file.exists(), "accounts are created once");
     assert_eq!(server.get(&key, &format!("/v1/events/{log_id}")), (200, stored));
     assert_eq!(
@@ -147,7 +66,7 @@ fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
 fn the_pasted_curl_command_returns_202() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = serve(&data, &[]);
+    let server = serve(&data);
     let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
     let commands: Vec<&str> =
         text.split("\n\n").filter(|part| part.trim_start().starts_with("curl")).collect();
@@ -162,17 +81,16 @@ fn the_pasted_curl_command_returns_202() {
 #[test]
 fn a_second_process_is_refused_and_told_who_has_the_store() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &[]);
-    let second =
-        sealog().args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.path()).output().unwrap();
-    fails(&second, &format!("process id {}", server.child.id()));
+    let server = serve(dir.path());
+    let second = serving(sealog(), dir.path()).output().unwrap();
+    fails(&second, &format!("process id {}", server.pid()));
     server.stop();
 }
 
 #[test]
 fn a_port_that_another_server_listens_on_is_refused() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = serve(first.path(), &[]);
+    let server = serve(first.path());
     let joined = sealog()
         .args(["serve", "--listen", &server.address, "--data-dir"])
         .arg(second.path())
@@ -215,33 +133,20 @@ fn bad_settings_are_errors_at_start() {
 #[test]
 fn the_operator_interface_is_open_only_with_a_token() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &[]);
+    let server = serve(dir.path());
     assert_eq!(server.get("0123456789abcdef", "/operator/v1/tenants").0, 404);
     server.stop();
-    let server = serve(dir.path(), &[("SEALOG_OPERATOR_TOKEN", "0123456789abcdef")]);
+    let server = serve_with(dir.path(), &[("SEALOG_OPERATOR_TOKEN", "0123456789abcdef")]);
     assert_eq!(server.get("0123456789abcdef", "/operator/v1/tenants").0, 200);
     assert_eq!(server.get("0123456789abcdeX", "/operator/v1/tenants").0, 401);
     server.stop();
 }
 
-/// Reads the log until a line has this in its message.
-fn logged(server: &mut Running, message: &str) -> serde_json::Value {
-    let mut line = String::new();
-    loop {
-        line.clear();
-        assert!(server.log.read_line(&mut line).unwrap() > 0, "it ended before it said {message:?}");
-        let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if entry["fields"]["message"].as_str().unwrap().contains(message) {
-            return entry["fields"].clone();
-        }
-    }
-}
-
 #[test]
 fn metrics_are_open_to_this_machine_and_the_log_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let mut server = serve(dir.path(), &[]);
-    logged(&mut server, "/metrics is open without a token to requests from this machine");
+    let server = serve(dir.path());
+    server.says("/metrics is open without a token to requests from this machine");
     assert_eq!(server.get("x", "/metrics").0, 200);
     server.stop();
 }
@@ -251,12 +156,10 @@ fn metrics_can_have_a_listener_of_their_own_that_serves_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let token = "0123456789abcdef";
     let settings = [("SEALOG_METRICS_LISTEN", "127.0.0.1:0"), ("SEALOG_OPERATOR_TOKEN", token)];
-    let mut server = serve(dir.path(), &settings);
-    let said = logged(&mut server, "/metrics is open without a token to whoever can reach this address");
+    let mut server = serve_with(dir.path(), &settings);
+    let said = server.says("/metrics is open without a token to whoever can reach this address");
     let main = std::mem::replace(&mut server.address, said["address"].as_str().unwrap().to_owned());
-    let (status, text) = server.request(
-        "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-For: 203.0.113.1\r\n\r\n",
-    );
+    let (status, text) = server.request("GET", "/metrics", &[("X-Forwarded-For", "203.0.113.1")], "");
     assert_eq!(status, 200);
     assert!(text.contains("sealog_ready 1"), "{text}");
     for path in ["/v1/events", "/v1/actions", "/healthz", "/readyz", "/operator/v1/tenants", "/"] {
@@ -283,14 +186,14 @@ fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an
     let token = "the-operators-token-is-a-secret-too";
     // Room for the first segment of events and for nothing after it: in the end an event cannot be written.
     let mut limited = Command::new("bash");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 12288; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sealog")]);
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 12288; exec \"$0\" \"$@\"", SEALOG]);
     let settings = [
         ("SEALOG_LOG_LEVEL", "debug"),
         ("SEALOG_OPERATOR_TOKEN", token),
         ("SEALOG_LIMITS_PER_IP_RPS", "0"),
         ("SEALOG_LIMITS_LIVE_RPS", "0"),
     ];
-    let server = start(limited, dir.path(), &settings);
+    let server = start_with(limited, dir.path(), &settings);
     let key = first_key(dir.path());
     let mut ids = Vec::new();
     let mut expect = |status: u16, answer: &str| {
@@ -378,16 +281,14 @@ fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an
 #[test]
 fn requests_are_not_logged_unless_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &[]);
+    let server = serve(dir.path());
     server.get("x", "/v1/events");
     let log = server.stop();
     assert!(!log.contains("request_id"), "{log}");
 }
 
-const FLOOD_MAX: Duration = Duration::from_secs(10);
-
-/// A client that writes requests without waiting for answers. Its event loop has always something to do.
-fn flood(address: &str, enough: &AtomicBool) {
+/// A client that writes requests without waiting for answers, until it is told that it is enough. Its event loop has always something to do. `answered` is told of its first answer.
+fn flood(address: &str, answered: &AtomicUsize, enough: &AtomicBool) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut answers = stream.try_clone().unwrap();
     let begun = Instant::now();
@@ -395,9 +296,12 @@ fn flood(address: &str, enough: &AtomicBool) {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut scrap = vec![0; 64 << 10];
-            while answers.read(&mut scrap).is_ok_and(|read| read > 0) {}
+            let mut read = || answers.read(&mut scrap).is_ok_and(|read| read > 0);
+            answered.fetch_add(usize::from(read()), Ordering::SeqCst);
+            while read() {}
         });
-        while !enough.load(Ordering::Relaxed) && begun.elapsed() < FLOOD_MAX {
+        while !enough.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < 2 * PATIENCE, "an event waited for the end of the flood");
             stream.write_all(requests.as_bytes()).unwrap();
         }
         stream.shutdown(Shutdown::Both).unwrap();
@@ -407,23 +311,21 @@ fn flood(address: &str, enough: &AtomicBool) {
 #[test]
 fn an_event_is_acknowledged_although_others_send_requests_without_pause() {
     let data = tempfile::tempdir().unwrap();
-    let running = serve(data.path(), &[]);
-    let (key, enough) = (first_key(data.path()), AtomicBool::new(false));
+    let running = serve(data.path());
+    let (key, answered, enough) = (first_key(data.path()), AtomicUsize::new(0), AtomicBool::new(false));
+    // More than there are event loops on this machine, so that each of them has one.
+    let clients = 4 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        // More than there are event loops on this machine, so that each of them has one.
-        for _ in 0..4 * std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| flood(&running.address, &enough));
+        // The flood goes on until it is told to end: each of these is acknowledged while it does.
+        let _enough = AtTheEnd(|| enough.store(true, Ordering::SeqCst));
+        for _ in 0..clients {
+            scope.spawn(|| flood(&running.address, &answered, &enough));
         }
-        std::thread::sleep(Duration::from_millis(500));
-        let slowest = (0..8).map(|_| {
-            let begun = Instant::now();
-            let (status, body) = running.post(&key, r#"{"action":"user.login"}"#);
+        eventually("all are served", || answered.load(Ordering::SeqCst) == clients);
+        for _ in 0..8 {
+            let (status, body) = running.send(&key, EVENT);
             assert_eq!(status, 202, "{body}");
-            begun.elapsed()
-        });
-        let slowest = slowest.max().unwrap_or_default();
-        enough.store(true, Ordering::Relaxed);
-        assert!(slowest < FLOOD_MAX / 2, "an event waited for the end of the flood: {slowest:?}");
+        }
     });
     running.stop();
 }
@@ -485,57 +387,33 @@ fn a_mail_leaves_over_starttls_with_the_password_and_only_to_a_server_whose_cert
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     certificate(dir.path());
-    // Holds the port without listening on it; the mail server shares it.
-    let port = tokio::net::TcpSocket::new_v4().unwrap();
-    port.set_reuseport(true).unwrap();
-    port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let number = port.local_addr().unwrap().port().to_string();
-    let mut mail_server = Command::new("python3")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../sealog-server/tests/spec/smtp_server.py"))
-        .args([&number, "cert.pem", "key.pem"])
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(mail_server.stdout.take().unwrap()).lines();
-    let (sender, said) = std::sync::mpsc::channel();
-    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-    let next = || {
-        let line = said.recv_timeout(Duration::from_secs(60)).expect("the mail server has nothing to say");
-        serde_json::from_str::<serde_json::Value>(&line).unwrap()
-    };
-    assert_eq!(next()["did"], "listen");
-
-    let url = format!("smtp://user:hunter2@localhost:{number}?tls=required");
-    let cert = dir.path().join("cert.pem");
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    let port = MailPort::hold();
+    let mail_server = port.start_with_tls(&cert, &key);
+    let url = format!("smtp://user:hunter2@localhost:{}?tls=required", port.number());
     let settings = [
         ("SEALOG_SMTP_URL", url.as_str()),
         ("SEALOG_SMTP_FROM", "Sealog <log@example.org>"),
         ("SSL_CERT_FILE", cert.to_str().unwrap()),
     ];
-    serve(&data, &[]).stop();
+    serve(&data).stop();
     enqueue_mail(&data, "first", 80);
-    let mut distrustful = serve(&data, &settings[..2]);
-    let mut line = String::new();
-    while !line.contains("could not be sent yet") {
-        line.clear();
-        assert!(distrustful.log.read_line(&mut line).unwrap() > 0, "it ended before it tried");
-    }
-    assert!(line.to_lowercase().contains("certificate"), "{line}");
+    let distrustful = serve_with(&data, &settings[..2]);
+    let said = distrustful.says("could not be sent yet").to_string();
+    assert!(said.to_lowercase().contains("certificate"), "{said}");
     let rest = distrustful.stop();
 
     // The first one waits a minute now.
     enqueue_mail(&data, "second", 100);
-    let trusting = serve(&data, &settings);
-    let mail = next();
+    let trusting = serve_with(&data, &settings);
+    let taken = || mail_server.taken("ops@example.org");
+    eventually("a mail comes", || !taken().is_empty());
+    let MailSeen(mail) = &taken()[0];
     assert_eq!((&mail["headers"][2][1], &mail["user"]), (&"second".into(), &"user".into()), "{mail}");
     assert_eq!((&mail["encrypted"], &mail["recipients"][0]), (&true.into(), &"ops@example.org".into()));
-    for log in [line, rest, trusting.stop()] {
+    for log in [said, rest, trusting.stop()] {
         assert!(!log.contains("hunter2"), "a password is never logged: {log}");
     }
-    mail_server.kill().unwrap();
-    mail_server.wait().unwrap();
 }
 
 /// A server whose syncs of live segments fail, all of them or from the given one of a thread on. What fails at its start is none of them.
@@ -548,8 +426,8 @@ fn with_failing_disk(data: &Path, environment: &[(&str, &str)]) -> Running {
     for number in 1..=6 {
         strace.arg("-P").arg(data.join(format!("live/{number:08}.log")));
     }
-    strace.arg(env!("CARGO_BIN_EXE_sealog"));
-    start(strace, data, environment)
+    strace.arg(SEALOG);
+    start_with(strace, data, environment)
 }
 
 const EVENT: &str = r#"{"action":"user.login"}"#;
@@ -557,25 +435,25 @@ const EVENT: &str = r#"{"action":"user.login"}"#;
 #[test]
 fn a_failed_sync_ends_the_server_with_a_code_of_its_own_and_words_that_tell() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &[]);
+    let server = serve(dir.path());
     let key = first_key(dir.path());
-    assert_eq!(server.post(&key, EVENT).0, 202);
+    assert_eq!(server.send(&key, EVENT).0, 202);
     server.stop();
 
     let server = with_failing_disk(dir.path(), &[]);
-    assert_eq!(server.post(&key, EVENT).0, 500);
+    assert_eq!(server.send(&key, EVENT).0, 500);
     // Until it ends, whoever supervises it can see it, and reads go on.
     assert_eq!(server.get(&key, "/readyz").0, 503);
     assert_eq!(server.get(&key, "/v1/events").0, 200);
-    let (code, log) = ended(server);
+    let (code, log) = server.ended();
     assert_eq!(code, Some(74), "{log}");
     assert!(log.contains("the store has failed and accepts no events; stopping"), "{log}");
     assert!(log.contains("stopped after a failed write or sync"), "{log}");
     assert!(!log.contains("everything is synced"), "{log}");
 
     // What a supervisor does. The disk works again.
-    let server = serve(dir.path(), &[]);
-    assert_eq!(server.post(&key, EVENT).0, 202);
+    let server = serve(dir.path());
+    assert_eq!(server.send(&key, EVENT).0, 202);
     assert!(server.get(&key, "/v1/events/verify").1.starts_with(r#"{"valid":true"#));
     assert!(server.stop().contains("everything is synced"));
 }
@@ -583,25 +461,19 @@ fn a_failed_sync_ends_the_server_with_a_code_of_its_own_and_words_that_tell() {
 #[test]
 fn a_server_that_is_told_to_stay_after_a_failed_sync_answers_reads_and_tells_the_truth_when_it_is_stopped() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &[]);
+    let server = serve(dir.path());
     let key = first_key(dir.path());
-    assert_eq!(server.post(&key, EVENT).0, 202);
+    assert_eq!(server.send(&key, EVENT).0, 202);
     server.stop();
 
-    let mut server = with_failing_disk(dir.path(), &[("SEALOG_ON_STORE_FAILURE", "stay")]);
-    assert_eq!(server.post(&key, EVENT).0, 500);
-    let mut line = String::new();
-    while !line.contains("the store has failed and accepts no events; reads go on") {
-        line.clear();
-        assert!(server.log.read_line(&mut line).unwrap() > 0, "it ended");
-    }
-    assert_eq!(server.post(&key, EVENT).0, 500);
+    let server = with_failing_disk(dir.path(), &[("SEALOG_ON_STORE_FAILURE", "stay")]);
+    assert_eq!(server.send(&key, EVENT).0, 500);
+    server.says("the store has failed and accepts no events; reads go on");
+    assert_eq!(server.send(&key, EVENT).0, 500);
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     // strace passes no signal on; the server is its child.
-    let children = Command::new("pgrep").arg("-P").arg(server.child.id().to_string()).output().unwrap();
-    let pid = String::from_utf8(children.stdout).unwrap().trim().to_owned();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    let (code, log) = ended(server);
+    signal(children(server.pid())[0], "-TERM");
+    let (code, log) = server.ended();
     assert_eq!(code, Some(74), "{log}");
     assert!(log.contains("stopped after a failed write or sync"), "{log}");
     assert!(!log.contains("everything is synced"), "{log}");
@@ -614,19 +486,17 @@ fn whenever_the_first_start_is_killed_the_next_one_has_keys_that_work() {
     // How long a first start takes until it listens; the kills are spread over it.
     let dir = tempfile::tempdir().unwrap();
     let begun = Instant::now();
-    serve(dir.path(), &[]).stop();
+    serve(dir.path()).stop();
     let whole = begun.elapsed();
     for byte in random.into_iter().take(16) {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
-        let mut command = sealog();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = serving(sealog(), &data).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(whole.mul_f64(f64::from(byte) / 255.0));
         child.kill().unwrap();
         child.wait().unwrap();
-        let server = serve(&data, &[]);
-        let (status, body) = server.post(&first_key(&data), EVENT);
+        let server = serve(&data);
+        let (status, body) = server.send(&first_key(&data), EVENT);
         assert_eq!(status, 202, "killed after {:?}: {body}", whole.mul_f64(f64::from(byte) / 255.0));
         server.stop();
     }
@@ -662,12 +532,12 @@ fn in_memory(pid: u32, wanted: &str) -> usize {
 #[test]
 fn the_secrets_of_the_first_run_are_gone_from_memory_when_the_server_listens() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &[("SEALOG_OPERATOR_TOKEN", "0123456789abcdef")]);
+    let server = serve_with(dir.path(), &[("SEALOG_OPERATOR_TOKEN", "0123456789abcdef")]);
     let text = std::fs::read_to_string(dir.path().join("first-run.txt")).unwrap();
     let password = text.lines().find(|line| line.contains("dashboard")).unwrap().split_whitespace().last();
-    assert!(in_memory(server.child.id(), "0123456789abcdef") > 0, "what is needed is still there");
+    assert!(in_memory(server.pid(), "0123456789abcdef") > 0, "what is needed is still there");
     for secret in [first_key(dir.path()).as_str(), password.unwrap()] {
-        assert_eq!(in_memory(server.child.id(), secret), 0);
+        assert_eq!(in_memory(server.pid(), secret), 0);
     }
     server.stop();
 }
@@ -687,11 +557,8 @@ fn at_1024_descriptors_700_idle_sockets_of_one_address_do_not_keep_another_waiti
     let dir = tempfile::tempdir().unwrap();
     let mut limited = Command::new("sh");
     // With it the server has 512 places for connections, half of them for one address.
-    limited.args(["-c", "ulimit -n 1024 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sealog")]);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
-        limited.env_remove(name);
-    }
-    let server = start(limited, dir.path(), &[]);
+    limited.args(["-c", "ulimit -n 1024 && exec \"$0\" \"$@\"", SEALOG]);
+    let server = start_with(clean(limited), dir.path(), &[]);
     let key = first_key(dir.path());
     let idle: Vec<TcpStream> = (0..700).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -50,7 +50,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 fn kill_9_between_a_change_and_its_event_loses_nothing_and_doubles_nothing() {
     let (_dir, data) = data_dir();
     let running = serve(&data);
-    let (status, tenant) = operator(running.address(), "POST", "/tenants", &json!({"name": "0"})).unwrap();
+    let (status, tenant) = operator(&running.address, "POST", "/tenants", &json!({"name": "0"})).unwrap();
     assert_eq!(status, 201);
     let tenant_id = tenant["tenant_id"].as_str().unwrap().to_owned();
     let path = format!("/tenants/{tenant_id}");
@@ -58,7 +58,7 @@ fn kill_9_between_a_change_and_its_event_loses_nothing_and_doubles_nothing() {
     let mut acknowledged: Vec<String> = Vec::new();
     for (round, killed_after) in [1, 7, 2, 20, 3].into_iter().enumerate() {
         let running = server.take().unwrap_or_else(|| serve(&data));
-        let (address, done) = (running.address().to_owned(), Arc::new(AtomicUsize::new(0)));
+        let (address, done) = (running.address.clone(), Arc::new(AtomicUsize::new(0)));
         let (counted, path) = (Arc::clone(&done), path.clone());
         // It goes on until the server is gone.
         let changing = std::thread::spawn(move || {

@@ -4,7 +4,7 @@ use sealog_control::*;
 use sealog_core::catalog::CustomAction;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn actions_are_unique_in_their_tenant(control: &Control) {
     let (tenant, ..) = furnish(control);

@@ -5,7 +5,7 @@ use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn id(n: u8) -> Uuid {
     // Not in the order of creation, as random ids are not. Of version 4, as those of projects are.

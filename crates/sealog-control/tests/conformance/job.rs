@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over(control: &Control) {
     furnish(control);

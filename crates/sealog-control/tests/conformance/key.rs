@@ -5,7 +5,7 @@ use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{ProjectId, TenantId};
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn access_finds_a_key_by_its_digest_with_project_tenant_and_actions(control: &Control) {
     let (tenant, project, key) = furnish(control);

@@ -5,7 +5,7 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_store::StoreError;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn what_does_not_exist_cannot_be_changed(control: &Control) {
     furnish(control);

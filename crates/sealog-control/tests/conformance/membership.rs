@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_person(control: &Control) {
     furnish(control);

@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn a_notice_with_the_same_key_is_queued_once(control: &Control) {
     furnish(control);

@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn a_record_is_kept_with_its_change_and_not_without_it(control: &Control) {
     furnish(control);

@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn an_email_is_found_in_any_case(control: &Control) {
     furnish(control);

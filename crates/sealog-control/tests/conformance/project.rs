@@ -6,7 +6,7 @@ use sealog_core::id::{ProjectId, TenantId};
 use sealog_store::StoreError;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn a_project_needs_its_tenant(control: &Control) {
     assert_eq!(wait(control.create_project(new_project(1, 1, &[0]), vec![])), Ok(None));

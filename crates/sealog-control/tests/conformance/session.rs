@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn sessions_end_and_expire(control: &Control) {
     furnish(control);

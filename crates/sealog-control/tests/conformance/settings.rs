@@ -4,7 +4,7 @@ use sealog_control::*;
 use sealog_store::StoreError;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn settings_are_set_changed_and_taken_away_for_one_tenant(control: &Control) {
     furnish(control);

@@ -4,7 +4,7 @@ use sealog_control::*;
 use sealog_core::id::ProjectId;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     furnish(control);

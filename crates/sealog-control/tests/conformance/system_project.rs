@@ -7,7 +7,7 @@ use sealog_core::id::ProjectId;
 use sealog_store::StoreError;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 fn system(n: u8) -> ProjectId {
     ProjectId::system_from_random([n; 16])

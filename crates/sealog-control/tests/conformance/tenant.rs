@@ -6,7 +6,7 @@ use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store(control: &Control) {
     let first = |n: u8| FirstRun {

@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other(control: &Control) {
     wait(control.create_tenant(new_tenant(1), vec![])).unwrap();

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use sealog_control::{Access, Answer, Control, KeyAccess, KeyId, PendingRecords};
 use sealog_core::chain::Head;
@@ -22,11 +21,13 @@ use sealog_store::clock::GuardedWorld;
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
-use sealog_store::world::{SystemWorld, World};
+use sealog_store::world::World;
 use sealog_store::{
     Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
     StoreError, WantedKeys,
 };
+pub use sealog_testing::wait;
+use sealog_testing::{PATIENCE, StillWorld};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -40,42 +41,10 @@ pub const TOKEN: &str = "the-operators-token";
 pub const LOGIN: &str = r#"{"action":"user.login"}"#;
 pub const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// A clock that moves when it is told to; the randomness is real.
-#[derive(Debug)]
-pub struct Clock(AtomicU64, AtomicI64);
-
-impl Clock {
-    /// Sets the wall clock without any time going by.
-    pub fn leap(&self, ms: i64) {
-        self.1.fetch_add(ms, Ordering::SeqCst);
-    }
-
-    pub fn set(&self, now_ms: u64) {
-        self.0.store(now_ms, Ordering::SeqCst);
-    }
-
-    pub fn advance(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
-    }
-}
-
-impl World for Clock {
-    fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst).saturating_add_signed(self.1.load(Ordering::SeqCst))
-    }
-
-    fn boot_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn fill_random(&self, bytes: &mut [u8]) {
-        SystemWorld.fill_random(bytes);
-    }
-}
-
 /// A running service with one tenant on the top plan, one project without frameworks, and a live and a test key.
 pub struct Service {
-    pub clock: Arc<Clock>,
+    /// Moves when it is told to; the randomness is real.
+    pub clock: Arc<StillWorld>,
     pub tenant_id: String,
     pub project_id: String,
     pub live: String,
@@ -139,7 +108,7 @@ impl Service {
         let mut setup = Setup { config, segment_bytes: 1 << 20, pages: axum::Router::new() };
         change(&mut setup);
         let mut service = Service {
-            clock: Arc::new(Clock(AtomicU64::new(NOON_MS), AtomicI64::new(0))),
+            clock: StillWorld::random_at(NOON_MS),
             tenant_id: String::new(),
             project_id: String::new(),
             live: String::new(),
@@ -448,17 +417,8 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 
 /// Waits for what another thread is about to do.
 #[track_caller]
-pub fn eventually(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it did not come to pass");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Runs a future that another thread completes.
-pub fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+pub fn eventually(is_so: impl FnMut() -> bool) {
+    sealog_testing::eventually("what another thread is about to do", is_so);
 }
 
 pub struct Connection {
@@ -469,7 +429,7 @@ pub struct Connection {
 
 impl Connection {
     fn new(stream: TcpStream) -> Connection {
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Connection { stream, received: Vec::new() }
     }
@@ -713,7 +673,7 @@ impl Hinge {
 
     /// Returns when an append is being held.
     pub fn wait_until_held(&self) {
-        self.held.1.lock().unwrap().recv_timeout(Duration::from_secs(60)).expect("no append came");
+        self.held.1.lock().unwrap().recv_timeout(PATIENCE).expect("no append came");
     }
 
     /// Lets one held append go on.

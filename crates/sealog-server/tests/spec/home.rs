@@ -9,7 +9,7 @@ use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::World;
 
-use crate::cluster::{Database, cluster};
+use sealog_testing::postgres::{Database, cluster};
 
 pub enum Home {
     Directory(tempfile::TempDir),

@@ -12,10 +12,8 @@ use sealog_store::reference::ReferenceStore;
 use sealog_store::{Store, StoreError};
 
 use crate::loss::Lossy;
-use crate::support::*;
-
-/// Longer than any store takes to find out by itself that something has changed.
-const QUIET: Duration = Duration::from_millis(400);
+use sealog_testing::feed::{Heads, assert_hears, assert_quiet, catch_up, heads};
+use sealog_testing::*;
 
 pub fn follow(store: &dyn Store, scope: Scope, start: Start) -> Follower {
     wait(store.follow(scope, start)).unwrap()
@@ -25,34 +23,15 @@ fn everything(store: &dyn Store, start: Start) -> Follower {
     follow(store, Scope::Everything, start)
 }
 
-/// The next batch; fails the test if there is none for a long time.
+/// The next batch.
 #[track_caller]
 pub fn next(follower: &mut Follower, limit: usize) -> Batch {
-    let until = Instant::now() + Duration::from_secs(20);
-    let batch = wait_until(follower.next(limit), Some(until)).expect("nothing was announced").unwrap();
+    let batch = soon(follower.next(limit)).unwrap();
     assert!((1..=limit).contains(&batch.changes.len()), "{batch:?}");
     let chains: BTreeSet<ChainId> = batch.changes.iter().map(|change| change.chain).collect();
     assert_eq!(chains.len(), batch.changes.len(), "each chain is announced once");
     assert_eq!(batch.position, follower.position());
     batch
-}
-
-/// Whatever is announced until nothing more is: the last head of each chain.
-pub fn drain(follower: &mut Follower, limit: usize) -> BTreeMap<ChainId, Head> {
-    let mut heads = BTreeMap::new();
-    while let Some(batch) = wait_until(follower.next(limit), Some(Instant::now() + QUIET)) {
-        heads.extend(batch.unwrap().changes.into_iter().map(|change| (change.chain, change.head)));
-    }
-    heads
-}
-
-#[track_caller]
-fn assert_quiet(follower: &mut Follower) {
-    assert_eq!(drain(follower, 10), BTreeMap::new());
-}
-
-pub fn heads(store: &dyn Store) -> BTreeMap<ChainId, Head> {
-    wait(store.heads()).unwrap().into_iter().collect()
 }
 
 /// The chain's event at the head is there, and so is everything below it.
@@ -77,9 +56,8 @@ pub fn from_the_beginning_every_chain_that_has_events_is_announced(store: &dyn S
         }
     }
     let mut follower = everything(store, Start::Beginning);
-    let announced = drain(&mut follower, 100);
-    assert_eq!(announced, heads(store));
-    assert_eq!(announced.len(), 12);
+    assert_eq!(heads(store).len(), 12);
+    assert_hears(&mut follower, 100, &heads(store));
 }
 
 pub fn from_now_only_what_comes_later_is_announced(store: &dyn Store, _: &StillWorld) {
@@ -92,7 +70,7 @@ pub fn from_now_only_what_comes_later_is_announced(store: &dyn Store, _: &StillW
     append(store, chains[2], vec![login("b")]);
     let mut all = heads(store);
     all.remove(&chains[0]);
-    assert_eq!(drain(&mut follower, 100), all);
+    assert_hears(&mut follower, 100, &all);
     // Nothing at all, as long as there is nothing.
     let mut empty = follow(store, Scope::Chain(chain(9, 9, Mode::Live)), Start::Now);
     assert_quiet(&mut empty);
@@ -160,11 +138,11 @@ pub fn a_scope_is_everything_or_a_tenant_or_a_chain(store: &dyn Store, _: &Still
             append(store, *chain, vec![login("a")]);
         }
         for (scope, follower) in &mut followers {
-            let announced = drain(follower, 3);
-            assert_eq!(announced.keys().copied().collect::<BTreeSet<_>>(), of(*scope));
-            assert!(announced.values().all(|head| head.chain_seq == round));
-            let again = drain(&mut follow(store, *scope, Start::Beginning), 5);
-            assert_eq!(again, announced);
+            let mut expected = heads(store);
+            expected.retain(|chain, _| of(*scope).contains(chain));
+            assert!(expected.values().all(|head| head.chain_seq == round));
+            assert_hears(follower, 3, &expected);
+            assert_hears(&mut follow(store, *scope, Start::Beginning), 5, &expected);
         }
     }
 }
@@ -175,7 +153,7 @@ pub fn from_any_position_what_was_not_announced_before_it_is_announced(store: &d
         append(store, *chain, vec![login("a")]);
     }
     let mut follower = everything(store, Start::Beginning);
-    let mut known: BTreeMap<ChainId, Head> = BTreeMap::new();
+    let mut known: Heads = BTreeMap::new();
     let mut positions = vec![(follower.position(), known.clone())];
     for n in 0..40 {
         let batch = next(&mut follower, 3);
@@ -185,14 +163,13 @@ pub fn from_any_position_what_was_not_announced_before_it_is_announced(store: &d
             append(store, chains[at % 20], vec![login("b")]);
         }
     }
-    known.extend(drain(&mut follower, 100));
-    assert_eq!(known, heads(store));
+    let there = heads(store);
+    let known = catch_up(&mut follower, 100, known, |known| *known == there);
     positions.push((follower.position(), known));
-    for (position, mut known) in positions {
+    for (position, known) in positions {
         let text = position.to_string();
         let mut follower = everything(store, Start::After(Position::parse(&text).unwrap()));
-        known.extend(drain(&mut follower, 7));
-        assert_eq!(known, heads(store), "{text}");
+        assert_eq!(catch_up(&mut follower, 7, known, |known| *known == there), there, "{text}");
     }
     // Behind everything there is nothing.
     let position = follower.position();
@@ -234,7 +211,7 @@ pub fn whoever_stops_waiting_and_asks_again_has_missed_nothing(store: &dyn Store
     for n in 1..=5 {
         let before = follower.position();
         assert!(wait_until(follower.next(1), Some(Instant::now() + Duration::from_millis(20))).is_none());
-        assert_eq!(drain(&mut everything(store, Start::After(before)), 1), BTreeMap::new());
+        assert_quiet(&mut everything(store, Start::After(before)));
         append(store, live(), vec![login("a")]);
         // Given up at once, whether it had begun to read or not.
         let given_up = wait_until(follower.next(1), Some(Instant::now()));
@@ -263,18 +240,20 @@ pub fn under_load_nothing_is_announced_too_early_or_left_out(store: &dyn Store, 
     let done = AtomicBool::new(false);
     let begin = |seed| {
         let mut dice = Dice::new(seed);
-        let (mut known, mut follower) =
-            (BTreeMap::<ChainId, Head>::new(), everything(store, Start::Beginning));
+        let (mut known, mut follower) = (Heads::new(), everything(store, Start::Beginning));
         let mut kept = (follower.position(), known.clone());
+        let begun = Instant::now();
         loop {
             let finished = done.load(Ordering::SeqCst);
-            let until = Instant::now() + QUIET;
+            // Not for long: when there is nothing more to come, this has to see that it is finished.
+            let until = Instant::now() + Duration::from_millis(20);
             let Some(batch) =
                 wait_until(follower.next(1 + usize::try_from(dice.below(5)).unwrap()), Some(until))
             else {
-                if finished {
+                if finished && known == heads(store) {
                     break known;
                 }
+                assert!(begun.elapsed() < PATIENCE, "left out: {known:?} of {:?}", heads(store));
                 continue;
             };
             let batch = batch.unwrap();
@@ -328,8 +307,8 @@ pub fn a_position_outlives_a_restart(lossy: &mut dyn Lossy, _: &StillWorld) {
     let in_between = first.position.to_string();
     let of_first: BTreeMap<_, _> =
         first.changes.into_iter().map(|change| (change.chain, change.head)).collect();
-    let mut known = of_first.clone();
-    known.extend(drain(&mut follower, 100));
+    let there = heads(lossy.store());
+    let known = catch_up(&mut follower, 100, of_first.clone(), |known| *known == there);
     let at_the_end = follower.position().to_string();
     drop(follower);
     append(lossy.store(), chains[2], vec![login("before the restart")]);
@@ -340,10 +319,15 @@ pub fn a_position_outlives_a_restart(lossy: &mut dyn Lossy, _: &StillWorld) {
             [(&before_all, &BTreeMap::new()), (&in_between, &of_first), (&at_the_end, &known)]
         {
             let start = Start::After(Position::parse(position).unwrap());
-            let announced = drain(&mut everything(lossy.store(), start), 3);
-            let mut all = known.clone();
-            all.extend(announced.clone());
-            assert_eq!(all, heads(lossy.store()), "round {round}");
+            let there = heads(lossy.store());
+            let with = |announced: &Heads| {
+                let mut all = known.clone();
+                all.extend(announced.clone());
+                all
+            };
+            let mut follower = everything(lossy.store(), start);
+            let announced = catch_up(&mut follower, 3, Heads::new(), |announced| with(announced) == there);
+            assert_eq!(with(&announced), there, "round {round}");
             if position == &at_the_end {
                 assert!(announced.contains_key(&chains[2]) && announced.contains_key(&chains[5]));
             }
@@ -351,13 +335,13 @@ pub fn a_position_outlives_a_restart(lossy: &mut dyn Lossy, _: &StillWorld) {
     }
     // Restarts alone are no news.
     let mut follower = everything(lossy.store(), Start::Beginning);
-    drain(&mut follower, 100);
+    assert_hears(&mut follower, 100, &heads(lossy.store()));
     let position = follower.position();
     drop(follower);
     lossy.restart();
     append(lossy.store(), chains[0], vec![login("the one change")]);
-    let announced = drain(&mut everything(lossy.store(), Start::After(position)), 100);
-    assert_eq!(announced.keys().collect::<Vec<_>>(), [&chains[0]]);
+    let changed = Heads::from([(chains[0], heads(lossy.store())[&chains[0]])]);
+    assert_hears(&mut everything(lossy.store(), Start::After(position)), 100, &changed);
 }
 
 pub fn an_accepted_loss_is_announced_as_a_head_that_has_gone_back(lossy: &mut dyn Lossy, _: &StillWorld) {
@@ -368,13 +352,16 @@ pub fn an_accepted_loss_is_announced_as_a_head_that_has_gone_back(lossy: &mut dy
         }
     }
     let mut follower = everything(lossy.store(), Start::Beginning);
-    let known = drain(&mut follower, 10);
+    let known = heads(lossy.store());
+    assert_hears(&mut follower, 10, &known);
     let position = follower.position();
     drop(follower);
     lossy.lose_from(live(), 8);
     let receipt = wait(lossy.store().accept_loss(live(), "the disk".into())).unwrap();
     let mut follower = everything(lossy.store(), Start::After(position.clone()));
-    let announced = drain(&mut follower, 10);
+    let has =
+        |chain_seq| move |heard: &Heads| heard.get(&live()).is_some_and(|head| head.chain_seq == chain_seq);
+    let announced = catch_up(&mut follower, 10, Heads::new(), has(8));
     let head = announced[&live()];
     assert_eq!((head.chain_seq, head.hash), (8, receipt.hash));
     assert_eq!(known[&live()].chain_seq, 10);
@@ -385,7 +372,8 @@ pub fn an_accepted_loss_is_announced_as_a_head_that_has_gone_back(lossy: &mut dy
     for _ in 0..5 {
         append(lossy.store(), live(), vec![login("b")]);
     }
-    let head = drain(&mut everything(lossy.store(), Start::After(position)), 10)[&live()];
+    let mut follower = everything(lossy.store(), Start::After(position));
+    let head = catch_up(&mut follower, 10, Heads::new(), has(13))[&live()];
     assert_eq!(head.chain_seq, 13);
     let Item::Event(after) = &range(lossy.store(), live(), 11, 11, 1 << 20)[0] else { panic!("damaged") };
     assert_ne!(after.sealed.prev_hash, known[&live()].hash);

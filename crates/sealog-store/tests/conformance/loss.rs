@@ -6,7 +6,7 @@ use sealog_core::verify::Reason;
 use sealog_store::loss::REASON_SCALARS_MAX;
 use sealog_store::{Receipt, Store, StoreError};
 
-use crate::support::*;
+use sealog_testing::*;
 
 /// A store whose last events can be lost, without the store forgetting that it had them.
 pub trait Lossy {

@@ -11,7 +11,7 @@ use sealog_core::verify::{Item, Verdict};
 use sealog_store::reference::ReferenceStore;
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Receipt, Reserved, Store, StoreError, WantedKeys};
 
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn the_first_event_has_seq_1_and_64_zeros_before_it(store: &dyn Store, _: &StillWorld) {
     let receipt = append(store, live(), vec![login("a")]);

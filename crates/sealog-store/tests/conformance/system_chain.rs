@@ -9,7 +9,7 @@ use sealog_store::reference::ReferenceStore;
 
 use crate::feed;
 use crate::loss::Lossy;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn a_system_chain_is_sealed_read_verified_and_followed_like_any_other(
     lossy: &mut dyn Lossy,

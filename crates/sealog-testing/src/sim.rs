@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 
 use sealog_store::embedded::disk::{Disk, DiskFile};
 
-use super::Dice;
+use crate::dice::Dice;
+
+/// Where tests open a store on a disk in memory. Not a path of any real file system.
+pub const DIR: &str = "/sealog-simulated-disk";
 
 /// What a disk tears writes into.
 const SECTOR: usize = 512;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SimDisk(Arc<Mutex<Sim>>);
 
 #[derive(Debug, Default)]
@@ -73,48 +76,6 @@ struct Watch(Arc<Look>);
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Watch")
-    }
-}
-
-/// Holds up whoever passes while it is closed.
-#[derive(Debug, Default)]
-pub struct Gate {
-    /// Whether it is closed, and how many wait before it.
-    state: Mutex<(bool, usize)>,
-    changed: Condvar,
-}
-
-impl Gate {
-    pub fn close(&self) {
-        self.state.lock().unwrap().0 = true;
-    }
-
-    pub fn open(&self) {
-        self.state.lock().unwrap().0 = false;
-        self.changed.notify_all();
-    }
-
-    pub fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.1 += 1;
-        while state.0 {
-            state = self.changed.wait(state).unwrap();
-        }
-        state.1 -= 1;
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.state.lock().unwrap().1
-    }
-}
-
-/// Opens a gate when a test ends, however it ends: a store behind a closed gate cannot be closed.
-#[derive(Debug)]
-pub struct Opener<'a>(pub &'a Gate);
-
-impl Drop for Opener<'_> {
-    fn drop(&mut self) {
-        self.0.open();
     }
 }
 

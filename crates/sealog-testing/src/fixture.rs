@@ -1,6 +1,5 @@
 //! What an earlier build wrote, and what that build read from it. `fixtures/README.md` says what is in there
 //! and how it was made.
-#![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::fs::File;
 use std::io::Read;
@@ -12,13 +11,14 @@ use flate2::read::GzDecoder;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use serde_json::Value;
 
-use crate::support::StillWorld;
-use crate::support::postgres::Database;
+use crate::postgres::Database;
+use crate::world::StillWorld;
 
 /// Every build whose data is kept.
 pub const BUILDS: [&str; 1] = ["d450eb1"];
 
 /// A snapshot, and what its own build read from it.
+#[derive(Debug)]
 pub struct Fixture {
     pub dir: PathBuf,
     name: &'static str,

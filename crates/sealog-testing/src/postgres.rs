@@ -1,14 +1,15 @@
 //! A PostgreSQL of the tests' own: one cluster for each test program, in a temporary directory, with a database for each test.
 //!
 //! The cluster ends with the program, however that ends: a shell waits for the end of a pipe that only the program holds, then stops the server and removes its files.
-#![allow(dead_code, reason = "each test file uses its own part of this")]
 
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::waiting::eventually;
 
 /// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings, `$5` how the data is made. Says `ready` or why not.
 const KEEPER: &str = r#"
@@ -135,23 +136,24 @@ impl Cluster {
     }
 
     pub fn try_sql(&self, role: &str, database: &str, sql: &str) -> Output {
+        self.psql(role, database).arg("-c").arg(sql).output().unwrap()
+    }
+
+    fn psql(&self, role: &str, database: &str) -> Command {
         let mut command = Command::new(self.bin.join("psql"));
-        command.args([
-            "-X",
-            "-A",
-            "-t",
-            "-q",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            "127.0.0.1",
-            "-U",
-            role,
-            "-d",
-            database,
-        ]);
-        command.arg("-p").arg(self.port.to_string()).arg("-c").arg(sql);
-        command.output().unwrap()
+        command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
+        command.args(["-U", role, "-d", database, "-p"]).arg(self.port.to_string());
+        command
+    }
+
+    /// Begins a transaction with these statements, which have been done when this returns, and leaves it open.
+    pub fn hold(&self, database: &str, sql: &str) -> Held {
+        let mut psql =
+            self.psql("owner", database).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(psql.stdout.take().unwrap());
+        let mut held = Held { psql, said };
+        held.does(&format!("BEGIN; {sql}"));
+        held
     }
 
     /// A program of PostgreSQL, run as the user that owns the cluster.
@@ -189,9 +191,10 @@ impl Cluster {
             String::from_utf8(group.stdout).unwrap().lines().map(str::to_owned).collect();
         Command::new("kill").arg("-9").arg(pid.to_string()).status().unwrap();
         Command::new("kill").arg("-9").args(&children).output().unwrap();
-        while std::iter::once(&pid.to_string()).chain(&children).any(|pid| is_running(pid)) {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let pid = pid.to_string();
+        eventually("nothing is left of the server", || {
+            !std::iter::once(&pid).chain(&children).any(|pid| is_running(pid))
+        });
     }
 
     /// Starts the server again. After a kill, what is left of the old one may still be on its way out.
@@ -241,17 +244,13 @@ impl Pooler {
         let mut said = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
         assert_eq!(said, "ready\n");
-        let pooler = Pooler { port, _keeper: keeper };
-        for _ in 0..1000 {
-            if std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return pooler;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!(
-            "PgBouncer does not start: {}",
-            std::fs::read_to_string(cluster.dir.join("pooler.out")).unwrap()
-        );
+        let out = cluster.dir.join("pooler.out");
+        eventually("PgBouncer takes connections (see pooler.out)", || {
+            let said = std::fs::read_to_string(&out).unwrap_or_default();
+            assert!(!said.contains("FATAL"), "PgBouncer does not start: {said}");
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+        });
+        Pooler { port, _keeper: keeper }
     }
 }
 
@@ -275,6 +274,11 @@ impl Database {
         self.cluster.try_sql(role, &self.name, sql)
     }
 
+    /// Begins a transaction with these statements, which have been done when this returns, and leaves it open.
+    pub fn hold(&self, sql: &str) -> Held {
+        self.cluster.hold(&self.name, sql)
+    }
+
     /// Everything in it, as text.
     pub fn dump(&self) -> String {
         let output = self.cluster.run("pg_dump", &["-d", &self.url()]);
@@ -287,6 +291,42 @@ impl Drop for Database {
     fn drop(&mut self) {
         let _ =
             self.cluster.try_sql("owner", "postgres", &format!("DROP DATABASE {} WITH (FORCE)", self.name));
+    }
+}
+
+/// A transaction that is open until the test has seen what it holds up. Dropped, it is rolled back.
+#[derive(Debug)]
+pub struct Held {
+    psql: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Held {
+    /// Ends the transaction with further statements, and is over when this returns.
+    pub fn commit(mut self, sql: &str) {
+        self.does(&format!("{sql} COMMIT"));
+    }
+
+    /// Ends the transaction without a trace, and is over when this returns.
+    pub fn release(mut self) {
+        self.does("ROLLBACK");
+    }
+
+    #[track_caller]
+    fn does(&mut self, sql: &str) {
+        writeln!(self.psql.stdin.as_ref().unwrap(), "{sql};\n\\echo done").unwrap();
+        let mut line = String::new();
+        while line != "done\n" {
+            line.clear();
+            assert!(self.said.read_line(&mut line).unwrap() > 0, "it failed: {sql}");
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.psql.kill();
+        let _ = self.psql.wait();
     }
 }
 

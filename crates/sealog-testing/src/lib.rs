@@ -1,0 +1,32 @@
+//! What tests share. The other crates have it among their `[dev-dependencies]` and nowhere else, which a test of house rules checks.
+//!
+//! What every test of a store needs is at the root, so that a test file begins with `use sealog_testing::*`. The rest is asked for by the name of its file:
+//! [`sim`] is a disk in memory that fails as it is told to, [`postgres`] a real cluster, [`process`] the program as a process, [`examples`] processes that tests kill,
+//! [`feed`] what a follower hears, [`fixture`] the data of earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps.
+//!
+//! A helper comes here when a second test file needs it; until then it stays with the test that it explains.
+
+pub mod dice;
+pub mod drafts;
+pub mod examples;
+pub mod feed;
+pub mod fixture;
+pub mod gate;
+pub mod http;
+pub mod logs;
+pub mod operations;
+pub mod postgres;
+pub mod process;
+pub mod settings;
+pub mod sim;
+pub mod smtp;
+pub mod waiting;
+pub mod world;
+
+pub use dice::*;
+pub use drafts::*;
+pub use gate::*;
+pub use operations::*;
+pub use settings::*;
+pub use waiting::*;
+pub use world::*;
