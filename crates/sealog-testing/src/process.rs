@@ -98,6 +98,13 @@ impl Running {
         self.request("GET", path, &[("Authorization", &format!("Bearer {key}"))], "")
     }
 
+    /// Waits until every change is in its system chain; those of the first run, too.
+    #[track_caller]
+    pub fn await_drained(&self) {
+        let none = "\nsealog_system_records_pending 0\n";
+        eventually("no record waits", || self.get("-", "/metrics").1.contains(none));
+    }
+
     /// Waits until the server says that it is not ready.
     #[track_caller]
     pub fn await_red(&self) {

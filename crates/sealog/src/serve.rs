@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::admin::AdminSocket;
+use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 use crate::{config, first_run};

@@ -83,15 +83,7 @@ fn kill_9_between_a_change_and_its_event_loses_nothing_and_doubles_nothing() {
     }
     // The last start drains what the kills have left.
     let running = serve(&data);
-    let pending = || {
-        let (_, metrics) = running.get("-", "/metrics");
-        !metrics.contains("\nsealog_system_records_pending 0\n")
-    };
-    let begun = std::time::Instant::now();
-    while pending() {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "records are left");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    running.await_drained();
     running.stop();
 
     let store = EmbeddedStore::open(&data, &Options::default()).unwrap();

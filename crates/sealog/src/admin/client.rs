@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use sealog_store::world::SystemWorld;
 
+use super::operations::{Answer, Request, administer};
 use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, distrusted, line, socket_path};
 use super::socket::{WORK_DEADLINE, lock_directory};
-use super::{Answer, Request, administer};
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
+use super::operations::Answer;
 
 pub(super) const VERSION: u32 = 1;
 /// Longest request, and longest answer.

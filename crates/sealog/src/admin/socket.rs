@@ -17,8 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::operations::{Request, administer};
 use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, line, may_command, socket_path};
-use super::{Request, administer};
 use crate::store::Opened;
 
 /// Clients that are served at a time. Others wait to be accepted.

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 pub use sealog_testing::process::*;
 
 pub const SEALOG: &str = env!("CARGO_BIN_EXE_sealog");
+/// What the first run puts into the system chain.
+pub const FIRST_RUN_REQUESTS: usize = 5;
 
 pub fn sealog() -> Command {
     clean(Command::new(SEALOG))
@@ -38,6 +40,8 @@ pub fn ended(Output { status, stdout, stderr }: Output) -> (Option<i32>, String,
 pub fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
     let server = serve(data);
     let key = first_key(data);
+    // The log begins with the first run: tenant, project, two keys and the owner, a request each.
+    server.await_drained();
     for _ in 0..8 {
         assert_eq!(server.post(&key).0, 202);
     }
@@ -45,7 +49,7 @@ pub fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
     server.stop();
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     let events = body["events"].as_array().unwrap().clone();
-    cut_log(data, 1, 5);
+    cut_log(data, 1, FIRST_RUN_REQUESTS + 5);
     (key, events[0]["project_id"].as_str().unwrap().to_owned(), events)
 }
 

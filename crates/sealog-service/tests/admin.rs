@@ -1,0 +1,160 @@
+//! Administration as everybody who is not the operator's interface sees it: typed input, errors beside their fields, and
+//! the records that changes leave.
+
+use std::sync::Arc;
+
+use sealog_control::{Control, Grants, PendingRecords, PersonId, Persons};
+use sealog_core::catalog::CustomAction;
+use sealog_core::id::{ProjectId, TenantId, Uuid};
+use sealog_core::plan::Plan;
+use sealog_service::Secret;
+use sealog_service::admin::keys::KeyInput;
+use sealog_service::admin::people::{MemberInput, MemberUpdate};
+use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
+use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
+use sealog_service::admin::{Actor, Admin, AdminError};
+use sealog_service::system_chain::Wake;
+use sealog_store::world::SystemWorld;
+use serde_json::{Value, json};
+
+struct Stage {
+    control: Arc<Control>,
+    admin: Admin,
+    tenant_id: TenantId,
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let control = Arc::new(Control::in_memory());
+        let world = Arc::new(SystemWorld);
+        let admin = Admin::new(Arc::clone(&control).into(), world, &Plan::defaults(), Wake::default());
+        let input = TenantInput { name: "Acme".into(), ..TenantInput::default() };
+        let tenant_id = wait(admin.create_tenant(Actor::Host, input)).unwrap().id;
+        Stage { control, admin, tenant_id }
+    }
+
+    /// The last record that waits.
+    fn last(&self) -> Value {
+        let records = wait(self.control.pending_records(self.tenant_id, 100)).unwrap();
+        serde_json::from_str(&records.last().unwrap().draft).unwrap()
+    }
+
+    fn count(&self) -> u64 {
+        wait(self.control.count_records()).unwrap()
+    }
+}
+
+fn member(email: &str) -> MemberInput {
+    MemberInput { email: email.into(), password: Secret("correct horse".into()), role: "developer".into() }
+}
+
+/// The field that an error is about.
+fn field<T: std::fmt::Debug>(result: Result<T, AdminError>) -> String {
+    match result {
+        Err(AdminError::Field(error)) => error.field,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_error_names_the_field_that_it_is_about_and_changes_nothing() {
+    let Stage { control, admin, tenant_id } = &Stage::new();
+    let before = wait(control.count_records());
+    let by = Actor::Operator;
+    let text = |text: &str| Some(text.to_owned());
+    let tenant = |change: fn(&mut TenantInput)| {
+        let mut input = TenantInput { name: "x".into(), ..TenantInput::default() };
+        change(&mut input);
+        field(wait(admin.create_tenant(by, input)))
+    };
+    assert_eq!(tenant(|input| input.name.clear()), "name");
+    assert_eq!(tenant(|input| input.plan = Some("gold".into())), "plan");
+    assert_eq!(tenant(|input| input.contact_email = Some("nobody".into())), "contact_email");
+    assert_eq!(tenant(|input| input.trial_ends_at = Some("soon".into())), "trial_ends_at");
+    let update = TenantUpdate { contact_email: Some(text("a b@c")), ..TenantUpdate::default() };
+    assert_eq!(field(wait(admin.update_tenant(by, *tenant_id, update))), "contact_email");
+    let input = ProjectInput { name: "x".into(), frameworks: vec!["nonsense".into()] };
+    assert_eq!(field(wait(admin.create_project(by, *tenant_id, input))), "frameworks");
+    let update = ProjectUpdate { name: text(""), ..ProjectUpdate::default() };
+    let project_id = ProjectId(Uuid::from_random([1; 16]));
+    assert_eq!(field(wait(admin.update_project(by, project_id, update))), "name");
+    let key = |mode: &str, expires_at| KeyInput { name: "x".into(), mode: mode.into(), expires_at };
+    assert_eq!(field(wait(admin.create_key(by, project_id, key("prod", None)))), "mode");
+    assert_eq!(field(wait(admin.create_key(by, project_id, key("live", text("never"))))), "expires_at");
+    let action = CustomAction {
+        action: "sealog.mine".into(),
+        description: None,
+        category: None,
+        severity: None,
+        required_fields: vec![],
+        optional_fields: vec![],
+    };
+    assert_eq!(field(wait(admin.create_action(by, *tenant_id, action))), "action");
+    let add = |input: MemberInput| field(wait(admin.add_member(by, *tenant_id, input)));
+    assert_eq!(add(member("nobody")), "email");
+    assert_eq!(add(MemberInput { role: "king".into(), ..member("a@b") }), "role");
+    assert_eq!(add(MemberInput { password: Secret("short".into()), ..member("a@b") }), "password");
+    // And what does not exist is another thing than a field that is wrong.
+    let nowhere = TenantId(Uuid::from_random([2; 16]));
+    let missing = wait(admin.update_tenant(by, nowhere, TenantUpdate::default()));
+    assert_eq!(missing.unwrap_err(), AdminError::NotFound);
+    assert_eq!(wait(admin.add_member(by, nowhere, member("a@b"))).unwrap_err(), AdminError::NotFound);
+    assert_eq!(wait(control.count_records()), before);
+}
+
+#[test]
+fn a_person_does_not_make_somebody_a_member_without_asking() {
+    let stage = Stage::new();
+    let person = Actor::Person(PersonId(Uuid::from_random([3; 16])));
+    for actor in [person, Actor::System] {
+        let added = wait(stage.admin.add_member(actor, stage.tenant_id, member("zoe@example.com")));
+        assert!(matches!(added, Err(AdminError::Internal(_))), "{added:?}");
+    }
+    assert_eq!(wait(stage.control.person_by_email("zoe@example.com".into())), Ok(None));
+}
+
+#[test]
+fn a_change_of_a_membership_is_told_from_and_to_by_the_person_who_makes_it() {
+    let stage = Stage::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // It hashes a password on a thread of the runtime.
+    let add = stage.admin.add_member(Actor::Operator, stage.tenant_id, member("zoe@example.com"));
+    let member_id = runtime.block_on(add).unwrap().person.id;
+    let owner = PersonId(Uuid::from_random([3; 16]));
+    let update = |update: MemberUpdate| {
+        let made = stage.admin.update_member(Actor::Person(owner), stage.tenant_id, member_id, update);
+        wait(made).map(|_| ())
+    };
+    let project_id = ProjectId(Uuid::from_random([4; 16]));
+    let grants = Grants { projects: Some(vec![project_id]), from_ms: None, until_ms: None };
+    update(MemberUpdate { role: Some("auditor".into()), grants: Some(grants.clone()), ends_at: None })
+        .unwrap();
+    let told = stage.last();
+    assert_eq!(
+        (&told["action"], &told["actor_id"], &told["resource"]),
+        (
+            &json!("sealog.member_changed"),
+            &json!(owner.0.to_string()),
+            &json!(format!("member/{}", member_id.0))
+        )
+    );
+    let open = json!({"projects": null, "from": null, "until": null});
+    let one = json!({"projects": [project_id.to_string()], "from": null, "until": null});
+    assert_eq!(told["metadata"]["role"], json!({"from": "developer", "to": "auditor"}));
+    assert_eq!(told["metadata"]["grants"], json!({"from": open, "to": one}));
+    assert_eq!(told["metadata"].as_object().unwrap().len(), 3, "these two and the record's id: {told}");
+    let before = stage.count();
+    update(MemberUpdate { role: Some("auditor".into()), grants: Some(grants), ends_at: Some(None) }).unwrap();
+    assert_eq!(stage.count(), before, "nothing has changed");
+    update(MemberUpdate { ends_at: Some(Some("2027-01-01T00:00:00Z".into())), ..MemberUpdate::default() })
+        .unwrap();
+    assert_eq!(stage.last()["metadata"]["ends_at"], json!({"from": null, "to": "2027-01-01T00:00:00.000Z"}));
+    let nobody = PersonId(Uuid::from_random([9; 16]));
+    let missing =
+        stage.admin.update_member(Actor::Operator, stage.tenant_id, nobody, MemberUpdate::default());
+    assert_eq!(wait(missing).unwrap_err(), AdminError::NotFound);
+}
