@@ -22,7 +22,7 @@ use support::*;
 
 /// Not a path of any real file system.
 const DIR: &str = "/sealog-simulated-disk";
-/// The names of the constants in `embedded/reader.rs`.
+/// The names of the constants in `embedded/read/reader.rs`.
 const LIST_MISSES_MAX: usize = 256;
 const LIST_MISS_BYTES_MAX: usize = 1 << 20;
 const LIST_PIECES_MAX: usize = 1024;

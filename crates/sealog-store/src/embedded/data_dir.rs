@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::io::Errno;
 
-use super::disk::Disk;
+use super::log::disk::Disk;
 use super::mutants::{self, Mutant};
-use super::sync::lock;
 use super::{OpenError, segment};
+use crate::sync::lock;
 
 /// Nobody but the owner reads events, keys or what was deleted from a file that is not trimmed yet.
 pub(super) const DIR_MODE: u32 = 0o700;

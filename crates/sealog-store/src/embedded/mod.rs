@@ -1,30 +1,19 @@
 //! The embedded store: an append-only, checksummed log in a directory, one for live and one for test chains, and indexes derived from it.
 //!
 //! `docs/format.md` has every byte, `docs/architecture.md` the path of a write. From the outside in: this file owns the directory and is the [`Store`];
-//! [`log`] is one log and its writer; [`recovery`] is the one path by which a log is opened; [`reader`] answers reads.
+//! `open_log` is one log and its threads; `write`, `read` and `recovery` are what happens to it; `log` and `index` are its files.
 
-mod audit;
 mod cache;
-mod chain_index;
 mod data_dir;
-pub mod disk;
 mod feed;
-mod filter;
-mod format;
-mod hand_over;
 mod index;
-mod keys;
 mod log;
-mod mark;
 mod mutants;
-mod reader;
+mod open_log;
+mod read;
 mod recovery;
-mod salt;
-mod segment;
-mod sidecar;
-mod sync;
 mod watch;
-mod writer;
+mod write;
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,8 +30,9 @@ use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
 pub use self::data_dir::{Directory, FILE_MODE};
-pub use self::hand_over::hand_over_in_turns;
-pub use self::recovery::Finding;
+pub use self::log::disk;
+pub use self::recovery::recover::Finding;
+pub use self::write::batching::hand_over_in_turns;
 use crate::clock::GuardedWorld;
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane, Payer};
@@ -54,7 +44,10 @@ use crate::{
 };
 use data_dir::DataDir;
 use disk::{Disk, RealDisk};
-use log::Log;
+use index::salt;
+use log::segment;
+use open_log::Log;
+use recovery::recover;
 
 const FORMAT_LINE: &str = "sealog embedded 1\n";
 
@@ -169,8 +162,8 @@ impl std::error::Error for OpenError {}
 /// An open embedded store. Closes cleanly when dropped.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    live: Arc<log::Handle>,
-    test: Arc<log::Handle>,
+    live: Arc<open_log::Handle>,
+    test: Arc<open_log::Handle>,
     pool: Arc<FairPool>,
     feed: Arc<feed::Feed>,
     /// Looks after the directory. Nothing for a disk that is not of this machine.
@@ -204,11 +197,11 @@ impl EmbeddedStore {
         let feed: Arc<feed::Feed> = Arc::default();
         let log = |mode: Mode| {
             let dir = dir.join(mode.as_str());
-            log::Handle::open(&dir, mode, options, salt, &feed).map_err(|error| match error {
-                recovery::RecoveryError::UnknownVersion(version) => {
+            open_log::Handle::open(&dir, mode, options, salt, &feed).map_err(|error| match error {
+                recover::RecoveryError::UnknownVersion(version) => {
                     OpenError::UnknownFormat { found: format!("segment version {version}") }
                 }
-                recovery::RecoveryError::Io(error) => OpenError::Io { path: dir, error },
+                recover::RecoveryError::Io(error) => OpenError::Io { path: dir, error },
             })
         };
         let live = Arc::new(log(Mode::Live)?);
@@ -231,7 +224,7 @@ impl EmbeddedStore {
 
     /// What was wrong with the files when they were opened.
     pub fn findings(&self) -> Vec<(Mode, Finding)> {
-        let of = |mode, log: &log::Handle| {
+        let of = |mode, log: &open_log::Handle| {
             log.findings().iter().map(move |finding| (mode, finding.clone())).collect::<Vec<_>>()
         };
         [of(Mode::Live, &self.live), of(Mode::Test, &self.test)].concat()
@@ -244,7 +237,7 @@ impl EmbeddedStore {
 
     /// Why no event is written any more until the store is opened again: a write or a sync failed. Reads go on.
     pub fn failure(&self) -> Option<String> {
-        let of_log = |log: &log::Handle| match log.log().ready() {
+        let of_log = |log: &open_log::Handle| match log.log().ready() {
             Err(StoreError::Poisoned(cause)) => Some(cause),
             _ => None,
         };

@@ -38,7 +38,7 @@ mod switched {
     use std::path::Path;
     use std::sync::{Arc, LazyLock};
 
-    use super::super::disk::{Disk, DiskFile};
+    use super::super::log::disk::{Disk, DiskFile};
     use super::Mutant;
 
     const NAMES: [(&str, Mutant); 7] = [

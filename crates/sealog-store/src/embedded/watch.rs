@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::data_dir::Directory;
-use super::log::Handle;
-use super::sync::{lock, wait_for};
+use super::open_log::Handle;
+use crate::sync::{lock, wait_for};
 
 /// Half of the second within which it has to show.
 const PAUSE_MAX: Duration = Duration::from_millis(500);

@@ -9,22 +9,22 @@ use sealog_core::id::Mode;
 
 use super::disk::{Disk, DiskFile};
 use super::format::{FRAME_MAGIC, Frame, FrameHeader, SEGMENT_HEADER_LEN, Salt};
-use super::sync::{lock, wait, wait_for};
+use crate::sync::{lock, wait, wait_for};
 
-pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}.log"))
 }
 
-pub(super) fn index_path(dir: &Path, number: u64) -> PathBuf {
+pub(crate) fn index_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}.idx"))
 }
 
-pub(super) fn next_path(dir: &Path) -> PathBuf {
+pub(crate) fn next_path(dir: &Path) -> PathBuf {
     dir.join("next.seg")
 }
 
 /// The number in a segment's file name.
-pub(super) fn parse_name(name: &str) -> Option<u64> {
+pub(crate) fn parse_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log")?;
     ((8..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()))
         .then(|| digits.parse().ok())?
@@ -32,7 +32,7 @@ pub(super) fn parse_name(name: &str) -> Option<u64> {
 
 /// A segment that can be read.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     pub number: u64,
     pub salt: Salt,
     pub file: Box<dyn DiskFile>,
@@ -40,7 +40,7 @@ pub(super) struct Segment {
 
 /// Part of a segment's content.
 #[derive(Debug)]
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// All of it is right.
     Intact(Frame<'a>),
     /// Its header is right, something in it is not.
@@ -50,14 +50,14 @@ pub(super) enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    pub(super) fn start(&self) -> u64 {
+    pub(crate) fn start(&self) -> u64 {
         match self {
             Piece::Intact(frame) | Piece::Broken(frame) => frame.header.position,
             Piece::Unreadable(from, _) => *from,
         }
     }
 
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         match self {
             Piece::Intact(frame) | Piece::Broken(frame) => frame.header.end(),
             Piece::Unreadable(_, to) => *to,
@@ -66,7 +66,7 @@ impl Piece<'_> {
 }
 
 /// Everything from the header to `end`, in order. Zeros at the end are no piece.
-pub(super) fn walk<'a>(content: &'a [u8], end: u64, salt: &'a Salt, mode: Mode) -> Vec<Piece<'a>> {
+pub(crate) fn walk<'a>(content: &'a [u8], end: u64, salt: &'a Salt, mode: Mode) -> Vec<Piece<'a>> {
     let end = usize::try_from(end).unwrap_or(usize::MAX).min(content.len());
     let content = &content[..end];
     let mut pieces = Vec::new();
@@ -102,7 +102,7 @@ fn find_frame(content: &[u8], from: usize, salt: &Salt, mode: Mode) -> Option<us
 
 /// How large a segment may be on a disk that is almost full.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Bytes of the disk that no segment takes: control data, marks and indexes have to be written when no event can be.
     pub reserve: u64,
     /// A smaller segment than this is not worth its file.
@@ -122,7 +122,7 @@ impl Room {
     }
 
     /// Whether a segment can be made, as far as the disk tells.
-    pub(super) fn is_there(&self, disk: &dyn Disk, dir: &Path) -> bool {
+    pub(crate) fn is_there(&self, disk: &dyn Disk, dir: &Path) -> bool {
         disk.free_bytes(dir).is_ok_and(|free| self.size(self.least, free).is_some())
     }
 }
@@ -134,7 +134,7 @@ const PIECE: usize = 64 << 10;
 const STEP: u64 = 1 << 20;
 
 /// Whether an error says that there is no room, and nothing else.
-pub(super) fn is_no_room(error: &io::Error) -> bool {
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -145,7 +145,7 @@ fn no_room() -> io::Error {
 /// Prepares segments in the background: writing to blocks that already hold zeros makes a sync much cheaper than growing a file,
 /// and only the preparation can run out of room, never a write.
 #[derive(Debug)]
-pub(super) struct Preparer {
+pub(crate) struct Preparer {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     room: Room,
@@ -177,11 +177,11 @@ struct Preparing {
 }
 
 impl Preparer {
-    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, room: Room) -> Preparer {
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf, room: Room) -> Preparer {
         Preparer { disk, dir, room, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    pub(super) fn want(&self, capacity: u64) {
+    pub(crate) fn want(&self, capacity: u64) {
         let mut state = lock(&self.state);
         state.wanted = Some(capacity);
         state.promised = None;
@@ -192,7 +192,7 @@ impl Preparer {
 
     /// Waits until the segment that was asked for is there or cannot be made; how much it holds, which is less than was asked for where there is no room for more.
     /// A failure of some time ago does not count: there may be room by now, and refusing an event is worth another look.
-    pub(super) fn take(&self) -> Result<u64, String> {
+    pub(crate) fn take(&self) -> Result<u64, String> {
         let mut state = lock(&self.state);
         let before = state.failures;
         loop {
@@ -219,13 +219,13 @@ impl Preparer {
     }
 
     /// What the next segment holds, as far as that is known.
-    pub(super) fn promised(&self) -> Option<u64> {
+    pub(crate) fn promised(&self) -> Option<u64> {
         let state = lock(&self.state);
         state.ready.or(state.promised)
     }
 
     /// The active segment ends here now.
-    pub(super) fn note_filled(&self, end: u64, capacity: u64) {
+    pub(crate) fn note_filled(&self, end: u64, capacity: u64) {
         lock(&self.state).filled = end * 1000 / capacity.max(1);
     }
 
@@ -246,29 +246,29 @@ impl Preparer {
     }
 
     /// Whether the zeros are so far ahead of the events that a large request, which would shorten their lead, makes nobody wait for the next segment.
-    pub(super) fn keeps_up(&self) -> bool {
+    pub(crate) fn keeps_up(&self) -> bool {
         let state = lock(&self.state);
         let on_the_way = state.wanted.is_some() && state.failed.is_none() && state.ready.is_none();
         !on_the_way || state.made >= (state.filled + ZEROS_AHEAD / 2).min(1000)
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         lock(&self.state).ready.is_some()
     }
 
     /// The segment that was taken was not used after all.
-    pub(super) fn put_back(&self, capacity: u64) {
+    pub(crate) fn put_back(&self, capacity: u64) {
         lock(&self.state).ready = Some(capacity);
         self.changed.notify_all();
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         lock(&self.state).stop = true;
         self.changed.notify_all();
     }
 
     /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is told of each step, when one is ready, and when it cannot be made.
-    pub(super) fn run(&self, retry: std::time::Duration, on_progress: impl Fn()) {
+    pub(crate) fn run(&self, retry: std::time::Duration, on_progress: impl Fn()) {
         let mut unfinished = None;
         let mut state = lock(&self.state);
         while !state.stop {
@@ -407,7 +407,7 @@ impl Filling {
 }
 
 /// Makes a file of zeros that is on stable storage when this returns; how large it is. On failure nothing is left that takes room.
-pub(super) fn prepare(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> io::Result<u64> {
+pub(crate) fn prepare(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> io::Result<u64> {
     let mut filling = Filling::begin(disk, dir, wanted, room)?;
     filling.fill(disk, dir, room, |_, _| Ok(())).inspect_err(|_| {
         let _ = disk.remove(&next_path(dir));
@@ -416,7 +416,7 @@ pub(super) fn prepare(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> i
 
 /// Cuts the zeros off the end of a segment that is not written to any more: they were room for frames that never came. Nothing but zeros is cut, and nothing before `end`, where its
 /// frames end; whoever reads the segment sees the same as before. How many bytes that gave back.
-pub(super) fn trim(disk: &dyn Disk, path: &Path, end: u64, worth: u64) -> io::Result<u64> {
+pub(crate) fn trim(disk: &dyn Disk, path: &Path, end: u64, worth: u64) -> io::Result<u64> {
     /// Zeros that are left: the last bytes of a frame may be some.
     const LEFT: u64 = 4096;
     let file = disk.open(path)?;

@@ -12,12 +12,12 @@ use sealog_core::canonical::Preimage;
 use sealog_core::id::ChainId;
 use sealog_core::verify::{Before, Check, Item, Stretch, Verdict};
 
-use super::chain_index::{Run, Snapshot};
-use super::format::{self, RecordSeed};
-use super::index::BLOCK_EVENTS;
-use super::log::Log;
 use super::reader::{RECORD_GUESS, Window};
 use crate::StoreError;
+use crate::embedded::index::block::BLOCK_EVENTS;
+use crate::embedded::index::chain_index::{Run, Snapshot};
+use crate::embedded::log::format::{self, RecordSeed};
+use crate::embedded::open_log::Log;
 
 /// Read at once: as much as stays in the cache of a core until it is checked.
 const WINDOW_BYTES_MAX: u64 = 128 << 10;
@@ -47,7 +47,7 @@ type RunOf<'a> = (usize, Run<'a>);
 
 impl Log {
     /// Verifies chains from their first event to their recorded head; adds to `progress` as events are checked.
-    pub(super) fn audit(&self, chains: &[ChainId], progress: &AtomicU64) -> Result<Vec<Verdict>, StoreError> {
+    pub(crate) fn audit(&self, chains: &[ChainId], progress: &AtomicU64) -> Result<Vec<Verdict>, StoreError> {
         for chain in chains {
             // Where the disk did not give the whole log, a chain of which nothing is known may exist.
             self.head(*chain)?;

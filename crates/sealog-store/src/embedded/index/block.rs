@@ -7,14 +7,14 @@ use sealog_core::chain::Head;
 use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 
-use super::format::Take;
 use super::salt::IndexSalt;
+use crate::embedded::log::format::Take;
 
-pub(super) const BLOCK_EVENTS: usize = 1024;
+pub(crate) const BLOCK_EVENTS: usize = 1024;
 
 /// What the index keeps of an event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub log_id: Ulid,
     /// Of the record in its segment.
     pub position: u32,
@@ -23,14 +23,14 @@ pub(super) struct Entry {
 
 /// Hashes of the three fields that lists filter by; 0 for an absent one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FieldHashes {
+pub(crate) struct FieldHashes {
     pub action: u32,
     pub actor_id: u32,
     pub resource: u32,
 }
 
 impl FieldHashes {
-    pub(super) fn of(fields: &Fields<'_>, salt: &IndexSalt) -> FieldHashes {
+    pub(crate) fn of(fields: &Fields<'_>, salt: &IndexSalt) -> FieldHashes {
         let hash = |text: Option<&str>| text.map_or(0, |text| salted(text, salt));
         FieldHashes {
             action: hash(Some(fields.action)),
@@ -47,7 +47,7 @@ fn salted(text: &str, salt: &IndexSalt) -> u32 {
 
 /// How the hashes of an index were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hashing {
+pub(crate) enum Hashing {
     /// With the salt of this store.
     Salted,
     /// As index files of version 2 have them: anybody can compute these.
@@ -58,7 +58,7 @@ pub(super) enum Hashing {
 
 /// A [`Filter`] as the index sees it. It lets through every event that matches, and some that do not: the record decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     action: Option<u32>,
     actor_id: Option<u32>,
     resource: Option<u32>,
@@ -68,7 +68,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    pub(super) fn of(filter: &Filter, hashing: Hashing, salt: &IndexSalt) -> Probe {
+    pub(crate) fn of(filter: &Filter, hashing: Hashing, salt: &IndexSalt) -> Probe {
         let wanted = |text: &Option<String>| {
             let text = text.as_deref()?;
             match hashing {
@@ -91,7 +91,7 @@ impl Probe {
     }
 
     /// The values that are wanted; 0 for any.
-    pub(super) fn wanted(&self) -> FieldHashes {
+    pub(crate) fn wanted(&self) -> FieldHashes {
         FieldHashes {
             action: self.action.unwrap_or(0),
             actor_id: self.actor_id.unwrap_or(0),
@@ -99,19 +99,19 @@ impl Probe {
         }
     }
 
-    pub(super) fn may_match_times(&self, first: Ulid, last: Ulid) -> bool {
+    pub(crate) fn may_match_times(&self, first: Ulid, last: Ulid) -> bool {
         first < self.until && last >= self.from
     }
 
     /// Whether a set of `hash(action) mod 256` has the wanted action.
-    pub(super) fn may_match_actions(&self, actions: &[u8; 32]) -> bool {
+    pub(crate) fn may_match_actions(&self, actions: &[u8; 32]) -> bool {
         self.action.is_none_or(|hash| actions[(hash % 256) as usize / 8] & 1 << (hash % 8) != 0)
     }
 }
 
 /// Up to 1,024 consecutive events of a chain, column by column.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Block {
+pub(crate) struct Block {
     action: Vec<u32>,
     actor_id: Vec<u32>,
     resource: Vec<u32>,
@@ -120,11 +120,11 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.log_id.len()
     }
 
-    pub(super) fn push(&mut self, entry: &Entry) {
+    pub(crate) fn push(&mut self, entry: &Entry) {
         self.action.push(entry.hashes.action);
         self.actor_id.push(entry.hashes.actor_id);
         self.resource.push(entry.hashes.resource);
@@ -132,30 +132,30 @@ impl Block {
         self.log_id.push(entry.log_id);
     }
 
-    pub(super) fn position(&self, at: usize) -> u32 {
+    pub(crate) fn position(&self, at: usize) -> u32 {
         self.position[at]
     }
 
-    pub(super) fn hashes(&self, at: usize) -> FieldHashes {
+    pub(crate) fn hashes(&self, at: usize) -> FieldHashes {
         FieldHashes { action: self.action[at], actor_id: self.actor_id[at], resource: self.resource[at] }
     }
 
-    pub(super) fn first_log_id(&self) -> Ulid {
+    pub(crate) fn first_log_id(&self) -> Ulid {
         self.log_id[0]
     }
 
-    pub(super) fn last_log_id(&self) -> Ulid {
+    pub(crate) fn last_log_id(&self) -> Ulid {
         self.log_id[self.len() - 1]
     }
 
     /// Where an id stands, or the damaged record that it may be: one whose id is unknown has no action, and the lowest id that it can have had.
-    pub(super) fn find(&self, log_id: Ulid) -> Option<usize> {
+    pub(crate) fn find(&self, log_id: Ulid) -> Option<usize> {
         let place = self.log_id.partition_point(|id| *id <= log_id).checked_sub(1)?;
         (self.log_id[place] == log_id || self.action[place] == 0).then_some(place)
     }
 
     /// Places of possible matches below `end`, newest first.
-    pub(super) fn matches(&self, probe: &Probe, end: usize) -> Vec<usize> {
+    pub(crate) fn matches(&self, probe: &Probe, end: usize) -> Vec<usize> {
         let from = self.log_id.partition_point(|id| *id < probe.from);
         let until = self.log_id.partition_point(|id| *id < probe.until).min(end);
         let mut places = Vec::new();
@@ -186,7 +186,7 @@ impl Block {
         places
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for column in [&self.action, &self.actor_id, &self.resource, &self.position] {
             for value in column {
                 out.extend_from_slice(&value.to_le_bytes());
@@ -197,7 +197,7 @@ impl Block {
         }
     }
 
-    pub(super) fn decode(bytes: &[u8], count: usize) -> Option<Block> {
+    pub(crate) fn decode(bytes: &[u8], count: usize) -> Option<Block> {
         let mut take = Take(bytes);
         let mut column = || {
             let bytes = take.bytes(count * 4)?;
@@ -208,7 +208,7 @@ impl Block {
         take.0.is_empty().then_some(Block { action, actor_id, resource, position, log_id })
     }
 
-    pub(super) fn encoded_len(count: usize) -> usize {
+    pub(crate) fn encoded_len(count: usize) -> usize {
         count * 32
     }
 }
@@ -224,13 +224,13 @@ fn bits_equal(values: &[u32], wanted: u32) -> u64 {
 
 /// A Bloom filter over field hashes, sized to how many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bloom(Vec<u8>);
+pub(crate) struct Bloom(Vec<u8>);
 
 impl Bloom {
     const PROBES: u32 = 6;
     const BITS_PER_VALUE: usize = 10;
 
-    pub(super) fn of(hashes: impl IntoIterator<Item = u32>) -> Bloom {
+    pub(crate) fn of(hashes: impl IntoIterator<Item = u32>) -> Bloom {
         let mut distinct: Vec<u32> = hashes.into_iter().collect();
         distinct.sort_unstable();
         distinct.dedup();
@@ -243,15 +243,15 @@ impl Bloom {
         bloom
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Bloom> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Bloom> {
         (!bytes.is_empty()).then(|| Bloom(bytes.to_vec()))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    pub(super) fn may_contain(&self, hash: u32) -> bool {
+    pub(crate) fn may_contain(&self, hash: u32) -> bool {
         self.bits(hash).all(|bit| self.0[bit / 8] & 1 << (bit % 8) != 0)
     }
 
@@ -264,7 +264,7 @@ impl Bloom {
 
 /// The events of one chain in a segment whose index is still in memory.
 #[derive(Clone, Debug)]
-pub(super) struct MemoryRun {
+pub(crate) struct MemoryRun {
     pub segment: u64,
     pub first_seq: u64,
     /// The last event whose record is intact.
@@ -276,7 +276,7 @@ pub(super) struct MemoryRun {
 }
 
 impl MemoryRun {
-    pub(super) fn new(segment: u64, first_seq: u64) -> MemoryRun {
+    pub(crate) fn new(segment: u64, first_seq: u64) -> MemoryRun {
         MemoryRun {
             segment,
             first_seq,
@@ -287,16 +287,16 @@ impl MemoryRun {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.full.len() * BLOCK_EVENTS + self.tail.len()
     }
 
     /// One past the last `chain_seq`.
-    pub(super) fn end_seq(&self) -> u64 {
+    pub(crate) fn end_seq(&self) -> u64 {
         self.first_seq + self.count() as u64
     }
 
-    pub(super) fn push(&mut self, entry: &Entry) {
+    pub(crate) fn push(&mut self, entry: &Entry) {
         self.tail.push(entry);
         if self.tail.len() == BLOCK_EVENTS {
             let block = std::mem::take(&mut self.tail);
@@ -305,7 +305,7 @@ impl MemoryRun {
     }
 
     /// Forgets the events from this seq on. Nothing remains known of the last one but its place.
-    pub(super) fn truncate(&mut self, end_seq: u64) {
+    pub(crate) fn truncate(&mut self, end_seq: u64) {
         let keep = usize::try_from(end_seq.saturating_sub(self.first_seq)).unwrap_or(usize::MAX);
         if keep >= self.count() {
             return;
@@ -324,13 +324,13 @@ impl MemoryRun {
         }
     }
 
-    pub(super) fn log_ids(&self) -> impl Iterator<Item = Ulid> {
+    pub(crate) fn log_ids(&self) -> impl Iterator<Item = Ulid> {
         let full = self.full.iter().flat_map(|block| block.log_id.iter());
         full.chain(&self.tail.log_id).copied()
     }
 
     /// All blocks, the last one possibly short.
-    pub(super) fn blocks(&self) -> Vec<Arc<Block>> {
+    pub(crate) fn blocks(&self) -> Vec<Arc<Block>> {
         let mut blocks = self.full.clone();
         if self.tail.len() > 0 {
             blocks.push(Arc::new(self.tail.clone()));
@@ -338,23 +338,23 @@ impl MemoryRun {
         blocks
     }
 
-    pub(super) fn block_count(&self) -> usize {
+    pub(crate) fn block_count(&self) -> usize {
         self.full.len() + usize::from(self.tail.len() > 0)
     }
 
     /// A block by its number.
-    pub(super) fn block(&self, number: usize) -> &Block {
+    pub(crate) fn block(&self, number: usize) -> &Block {
         match self.full.get(number) {
             Some(block) => block,
             None => &self.tail,
         }
     }
 
-    pub(super) fn first_log_id(&self) -> Ulid {
+    pub(crate) fn first_log_id(&self) -> Ulid {
         self.block(0).first_log_id()
     }
 
-    pub(super) fn last_log_id(&self) -> Ulid {
+    pub(crate) fn last_log_id(&self) -> Ulid {
         if self.tail.len() > 0 {
             self.tail.last_log_id()
         } else {
@@ -362,12 +362,12 @@ impl MemoryRun {
         }
     }
 
-    pub(super) fn position(&self, chain_seq: u64) -> u32 {
+    pub(crate) fn position(&self, chain_seq: u64) -> u32 {
         let at = usize::try_from(chain_seq - self.first_seq).unwrap_or(usize::MAX);
         self.block(at / BLOCK_EVENTS).position(at % BLOCK_EVENTS)
     }
 
-    pub(super) fn find(&self, log_id: Ulid) -> Option<u64> {
+    pub(crate) fn find(&self, log_id: Ulid) -> Option<u64> {
         let block = self.full.partition_point(|block| block.first_log_id() <= log_id);
         let in_tail = self.tail.len() > 0 && self.tail.first_log_id() <= log_id;
         let (number, place) = if in_tail {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::cache::Cache;
-use super::data_dir::{DIR_MODE, FILE_MODE};
+use crate::embedded::cache::Cache;
+use crate::embedded::data_dir::{DIR_MODE, FILE_MODE};
 
 pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
@@ -144,23 +144,23 @@ fn is_resource_error(error: &io::Error) -> bool {
 
 /// Files that are open, at most so many: a store has two for each segment, and a process has a limit.
 #[derive(Debug)]
-pub(super) struct OpenFiles {
+pub(crate) struct OpenFiles {
     disk: Arc<dyn Disk>,
     open: Cache<PathBuf, Box<dyn DiskFile>>,
 }
 
 impl OpenFiles {
-    pub(super) fn new(disk: Arc<dyn Disk>, files_max: usize) -> Arc<OpenFiles> {
+    pub(crate) fn new(disk: Arc<dyn Disk>, files_max: usize) -> Arc<OpenFiles> {
         Arc::new(OpenFiles { disk, open: Cache::new(files_max) })
     }
 
     /// A file that is opened when it is read, and may be closed in between.
-    pub(super) fn file(self: &Arc<Self>, path: PathBuf) -> Box<dyn DiskFile> {
+    pub(crate) fn file(self: &Arc<Self>, path: PathBuf) -> Box<dyn DiskFile> {
         Box::new(ReadOnDemand { files: Arc::clone(self), path })
     }
 
     /// The file at this path is another one from now on.
-    pub(super) fn forget(&self, path: &Path) {
+    pub(crate) fn forget(&self, path: &Path) {
         self.open.forget(&path.to_owned());
     }
 
@@ -246,7 +246,7 @@ pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
 }
 
 /// Exactly this many bytes, or an error.
-pub(super) fn read_exact(file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_exact(file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     if file.read_at(&mut bytes, offset)? < length {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than expected"));

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use sealog_core::chain::Head;
 
-use super::log::Log;
-use super::sync::lock;
 use super::writer::{Outcome, Request, STAY_AWAKE};
+use crate::embedded::open_log::Log;
+use crate::sync::lock;
 
 /// A turn that has brought so much is handed over before it ends: the writer should not wait for a loop that has always something to do.
 const REQUESTS_MAX: usize = 32;
@@ -45,7 +45,7 @@ struct Turn {
 
 /// Answers for the tasks of one event loop.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<Left>);
+pub(crate) struct Answers(Mutex<Left>);
 
 #[derive(Debug, Default)]
 struct Left {
@@ -57,7 +57,7 @@ struct Left {
 
 impl Answers {
     /// Tells the tasks of this loop that their requests are durable.
-    pub(super) fn leave(&self, mut outcomes: Vec<(Outcome, Head)>) {
+    pub(crate) fn leave(&self, mut outcomes: Vec<(Outcome, Head)>) {
         let mut left = lock(&self.0);
         let reader = left.reader.take();
         if left.closed {
@@ -84,7 +84,7 @@ fn pass_on(outcomes: Vec<(Outcome, Head)>) {
 }
 
 /// Puts a request aside until the turn ends. Gives it back if this thread has no turns.
-pub(super) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request> {
+pub(crate) fn put_aside(log: &Arc<Log>, mut request: Request) -> Option<Request> {
     let mut full = false;
     let given_back = TURN.with_borrow_mut(|turn| {
         let Some(turn) = turn else { return Some(request) };

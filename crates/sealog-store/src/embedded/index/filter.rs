@@ -8,7 +8,7 @@
 
 use std::io;
 
-use super::index::{Block, FieldHashes};
+use super::block::{Block, FieldHashes};
 
 const PROBES: u32 = 8;
 /// Rows for each key of the block that has the most.
@@ -21,7 +21,7 @@ const CHECKSUM_LEN: usize = 4;
 
 /// What is looked up. The kinds are kept apart, so that an actor is not found for a resource of the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key(u64);
+pub(crate) struct Key(u64);
 
 impl Key {
     fn new(kind: u32, first: u32, second: u32) -> Key {
@@ -30,7 +30,7 @@ impl Key {
     }
 
     /// What to look up for an event with these values; 0 stands for any. Index files of version 2 have no keys of an action alone.
-    pub(super) fn of_probe(wanted: FieldHashes, has_actions: bool) -> Vec<Key> {
+    pub(crate) fn of_probe(wanted: FieldHashes, has_actions: bool) -> Vec<Key> {
         let FieldHashes { action, actor_id, resource } = wanted;
         let pairs = [(3, action, actor_id), (4, action, resource), (5, actor_id, resource)];
         let together = pairs.into_iter().filter(|(_, first, second)| *first != 0 && *second != 0);
@@ -70,14 +70,14 @@ fn mix(mut x: u64) -> u64 {
 
 /// How a run's filter is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub blocks: u32,
     pub pages: u32,
     pub page_rows: u32,
 }
 
 impl Shape {
-    pub(super) fn page_len(&self) -> usize {
+    pub(crate) fn page_len(&self) -> usize {
         (self.page_rows as usize * self.blocks as usize).div_ceil(8) + CHECKSUM_LEN
     }
 
@@ -115,7 +115,7 @@ fn scaled(number: u64, bits: u32, limit: u32) -> u32 {
 }
 
 /// Makes the filter of a run.
-pub(super) fn build<'a>(blocks: impl ExactSizeIterator<Item = &'a Block>) -> (Shape, Vec<u8>) {
+pub(crate) fn build<'a>(blocks: impl ExactSizeIterator<Item = &'a Block>) -> (Shape, Vec<u8>) {
     let count = blocks.len();
     let keys: Vec<Vec<Key>> = blocks
         .map(|block| {
@@ -152,7 +152,7 @@ pub(super) fn build<'a>(blocks: impl ExactSizeIterator<Item = &'a Block>) -> (Sh
 }
 
 /// The blocks that may have all of the keys, in ascending order. `read` gives a part of the filter.
-pub(super) fn candidates(
+pub(crate) fn candidates(
     shape: &Shape,
     keys: &[Key],
     read: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
@@ -189,7 +189,7 @@ pub(super) fn candidates(
 mod tests {
     use sealog_core::id::Ulid;
 
-    use super::super::index::{BLOCK_EVENTS, Entry};
+    use super::super::block::{BLOCK_EVENTS, Entry};
     use super::*;
 
     fn blocks(count: usize, last: usize, hashes: impl Fn(u32) -> FieldHashes) -> Vec<Block> {

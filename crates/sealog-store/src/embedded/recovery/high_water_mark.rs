@@ -8,8 +8,8 @@ use std::sync::Arc;
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 
-use super::disk::{self, Disk, DiskFile};
-use super::format::{COMMIT_MAX, SEGMENT_MAX, Take, put_chain, u32_len};
+use crate::embedded::log::disk::{self, Disk, DiskFile};
+use crate::embedded::log::format::{COMMIT_MAX, SEGMENT_MAX, Take, put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGMK";
 const VERSION: u32 = 1;
@@ -23,7 +23,7 @@ const REWRITE_FACTOR: usize = 8;
 
 /// How far the log is known to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     pub commit: u64,
     pub segment: u64,
     /// Where the commit ends in that segment.
@@ -31,10 +31,10 @@ pub(super) struct Extent {
 }
 
 /// A place in the log: segment and offset.
-pub(super) type Place = (u64, u64);
+pub(crate) type Place = (u64, u64);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marked {
+pub(crate) struct Marked {
     pub extent: Extent,
     pub clean: bool,
     /// Up to here events are damaged or lost that no mark spoke for: a chain whose last event stands before it cannot be proven to end there. Kept until someone has looked into it.
@@ -45,7 +45,7 @@ pub(super) struct Marked {
 }
 
 #[derive(Debug)]
-pub(super) struct MarkFile {
+pub(crate) struct MarkFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     mode: Mode,
@@ -56,7 +56,7 @@ pub(super) struct MarkFile {
 
 impl MarkFile {
     /// Reads the mark of a log; `None` when there is none that can be read. Every record that is intact counts, since each only adds to those before.
-    pub(super) fn open(
+    pub(crate) fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
         mode: Mode,
@@ -73,16 +73,16 @@ impl MarkFile {
         Ok((file, marked))
     }
 
-    pub(super) fn marked(&self) -> &Marked {
+    pub(crate) fn marked(&self) -> &Marked {
         &self.marked
     }
 
-    pub(super) fn set_unproven(&mut self, place: Option<Place>) {
+    pub(crate) fn set_unproven(&mut self, place: Option<Place>) {
         self.marked.unproven_to = place;
     }
 
     /// Records that the log is durable up to `extent`, with the heads that changed. Durable when it returns.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         extent: Extent,
         clean: bool,
@@ -208,8 +208,8 @@ fn decode_record(content: &[u8], mode: Mode, marked: &mut Marked) -> Option<()> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::disk::RealDisk;
     use super::*;
+    use crate::embedded::log::disk::RealDisk;
     use sealog_core::id::{Hash, ProjectId, TenantId, Ulid, Uuid};
 
     fn heads(project: u8, chain_seq: u64) -> BTreeMap<ChainId, Head> {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use siphasher::sip::SipHasher13;
 
-use super::disk::{self, Disk};
+use crate::embedded::log::disk::{self, Disk};
 use crate::world::World;
 
 const FILE: &str = "index.salt";
@@ -18,7 +18,7 @@ const LEN: usize = 32;
 
 /// A keyed hash: SipHash-1-3, which is made for texts that an adversary chooses, and is written to disk, so it must never change.
 #[derive(Clone, Copy)]
-pub(super) struct IndexSalt(SipHasher13);
+pub(crate) struct IndexSalt(SipHasher13);
 
 impl std::fmt::Debug for IndexSalt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,12 +27,12 @@ impl std::fmt::Debug for IndexSalt {
 }
 
 impl IndexSalt {
-    pub(super) fn new(salt: &[u8; 16]) -> IndexSalt {
+    pub(crate) fn new(salt: &[u8; 16]) -> IndexSalt {
         IndexSalt(SipHasher13::new_with_key(salt))
     }
 
     /// The salt of a data directory, made at the first start. One that is lost or damaged is replaced: indexes are made again, and no event depends on it.
-    pub(super) fn open(dir: &Path, disk: &dyn Disk, world: &dyn World) -> io::Result<IndexSalt> {
+    pub(crate) fn open(dir: &Path, disk: &dyn Disk, world: &dyn World) -> io::Result<IndexSalt> {
         let path = dir.join(FILE);
         match disk.open(&path).and_then(|file| disk::read_all(&*file)) {
             Ok(content) => match decode(&content) {
@@ -54,11 +54,11 @@ impl IndexSalt {
     }
 
     /// Tells whether an index was made with this salt, without telling the salt.
-    pub(super) fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.0.hash(b"sealog index salt")
     }
 
-    pub(super) fn hash(&self, bytes: &[u8]) -> u32 {
+    pub(crate) fn hash(&self, bytes: &[u8]) -> u32 {
         let [a, b, c, d, ..] = self.0.hash(bytes).to_le_bytes();
         u32::from_le_bytes([a, b, c, d])
     }

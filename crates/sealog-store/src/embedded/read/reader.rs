@@ -12,19 +12,19 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 
-use super::chain_index::{Chain, Run};
-use super::filter::Key;
-use super::format::{self, Frame, FrameHeader};
-use super::index::{BLOCK_EVENTS, Hashing, Probe};
-use super::log::Log;
-use super::salt::IndexSalt;
-use super::segment::Segment;
-use super::sidecar::damaged_index;
-use super::sync::{lock, read};
+use crate::embedded::index::block::{BLOCK_EVENTS, Hashing, Probe};
+use crate::embedded::index::chain_index::{Chain, Run};
+use crate::embedded::index::filter::Key;
+use crate::embedded::index::salt::IndexSalt;
+use crate::embedded::index::sidecar::damaged_index;
+use crate::embedded::log::format::{self, Frame, FrameHeader};
+use crate::embedded::log::segment::Segment;
+use crate::embedded::open_log::Log;
+use crate::sync::{lock, read};
 use crate::{ChainHead, Chunk, KeptKey, List, Range, StoreError, WantedKeys};
 
 /// Read at once for a single record; most are smaller.
-pub(super) const RECORD_GUESS: usize = 1024;
+pub(crate) const RECORD_GUESS: usize = 1024;
 /// Read at once when one record after the other is wanted.
 const WINDOW: usize = 256 << 10;
 /// The first bytes of a record say how long it is.
@@ -39,12 +39,12 @@ const LIST_PIECES_MAX: usize = 1024;
 
 impl Log {
     /// What is known of the ends of a chain.
-    pub(super) fn heads_of(&self, chain: ChainId) -> ChainHead {
+    pub(crate) fn heads_of(&self, chain: ChainId) -> ChainHead {
         let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY };
         self.chains.get(chain).map_or(empty, |chain| chain.head())
     }
 
-    pub(super) fn head(&self, chain: ChainId) -> Result<ChainHead, StoreError> {
+    pub(crate) fn head(&self, chain: ChainId) -> Result<ChainHead, StoreError> {
         let Some(chain) = self.chain(chain)? else { return Ok(self.heads_of(chain)) };
         let snapshot = chain.snapshot();
         let after = snapshot.head.durable.chain_seq.saturating_add(1);
@@ -52,13 +52,13 @@ impl Log {
         Ok(snapshot.head)
     }
 
-    pub(super) fn heads(&self) -> Result<Vec<(ChainId, Head)>, StoreError> {
+    pub(crate) fn heads(&self) -> Result<Vec<(ChainId, Head)>, StoreError> {
         self.check_all_readable()?;
         let heads = self.chains.all().into_iter().map(|chain| (chain.id, chain.head().durable));
         Ok(heads.filter(|(_, head)| head.chain_seq > 0).collect())
     }
 
-    pub(super) fn usage(&self, tenant_id: TenantId, month: Month) -> Result<u64, StoreError> {
+    pub(crate) fn usage(&self, tenant_id: TenantId, month: Month) -> Result<u64, StoreError> {
         self.check_all_readable()?;
         Ok(lock(&self.usage).get(&(tenant_id, month)).copied().unwrap_or(0))
     }
@@ -79,7 +79,7 @@ impl Log {
         }
     }
 
-    pub(super) fn get(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
+    pub(crate) fn get(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
         let Some(chain) = self.chain(chain)? else { return Ok(None) };
         let Some((chain_seq, segment, position)) = self.with_rebuild(|| self.locate(&chain, log_id))? else {
             let snapshot = chain.snapshot();
@@ -114,7 +114,7 @@ impl Log {
     }
 
     /// Where the record of an event stands: segment and position.
-    pub(super) fn place_of(&self, chain: ChainId, chain_seq: u64) -> io::Result<Option<(u64, u64)>> {
+    pub(crate) fn place_of(&self, chain: ChainId, chain_seq: u64) -> io::Result<Option<(u64, u64)>> {
         let Some(chain) = self.chains.get(chain) else { return Ok(None) };
         let snapshot = chain.snapshot();
         let mut runs = snapshot.runs();
@@ -126,7 +126,7 @@ impl Log {
         Ok(Some((run.segment(), u64::from(position))))
     }
 
-    pub(super) fn list(&self, chain: ChainId, list: &List) -> Result<Chunk<StoredEvent>, StoreError> {
+    pub(crate) fn list(&self, chain: ChainId, list: &List) -> Result<Chunk<StoredEvent>, StoreError> {
         let Some(chain) = self.chain(chain)? else {
             return Ok(Chunk { items: Vec::new(), resume: None });
         };
@@ -207,7 +207,7 @@ impl Log {
         Ok(Chunk { items: page.events, resume: None })
     }
 
-    pub(super) fn range(&self, chain: ChainId, range: Range) -> Result<Chunk<Item>, StoreError> {
+    pub(crate) fn range(&self, chain: ChainId, range: Range) -> Result<Chunk<Item>, StoreError> {
         let Some(chain) = self.chain(chain)? else {
             return Ok(Chunk { items: Vec::new(), resume: None });
         };
@@ -282,7 +282,7 @@ impl Log {
 
     /// The keys stand in the frames of their requests, and the first record of a frame stands right behind its header: what lies before a record tells whether a
     /// request begins there. (If none does, the bytes are another record's, and no record can have the checksum of a header: it depends on the segment's salt.)
-    pub(super) fn kept_keys(&self, chain: ChainId, wanted: WantedKeys) -> Result<Vec<KeptKey>, StoreError> {
+    pub(crate) fn kept_keys(&self, chain: ChainId, wanted: WantedKeys) -> Result<Vec<KeptKey>, StoreError> {
         let Some(chain) = self.chain(chain)? else { return Ok(Vec::new()) };
         self.with_rebuild(|| self.kept_keys_once(&chain, wanted))
     }
@@ -346,7 +346,7 @@ impl Log {
     }
 
     /// Nothing if the record is damaged: it was read, and its checksum is wrong. An error if it could not be read, which says nothing about it.
-    pub(super) fn read_record(
+    pub(crate) fn read_record(
         &self,
         chain: ChainId,
         chain_seq: u64,
@@ -359,12 +359,12 @@ impl Log {
         Ok(record.and_then(|record| format::decode_record(record, &segment.salt, chain, chain_seq)))
     }
 
-    pub(super) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
+    pub(crate) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
         read(&self.segments).get(&number).cloned()
     }
 
     /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
-    pub(super) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
+    pub(crate) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
         let mut rebuilt = Vec::new();
         loop {
             let error = match read() {
@@ -380,7 +380,7 @@ impl Log {
     }
 
     /// A read has failed. Nothing is concluded from it about what is on the disk: it is counted, and shown to whoever watches.
-    pub(super) fn read_failed(&self, error: &io::Error) -> StoreError {
+    pub(crate) fn read_failed(&self, error: &io::Error) -> StoreError {
         self.read_failures.note(error, self.mode);
         StoreError::Read(error.to_string())
     }
@@ -388,7 +388,7 @@ impl Log {
 
 /// Reads that failed.
 #[derive(Debug, Default)]
-pub(super) struct ReadFailures {
+pub(crate) struct ReadFailures {
     count: AtomicU64,
     /// When the last one failed, and when one was last logged.
     last: Mutex<(Option<Instant>, Option<Instant>)>,
@@ -411,12 +411,12 @@ impl ReadFailures {
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Whether a read has failed lately.
-    pub(super) fn is_degraded(&self) -> bool {
+    pub(crate) fn is_degraded(&self) -> bool {
         lock(&self.last).0.is_some_and(|failed| failed.elapsed() < DEGRADED_FOR)
     }
 }
@@ -527,7 +527,7 @@ impl Items {
 }
 
 /// Bytes of a segment that were read last, so that neighbours need no read of their own.
-pub(super) struct Window {
+pub(crate) struct Window {
     /// How much is read at once.
     pub size: usize,
     segment: u64,
@@ -536,7 +536,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn single() -> Window {
+    pub(crate) fn single() -> Window {
         Window { size: RECORD_GUESS, segment: 0, start: 0, bytes: Vec::new() }
     }
 
@@ -545,13 +545,13 @@ impl Window {
     }
 
     /// Whether the record at this position is there whole.
-    pub(super) fn holds(&self, segment: u64, position: u32) -> bool {
+    pub(crate) fn holds(&self, segment: u64, position: u32) -> bool {
         let position = u64::from(position);
         self.segment == segment && position >= self.start && self.within(position).is_some()
     }
 
     /// The bytes of a record; nothing if the segment does not have so many, or they do not say how long it is.
-    pub(super) fn record(&mut self, segment: &Segment, position: u32) -> io::Result<Option<&[u8]>> {
+    pub(crate) fn record(&mut self, segment: &Segment, position: u32) -> io::Result<Option<&[u8]>> {
         let held = self.holds(segment.number, position);
         let position = u64::from(position);
         // A bad sector further on must not take this record with it.

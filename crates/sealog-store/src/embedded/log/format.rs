@@ -7,75 +7,75 @@ use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::verify::Record;
 
-use super::mutants::{self, Mutant};
 use crate::IdempotencyKey;
+use crate::embedded::mutants::{self, Mutant};
 
-pub(super) const SEGMENT_HEADER_LEN: usize = 128;
-pub(super) const FRAME_HEADER_LEN: usize = 88;
+pub(crate) const SEGMENT_HEADER_LEN: usize = 128;
+pub(crate) const FRAME_HEADER_LEN: usize = 88;
 /// A record without its annotations and text.
 const RECORD_FIXED_LEN: usize = 92;
 const RECORD_TEXT_AT: usize = 88;
 const IDEMPOTENCY_LEN: usize = 84;
 /// Larger than any request can become; a length beyond it is not one.
-pub(super) const FRAME_LEN_MAX: usize = 16 << 20;
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FRAME_LEN_MAX: usize = 16 << 20;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 const SEGMENT_MAGIC: &[u8; 8] = b"SEALOGSG";
-pub(super) const FRAME_MAGIC: &[u8; 4] = b"SLFR";
+pub(crate) const FRAME_MAGIC: &[u8; 4] = b"SLFR";
 /// A frame's version says how its records are laid out and which `schema_version` they have. The next `schema_version` is the next frame version.
 const FRAME_VERSION: u8 = 1;
 /// Of every record in a frame of [`FRAME_VERSION`].
-pub(super) const FRAME_SCHEMA_VERSION: u32 = 1;
+pub(crate) const FRAME_SCHEMA_VERSION: u32 = 1;
 const FLAG_IDEMPOTENCY: u8 = 1;
 const FLAG_IMPORTED: u8 = 2;
 const ANNOTATIONS_VERSION: u8 = 1;
 
 /// No chain, no log and no row of segments gets near these. A larger number was put there by someone, and counting on from it would overflow.
-pub(super) const SEQ_MAX: u64 = u64::MAX >> 1;
-pub(super) const COMMIT_MAX: u64 = u64::MAX >> 1;
-pub(super) const SEGMENT_MAX: u64 = 999_999_999_999_999;
+pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
+pub(crate) const COMMIT_MAX: u64 = u64::MAX >> 1;
+pub(crate) const SEGMENT_MAX: u64 = 999_999_999_999_999;
 
-pub(super) type Salt = [u8; 16];
+pub(crate) type Salt = [u8; 16];
 
 /// Reads integers and arrays from the front of a slice; nothing when it is too short.
-pub(super) struct Take<'a>(pub &'a [u8]);
+pub(crate) struct Take<'a>(pub &'a [u8]);
 
 impl<'a> Take<'a> {
-    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(front)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.bytes(N)?.try_into().ok()
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(super) fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn ulid(&mut self) -> Option<Ulid> {
+    pub(crate) fn ulid(&mut self) -> Option<Ulid> {
         self.array().map(Ulid::from_bytes)
     }
 
-    pub(super) fn hash(&mut self) -> Option<Hash> {
+    pub(crate) fn hash(&mut self) -> Option<Hash> {
         self.array().map(Hash)
     }
 
     /// Tenant and project; the mode is the log's.
-    pub(super) fn chain(&mut self, mode: Mode) -> Option<ChainId> {
+    pub(crate) fn chain(&mut self, mode: Mode) -> Option<ChainId> {
         Some(ChainId {
             tenant_id: TenantId(Uuid(self.array()?)),
             project_id: ProjectId(Uuid(self.array()?)),
@@ -85,17 +85,17 @@ impl<'a> Take<'a> {
 }
 
 /// Lengths inside a segment fit in 32 bits: segments and frames are far smaller than 4 GiB.
-pub(super) fn u32_len(length: usize) -> u32 {
+pub(crate) fn u32_len(length: usize) -> u32 {
     u32::try_from(length).expect("lengths are bounded before they get here")
 }
 
-pub(super) fn put_chain(chain: ChainId, out: &mut Vec<u8>) {
+pub(crate) fn put_chain(chain: ChainId, out: &mut Vec<u8>) {
     out.extend_from_slice(&chain.tenant_id.0.0);
     out.extend_from_slice(&chain.project_id.0.0);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SegmentHeader {
+pub(crate) struct SegmentHeader {
     pub mode: Mode,
     pub recovered: bool,
     pub number: u64,
@@ -107,20 +107,20 @@ pub(super) struct SegmentHeader {
 
 /// What a segment says of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Predecessor {
+pub(crate) struct Predecessor {
     pub number: u64,
     pub final_len: u64,
     pub checksum: u32,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum HeaderError {
+pub(crate) enum HeaderError {
     Damaged,
     UnknownVersion(u32),
 }
 
 impl SegmentHeader {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let before = self.before.unwrap_or(Predecessor { number: 0, final_len: 0, checksum: 0 });
         let mut out = Vec::with_capacity(SEGMENT_HEADER_LEN);
         out.extend_from_slice(SEGMENT_MAGIC);
@@ -141,7 +141,7 @@ impl SegmentHeader {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
         let bytes = bytes.get(..SEGMENT_HEADER_LEN).ok_or(HeaderError::Damaged)?;
         let (content, checksum) = bytes.split_at(SEGMENT_HEADER_LEN - 4);
         let mut take = Take(content);
@@ -174,7 +174,7 @@ impl SegmentHeader {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FrameHeader {
+pub(crate) struct FrameHeader {
     pub length: u32,
     pub idempotency: bool,
     pub imported: bool,
@@ -209,7 +209,7 @@ impl FrameHeader {
     }
 
     /// The header of a frame that stands at `position`, if its checksum is right and it says so itself.
-    pub(super) fn decode(bytes: &[u8], position: u64, salt: &Salt, mode: Mode) -> Option<FrameHeader> {
+    pub(crate) fn decode(bytes: &[u8], position: u64, salt: &Salt, mode: Mode) -> Option<FrameHeader> {
         let bytes = bytes.get(..FRAME_HEADER_LEN)?;
         // Before the checksum: the search for the next frame behind damage comes here for every candidate.
         if &bytes[..4] != FRAME_MAGIC || bytes[24..32] != position.to_le_bytes() {
@@ -248,24 +248,24 @@ impl FrameHeader {
     }
 
     /// Where this frame's commit group begins.
-    pub(super) fn group_start(&self) -> u64 {
+    pub(crate) fn group_start(&self) -> u64 {
         self.position - u64::from(self.group_back)
     }
 
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.position + u64::from(self.length)
     }
 }
 
 /// The idempotency record of a frame, and the `request_id` of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StoredKey {
+pub(crate) struct StoredKey {
     pub key: IdempotencyKey,
     pub request_id: Ulid,
 }
 
 /// A frame being written into a buffer.
-pub(super) struct FrameWriter<'a> {
+pub(crate) struct FrameWriter<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
     salt: &'a Salt,
@@ -276,14 +276,14 @@ pub(super) struct FrameWriter<'a> {
 
 impl<'a> FrameWriter<'a> {
     /// `header.length`, `count` and `idempotency` are filled in at the end.
-    pub(super) fn begin(out: &'a mut Vec<u8>, salt: &'a Salt, header: FrameHeader) -> FrameWriter<'a> {
+    pub(crate) fn begin(out: &'a mut Vec<u8>, salt: &'a Salt, header: FrameHeader) -> FrameWriter<'a> {
         let start = out.len();
         out.resize(start + FRAME_HEADER_LEN, 0);
         FrameWriter { out, start, salt, header: FrameHeader { count: 0, ..header }, checksums: Vec::new() }
     }
 
     /// Adds a record and returns its offset in the segment.
-    pub(super) fn record(&mut self, sealed: &Sealed, text: &str, annotations: &Annotations) -> u32 {
+    pub(crate) fn record(&mut self, sealed: &Sealed, text: &str, annotations: &Annotations) -> u32 {
         let chain_seq = self.header.first_seq + u64::from(self.header.count);
         assert_eq!(sealed.chain_seq, chain_seq, "records of a frame follow each other");
         self.header.count += 1;
@@ -305,7 +305,7 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// Adds a record of another frame as it is, whatever is in it; only its checksum is made anew.
-    pub(super) fn copy(&mut self, record: &RecordSlice<'_>) {
+    pub(crate) fn copy(&mut self, record: &RecordSlice<'_>) {
         self.header.count += 1;
         let content = &record.bytes[..record.bytes.len() - 4];
         self.out.extend_from_slice(content);
@@ -314,7 +314,7 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// Completes the frame and returns the running checksum behind it.
-    pub(super) fn finish(mut self, key: Option<&StoredKey>, running: u32) -> u32 {
+    pub(crate) fn finish(mut self, key: Option<&StoredKey>, running: u32) -> u32 {
         if let Some(stored) = key {
             let start = self.out.len();
             self.out.extend_from_slice(&stored.key.key_hash.0);
@@ -342,10 +342,10 @@ fn record_checksum(content: &[u8], salt: &Salt, chain: ChainId, chain_seq: u64) 
 
 /// The part of a record's checksum that all records of a chain in a segment have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordSeed(u32);
+pub(crate) struct RecordSeed(u32);
 
 impl RecordSeed {
-    pub(super) fn new(salt: &Salt, chain: ChainId) -> RecordSeed {
+    pub(crate) fn new(salt: &Salt, chain: ChainId) -> RecordSeed {
         let mut seed = [0u8; 48];
         seed[..16].copy_from_slice(salt);
         seed[16..32].copy_from_slice(&chain.tenant_id.0.0);
@@ -370,7 +370,7 @@ fn idempotency_checksum(content: &[u8], salt: &Salt, position: u64) -> u32 {
 
 /// A frame in memory whose header is right. Its parts may still be damaged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     pub header: FrameHeader,
     bytes: &'a [u8],
     salt: &'a Salt,
@@ -378,7 +378,7 @@ pub(super) struct Frame<'a> {
 
 /// A record cut out of a frame: which one, where, and whether its checksum is right.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordSlice<'a> {
+pub(crate) struct RecordSlice<'a> {
     pub chain_seq: u64,
     /// In the segment.
     pub offset: u32,
@@ -387,14 +387,14 @@ pub(super) struct RecordSlice<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(super) fn decode(bytes: &'a [u8], position: u64, salt: &'a Salt, mode: Mode) -> Option<Frame<'a>> {
+    pub(crate) fn decode(bytes: &'a [u8], position: u64, salt: &'a Salt, mode: Mode) -> Option<Frame<'a>> {
         let header = FrameHeader::decode(bytes, position, salt, mode)?;
         let bytes = bytes.get(..header.length as usize)?;
         Some(Frame { header, bytes, salt })
     }
 
     /// The records, as far as their lengths lead. Where a length is damaged, the records behind it cannot be found.
-    pub(super) fn records(&self) -> impl Iterator<Item = RecordSlice<'a>> + use<'a> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = RecordSlice<'a>> + use<'a> {
         let Frame { header, bytes, salt } = *self;
         let end = bytes.len()
             - if header.idempotency { IDEMPOTENCY_LEN.min(bytes.len() - FRAME_HEADER_LEN) } else { 0 };
@@ -410,7 +410,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    pub(super) fn idempotency(&self) -> Option<StoredKey> {
+    pub(crate) fn idempotency(&self) -> Option<StoredKey> {
         if !self.header.idempotency {
             return None;
         }
@@ -427,7 +427,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether every part has the right checksum and the parts fill the frame exactly.
-    pub(super) fn intact(&self) -> bool {
+    pub(crate) fn intact(&self) -> bool {
         let (mut count, mut length) = (0, FRAME_HEADER_LEN);
         for record in self.records() {
             if !record.intact {
@@ -446,7 +446,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The segment's running checksum, continued over this frame's checksums.
-    pub(super) fn running_checksum(&self, running: u32) -> u32 {
+    pub(crate) fn running_checksum(&self, running: u32) -> u32 {
         let header = crc32c_append(running, &self.bytes[FRAME_HEADER_LEN - 4..FRAME_HEADER_LEN]);
         let records = self
             .records()
@@ -460,7 +460,7 @@ impl<'a> Frame<'a> {
 }
 
 /// The length that a record's first bytes name, if it is possible.
-pub(super) fn record_len(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn record_len(bytes: &[u8]) -> Option<usize> {
     let length = Take(bytes).u32()? as usize;
     (RECORD_FIXED_LEN..=FRAME_LEN_MAX).contains(&length).then_some(length)
 }
@@ -471,17 +471,17 @@ fn record_intact(record: &[u8], salt: &Salt, chain: ChainId, chain_seq: u64) -> 
 
 impl RecordSlice<'_> {
     /// What stands where the hash should be, even if the record is damaged.
-    pub(super) fn raw_hash(&self) -> Hash {
+    pub(crate) fn raw_hash(&self) -> Hash {
         self.bytes.get(56..88).and_then(|bytes| bytes.try_into().ok()).map_or(Hash::ZERO, Hash)
     }
 
-    pub(super) fn event(&self, chain: ChainId) -> Option<StoredEvent> {
+    pub(crate) fn event(&self, chain: ChainId) -> Option<StoredEvent> {
         if self.intact { decode_event(self.bytes, chain, self.chain_seq) } else { None }
     }
 }
 
 /// The event in a record, if the record is intact and is this event's.
-pub(super) fn decode_record(
+pub(crate) fn decode_record(
     record: &[u8],
     salt: &Salt,
     chain: ChainId,
@@ -494,7 +494,7 @@ pub(super) fn decode_record(
 }
 
 /// As [`decode_record`], for a look at what is verified without taking it out of the buffer.
-pub(super) fn borrow_record<'a>(
+pub(crate) fn borrow_record<'a>(
     record: &'a [u8],
     seed: RecordSeed,
     chain: ChainId,
@@ -590,19 +590,19 @@ fn each_annotation<'a>(bytes: &'a [u8], mut act: impl FnMut(u8, &'a [u8]) -> Opt
 }
 
 /// What an encoded record takes, for planning.
-pub(super) fn record_len_of(text: &str, annotations: &Annotations) -> usize {
+pub(crate) fn record_len_of(text: &str, annotations: &Annotations) -> usize {
     let fields: usize = annotations.values().iter().flatten().map(|value| value.len() + 3).sum();
     RECORD_FIXED_LEN + text.len() + if fields == 0 { 0 } else { fields + 5 }
 }
 
 /// Longest annotation value that a record can hold.
-pub(super) const ANNOTATION_BYTES_MAX: usize = u16::MAX as usize;
+pub(crate) const ANNOTATION_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Upper bound of what a frame takes besides its records.
-pub(super) const FRAME_OVERHEAD: usize = FRAME_HEADER_LEN + IDEMPOTENCY_LEN;
+pub(crate) const FRAME_OVERHEAD: usize = FRAME_HEADER_LEN + IDEMPOTENCY_LEN;
 
 /// Whether every annotation fits in a record.
-pub(super) fn annotations_fit(annotations: &Annotations) -> bool {
+pub(crate) fn annotations_fit(annotations: &Annotations) -> bool {
     annotations.values().iter().flatten().all(|value| value.len() <= ANNOTATION_BYTES_MAX)
 }
 

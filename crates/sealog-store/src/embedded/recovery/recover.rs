@@ -16,22 +16,22 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 
-use super::Options;
-use super::cache::Cache;
-use super::chain_index::{Chains, SealedRun};
-use super::disk::{self, Disk, OpenFiles, ReadInPart};
-use super::format::{
+use super::high_water_mark::{Extent, MarkFile, Marked, Place};
+use crate::embedded::Options;
+use crate::embedded::cache::Cache;
+use crate::embedded::index::block::{BLOCK_EVENTS, Entry, FieldHashes, MemoryRun};
+use crate::embedded::index::chain_index::{Chains, SealedRun};
+use crate::embedded::index::keys::Keys;
+use crate::embedded::index::salt::IndexSalt;
+use crate::embedded::index::sidecar::{Caches, KeyEntry, Opened, SegmentEnd, SegmentIndex, Sidecar, slot};
+use crate::embedded::log::disk::{self, Disk, OpenFiles, ReadInPart};
+use crate::embedded::log::format::{
     self, Frame, FrameHeader, FrameWriter, HeaderError, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader,
 };
-use super::index::{BLOCK_EVENTS, Entry, FieldHashes, MemoryRun};
-use super::keys::Keys;
-use super::mark::{Extent, MarkFile, Marked, Place};
-use super::mutants::{self, Mutant};
-use super::reader::Window;
-use super::salt::IndexSalt;
-use super::segment::{self, Piece, Segment, index_path, next_path, segment_path};
-use super::sidecar::{Caches, KeyEntry, Opened, SegmentEnd, SegmentIndex, Sidecar, slot};
-use super::writer::Plan;
+use crate::embedded::log::segment::{self, Piece, Segment, index_path, next_path, segment_path};
+use crate::embedded::mutants::{self, Mutant};
+use crate::embedded::read::reader::Window;
+use crate::embedded::write::writer::Plan;
 use crate::loss::Loss;
 
 /// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
@@ -142,7 +142,7 @@ impl fmt::Display for Finding {
 }
 
 #[derive(Debug)]
-pub(super) enum RecoveryError {
+pub(crate) enum RecoveryError {
     UnknownVersion(u32),
     Io(io::Error),
 }
@@ -155,7 +155,7 @@ impl From<io::Error> for RecoveryError {
 
 /// An opened log, ready for its writer.
 #[derive(Debug)]
-pub(super) struct Recovered {
+pub(crate) struct Recovered {
     pub chains: Chains,
     pub segments: BTreeMap<u64, Arc<Segment>>,
     /// Of all segments but the active one.
@@ -184,7 +184,7 @@ const UNKNOWN_CHECKSUM: u32 = 0;
 /// Fewer zeros than this at the end of a segment are not worth looking for.
 const TRIM_WORTH_BYTES: u64 = 1 << 20;
 
-pub(super) fn recover(
+pub(crate) fn recover(
     dir: &Path,
     mode: Mode,
     options: &Options,
@@ -365,7 +365,7 @@ struct Active {
 }
 
 /// The events of a segment, as far as they can be read, and which places are damaged.
-pub(super) struct Indexed {
+pub(crate) struct Indexed {
     pub index: SegmentIndex,
     pub damage: Vec<(u64, u64)>,
     running: u32,
@@ -373,7 +373,7 @@ pub(super) struct Indexed {
 }
 
 /// Builds the index of a segment from its pieces.
-pub(super) fn index_pieces<'a>(
+pub(crate) fn index_pieces<'a>(
     number: u64,
     pieces: impl IntoIterator<Item = &'a Piece<'a>>,
     salt: &IndexSalt,
@@ -1151,7 +1151,7 @@ fn copy_frame(frame: &Frame<'_>, commit: u64, salt: &Salt, content: &mut Vec<u8>
 }
 
 /// Writes a segment's index and opens it.
-pub(super) fn write_index(
+pub(crate) fn write_index(
     disk: &dyn Disk,
     files: &Arc<OpenFiles>,
     dir: &Path,

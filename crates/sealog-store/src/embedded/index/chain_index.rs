@@ -6,26 +6,26 @@ use std::sync::{Arc, Mutex, RwLock};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 
+use super::block::{BLOCK_EVENTS, Block, Entry, Hashing, MemoryRun, Probe};
 use super::filter::Key;
-use super::index::{BLOCK_EVENTS, Block, Entry, Hashing, MemoryRun, Probe};
 use super::sidecar::{Caches, FileRun};
-use super::sync::{lock, read, write};
+use crate::sync::{lock, read, write};
 use crate::{ChainHead, IdMap};
 
 /// All chains of a log.
 #[derive(Debug, Default)]
-pub(super) struct Chains {
+pub(crate) struct Chains {
     by_id: RwLock<IdMap<ChainId, Arc<Chain>>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     pub id: ChainId,
     state: Mutex<ChainState>,
 }
 
 #[derive(Debug)]
-pub(super) struct ChainState {
+pub(crate) struct ChainState {
     /// The last durable event. Never the one that is being written.
     pub durable: Head,
     /// The last event that the chain is known to have had; above `durable` only after a loss.
@@ -44,14 +44,14 @@ pub(super) struct ChainState {
 
 /// A run that will not grow.
 #[derive(Clone, Debug)]
-pub(super) enum SealedRun {
+pub(crate) enum SealedRun {
     File(FileRun),
     /// Where the index file could not be written.
     Memory(MemoryRun),
 }
 
 impl SealedRun {
-    pub(super) fn run(&self) -> Run<'_> {
+    pub(crate) fn run(&self) -> Run<'_> {
         match self {
             SealedRun::File(run) => Run::File(run),
             SealedRun::Memory(run) => Run::Memory(run),
@@ -95,11 +95,11 @@ impl ChainState {
 }
 
 impl Chains {
-    pub(super) fn get(&self, id: ChainId) -> Option<Arc<Chain>> {
+    pub(crate) fn get(&self, id: ChainId) -> Option<Arc<Chain>> {
         read(&self.by_id).get(&id).cloned()
     }
 
-    pub(super) fn get_or_create(&self, id: ChainId) -> Arc<Chain> {
+    pub(crate) fn get_or_create(&self, id: ChainId) -> Arc<Chain> {
         if let Some(chain) = self.get(id) {
             return chain;
         }
@@ -108,7 +108,7 @@ impl Chains {
         Arc::clone(chain)
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Chain>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Chain>> {
         let mut all: Vec<_> = read(&self.by_id).values().cloned().collect();
         all.sort_by_key(|chain| chain.id);
         all
@@ -116,16 +116,16 @@ impl Chains {
 }
 
 impl Chain {
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut ChainState) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut ChainState) -> T) -> T {
         act(&mut lock(&self.state))
     }
 
-    pub(super) fn head(&self) -> ChainHead {
+    pub(crate) fn head(&self) -> ChainHead {
         self.with(|state| ChainHead { durable: state.durable, recorded: state.recorded })
     }
 
     /// Adds events that have just become durable. Returns the ids of damaged ones whose place they have taken.
-    pub(super) fn publish(&self, segment: u64, entries: &[Entry], head: Head) -> Vec<Ulid> {
+    pub(crate) fn publish(&self, segment: u64, entries: &[Entry], head: Head) -> Vec<Ulid> {
         self.with(|state| {
             let first_seq = state.durable.chain_seq + 1;
             // Nothing but the acceptance of its loss is sealed on such a chain.
@@ -147,7 +147,7 @@ impl Chain {
     }
 
     /// Where the chain has changed last; nothing if it has no events.
-    pub(super) fn last_change(&self) -> Option<LastChange> {
+    pub(crate) fn last_change(&self) -> Option<LastChange> {
         self.with(|state| {
             let of_memory = |run: &MemoryRun| {
                 let last_seq = run.end_seq().checked_sub(1).filter(|_| run.count() > 0)?;
@@ -169,7 +169,7 @@ impl Chain {
     }
 
     /// What a reader works on, without holding up the writer.
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         self.with(|state| Snapshot {
             head: ChainHead { durable: state.durable, recorded: state.recorded },
             sealed: Arc::clone(&state.sealed),
@@ -180,7 +180,7 @@ impl Chain {
     }
 
     /// What is found in memory, or else the sealed runs to look at without holding the lock.
-    pub(super) fn find_in_memory<T>(
+    pub(crate) fn find_in_memory<T>(
         &self,
         find: impl FnOnce(&[MemoryRun]) -> Option<T>,
     ) -> Result<T, Arc<Vec<SealedRun>>> {
@@ -189,18 +189,18 @@ impl Chain {
 }
 
 /// Where a chain's last record is.
-pub(super) struct LastChange {
+pub(crate) struct LastChange {
     pub segment: u64,
     pub record: LastRecord,
 }
 
-pub(super) enum LastRecord {
+pub(crate) enum LastRecord {
     At(u32),
     /// Where the index says that is in a file, that of the last run.
     InFile(Arc<Vec<SealedRun>>),
 }
 
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     pub head: ChainHead,
     sealed: Arc<Vec<SealedRun>>,
     memory: Vec<MemoryRun>,
@@ -210,14 +210,14 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Oldest first.
-    pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = Run<'_>> {
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = Run<'_>> {
         self.sealed.iter().map(SealedRun::run).chain(self.memory.iter().map(Run::Memory))
     }
 }
 
 impl Snapshot {
     /// Fails if events from `first` to `last` may exist that the disk did not give when the store was opened: to leave them out would be to say that they are not there.
-    pub(super) fn check_readable(&self, first: u64, last: u64) -> io::Result<()> {
+    pub(crate) fn check_readable(&self, first: u64, last: u64) -> io::Result<()> {
         match self.unreadable.iter().find(|(from, to)| *from <= last && *to >= first) {
             None => Ok(()),
             Some((from, _)) => Err(io::Error::other(format!(
@@ -227,7 +227,7 @@ impl Snapshot {
     }
 
     /// The first event of the damaged stretch that an id would lie in.
-    pub(super) fn damaged_around(&self, log_id: Ulid) -> Option<u64> {
+    pub(crate) fn damaged_around(&self, log_id: Ulid) -> Option<u64> {
         let in_stretch = |(first, last): &&(u64, u64)| {
             let below = self.runs().filter(|run| run.end_seq() == *first).all(|run| run.log_ids().1 < log_id);
             let above =
@@ -240,19 +240,19 @@ impl Snapshot {
 
 /// A run, wherever its index is.
 #[derive(Clone, Copy)]
-pub(super) enum Run<'a> {
+pub(crate) enum Run<'a> {
     Memory(&'a MemoryRun),
     File(&'a FileRun),
 }
 
 /// The blocks of a run, ready to be looked at one by one.
-pub(super) enum Blocks<'a> {
+pub(crate) enum Blocks<'a> {
     Memory(&'a MemoryRun),
     File(&'a FileRun, Arc<Vec<super::sidecar::BlockRef>>, &'a Caches),
 }
 
 /// A block, shared or borrowed.
-pub(super) enum BlockRead<'a> {
+pub(crate) enum BlockRead<'a> {
     Borrowed(&'a Block),
     Shared(Arc<Block>),
 }
@@ -269,14 +269,14 @@ impl std::ops::Deref for BlockRead<'_> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         match self {
             Run::Memory(run) => run.segment,
             Run::File(run) => run.segment(),
         }
     }
 
-    pub(super) fn first_seq(&self) -> u64 {
+    pub(crate) fn first_seq(&self) -> u64 {
         match self {
             Run::Memory(run) => run.first_seq,
             Run::File(run) => run.first_seq,
@@ -284,14 +284,14 @@ impl<'a> Run<'a> {
     }
 
     /// One past the last `chain_seq`.
-    pub(super) fn end_seq(&self) -> u64 {
+    pub(crate) fn end_seq(&self) -> u64 {
         match self {
             Run::Memory(run) => run.end_seq(),
             Run::File(run) => run.end_seq(),
         }
     }
 
-    pub(super) fn log_ids(&self) -> (Ulid, Ulid) {
+    pub(crate) fn log_ids(&self) -> (Ulid, Ulid) {
         match self {
             Run::Memory(run) => (run.first_log_id(), run.last_log_id()),
             Run::File(run) => (run.first_log_id, run.last_log_id),
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
     }
 
     /// Seq and position of an id, if it is in this run.
-    pub(super) fn find(&self, log_id: Ulid, caches: &Caches) -> io::Result<Option<(u64, u32)>> {
+    pub(crate) fn find(&self, log_id: Ulid, caches: &Caches) -> io::Result<Option<(u64, u32)>> {
         let run = match self {
             Run::Memory(run) => {
                 return Ok(run.find(log_id).map(|chain_seq| (chain_seq, run.position(chain_seq))));
@@ -317,7 +317,7 @@ impl<'a> Run<'a> {
         Ok(place.map(|place| (run.first_seq + (number * BLOCK_EVENTS + place) as u64, block.position(place))))
     }
 
-    pub(super) fn hashing(&self) -> Hashing {
+    pub(crate) fn hashing(&self) -> Hashing {
         match self {
             Run::Memory(_) => Hashing::Salted,
             Run::File(run) => run.sidecar.hashing(),
@@ -325,14 +325,14 @@ impl<'a> Run<'a> {
     }
 
     /// The blocks that may have events with these keys, oldest first. What is in memory is not filtered: it is looked through faster than a filter is kept up to date.
-    pub(super) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
+    pub(crate) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
         match self {
             Run::Memory(run) => Ok((0..run.block_count()).collect()),
             Run::File(run) => run.candidates(keys),
         }
     }
 
-    pub(super) fn blocks(&self, caches: &'a Caches) -> io::Result<Blocks<'a>> {
+    pub(crate) fn blocks(&self, caches: &'a Caches) -> io::Result<Blocks<'a>> {
         Ok(match *self {
             Run::Memory(run) => Blocks::Memory(run),
             Run::File(run) => Blocks::File(run, run.table(caches)?, caches),
@@ -341,7 +341,7 @@ impl<'a> Run<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         match self {
             Blocks::Memory(run) => run.block_count(),
             Blocks::File(_, table, _) => table.len(),
@@ -349,7 +349,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Whether a block can have a match, as far as that is known without looking into it.
-    pub(super) fn may_match(&self, number: usize, probe: &Probe) -> bool {
+    pub(crate) fn may_match(&self, number: usize, probe: &Probe) -> bool {
         let first = |number: usize| match self {
             Blocks::Memory(run) => run.block(number).first_log_id(),
             Blocks::File(_, table, _) => table[number].first_log_id,
@@ -365,7 +365,7 @@ impl<'a> Blocks<'a> {
         has_action && probe.may_match_times(first(number), after)
     }
 
-    pub(super) fn block(&self, number: usize) -> io::Result<BlockRead<'a>> {
+    pub(crate) fn block(&self, number: usize) -> io::Result<BlockRead<'a>> {
         match self {
             Blocks::Memory(run) => Ok(BlockRead::Borrowed(run.block(number))),
             Blocks::File(run, table, caches) => run.block(caches, table, number).map(BlockRead::Shared),

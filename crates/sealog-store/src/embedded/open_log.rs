@@ -14,21 +14,21 @@ use sealog_core::time::Month;
 
 use super::Options;
 use super::cache::Cache;
-use super::chain_index::{Chain, Chains, SealedRun};
-use super::disk::{self, Disk, OpenFiles};
 use super::feed::Feed;
-use super::format::Frame;
-use super::keys::{KeyPlace, Keys};
-use super::mark::{Extent, MarkFile};
-use super::reader::ReadFailures;
-use super::recovery::{self, Finding, Indexed, RecoveryError};
-use super::salt::IndexSalt;
-use super::segment::{self, Preparer, Segment};
-use super::sidecar::{self, Caches, Opened, SegmentEnd, SegmentIndex, SlotProbe, slot};
-use super::sync::{lock, wait_for, write};
-use super::writer::{Sealer, Shared};
+use super::index::chain_index::{Chain, Chains, SealedRun};
+use super::index::keys::{KeyPlace, Keys};
+use super::index::salt::IndexSalt;
+use super::index::sidecar::{self, Caches, Opened, SegmentEnd, SegmentIndex, SlotProbe, slot};
+use super::log::disk::{self, Disk, OpenFiles};
+use super::log::format::Frame;
+use super::log::segment::{self, Preparer, Segment};
+use super::read::reader::ReadFailures;
+use super::recovery::high_water_mark::{Extent, MarkFile};
+use super::recovery::recover::{self, Finding, Indexed, RecoveryError};
+use super::write::writer::{Sealer, Shared};
 use crate::loss;
 use crate::stats::{Histogram, LogStats};
+use crate::sync::{lock, wait_for, write};
 use crate::world::World;
 use crate::{Appended, HEAD_AHEAD_MS, IdempotencyKey, Receipt, Reservation, Reserved, StoreError};
 
@@ -205,7 +205,7 @@ impl OpenLog {
         salt: IndexSalt,
         feed: &Arc<Feed>,
     ) -> Result<OpenLog, RecoveryError> {
-        let recovered = recovery::recover(dir, mode, options, salt)?;
+        let recovered = recover::recover(dir, mode, options, salt)?;
         let mut findings = recovered.findings;
         let poisoned = findings.iter().find_map(|finding| match finding {
             Finding::ReadOnly { cause } => Some(StoreError::Poisoned(cause.clone())),
@@ -428,7 +428,7 @@ impl Log {
         let mut bytes = vec![0; 64 << 10];
         let mut filled = segment.file.read_at(&mut bytes, position)?;
         if Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).is_none() {
-            bytes.resize(super::format::FRAME_LEN_MAX, 0);
+            bytes.resize(super::log::format::FRAME_LEN_MAX, 0);
             filled = segment.file.read_at(&mut bytes, position)?;
         }
         let frame = Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).ok_or_else(lost)?;
@@ -650,7 +650,7 @@ impl Log {
     }
 
     fn write_index(&self, index: &SegmentIndex, end: &SegmentEnd) -> io::Result<Opened> {
-        recovery::write_index(&*self.disk, &self.files, &self.dir, index, end, self.mode, &self.salt)
+        recover::write_index(&*self.disk, &self.files, &self.dir, index, end, self.mode, &self.salt)
     }
 
     /// From now on the runs of a segment are read through its index file.
@@ -736,7 +736,7 @@ impl Log {
         let segment = self.segment(number).ok_or_else(gone)?;
         let content = disk::read_all(&*segment.file)?;
         let pieces = segment::walk(&content, end.final_len, &segment.salt, self.mode);
-        Ok((recovery::index_pieces(number, &pieces, &self.salt), end))
+        Ok((recover::index_pieces(number, &pieces, &self.salt), end))
     }
 
     /// What a chain had in a segment and is not among these runs cannot be read any more.

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
 
-use super::cache::Cache;
-use super::disk::{DiskFile, read_exact};
+use super::block::{BLOCK_EVENTS, Block, Bloom, Hashing, MemoryRun};
 use super::filter::{self, Key, Shape};
-use super::format::{SEQ_MAX, Take, put_chain, u32_len};
-use super::index::{BLOCK_EVENTS, Block, Bloom, Hashing, MemoryRun};
 use super::salt::IndexSalt;
+use crate::embedded::cache::Cache;
+use crate::embedded::log::disk::{DiskFile, read_exact};
+use crate::embedded::log::format::{SEQ_MAX, Take, put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGIX";
 const VERSION: u32 = 3;
@@ -33,18 +33,18 @@ const DIRECTORY_LEN_MAX: usize = 1 << 20;
 
 /// What a section of an index file holds. Others may come; a reader passes over those that it does not know.
 mod kind {
-    pub(super) const RUNS: u16 = 1;
-    pub(super) const BLOCKS: u16 = 2;
-    pub(super) const FILTERS: u16 = 3;
-    pub(super) const KEYS: u16 = 4;
-    pub(super) const KEY_FENCES: u16 = 5;
-    pub(super) const KEY_FILTER: u16 = 6;
-    pub(super) const USAGE: u16 = 7;
+    pub(crate) const RUNS: u16 = 1;
+    pub(crate) const BLOCKS: u16 = 2;
+    pub(crate) const FILTERS: u16 = 3;
+    pub(crate) const KEYS: u16 = 4;
+    pub(crate) const KEY_FENCES: u16 = 5;
+    pub(crate) const KEY_FILTER: u16 = 6;
+    pub(crate) const USAGE: u16 = 7;
 }
 
 /// An idempotency key's place in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct KeyEntry {
+pub(crate) struct KeyEntry {
     pub slot: Slot,
     pub received_ms: u64,
     /// Of the frame.
@@ -52,9 +52,9 @@ pub(super) struct KeyEntry {
 }
 
 /// Chain and key in 16 bytes.
-pub(super) type Slot = [u8; 16];
+pub(crate) type Slot = [u8; 16];
 
-pub(super) fn slot(chain: ChainId, key_hash: Hash) -> Slot {
+pub(crate) fn slot(chain: ChainId, key_hash: Hash) -> Slot {
     use sha2::{Digest, Sha256};
     let mut hasher = Sha256::new();
     hasher.update(chain.tenant_id.0.0);
@@ -66,13 +66,13 @@ pub(super) fn slot(chain: ChainId, key_hash: Hash) -> Slot {
 
 /// A slot and what filters know it by. Clients choose keys, and with them slots: without the salt they could choose those that fill a filter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SlotProbe {
+pub(crate) struct SlotProbe {
     pub slot: Slot,
     salted: u32,
 }
 
 impl SlotProbe {
-    pub(super) fn new(slot: Slot, salt: &IndexSalt) -> SlotProbe {
+    pub(crate) fn new(slot: Slot, salt: &IndexSalt) -> SlotProbe {
         SlotProbe { slot, salted: salt.hash(&slot) }
     }
 
@@ -84,7 +84,7 @@ impl SlotProbe {
 
 /// What an index file says of its segment, to tell whether it is that segment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SegmentEnd {
+pub(crate) struct SegmentEnd {
     pub number: u64,
     pub final_len: u64,
     pub checksum: u32,
@@ -92,7 +92,7 @@ pub(super) struct SegmentEnd {
 
 /// Everything that is derived from one segment, in memory.
 #[derive(Debug, Default)]
-pub(super) struct SegmentIndex {
+pub(crate) struct SegmentIndex {
     pub runs: Vec<(ChainId, MemoryRun)>,
     pub keys: Vec<KeyEntry>,
     pub usage: BTreeMap<(TenantId, Month), u64>,
@@ -130,7 +130,7 @@ impl Part {
 
 impl SegmentIndex {
     /// Counts the events of each tenant by month.
-    pub(super) fn count_usage(&mut self) {
+    pub(crate) fn count_usage(&mut self) {
         for (chain, run) in &self.runs {
             for log_id in run.log_ids() {
                 *self.usage.entry((chain.tenant_id, Month::of(log_id.timestamp_ms()))).or_default() += 1;
@@ -138,7 +138,7 @@ impl SegmentIndex {
         }
     }
 
-    pub(super) fn encode(&self, end: &SegmentEnd, salt: &IndexSalt) -> Vec<u8> {
+    pub(crate) fn encode(&self, end: &SegmentEnd, salt: &IndexSalt) -> Vec<u8> {
         let mut parts = self.runs_parts();
         parts.extend(self.key_parts(salt));
         let usage = self.usage.iter().fold(Vec::new(), |mut bytes, ((tenant_id, month), count)| {
@@ -268,7 +268,7 @@ fn encode_blocks(blocks: &[Arc<Block>], out: &mut Vec<u8>) -> Vec<u8> {
 
 /// An index file that has been opened and belongs to its segment.
 #[derive(Debug)]
-pub(super) struct Sidecar {
+pub(crate) struct Sidecar {
     /// Tells index files apart in caches: a segment's index may be built again with another layout.
     id: u64,
     file: Box<dyn DiskFile>,
@@ -292,7 +292,7 @@ enum KeySections {
 
 /// A run whose index is in a file.
 #[derive(Clone, Debug)]
-pub(super) struct FileRun {
+pub(crate) struct FileRun {
     pub sidecar: Arc<Sidecar>,
     pub first_seq: u64,
     pub count: u32,
@@ -309,7 +309,7 @@ pub(super) struct FileRun {
 
 /// What start-up takes from an index file.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(crate) struct Opened {
     pub sidecar: Arc<Sidecar>,
     pub runs: Vec<(ChainId, FileRun)>,
     pub usage: Vec<(TenantId, Month, u64)>,
@@ -319,7 +319,7 @@ pub(super) struct Opened {
 
 /// A block as its table describes it.
 #[derive(Debug)]
-pub(super) struct BlockRef {
+pub(crate) struct BlockRef {
     pub first_log_id: Ulid,
     /// A set of `hash(action) mod 256`, in files of version 2.
     pub actions: Option<[u8; 32]>,
@@ -329,7 +329,7 @@ pub(super) struct BlockRef {
 
 /// An index file that contradicts its checksums. Its segment has everything that is needed to make it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IndexDamaged {
+pub(crate) struct IndexDamaged {
     pub segment: u64,
     /// Of the [`Sidecar`]: the segment may have another index by now.
     pub id: u64,
@@ -349,12 +349,12 @@ fn damaged(segment: u64, id: u64, what: &'static str) -> io::Error {
 }
 
 /// The index that is to blame for an error.
-pub(super) fn damaged_index(error: &io::Error) -> Option<IndexDamaged> {
+pub(crate) fn damaged_index(error: &io::Error) -> Option<IndexDamaged> {
     error.get_ref()?.downcast_ref::<IndexDamaged>().copied()
 }
 
 /// A number for an index, higher than those of all before it.
-pub(super) fn next_id() -> u64 {
+pub(crate) fn next_id() -> u64 {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
@@ -372,7 +372,7 @@ struct Layout {
 
 impl Sidecar {
     /// Opens the index of a segment that ends as given; an error means that it must be built again.
-    pub(super) fn open(
+    pub(crate) fn open(
         file: Box<dyn DiskFile>,
         end: &SegmentEnd,
         mode: Mode,
@@ -434,20 +434,20 @@ impl Sidecar {
         Ok(Opened { sidecar, runs, usage, keys_newest_ms })
     }
 
-    pub(super) fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         self.segment
     }
 
-    pub(super) fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    pub(super) fn hashing(&self) -> Hashing {
+    pub(crate) fn hashing(&self) -> Hashing {
         self.hashing
     }
 
     /// Whether it can be read but should be made anew: it has another version, or the salt that it was made with is lost.
-    pub(super) fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         self.hashing != Hashing::Salted
     }
 
@@ -481,7 +481,7 @@ impl Sidecar {
     }
 
     /// Whether a lookup would have to read.
-    pub(super) fn may_have_key(&self, probe: &SlotProbe) -> bool {
+    pub(crate) fn may_have_key(&self, probe: &SlotProbe) -> bool {
         match self.hashing {
             Hashing::Salted => self.key_filter.may_contain(probe.salted),
             Hashing::Crc32c => self.key_filter.may_contain(probe.unsalted()),
@@ -490,7 +490,7 @@ impl Sidecar {
     }
 
     /// Keys with this slot, newest first. What is read is checked first: a key that is overlooked would be an event twice.
-    pub(super) fn find_key(&self, probe: &SlotProbe) -> io::Result<Vec<KeyEntry>> {
+    pub(crate) fn find_key(&self, probe: &SlotProbe) -> io::Result<Vec<KeyEntry>> {
         if !self.may_have_key(probe) {
             return Ok(Vec::new());
         }
@@ -629,22 +629,22 @@ fn decode_usage(bytes: &[u8]) -> Option<(TenantId, Month, u64)> {
 
 /// Caches of both kinds of pieces.
 #[derive(Debug)]
-pub(super) struct Caches {
+pub(crate) struct Caches {
     /// By index file and offset.
     pub tables: Cache<(u64, u64), Vec<BlockRef>>,
     pub columns: Cache<(u64, u64), Block>,
 }
 
 impl FileRun {
-    pub(super) fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         self.sidecar.segment
     }
 
-    pub(super) fn end_seq(&self) -> u64 {
+    pub(crate) fn end_seq(&self) -> u64 {
         self.first_seq + u64::from(self.count)
     }
 
-    pub(super) fn table(&self, caches: &Caches) -> io::Result<Arc<Vec<BlockRef>>> {
+    pub(crate) fn table(&self, caches: &Caches) -> io::Result<Arc<Vec<BlockRef>>> {
         let (offset, length, checksum) = self.table;
         let bytes = length as usize + self.blocks as usize * size_of::<BlockRef>();
         caches.tables.get_or_load(&(self.sidecar.id, offset), bytes, || {
@@ -669,7 +669,7 @@ impl FileRun {
     }
 
     /// The blocks that may have events with these keys.
-    pub(super) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
+    pub(crate) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
         filter::candidates(
             &self.filter,
             keys,
@@ -678,7 +678,7 @@ impl FileRun {
         )
     }
 
-    pub(super) fn block(&self, caches: &Caches, table: &[BlockRef], number: usize) -> io::Result<Arc<Block>> {
+    pub(crate) fn block(&self, caches: &Caches, table: &[BlockRef], number: usize) -> io::Result<Arc<Block>> {
         let block = &table[number];
         let count = (self.count as usize - number * BLOCK_EVENTS).min(BLOCK_EVENTS);
         let length = Block::encoded_len(count);
@@ -697,10 +697,10 @@ impl FileRun {
 mod version_2 {
     use super::{DiskFile, Hashing, KEY_LEN, KeySections, Layout, Section, Take, decode_key, io, read_exact};
 
-    pub(super) const VERSION: u32 = 2;
-    pub(super) const HEADER_LEN: usize = 160;
+    pub(crate) const VERSION: u32 = 2;
+    pub(crate) const HEADER_LEN: usize = 160;
 
-    pub(super) fn decode_header(bytes: &[u8]) -> Option<Layout> {
+    pub(crate) fn decode_header(bytes: &[u8]) -> Option<Layout> {
         let (content, checksum) = bytes.split_at_checked(HEADER_LEN - 4)?;
         if checksum != crc32c::crc32c(content).to_le_bytes() {
             return None;
@@ -723,7 +723,7 @@ mod version_2 {
     }
 
     /// The receipt time of the newest key, unless the keys are damaged. They are sorted by slot, so it is found by looking at all; in pieces, to keep the memory small.
-    pub(super) fn newest_key(file: &dyn DiskFile, keys: Section) -> io::Result<Option<Option<u64>>> {
+    pub(crate) fn newest_key(file: &dyn DiskFile, keys: Section) -> io::Result<Option<Option<u64>>> {
         const PIECE: usize = KEY_LEN * 4096;
         let mut newest = None;
         let mut checksum = 0;

@@ -7,11 +7,11 @@ use std::io;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::sidecar::{KeyEntry, Sidecar, Slot, SlotProbe};
-use super::sync::{lock, read, write};
 use crate::IDEMPOTENCY_RETENTION_MS;
+use crate::sync::{lock, read, write};
 
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     used: RwLock<Used>,
     in_flight: Arc<Mutex<HashSet<Slot>>>,
 }
@@ -26,7 +26,7 @@ struct Used {
 
 /// Where the frame of a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeyPlace {
+pub(crate) struct KeyPlace {
     pub segment: u64,
     pub entry: KeyEntry,
 }
@@ -35,13 +35,13 @@ pub(super) struct KeyPlace {
 const CLOCK_STEP_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Whether a key that was received then still counts now.
-pub(super) fn is_live(received_ms: u64, now_ms: u64) -> bool {
+pub(crate) fn is_live(received_ms: u64, now_ms: u64) -> bool {
     now_ms < received_ms.saturating_add(IDEMPOTENCY_RETENTION_MS)
 }
 
 impl Keys {
     /// Takes the slot, unless it is taken. The returned function frees it.
-    pub(super) fn take(&self, slot: Slot) -> Option<impl FnOnce() + Send + 'static> {
+    pub(crate) fn take(&self, slot: Slot) -> Option<impl FnOnce() + Send + 'static> {
         if !lock(&self.in_flight).insert(slot) {
             return None;
         }
@@ -51,7 +51,7 @@ impl Keys {
         })
     }
 
-    pub(super) fn insert(&self, segment: u64, entry: KeyEntry) {
+    pub(crate) fn insert(&self, segment: u64, entry: KeyEntry) {
         let mut used = write(&self.used);
         match used.memory.last_mut() {
             Some((number, map)) if *number == segment => {
@@ -62,14 +62,14 @@ impl Keys {
     }
 
     /// Whether it is certain, without reading anything, that this slot was not used.
-    pub(super) fn is_unused(&self, probe: &SlotProbe) -> bool {
+    pub(crate) fn is_unused(&self, probe: &SlotProbe) -> bool {
         let used = read(&self.used);
         !used.memory.iter().any(|(_, map)| map.contains_key(&probe.slot))
             && !used.files.iter().any(|(file, _)| file.may_have_key(probe))
     }
 
     /// The places where this slot was used, newest first, that have not expired.
-    pub(super) fn find(&self, probe: &SlotProbe, now_ms: u64) -> io::Result<Vec<KeyPlace>> {
+    pub(crate) fn find(&self, probe: &SlotProbe, now_ms: u64) -> io::Result<Vec<KeyPlace>> {
         let files: Vec<Arc<Sidecar>>;
         {
             let used = read(&self.used);
@@ -99,7 +99,7 @@ impl Keys {
     }
 
     /// All keys of a segment that is in memory.
-    pub(super) fn of_segment(&self, segment: u64) -> Vec<KeyEntry> {
+    pub(crate) fn of_segment(&self, segment: u64) -> Vec<KeyEntry> {
         let used = read(&self.used);
         used.memory
             .iter()
@@ -109,7 +109,7 @@ impl Keys {
     }
 
     /// A segment's keys are in memory from now on, in place of its index file.
-    pub(super) fn move_to_memory(&self, segment: u64, keys: &[KeyEntry]) {
+    pub(crate) fn move_to_memory(&self, segment: u64, keys: &[KeyEntry]) {
         let mut used = write(&self.used);
         used.files.retain(|(file, _)| file.segment() != segment);
         used.memory.retain(|(number, _)| *number != segment);
@@ -120,7 +120,7 @@ impl Keys {
     }
 
     /// A segment's keys are in this file from now on. Files whose keys have all expired are forgotten.
-    pub(super) fn move_to_file(&self, sidecar: &Arc<Sidecar>, newest_ms: Option<u64>, now_ms: u64) {
+    pub(crate) fn move_to_file(&self, sidecar: &Arc<Sidecar>, newest_ms: Option<u64>, now_ms: u64) {
         let mut used = write(&self.used);
         used.memory.retain(|(number, _)| *number != sidecar.segment());
         used.files.retain(|(file, newest)| {

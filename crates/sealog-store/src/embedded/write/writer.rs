@@ -20,20 +20,20 @@ use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 use sealog_core::verify;
 use tokio::sync::oneshot;
 
-use super::chain_index::Chain;
-use super::feed::Published;
-use super::format::{
+use super::batching::{self, Answers};
+use crate::embedded::feed::Published;
+use crate::embedded::index::block::{Entry, FieldHashes};
+use crate::embedded::index::chain_index::Chain;
+use crate::embedded::index::salt::IndexSalt;
+use crate::embedded::index::sidecar::{KeyEntry, SegmentEnd, slot};
+use crate::embedded::log::format::{
     self, FrameHeader, FrameWriter, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader, StoredKey,
 };
-use super::hand_over::{self, Answers};
-use super::index::{Entry, FieldHashes};
-use super::log::Log;
-use super::mutants::{self, Mutant};
-use super::salt::IndexSalt;
-use super::segment::{Segment, next_path, segment_path};
-use super::sidecar::{KeyEntry, SegmentEnd, slot};
-use super::sync::{lock, wait, write};
+use crate::embedded::log::segment::{Segment, next_path, segment_path};
+use crate::embedded::mutants::{self, Mutant};
+use crate::embedded::open_log::Log;
 use crate::loss::{self, Loss};
+use crate::sync::{lock, wait, write};
 use crate::turns::Turns;
 use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError, check_schema};
 
@@ -41,7 +41,7 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What waits to be written. It is moved many times on its way, so what is rare in it is boxed.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     chain: ChainId,
     work: Work,
     /// What it takes in the log at most.
@@ -91,7 +91,7 @@ impl Work {
 
 /// Where the next frame goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub segment: u64,
     pub salt: Salt,
     pub end: u64,
@@ -102,7 +102,7 @@ pub(super) struct Plan {
 
 /// What the two threads and the callers share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// By chain, and with what each will take in the log at most.
     queue: Turns<ChainId, Request>,
     /// Requests to be sealed ahead, each with the head to seal it on once that is known. Their chains are held from here until they are in a group.
@@ -138,7 +138,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(durable: Plan, durable_commit: u64, poisoned: Option<StoreError>) -> Shared {
+    pub(crate) fn new(durable: Plan, durable_commit: u64, poisoned: Option<StoreError>) -> Shared {
         Shared {
             queue: Turns::default(),
             large: VecDeque::new(),
@@ -162,12 +162,12 @@ impl Shared {
         }
     }
 
-    pub(super) fn durable(&self) -> (Plan, u64) {
+    pub(crate) fn durable(&self) -> (Plan, u64) {
         (self.durable, self.durable_commit)
     }
 
     /// Whether requests may be queued.
-    pub(super) fn accepts(&self) -> Result<(), StoreError> {
+    pub(crate) fn accepts(&self) -> Result<(), StoreError> {
         match &self.poisoned {
             Some(error) => Err(error.clone()),
             None if self.stop => Err(StoreError::Closing),
@@ -178,14 +178,14 @@ impl Shared {
 
     /// Whether a request that came now could expect to be written. Not so while the disk has not finished a group for so long that what is behind it will fail by its deadline:
     /// it is queued all the same, since the disk may go on.
-    pub(super) fn ready(&self, deadline: Duration) -> Result<(), StoreError> {
+    pub(crate) fn ready(&self, deadline: Duration) -> Result<(), StoreError> {
         self.accepts()?;
         let stuck = self.writing_since.is_some_and(|since| since.elapsed() >= deadline / 2);
         if stuck || self.late || self.expired { Err(StoreError::Stalled) } else { Ok(()) }
     }
 
     /// Requests and bytes in the queue.
-    pub(super) fn waiting(&self) -> (u64, u64) {
+    pub(crate) fn waiting(&self) -> (u64, u64) {
         let large = self.large.len() + self.ready.len() + usize::from(self.sealing_ahead);
         ((self.queue.len() + large) as u64, self.bytes() as u64)
     }
@@ -225,12 +225,12 @@ impl Shared {
     }
 
     /// No more events are accepted, for this reason or an earlier one.
-    pub(super) fn poison(&mut self, error: StoreError) {
+    pub(crate) fn poison(&mut self, error: StoreError) {
         self.poisoned.get_or_insert(error);
     }
 
     /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known. Whether a chain is free again by that.
-    pub(super) fn expire(&mut self, deadline: Duration) -> bool {
+    pub(crate) fn expire(&mut self, deadline: Duration) -> bool {
         let expired_in_queue = self.queue.take_oldest(|request| request.queued.elapsed() >= deadline);
         self.expired |= !expired_in_queue.is_empty();
         for request in expired_in_queue {
@@ -266,7 +266,7 @@ impl Shared {
 const AHEAD_NICENESS: i32 = 10;
 
 /// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
-pub(super) const STAY_AWAKE: Duration = Duration::from_micros(100);
+pub(crate) const STAY_AWAKE: Duration = Duration::from_micros(100);
 
 /// After a larger group it sleeps at once: others have a lot to do with the answers, and would be kept from it.
 const FEW_REQUESTS: usize = 4;
@@ -286,7 +286,7 @@ const SLICE_BYTES: usize = 64 << 10;
 
 /// What sealing goes by. Owned by whichever thread seals.
 #[derive(Debug)]
-pub(super) struct Sealer {
+pub(crate) struct Sealer {
     generation: u64,
     /// The last sealed event of each chain, durable or not yet.
     heads: IdMap<ChainId, Head>,
@@ -296,7 +296,7 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(plan: Plan, commit: u64, index_salt: IndexSalt) -> Sealer {
+    pub(crate) fn new(plan: Plan, commit: u64, index_salt: IndexSalt) -> Sealer {
         Sealer { generation: 0, heads: IdMap::default(), plan, commit, index_salt }
     }
 }
@@ -351,14 +351,14 @@ struct Durable {
 
 /// What is said once a request is durable.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Append { receipt: Receipt, idempotency: Option<Box<(Reservation, Ulid)>>, answer: Answer<Appended> },
     Import { answer: Answer<Head> },
     AcceptLoss { receipt: Receipt, answer: Answer<Receipt> },
 }
 
 impl Outcome {
-    pub(super) fn succeed(self, head: Head) {
+    pub(crate) fn succeed(self, head: Head) {
         match self {
             Outcome::Append { receipt, idempotency, answer } => {
                 // The key is in the index by now, so it may leave the set of those in flight.
@@ -384,7 +384,7 @@ impl Outcome {
 }
 
 impl Log {
-    pub(super) fn append(
+    pub(crate) fn append(
         self: &Arc<Log>,
         append: Append,
     ) -> Result<oneshot::Receiver<Result<Appended, StoreError>>, StoreError> {
@@ -400,7 +400,7 @@ impl Log {
         Ok(receiver)
     }
 
-    pub(super) fn import(
+    pub(crate) fn import(
         self: &Arc<Log>,
         chain: ChainId,
         events: Vec<StoredEvent>,
@@ -421,7 +421,7 @@ impl Log {
     }
 
     /// Queues the acceptance of a loss. When it is answered the event is durable and the chain still refuses others: the mark comes first.
-    pub(super) fn seal_acceptance(
+    pub(crate) fn seal_acceptance(
         self: &Arc<Log>,
         chain: ChainId,
         reason: String,
@@ -442,14 +442,14 @@ impl Log {
             return Err(StoreError::Refused("the request is larger than a segment".into()));
         }
         let request = Request { chain, work, bytes, queued: Instant::now(), answers: None, ahead: None };
-        if let Some(request) = hand_over::put_aside(self, request) {
+        if let Some(request) = batching::put_aside(self, request) {
             self.enqueue(std::iter::once(request));
         }
         Ok(())
     }
 
     /// Queues requests, or answers why they cannot be queued.
-    pub(super) fn enqueue(&self, requests: impl Iterator<Item = Request>) {
+    pub(crate) fn enqueue(&self, requests: impl Iterator<Item = Request>) {
         let mut refused = Vec::new();
         let mut shared = lock(&self.shared);
         let accepts = shared.accepts();
@@ -479,7 +479,7 @@ impl Log {
     }
 
     /// Runs one of the log's threads. If it panics, our own reasoning was wrong and what is in memory cannot be trusted: the log stops as after a failed write.
-    pub(super) fn panics(&self, thread: &str, run: impl FnOnce()) -> bool {
+    pub(crate) fn panics(&self, thread: &str, run: impl FnOnce()) -> bool {
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err();
         if panicked {
             self.poison(&io::Error::other(format!("the thread {thread} has panicked")));
@@ -490,7 +490,7 @@ impl Log {
         panicked
     }
 
-    pub(super) fn write_thread(&self) {
+    pub(crate) fn write_thread(&self) {
         if self.panics("that writes", || self.write_loop()) {
             let mut shared = lock(&self.shared);
             // Whether the other one is sealing shows in the sealer, which nobody takes without this lock.
@@ -617,7 +617,7 @@ impl Log {
     }
 
     /// The thread that seals large requests while the writers go on with other chains.
-    pub(super) fn ahead_thread(&self) {
+    pub(crate) fn ahead_thread(&self) {
         // As those who parse them. Of this thread alone; without it everything works as well, only less evenly.
         let _ = rustix::process::setpriority_process(None, AHEAD_NICENESS);
         if self.panics("that seals large requests", || self.ahead_loop()) {
@@ -862,7 +862,7 @@ impl Log {
     }
 
     /// A failed write or sync leaves it unknown what is on disk, and asking again would not tell. Nothing is written any more; the next start finds out.
-    pub(super) fn poison(&self, error: &io::Error) -> StoreError {
+    pub(crate) fn poison(&self, error: &io::Error) -> StoreError {
         tracing::error!(%error, log = self.mode.as_str(), "writing failed; no more events are accepted until the process is started again");
         let error = StoreError::Poisoned(error.to_string());
         let mut shared = lock(&self.shared);
@@ -938,7 +938,7 @@ impl Log {
         self.preparer.promised().unwrap_or_else(|| self.next_capacity(active))
     }
 
-    pub(super) fn next_capacity(&self, capacity: u64) -> u64 {
+    pub(crate) fn next_capacity(&self, capacity: u64) -> u64 {
         (capacity * 2).min(self.options.segment_bytes_max).max(self.options.segment_bytes_first)
     }
 
@@ -981,7 +981,7 @@ impl Log {
     }
 
     /// The next segment has grown or is there.
-    pub(super) fn prepared_more(&self) {
+    pub(crate) fn prepared_more(&self) {
         self.look_for_room();
         let shared = lock(&self.shared);
         if self.can_take_large(&shared) {
@@ -991,7 +991,7 @@ impl Log {
 
     /// Looks whether a segment was prepared, and if so accepts events again. Asked when one becomes ready and at every tick: between the writer's look and its verdict
     /// the preparer may have finished.
-    pub(super) fn look_for_room(&self) {
+    pub(crate) fn look_for_room(&self) {
         if !self.preparer.is_ready() {
             return;
         }
@@ -1001,7 +1001,7 @@ impl Log {
         }
     }
 
-    pub(super) fn stop_writing(&self) {
+    pub(crate) fn stop_writing(&self) {
         lock(&self.shared).stop = true;
         self.work.notify_all();
         self.ahead_due.notify_all();
