@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod embedded;
+pub mod fair_queue;
 pub mod feed;
 pub mod loss;
 pub mod pool;
@@ -11,7 +12,6 @@ pub mod postgres;
 pub mod reference;
 pub mod stats;
 pub mod sync;
-pub mod turns;
 pub mod verify;
 pub mod world;
 

@@ -20,7 +20,7 @@ use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 use sealog_core::verify;
 use tokio::sync::oneshot;
 
-use super::batching::{self, Answers};
+use super::batching::{self, Completions};
 use crate::embedded::feed::Published;
 use crate::embedded::index::block::{Entry, FieldHashes};
 use crate::embedded::index::chain_index::Chain;
@@ -32,9 +32,9 @@ use crate::embedded::log::format::{
 use crate::embedded::log::segment::{Segment, next_path, segment_path};
 use crate::embedded::mutants::{self, Mutant};
 use crate::embedded::open_log::Log;
+use crate::fair_queue::FairQueue;
 use crate::loss::{self, Loss};
 use crate::sync::{lock, wait, write};
-use crate::turns::Turns;
 use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError, check_schema};
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -48,7 +48,7 @@ pub(crate) struct Request {
     pub bytes: usize,
     queued: Instant,
     /// Where to leave the answer if an event loop waits for it.
-    pub answers: Option<Arc<Answers>>,
+    pub completions: Option<Arc<Completions>>,
     ahead: Option<Box<Ahead>>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// By chain, and with what each will take in the log at most.
-    queue: Turns<ChainId, Request>,
+    queue: FairQueue<ChainId, Request>,
     /// Requests to be sealed ahead, each with the head to seal it on once that is known. Their chains are held from here until they are in a group.
     large: VecDeque<(Request, Option<Head>)>,
     /// Those that were, and that a group can take.
@@ -140,7 +140,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(durable: Plan, durable_commit: u64, poisoned: Option<StoreError>) -> Shared {
         Shared {
-            queue: Turns::default(),
+            queue: FairQueue::default(),
             large: VecDeque::new(),
             ready: VecDeque::new(),
             large_bytes: 0,
@@ -199,7 +199,7 @@ impl Shared {
             let chain = request.chain;
             self.large_bytes += request.bytes;
             self.large.extend(self.queue.pop().map(|request| (request, None)));
-            self.queue.hold(chain);
+            self.queue.pause(chain);
         }
         false
     }
@@ -211,7 +211,7 @@ impl Shared {
         }
         let request = self.ready.pop_front()?;
         self.large_bytes -= request.bytes;
-        self.queue.release(request.chain);
+        self.queue.resume(request.chain);
         Some(request)
     }
 
@@ -249,7 +249,7 @@ impl Shared {
         self.expired |= freed;
         for request in expired {
             self.large_bytes -= request.bytes;
-            self.queue.release(request.chain);
+            self.queue.resume(request.chain);
             request.work.fail(StoreError::Deadline);
         }
         let waits = |request: &Request| request.queued.elapsed() >= deadline / 2;
@@ -268,7 +268,7 @@ const AHEAD_NICENESS: i32 = 10;
 /// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
 pub(crate) const STAY_AWAKE: Duration = Duration::from_micros(100);
 
-/// After a larger group it sleeps at once: others have a lot to do with the answers, and would be kept from it.
+/// After a larger group it sleeps at once: others have a lot to do with the completions, and would be kept from it.
 const FEW_REQUESTS: usize = 4;
 
 /// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
@@ -314,8 +314,9 @@ struct Group {
     small: Small,
     /// A large request that was sealed ahead: nobody joins it.
     alone: bool,
-    /// Whose large requests did not join, so that small ones behind them can: these are held in the queue until the group is complete.
-    passed_over: Vec<ChainId>,
+    /// Chains whose large requests were skipped to avoid head-of-line blocking. They are paused in the queue until the group
+    /// is complete.
+    skipped: Vec<ChainId>,
     frames: Vec<SealedFrame>,
     /// Where the log ends once it is written.
     after: Plan,
@@ -337,7 +338,7 @@ struct SealedFrame {
     key: Option<KeyEntry>,
     queued: Instant,
     outcome: Outcome,
-    answers: Option<Arc<Answers>>,
+    completions: Option<Arc<Completions>>,
 }
 
 /// A request that is durable and visible, and not yet answered.
@@ -346,7 +347,7 @@ struct Durable {
     head: Head,
     queued: Instant,
     outcome: Outcome,
-    answers: Option<Arc<Answers>>,
+    completions: Option<Arc<Completions>>,
 }
 
 /// What is said once a request is durable.
@@ -441,14 +442,14 @@ impl Log {
         if too_large {
             return Err(StoreError::Refused("the request is larger than a segment".into()));
         }
-        let request = Request { chain, work, bytes, queued: Instant::now(), answers: None, ahead: None };
-        if let Some(request) = batching::put_aside(self, request) {
+        let request = Request { chain, work, bytes, queued: Instant::now(), completions: None, ahead: None };
+        if let Some(request) = batching::buffer(self, request) {
             self.enqueue(std::iter::once(request));
         }
         Ok(())
     }
 
-    /// Queues requests, or answers why they cannot be queued.
+    /// Queues requests, or completions why they cannot be queued.
     pub(crate) fn enqueue(&self, requests: impl Iterator<Item = Request>) {
         let mut refused = Vec::new();
         let mut shared = lock(&self.shared);
@@ -552,8 +553,8 @@ impl Log {
                     break;
                 }
             }
-            for chain in group.passed_over.drain(..).rev() {
-                shared.queue.release_first(chain);
+            for chain in group.skipped.drain(..).rev() {
+                shared.queue.resume_first(chain);
             }
             group.after = sealer.plan;
             self.note_heads(&mut shared, &sealer);
@@ -680,7 +681,7 @@ impl Log {
 
     /// The critical section: decides everything about a request and encodes its frame.
     fn seal(&self, sealer: &mut Sealer, group: &mut Group, request: Request, now_ms: u64) {
-        let Request { chain, work, queued, answers, ahead, .. } = request;
+        let Request { chain, work, queued, completions, ahead, .. } = request;
         let (head, unproven) = self.last_sealed(sealer, chain);
         if unproven != matches!(work, Work::AcceptLoss { .. }) {
             let error = if unproven { StoreError::HeadUnproven { chain } } else { loss::nothing_lost() };
@@ -723,7 +724,7 @@ impl Log {
                     key,
                     queued,
                     outcome: Outcome::Append { receipt, idempotency, answer },
-                    answers,
+                    completions,
                 });
             }
             Work::Import { events, key, answer } => {
@@ -752,7 +753,7 @@ impl Log {
                     key,
                     queued,
                     outcome: Outcome::Import { answer },
-                    answers,
+                    completions,
                 });
             }
             Work::AcceptLoss { reason, answer } => {
@@ -774,12 +775,20 @@ impl Log {
                 };
                 // Not among the sealer's heads: nothing is sealed on it before the mark knows it.
                 let outcome = Outcome::AcceptLoss { receipt, answer };
-                group.frames.push(SealedFrame { chain, entries, head, key: None, queued, outcome, answers });
+                group.frames.push(SealedFrame {
+                    chain,
+                    entries,
+                    head,
+                    key: None,
+                    queued,
+                    outcome,
+                    completions,
+                });
             }
         }
     }
 
-    /// Makes a group durable, then visible, then answers. In this order: an acknowledged event can be read at once, an event that can be read is never lost.
+    /// Makes a group durable, then visible, then completions. In this order: an acknowledged event can be read at once, an event that can be read is never lost.
     /// Returns the group's memory.
     fn commit(&self, mut group: Group) -> Vec<u8> {
         let bytes = std::mem::take(&mut group.bytes);
@@ -814,25 +823,25 @@ impl Log {
     /// One by one, or in one piece to an event loop.
     fn answer(&self, durable: Vec<Durable>) {
         let now = Instant::now();
-        let mut for_loops: Vec<(Arc<Answers>, Vec<_>)> = Vec::new();
+        let mut for_loops: Vec<(Arc<Completions>, Vec<_>)> = Vec::new();
         let all = durable.len();
-        for Durable { head, queued, outcome, answers } in durable {
+        for Durable { head, queued, outcome, completions } in durable {
             self.append_time.observe_duration(now.duration_since(queued));
-            let Some(answers) = answers else {
+            let Some(completions) = completions else {
                 outcome.succeed(head);
                 continue;
             };
-            match for_loops.iter_mut().find(|(of, _)| Arc::ptr_eq(of, &answers)) {
+            match for_loops.iter_mut().find(|(of, _)| Arc::ptr_eq(of, &completions)) {
                 Some((_, outcomes)) => outcomes.push((outcome, head)),
                 None => {
                     let mut outcomes = Vec::with_capacity(all);
                     outcomes.push((outcome, head));
-                    for_loops.push((answers, outcomes));
+                    for_loops.push((completions, outcomes));
                 }
             }
         }
-        for (answers, outcomes) in for_loops {
-            answers.leave(outcomes);
+        for (completions, outcomes) in for_loops {
+            completions.push(outcomes);
         }
     }
 
@@ -942,7 +951,7 @@ impl Log {
         (capacity * 2).min(self.options.segment_bytes_max).max(self.options.segment_bytes_first)
     }
 
-    /// Makes a durable group visible. The answers are left to the caller.
+    /// Makes a durable group visible. The completions are left to the caller.
     fn publish(&self, group: Group, published: &mut Published) -> Vec<Durable> {
         let segment = group.after.segment;
         let mut durable = Vec::with_capacity(group.frames.len());
@@ -972,8 +981,8 @@ impl Log {
             if let Some((_, head)) = heads.last_mut() {
                 *head = frame.head;
             }
-            let SealedFrame { head, queued, outcome, answers, .. } = frame;
-            durable.push(Durable { head, queued, outcome, answers });
+            let SealedFrame { head, queued, outcome, completions, .. } = frame;
+            durable.push(Durable { head, queued, outcome, completions });
         }
         self.count_usage(counts);
         self.changed(heads);
@@ -1050,14 +1059,15 @@ impl Group {
             bytes,
             small: Small::OfNobody,
             alone: false,
-            passed_over: Vec::new(),
+            skipped: Vec::new(),
             frames: Vec::new(),
             after: sealer.plan,
         }
     }
 
-    /// Whether small requests that are planned for the group would wait until too much of someone else's is sealed and written.
-    fn would_wait_for(&self, chain: ChainId, bytes: usize, planned: usize) -> bool {
+    /// Whether this request would delay small requests of other chains in the group: too much would be sealed and written
+    /// before they are answered.
+    fn delays_small(&self, chain: ChainId, bytes: usize, planned: usize) -> bool {
         let others_wait = match self.small {
             Small::OfNobody => false,
             Small::Of(small) => small != chain,
@@ -1104,9 +1114,9 @@ impl Group {
             if planned > 0 && (full || planned + bytes > most && !requests.is_empty()) {
                 break;
             }
-            if self.would_wait_for(chain, bytes, planned) {
-                self.passed_over.push(chain);
-                shared.queue.hold(chain);
+            if self.delays_small(chain, bytes, planned) {
+                self.skipped.push(chain);
+                shared.queue.pause(chain);
                 continue;
             }
             if self.start + (planned + bytes) as u64 > sealer.plan.capacity {
@@ -1237,7 +1247,11 @@ mod tests {
         };
         let work = Work::Append { drafts: Vec::new(), idempotency: None, answer };
         let queued = Instant::now().checked_sub(age).expect("the machine has run for longer");
-        shared.queue.push(chain, bytes, Request { chain, work, bytes, queued, answers: None, ahead: None });
+        shared.queue.push(
+            chain,
+            bytes,
+            Request { chain, work, bytes, queued, completions: None, ahead: None },
+        );
         receiver
     }
 
@@ -1267,7 +1281,7 @@ mod tests {
         let mut group = Group::new(&Sealer::new(plan, 0, IndexSalt::new(&[0; 16])), Vec::new());
         // Nobody small is in it: it may become large, whoever it is from.
         for tenant in [1, 2] {
-            assert!(!group.would_wait_for(chain(tenant), 60 * kib, 180 * kib));
+            assert!(!group.delays_small(chain(tenant), 60 * kib, 180 * kib));
         }
         group.note_small(chain(2));
         group.note_small(chain(2));
@@ -1279,7 +1293,7 @@ mod tests {
             (2, 60 * kib, 180 * kib, false),
         ] {
             assert_eq!(
-                group.would_wait_for(chain(tenant), bytes, planned),
+                group.delays_small(chain(tenant), bytes, planned),
                 waits,
                 "{tenant} {bytes} {planned}"
             );
@@ -1287,8 +1301,8 @@ mod tests {
         // With small ones of several, everyone is someone else to one of them.
         group.note_small(chain(1));
         for tenant in [1, 2, 3] {
-            assert!(group.would_wait_for(chain(tenant), 60 * kib, 60 * kib));
-            assert!(!group.would_wait_for(chain(tenant), kib, 180 * kib));
+            assert!(group.delays_small(chain(tenant), 60 * kib, 60 * kib));
+            assert!(!group.delays_small(chain(tenant), kib, 180 * kib));
         }
     }
 
