@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::hash::Hash;
 
-use crate::IdMap;
+use crate::types::IdMap;
 
 /// What one key may pop before the next key has its turn. Quanta count bytes: a key with large items gets as much as a
 /// key with many small ones.

@@ -20,10 +20,12 @@ use sealog_core::id::{ChainId, Mode};
 use super::index::chain_index::{Chain, LastChange, LastRecord, SealedRun};
 use super::log::format::{SEGMENT_HEADER_LEN, Take};
 use super::open_log::{Handle, Log};
+use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
 use crate::pool::{FairPool, Lane, Payer};
+use crate::query::LOOKUP_COST;
 use crate::sync::{lock, read};
-use crate::{BoxFuture, IdMap, LOOKUP_COST, StoreError};
+use crate::types::{BoxFuture, IdMap};
 
 /// Changes that are kept for followers of a log. They are few seconds behind at most if they are not slow, and then a list of the last ones is shorter than one of all chains.
 const RECENT_MAX: usize = 16 << 10;

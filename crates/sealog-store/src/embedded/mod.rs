@@ -33,15 +33,16 @@ pub use self::data_dir::{Directory, FILE_MODE};
 pub use self::log::disk;
 pub use self::recovery::recover::Finding;
 pub use self::write::batching::hand_over_in_turns;
+use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved, WantedKeys};
 use crate::clock::GuardedWorld;
+use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane, Payer};
+use crate::query::{ChainHead, Chunk, LOOKUP_COST, List, Range};
 use crate::stats::StoreStats;
+use crate::store::Store;
+use crate::types::BoxFuture;
 use crate::world::{SystemWorld, World};
-use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, LOOKUP_COST, List, Range,
-    Receipt, Reserved, Store, StoreError, WantedKeys,
-};
 use data_dir::DataDir;
 use disk::{Disk, RealDisk};
 use index::salt;

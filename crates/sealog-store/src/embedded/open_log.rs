@@ -26,11 +26,13 @@ use super::read::reader::ReadFailures;
 use super::recovery::high_water_mark::{Extent, MarkFile};
 use super::recovery::recover::{self, Finding, Indexed, RecoveryError};
 use super::write::writer::{Sealer, Shared};
+use crate::append::{Appended, IdempotencyKey, Receipt, Reservation, Reserved};
+use crate::clock::HEAD_AHEAD_MS;
+use crate::error::StoreError;
 use crate::loss;
 use crate::stats::{Histogram, LogStats};
 use crate::sync::{lock, wait_for, write};
 use crate::world::World;
-use crate::{Appended, HEAD_AHEAD_MS, IdempotencyKey, Receipt, Reservation, Reserved, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Log {

@@ -13,7 +13,7 @@ use tokio_postgres::{Error, Row};
 use super::pool::Session;
 use super::rows::unsigned;
 use super::{Options, Time, reader};
-use crate::HEAD_AHEAD_MS;
+use crate::clock::HEAD_AHEAD_MS;
 use crate::clock::{ClockGuard, Reading};
 use crate::world::World;
 

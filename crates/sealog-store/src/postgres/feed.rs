@@ -25,8 +25,9 @@ use tokio_postgres::{Error, Row};
 use super::pool::Session;
 use super::rows::{self, Digest32, Id, signed, unsigned};
 use super::{Inner, damaged, reader};
+use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
-use crate::{BoxFuture, StoreError};
+use crate::types::BoxFuture;
 
 /// Rows that are asked for at once, in the order of their ids. More changes than that take several looks.
 const PAGE_ROWS: usize = 1000;

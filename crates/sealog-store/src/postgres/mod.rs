@@ -35,15 +35,19 @@ use tokio::sync::{oneshot, watch};
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
+use crate::append::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
+    WantedKeys,
+};
+use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane};
+use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
+use crate::store::Store;
 use crate::sync::lock;
+use crate::types::BoxFuture;
 use crate::world::{SystemWorld, World};
-use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
-    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys,
-};
 pub use event_clock::ClockBehind;
 use event_clock::EventClock;
 use loss::Findings;

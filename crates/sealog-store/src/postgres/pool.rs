@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::url::Target;
 use super::{OpenError, unavailable};
-use crate::StoreError;
+use crate::error::StoreError;
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 

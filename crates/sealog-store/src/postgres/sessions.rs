@@ -20,8 +20,9 @@ use super::migrate as steps;
 pub use super::migrate::Schema;
 use super::pool::{Lease, Pool, Session};
 use super::{Inner, OpenError, PostgresStore, SharedVersion, explain, rows};
+use crate::error::StoreError;
 use crate::sync::lock;
-use crate::{BoxFuture, StoreError};
+use crate::types::BoxFuture;
 
 /// Sessions with connections of their own, so that whoever uses them takes none from appends and reads of
 /// events.

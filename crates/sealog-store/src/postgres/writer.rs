@@ -34,11 +34,11 @@ use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
 use super::statements::{self, Closing, Opening, Text, pieces};
 use super::{Finding, Options, unavailable};
-use crate::stats::{Histogram, LogStats};
-use crate::{
-    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
-    check_schema,
+use crate::append::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, check_schema,
 };
+use crate::error::StoreError;
+use crate::stats::{Histogram, LogStats};
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
 const GROUP_EVENTS_MAX: usize = 1000;

@@ -9,8 +9,9 @@ use sealog_core::id::{ChainId, Ulid};
 use super::block::{BLOCK_EVENTS, Block, Entry, Hashing, MemoryRun, Probe};
 use super::filter::Key;
 use super::sidecar::{Caches, FileRun};
+use crate::query::ChainHead;
 use crate::sync::{lock, read, write};
-use crate::{ChainHead, IdMap};
+use crate::types::IdMap;
 
 /// All chains of a log.
 #[derive(Debug, Default)]

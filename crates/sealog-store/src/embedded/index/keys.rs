@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::sidecar::{KeyEntry, Sidecar, Slot, SlotProbe};
-use crate::IDEMPOTENCY_RETENTION_MS;
+use crate::append::IDEMPOTENCY_RETENTION_MS;
 use crate::sync::{lock, read, write};
 
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::verify::Record;
 
-use crate::IdempotencyKey;
+use crate::append::IdempotencyKey;
 use crate::embedded::mutants::{self, Mutant};
 
 pub(crate) const SEGMENT_HEADER_LEN: usize = 128;

@@ -13,11 +13,11 @@ use sealog_core::id::ChainId;
 use sealog_core::verify::{Before, Check, Item, Stretch, Verdict};
 
 use super::reader::{RECORD_GUESS, Window};
-use crate::StoreError;
 use crate::embedded::index::block::BLOCK_EVENTS;
 use crate::embedded::index::chain_index::{Run, Snapshot};
 use crate::embedded::log::format::{self, RecordSeed};
 use crate::embedded::open_log::Log;
+use crate::error::StoreError;
 
 /// Read at once: as much as stays in the cache of a core until it is checked.
 const WINDOW_BYTES_MAX: u64 = 128 << 10;

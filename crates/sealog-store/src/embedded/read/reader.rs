@@ -12,6 +12,7 @@ use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 
+use crate::append::{KeptKey, WantedKeys};
 use crate::embedded::index::block::{BLOCK_EVENTS, Hashing, Probe};
 use crate::embedded::index::chain_index::{Chain, Run};
 use crate::embedded::index::filter::Key;
@@ -20,8 +21,9 @@ use crate::embedded::index::sidecar::damaged_index;
 use crate::embedded::log::format::{self, Frame, FrameHeader};
 use crate::embedded::log::segment::Segment;
 use crate::embedded::open_log::Log;
+use crate::error::StoreError;
+use crate::query::{ChainHead, Chunk, List, Range};
 use crate::sync::{lock, read};
-use crate::{ChainHead, Chunk, KeptKey, List, Range, StoreError, WantedKeys};
 
 /// Read at once for a single record; most are smaller.
 pub(crate) const RECORD_GUESS: usize = 1024;

@@ -21,6 +21,7 @@ use sealog_core::verify;
 use tokio::sync::oneshot;
 
 use super::batching::{self, Completions};
+use crate::append::{Append, Appended, KeptKey, Receipt, Reservation, check_schema};
 use crate::embedded::feed::Published;
 use crate::embedded::index::block::{Entry, FieldHashes};
 use crate::embedded::index::chain_index::Chain;
@@ -32,10 +33,11 @@ use crate::embedded::log::format::{
 use crate::embedded::log::segment::{Segment, next_path, segment_path};
 use crate::embedded::mutants::{self, Mutant};
 use crate::embedded::open_log::Log;
+use crate::error::StoreError;
 use crate::fair_queue::FairQueue;
 use crate::loss::{self, Loss};
 use crate::sync::{lock, wait, write};
-use crate::{Append, Appended, IdMap, KeptKey, Receipt, Reservation, StoreError, check_schema};
+use crate::types::IdMap;
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
