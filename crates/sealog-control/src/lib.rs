@@ -28,6 +28,7 @@ pub mod session;
 pub mod settings;
 pub mod snapshot;
 mod sqlite;
+pub mod system_project;
 pub mod tenant;
 pub mod version;
 
@@ -54,6 +55,7 @@ pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use session::{Session, Sessions};
 pub use settings::Settings;
 pub use snapshot::{ControlSnapshot, Snapshot};
+pub use system_project::SystemProjects;
 pub use tenant::{NewTenant, Tenant, TenantChange, Tenants};
 
 use db::{Database, Db, DbError, Lock, Schema};
@@ -75,8 +77,16 @@ pub type Answer<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
 /// The tables of control data.
 pub const SCHEMA: Schema = Schema {
     name: "control",
-    sqlite: &[include_str!("migrations/sqlite/0001.sql"), include_str!("migrations/sqlite/0002.sql")],
-    postgres: &[include_str!("migrations/postgres/0001.sql"), include_str!("migrations/postgres/0002.sql")],
+    sqlite: &[
+        include_str!("migrations/sqlite/0001.sql"),
+        include_str!("migrations/sqlite/0002.sql"),
+        include_str!("migrations/sqlite/0003.sql"),
+    ],
+    postgres: &[
+        include_str!("migrations/postgres/0001.sql"),
+        include_str!("migrations/postgres/0002.sql"),
+        include_str!("migrations/postgres/0003.sql"),
+    ],
 };
 
 /// Most operations that wait for a thread.

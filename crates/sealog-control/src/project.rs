@@ -10,7 +10,7 @@ use crate::pending::NewRecord;
 use crate::{Answer, Control, ListPage, set, tenant};
 
 pub trait Projects: Send + Sync {
-    /// Nothing when there is no such tenant.
+    /// Nothing when there is no such tenant. An id that is reserved for system chains is refused.
     fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>>;
     /// Nothing when there is no such project.
     fn update_project(
@@ -111,6 +111,9 @@ const PROJECTS: Listed = Listed {
 };
 
 pub(crate) fn create(db: &mut dyn Db, new: &NewProject) -> Result<Option<Project>, DbError> {
+    if new.id.is_system() {
+        return Err(DbError::Refused(format!("{} is reserved for a system chain", new.id)));
+    }
     if tenant::find(db, new.tenant_id)?.is_none() {
         return Ok(None);
     }

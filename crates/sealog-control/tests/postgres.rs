@@ -185,7 +185,7 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
     assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
     let steps = sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
     assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), steps.to_string());
-    assert_eq!(migrate(&url("sealog_owner")).unwrap(), 2);
+    assert_eq!(migrate(&url("sealog_owner")).unwrap(), SCHEMA.postgres.len());
     assert_eq!(migrate(&url("sealog_owner")).unwrap(), 0);
     stage.sql(&roles);
     stage.sql(&roles);
@@ -226,6 +226,8 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
         "DELETE FROM sealog_control.tenants",
         "DELETE FROM sealog_control.persons",
         "DELETE FROM sealog_control.memberships",
+        "UPDATE sealog_control.system_projects SET project_id = gen_random_uuid()",
+        "DELETE FROM sealog_control.system_projects",
         "TRUNCATE sealog_control.pending",
         "CREATE TABLE sealog_control.mine ()",
         "INSERT INTO sealog_control.migrations (version) VALUES (99)",
@@ -274,6 +276,7 @@ fn furnish(control: &Control) {
         created_at_ms: now,
     };
     wait(control.create_project(new, vec![])).unwrap();
+    wait(control.system_project(tenant_id, ProjectId::system_from_random([6; 16]))).unwrap();
     let change = ProjectChange {
         frameworks: Some(FrameworkSet::from_bits(4)),
         now_ms: now,
@@ -383,7 +386,10 @@ fn nodes_that_start_at_the_same_time_make_the_tables_once() {
             assert_eq!(thread.join().unwrap(), Ok(vec![]));
         }
     });
-    assert_eq!(stage.sql("SELECT count(*) FROM sealog_control.migrations"), "2");
+    assert_eq!(
+        stage.sql("SELECT count(*) FROM sealog_control.migrations"),
+        SCHEMA.postgres.len().to_string()
+    );
 }
 
 // ---- A pooler, and a database that does not answer ----------------------------------------------------------------

@@ -1,6 +1,7 @@
 //! All control data at once, out and in.
 
 use sealog_control::*;
+use sealog_core::id::ProjectId;
 
 use crate::common::*;
 use crate::support::*;
@@ -26,7 +27,11 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
 
+    let system = ProjectId::system_from_random([7; 16]);
+    assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
+
     let all = wait(control.export()).unwrap();
+    assert_eq!(all.system_projects, [(tenant_id(1), system)]);
     let ControlSnapshot { ref tenants, ref projects, ref keys, ref actions, ref settings, .. } = all;
     assert_eq!((tenants.len(), projects.len(), keys.len(), actions.len(), settings.len()), (2, 1, 1, 1, 1));
     let ControlSnapshot {
