@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -54,8 +53,6 @@ pub(super) struct Log {
     pub ahead_due: Condvar,
     pub sealer: Mutex<Sealer>,
     pub active: Mutex<Arc<Segment>>,
-    /// Set with every request, for a thread that looks without the lock.
-    pub arrived: AtomicBool,
     pub preparer: Preparer,
     pub files: Arc<OpenFiles>,
     /// Ends of all segments but the active one.
@@ -236,7 +233,6 @@ impl OpenLog {
             ahead_due: Condvar::new(),
             sealer: Mutex::new(Sealer::new(recovered.plan, recovered.commit, salt)),
             active: Mutex::new(active),
-            arrived: AtomicBool::new(false),
             preparer: Preparer::new(Arc::clone(&options.disk), dir.to_owned(), options.room()),
             ends: Mutex::new(recovered.ends),
             upkeep: Mutex::default(),

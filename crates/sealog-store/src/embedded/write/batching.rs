@@ -5,29 +5,22 @@
 //! buffer to the writer, with one lock and at most one wake-up. t2: a group is durable; the writer pushes the completions
 //! of this loop in one piece and wakes the loop once. t3: the loop passes them on, each to a task on its own thread.
 //!
-//! A loop with one request at the store polls for the completion itself for a moment, if the last one came soon: the task
-//! stays awake, and the writer need not wake anyone.
-//!
 //! A thread that is no event loop enqueues each request by itself, and is answered one by one.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
 
 use sealog_core::chain::Head;
 
-use super::writer::{Outcome, Request, STAY_AWAKE};
+use super::writer::{Outcome, Request};
 use crate::embedded::open_log::Log;
 use crate::sync::lock;
 
 /// A tick that has buffered so much is flushed before it ends: the writer should not wait for a loop that is never idle.
 const REQUESTS_MAX: usize = 32;
 const BYTES_MAX: usize = 64 << 10;
-
-/// A loop with one request at the store looks for its answer, instead of sleeping, if the one before came as soon as this.
-const SOON: Duration = Duration::from_micros(150);
 
 thread_local! {
     static TICK: RefCell<Option<Tick>> = const { RefCell::new(None) };
@@ -105,14 +98,14 @@ pub(crate) fn buffer(log: &Arc<Log>, mut request: Request) -> Option<Request> {
     given_back
 }
 
-/// Enqueues what was buffered in this tick. Whether there was anything.
-fn flush() -> bool {
+/// Enqueues what was buffered in this tick.
+fn flush() {
     let buffered = TICK.with_borrow_mut(|tick| {
         let tick = tick.as_mut().filter(|tick| !tick.buffered.is_empty())?;
         tick.bytes = 0;
         Some(std::mem::replace(&mut tick.buffered, std::mem::take(&mut tick.spare)))
     });
-    let Some(mut buffered) = buffered else { return false };
+    let Some(mut buffered) = buffered else { return };
     let mut requests = buffered.drain(..).peekable();
     while let Some((log, request)) = requests.next() {
         let more =
@@ -125,7 +118,6 @@ fn flush() -> bool {
             tick.spare = buffered;
         }
     });
-    true
 }
 
 /// Makes the event loop of this thread one that batches its appends by tick, for as long as this runs. It must be a task of a runtime that has this thread alone.
@@ -140,37 +132,15 @@ pub async fn hand_over_in_turns() {
         task,
     }));
     let reading = Reading(completions);
-    let mut handed_over: Option<Instant> = None;
-    let mut last_took = Duration::ZERO;
     poll_fn(|context| {
-        if flush() {
-            handed_over = Some(Instant::now());
-        }
-        let waited = handed_over.map(|since| since.elapsed());
-        // As a writer does: an answer that comes soon is there before a sleeping thread would be awake.
-        let looks = last_took < SOON
-            && waited.is_some_and(|waited| waited < STAY_AWAKE)
-            && reading.one_is_under_way();
+        flush();
         let outcomes = {
             let mut pending = lock(&reading.0.0);
-            if looks {
-                pending.reader = None;
-            } else if !pending.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+            if !pending.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
                 pending.reader = Some(context.waker().clone());
             }
             std::mem::take(&mut pending.outcomes)
         };
-        if !outcomes.is_empty() {
-            last_took = waited.unwrap_or(last_took);
-            handed_over = None;
-        }
-        if looks {
-            // Also with an answer, so that the next look leaves a waker for the one after it.
-            context.waker().wake_by_ref();
-            if outcomes.is_empty() {
-                std::thread::yield_now();
-            }
-        }
         pass_on(outcomes);
         Poll::<()>::Pending
     })
@@ -178,13 +148,6 @@ pub async fn hand_over_in_turns() {
 }
 
 struct Reading(Arc<Completions>);
-
-impl Reading {
-    /// Whether exactly one request of this loop is with the store. Each has a reference to where its answer is to be pushed, besides the loop's own two.
-    fn one_is_under_way(&self) -> bool {
-        Arc::strong_count(&self.0) == 3
-    }
-}
 
 impl Drop for Reading {
     fn drop(&mut self) {

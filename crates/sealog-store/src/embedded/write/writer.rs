@@ -8,8 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, TryLockError};
+use std::sync::{Arc, TryLockError};
 use std::time::{Duration, Instant};
 
 use sealog_core::canonical::Preimage;
@@ -118,8 +117,6 @@ pub(crate) struct Shared {
     large_was_last: bool,
     sealing: bool,
     syncing: bool,
-    /// A thread looks for requests by itself and needs no wake-up.
-    looking: bool,
     stop: bool,
     /// Set by a failed write or sync, for good.
     poisoned: Option<StoreError>,
@@ -150,7 +147,6 @@ impl Shared {
             large_was_last: false,
             sealing: false,
             syncing: false,
-            looking: false,
             stop: false,
             poisoned,
             no_room: false,
@@ -266,12 +262,6 @@ impl Shared {
 
 /// Below that of those who answer requests.
 const AHEAD_NICENESS: i32 = 10;
-
-/// How long a thread looks for the next request before it sleeps: about as long as a client on the same network needs for an answer and the next request.
-pub(crate) const STAY_AWAKE: Duration = Duration::from_micros(100);
-
-/// After a larger group it sleeps at once: others have a lot to do with the completions, and would be kept from it.
-const FEW_REQUESTS: usize = 4;
 
 /// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
 /// that itself when it is back, and no request costs a switch between threads.
@@ -465,8 +455,7 @@ impl Log {
                 Err(error) => refused.push((request, error.clone())),
             }
         }
-        self.arrived.store(true, Ordering::Release);
-        let asleep = !shared.sealing && !shared.syncing && !shared.looking;
+        let asleep = !shared.sealing && !shared.syncing;
         let wake = asleep || shared.queue.bytes() >= SEAL_EARLY_BYTES;
         let large = shared.queue.bytes() >= self.options.large_bytes && !shared.sealing_ahead;
         drop(shared);
@@ -570,35 +559,16 @@ impl Log {
             if wake {
                 self.work.notify_one();
             }
-            let few = group.frames.len() <= FEW_REQUESTS;
             let mut bytes = self.commit(group);
             bytes.clear();
             shared = lock(&self.shared);
             shared.syncing = false;
             shared.writing_since = None;
             shared.spare = bytes;
-            if few && shared.is_idle() && !shared.sealing && !shared.stop {
-                shared = self.stay_awake(shared);
-            }
             if shared.sealing || shared.stop {
                 self.work.notify_one();
             }
         }
-    }
-
-    /// Looks for the next request for a moment before going to sleep. A client that sends one event after the other is back in less time than it takes to wake a thread
-    /// twice, and whoever else wants the core gets it.
-    fn stay_awake<'a>(&'a self, mut shared: MutexGuard<'a, Shared>) -> MutexGuard<'a, Shared> {
-        shared.looking = true;
-        self.arrived.store(false, Ordering::Relaxed);
-        drop(shared);
-        let begun = Instant::now();
-        while !self.arrived.load(Ordering::Acquire) && begun.elapsed() < STAY_AWAKE {
-            std::thread::yield_now();
-        }
-        let mut shared = lock(&self.shared);
-        shared.looking = false;
-        shared
     }
 
     /// Notes what large requests are to be sealed on. Their chains are held, so it stays true unless a group comes to nothing.
@@ -657,7 +627,6 @@ impl Log {
             shared = lock(&self.shared);
             shared.sealing_ahead = false;
             shared.ready.push_back(request);
-            self.arrived.store(true, Ordering::Release);
             self.work.notify_one();
         }
     }
