@@ -14,9 +14,12 @@ mod input;
 #[path = "../../crates/sealog-store/src/embedded/mutants.rs"]
 mod mutants;
 
-/// The path under which the decoder finds that.
+/// The paths under which the decoder finds that, and the key.
 mod embedded {
     pub(crate) use crate::mutants;
+}
+mod append {
+    pub(crate) use crate::IdempotencyKey;
 }
 
 use std::cell::Cell;

@@ -229,6 +229,7 @@ impl World for GuardedWorld {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StoreError;
 
     const SECOND: i64 = 1000;
     const MINUTE: i64 = 60 * SECOND;

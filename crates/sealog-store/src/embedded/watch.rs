@@ -30,12 +30,13 @@ impl Watch {
                 if *stop {
                     return;
                 }
-                let found =
-                    dir.check().and_then(|()| logs.iter().try_for_each(|log| log.log().check_active_file()));
+                let found = dir
+                    .check()
+                    .and_then(|()| logs.iter().try_for_each(|log| log.log().writer.check_active_file()));
                 if let Err(cause) = found {
                     tracing::error!(%cause, "the data directory is not the one that was opened; no more events are accepted until the process is started again");
                     for log in &logs {
-                        log.log().poison(&io::Error::other(cause.clone()));
+                        log.log().writer.poison(&io::Error::other(cause.clone()));
                     }
                     dir.set_lost(&cause);
                     return;

@@ -4,7 +4,6 @@
 use sealog_core::id::Mode;
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
-use sealog_store::Store;
 use sealog_store::feed::{Scope, Start};
 use sealog_store::reference::ReferenceStore;
 

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::embedded::cache::Cache;
-use crate::embedded::data_dir::{DIR_MODE, FILE_MODE};
+
+/// Nobody but the owner reads events, keys or what was deleted from a file that is not trimmed yet.
+pub(crate) const DIR_MODE: u32 = 0o700;
+pub const FILE_MODE: u32 = 0o600;
 
 pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.

@@ -2,4 +2,5 @@
 
 pub mod disk;
 pub(crate) mod format;
+pub(crate) mod plan;
 pub(crate) mod segment;

@@ -12,11 +12,11 @@ use sealog_core::canonical::Preimage;
 use sealog_core::id::ChainId;
 use sealog_core::verify::{Before, Check, Item, Stretch, Verdict};
 
-use super::reader::{RECORD_GUESS, Window};
+use super::window::{RECORD_GUESS, Window};
+use crate::embedded::contents::Contents;
 use crate::embedded::index::block::BLOCK_EVENTS;
 use crate::embedded::index::chain_index::{Run, Snapshot};
 use crate::embedded::log::format::{self, RecordSeed};
-use crate::embedded::open_log::Log;
 use crate::error::StoreError;
 
 /// Read at once: as much as stays in the cache of a core until it is checked.
@@ -45,7 +45,7 @@ struct Place {
 /// A run of one of the chains, by the number of the chain.
 type RunOf<'a> = (usize, Run<'a>);
 
-impl Log {
+impl Contents {
     /// Verifies chains from their first event to their recorded head; adds to `progress` as events are checked.
     pub(crate) fn audit(&self, chains: &[ChainId], progress: &AtomicU64) -> Result<Vec<Verdict>, StoreError> {
         for chain in chains {

@@ -1,18 +1,18 @@
 //! Reads: by id, in pages, in ranges. All of them work on what is durable, none of them holds up the writer.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
+use sealog_core::id::{ChainId, TenantId, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
 
+use super::window::Window;
 use crate::append::{KeptKey, WantedKeys};
+use crate::embedded::contents::Contents;
 use crate::embedded::index::block::{BLOCK_EVENTS, Hashing, Probe};
 use crate::embedded::index::chain_index::{Chain, Run};
 use crate::embedded::index::filter::Key;
@@ -20,17 +20,8 @@ use crate::embedded::index::salt::IndexSalt;
 use crate::embedded::index::sidecar::damaged_index;
 use crate::embedded::log::format::{self, Frame, FrameHeader};
 use crate::embedded::log::segment::Segment;
-use crate::embedded::open_log::Log;
 use crate::error::StoreError;
 use crate::query::{ChainHead, Chunk, List, Range};
-use crate::sync::{lock, read};
-
-/// Read at once for a single record; most are smaller.
-pub(crate) const RECORD_GUESS: usize = 1024;
-/// Read at once when one record after the other is wanted.
-const WINDOW: usize = 256 << 10;
-/// The first bytes of a record say how long it is.
-const RECORD_LEN_LEN: usize = 4;
 
 /// Records that one list reads although they do not match: their hashes are those of what is wanted, or they are damaged.
 const LIST_MISSES_MAX: usize = 256;
@@ -39,13 +30,7 @@ const LIST_MISS_BYTES_MAX: usize = 1 << 20;
 /// Pieces of indexes that one list looks at: pages of filters, tables, blocks. At 20 million events a list that finds nothing looks at some 200.
 const LIST_PIECES_MAX: usize = 1024;
 
-impl Log {
-    /// What is known of the ends of a chain.
-    pub(crate) fn heads_of(&self, chain: ChainId) -> ChainHead {
-        let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY };
-        self.chains.get(chain).map_or(empty, |chain| chain.head())
-    }
-
+impl Contents {
     pub(crate) fn head(&self, chain: ChainId) -> Result<ChainHead, StoreError> {
         let Some(chain) = self.chain(chain)? else { return Ok(self.heads_of(chain)) };
         let snapshot = chain.snapshot();
@@ -62,7 +47,7 @@ impl Log {
 
     pub(crate) fn usage(&self, tenant_id: TenantId, month: Month) -> Result<u64, StoreError> {
         self.check_all_readable()?;
-        Ok(lock(&self.usage).get(&(tenant_id, month)).copied().unwrap_or(0))
+        Ok(self.counted_usage(tenant_id, month))
     }
 
     /// A chain, if there is one. Not to find one says nothing where the disk did not give the whole log.
@@ -361,10 +346,6 @@ impl Log {
         Ok(record.and_then(|record| format::decode_record(record, &segment.salt, chain, chain_seq)))
     }
 
-    pub(crate) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
-        read(&self.segments).get(&number).cloned()
-    }
-
     /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
     pub(crate) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
         let mut rebuilt = Vec::new();
@@ -379,47 +360,6 @@ impl Log {
             self.rebuild_index(index.segment, index.id).map_err(|error| self.read_failed(&error))?;
             rebuilt.push(index.segment);
         }
-    }
-
-    /// A read has failed. Nothing is concluded from it about what is on the disk: it is counted, and shown to whoever watches.
-    pub(crate) fn read_failed(&self, error: &io::Error) -> StoreError {
-        self.read_failures.note(error, self.mode);
-        StoreError::Read(error.to_string())
-    }
-}
-
-/// Reads that failed.
-#[derive(Debug, Default)]
-pub(crate) struct ReadFailures {
-    count: AtomicU64,
-    /// When the last one failed, and when one was last logged.
-    last: Mutex<(Option<Instant>, Option<Instant>)>,
-}
-
-/// How long after a failed read the store is said to be degraded.
-const DEGRADED_FOR: Duration = Duration::from_secs(60);
-/// A disk that fails does so at every read; the log gets a line now and then.
-const LOG_EVERY: Duration = Duration::from_secs(1);
-
-impl ReadFailures {
-    fn note(&self, error: &io::Error, mode: Mode) {
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = Instant::now();
-        let (failed, logged) = &mut *lock(&self.last);
-        *failed = Some(now);
-        if logged.is_none_or(|logged| now.duration_since(logged) >= LOG_EVERY) {
-            *logged = Some(now);
-            tracing::error!(%error, log = mode.as_str(), failed_reads = count, "the store cannot read from its disk; requests that need it are answered with an error");
-        }
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Whether a read has failed lately.
-    pub(crate) fn is_degraded(&self) -> bool {
-        lock(&self.last).0.is_some_and(|failed| failed.elapsed() < DEGRADED_FOR)
     }
 }
 
@@ -525,67 +465,5 @@ impl Items {
 
     fn full(&self) -> bool {
         self.bytes >= self.bytes_max
-    }
-}
-
-/// Bytes of a segment that were read last, so that neighbours need no read of their own.
-pub(crate) struct Window {
-    /// How much is read at once.
-    pub size: usize,
-    segment: u64,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    pub(crate) fn single() -> Window {
-        Window { size: RECORD_GUESS, segment: 0, start: 0, bytes: Vec::new() }
-    }
-
-    fn sequential() -> Window {
-        Window { size: WINDOW, ..Window::single() }
-    }
-
-    /// Whether the record at this position is there whole.
-    pub(crate) fn holds(&self, segment: u64, position: u32) -> bool {
-        let position = u64::from(position);
-        self.segment == segment && position >= self.start && self.within(position).is_some()
-    }
-
-    /// The bytes of a record; nothing if the segment does not have so many, or they do not say how long it is.
-    pub(crate) fn record(&mut self, segment: &Segment, position: u32) -> io::Result<Option<&[u8]>> {
-        let held = self.holds(segment.number, position);
-        let position = u64::from(position);
-        // A bad sector further on must not take this record with it.
-        if !held && self.fill(segment, position, self.size).is_err() {
-            self.fill(segment, position, RECORD_LEN_LEN)?;
-        }
-        let Some(length) = format::record_len(&self.bytes[self.at(position)..]) else { return Ok(None) };
-        if self.within(position).is_none() {
-            self.fill(segment, position, length)?;
-        }
-        Ok(self.within(position).map(|at| &self.bytes[at..at + length]))
-    }
-
-    /// Where the record begins in the window, if it is there whole.
-    fn within(&self, position: u64) -> Option<usize> {
-        let at = self.at(position);
-        let length = format::record_len(self.bytes.get(at..)?)?;
-        (at + length <= self.bytes.len()).then_some(at)
-    }
-
-    fn at(&self, position: u64) -> usize {
-        usize::try_from(position - self.start).unwrap_or(usize::MAX).min(self.bytes.len())
-    }
-
-    /// To call damaged what could not be read would be to cry wolf, and to leave it out of a list to hide it: an error stays one.
-    fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<()> {
-        self.bytes.resize(length, 0);
-        self.segment = 0;
-        let filled = segment.file.read_at(&mut self.bytes, position)?;
-        self.bytes.truncate(filled);
-        self.start = position;
-        self.segment = segment.number;
-        Ok(())
     }
 }

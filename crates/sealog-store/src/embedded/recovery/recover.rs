@@ -5,7 +5,6 @@
 //! segment that is synced before anything is read or appended. Of old files only zeros are ever cut, at their end.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -16,130 +15,26 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 
+use super::finding::Finding;
 use super::high_water_mark::{Extent, MarkFile, Marked, Place};
-use crate::embedded::Options;
 use crate::embedded::cache::Cache;
-use crate::embedded::index::block::{BLOCK_EVENTS, Entry, FieldHashes, MemoryRun};
+use crate::embedded::contents::{Contents, Parts};
+use crate::embedded::index::block::BLOCK_EVENTS;
+use crate::embedded::index::build::{Indexed, index_pieces, write_index};
 use crate::embedded::index::chain_index::{Chains, SealedRun};
 use crate::embedded::index::keys::Keys;
 use crate::embedded::index::salt::IndexSalt;
-use crate::embedded::index::sidecar::{Caches, KeyEntry, Opened, SegmentEnd, SegmentIndex, Sidecar, slot};
+use crate::embedded::index::sidecar::{Caches, Opened, SegmentEnd, SegmentIndex, Sidecar};
 use crate::embedded::log::disk::{self, Disk, OpenFiles, ReadInPart};
 use crate::embedded::log::format::{
     self, Frame, FrameHeader, FrameWriter, HeaderError, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader,
 };
+use crate::embedded::log::plan::Plan;
 use crate::embedded::log::segment::{self, Piece, Segment, index_path, next_path, segment_path};
 use crate::embedded::mutants::{self, Mutant};
-use crate::embedded::read::reader::Window;
-use crate::embedded::write::writer::Plan;
+use crate::embedded::options::Options;
+use crate::embedded::read::window::Window;
 use crate::loss::Loss;
-
-/// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// The end of the last group was not written completely. It was never acknowledged, and is gone.
-    TornTail { segment: u64, offset: u64 },
-    /// The files of these segments are gone.
-    MissingSegments { first: u64, last: u64 },
-    /// A segment's header is damaged, so that nothing in it can be read.
-    DamagedHeader { segment: u64 },
-    /// Bytes of acknowledged events are damaged.
-    Damaged { segment: u64, from: u64, to: u64 },
-    /// A segment does not end as its successor says that it did.
-    WrongEnd { segment: u64 },
-    /// The log ends before a commit that it is known to have had.
-    ShorterThanMark { commit: u64, marked: u64 },
-    /// A chain ends before an event that it is known to have had, or has another event there. Nothing is sealed on top of it.
-    HeadLost { chain: ChainId, durable: u64, recorded: u64 },
-    /// A chain goes on, but has another event where one was acknowledged: it was rewritten. Nothing is sealed on top of it.
-    Rewritten { chain: ChainId, chain_seq: u64 },
-    /// The last event of a chain has an id that no event can have. Nothing is sealed on top of it.
-    ImpossibleId { chain: ChainId, chain_seq: u64 },
-    /// A chain may have ended in a damaged place. Nothing is sealed on top of it.
-    HeadUnproven { chain: ChainId },
-    /// There are events but no readable mark, so a cut tail could not be noticed.
-    NoMark,
-    /// A record in the middle of the mark is damaged.
-    MarkDamaged,
-    /// The clock is behind the last events of some chains. They accept events, but their time stands still until the clock has caught up.
-    ClockBehind { chains: usize, furthest: ChainId, by_ms: u64 },
-    /// There was no room for a new segment at start. The store can only be read until there is.
-    NoRoom { cause: String },
-    /// Something could not be read or written at start; the store can only be read until it is started again.
-    ReadOnly { cause: String },
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Finding::TornTail { segment, offset } => {
-                write!(
-                    f,
-                    "segment {segment} ends in a torn write at byte {offset}, which was never acknowledged; it was cut"
-                )
-            }
-            Finding::MissingSegments { first, last } => {
-                write!(f, "segments {first} to {last} are missing: their files were deleted or moved")
-            }
-            Finding::DamagedHeader { segment } => {
-                write!(f, "the header of segment {segment} is damaged; its events cannot be read")
-            }
-            Finding::Damaged { segment, from, to } => {
-                write!(f, "segment {segment} is damaged from byte {from} to {to}")
-            }
-            Finding::WrongEnd { segment } => {
-                write!(f, "segment {segment} does not end as the segment after it says")
-            }
-            Finding::ShorterThanMark { commit, marked } => {
-                write!(
-                    f,
-                    "the log ends at commit {commit}, but it is known to have reached {marked}: acknowledged events are lost"
-                )
-            }
-            Finding::HeadLost { chain, durable, recorded } => {
-                write!(
-                    f,
-                    "chain {chain} ends at event {durable}, but is known to have reached {recorded} with another content; it accepts no more events"
-                )
-            }
-            Finding::Rewritten { chain, chain_seq } => {
-                write!(
-                    f,
-                    "event {chain_seq} of chain {chain} is not the one that was acknowledged: the log was rewritten; the chain accepts no more events"
-                )
-            }
-            Finding::ImpossibleId { chain, chain_seq } => {
-                write!(
-                    f,
-                    "event {chain_seq} of chain {chain} has an id that no event can have: the log was tampered with; the chain accepts no more events"
-                )
-            }
-            Finding::HeadUnproven { chain } => {
-                write!(f, "the last events of chain {chain} may be damaged; it accepts no more events")
-            }
-            Finding::NoMark => f.write_str(
-                "there is no readable mark, so events that were cut off the end would not be noticed",
-            ),
-            Finding::MarkDamaged => f.write_str("the mark is damaged; what it said of some chains is lost"),
-            Finding::ClockBehind { chains, furthest, by_ms } => {
-                write!(
-                    f,
-                    "the clock is behind the last event of {chains} chains, by {} s for chain {furthest}: their time stands still until it has caught up; check the clock of this machine",
-                    by_ms / 1000
-                )
-            }
-            Finding::NoRoom { cause } => {
-                write!(
-                    f,
-                    "the disk had no room for a new segment when the store was opened ({cause}); it accepts events as soon as there is"
-                )
-            }
-            Finding::ReadOnly { cause } => {
-                write!(f, "the store is read-only until it is started again: {cause}")
-            }
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) enum RecoveryError {
@@ -156,26 +51,13 @@ impl From<io::Error> for RecoveryError {
 /// An opened log, ready for its writer.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    pub chains: Chains,
-    pub segments: BTreeMap<u64, Arc<Segment>>,
-    /// Of all segments but the active one.
-    pub ends: BTreeMap<u64, SegmentEnd>,
-    pub files: Arc<OpenFiles>,
-    pub keys: Keys,
-    pub usage: HashMap<(TenantId, Month), u64>,
+    pub contents: Contents,
+    /// The segment that will be written to.
+    pub active: Arc<Segment>,
     pub mark: MarkFile,
-    /// Where the next group goes, and the number of the last one.
-    pub plan: Plan,
-    pub commit: u64,
     pub findings: Vec<Finding>,
     /// Segments whose index files can be read but should be made anew, and the ids of those.
     pub stale: Vec<(u64, u64)>,
-    /// Whether chains that were never seen may have existed in a place that is lost.
-    pub unknown_unproven: bool,
-    /// Why not everything could be read.
-    pub unreadable: Option<String>,
-    /// Whether chains that were never seen may have events in a place that could not be read.
-    pub unreadable_chains: bool,
 }
 
 /// In place of the running checksum of a segment that was damaged when the next one began. One that is zero by chance is not compared either, but its length is.
@@ -243,22 +125,29 @@ pub(crate) fn recover(
             _ => tracing::error!(log = mode.as_str(), "{finding}"),
         }
     }
-    Ok(Recovered {
+    let contents = Contents::new(Parts {
+        mode,
+        dir: dir.to_owned(),
+        options: options.clone(),
+        salt,
         chains: recovery.chains,
         segments,
         ends: recovery.ends,
         files: recovery.files,
         keys: recovery.keys,
         usage: recovery.usage,
-        mark,
-        plan: active.plan,
-        commit: active.commit,
-        findings: recovery.findings,
-        stale: recovery.stale,
+        end: (active.plan, active.commit),
         unknown_unproven: recovery.unproven_to.is_some(),
         unreadable_chains: unreadable_chains && !recovery.unreadable.is_empty(),
         unreadable: (!recovery.unreadable.is_empty())
             .then(|| format!("not all of the log could be read at start: {}", cause(recovery.read_error))),
+    });
+    Ok(Recovered {
+        contents,
+        active: active.segment,
+        mark,
+        findings: recovery.findings,
+        stale: recovery.stale,
     })
 }
 
@@ -362,94 +251,6 @@ struct Active {
     commit: u64,
     /// Whether anything will be written.
     grows: bool,
-}
-
-/// The events of a segment, as far as they can be read, and which places are damaged.
-pub(crate) struct Indexed {
-    pub index: SegmentIndex,
-    pub damage: Vec<(u64, u64)>,
-    running: u32,
-    end: u64,
-}
-
-/// Builds the index of a segment from its pieces.
-pub(crate) fn index_pieces<'a>(
-    number: u64,
-    pieces: impl IntoIterator<Item = &'a Piece<'a>>,
-    salt: &IndexSalt,
-) -> Indexed {
-    let mut indexed = Indexed {
-        index: SegmentIndex::default(),
-        damage: Vec::new(),
-        running: 0,
-        end: SEGMENT_HEADER_LEN as u64,
-    };
-    let mut open: HashMap<ChainId, usize> = HashMap::new();
-    for piece in pieces {
-        match piece {
-            Piece::Intact(frame) => {
-                let readable = indexed.add_frame(number, frame, &mut open, salt);
-                indexed.running = frame.running_checksum(indexed.running);
-                indexed.end = frame.header.end();
-                if !readable {
-                    // Whole, but not what this version writes. It must not be taken for absent.
-                    indexed.damage.push((frame.header.position, frame.header.end()));
-                }
-            }
-            Piece::Broken(frame) => {
-                // Its header is right, so the records that are still whole can be found and read.
-                indexed.add_frame(number, frame, &mut open, salt);
-                indexed.damage.push((frame.header.position, frame.header.end()));
-            }
-            Piece::Unreadable(from, to) => indexed.damage.push((*from, *to)),
-        }
-    }
-    indexed.index.count_usage();
-    indexed
-}
-
-impl Indexed {
-    /// Whether every record could be read.
-    fn add_frame(
-        &mut self,
-        number: u64,
-        frame: &Frame<'_>,
-        open: &mut HashMap<ChainId, usize>,
-        salt: &IndexSalt,
-    ) -> bool {
-        let header = &frame.header;
-        let chain = header.chain;
-        let runs = &mut self.index.runs;
-        let mut readable = true;
-        for record in frame.records() {
-            let event = record.event(chain);
-            readable &= event.is_some();
-            let known =
-                open.get(&chain).map(|at| &runs[*at].1).filter(|run| run.end_seq() == record.chain_seq);
-            let (log_id, hashes) = match (&event, known) {
-                (Some(event), _) => (event.sealed.log_id, FieldHashes::of(&event.text.fields(), salt)),
-                // Where a record is damaged its id is unknown: it gets the lowest that it can have had, and no action.
-                (None, Some(run)) => (Ulid(run.last_log_id().0.saturating_add(1)), FieldHashes::default()),
-                // Nothing to go by: it counts as a hole.
-                (None, None) => continue,
-            };
-            if known.is_none() {
-                open.insert(chain, runs.len());
-                runs.push((chain, MemoryRun::new(number, record.chain_seq)));
-            }
-            let run = &mut runs[open[&chain]].1;
-            run.push(&Entry { log_id, position: record.offset, hashes });
-            run.last_hash = record.raw_hash();
-            if let Some(event) = event {
-                run.head = event.head();
-            }
-        }
-        if let (Some(stored), Ok(position)) = (frame.idempotency(), u32::try_from(header.position)) {
-            let slot = slot(chain, stored.key.key_hash);
-            self.index.keys.push(KeyEntry { slot, received_ms: header.received_ms, position });
-        }
-        readable
-    }
 }
 
 /// The header of a frame whose header is right, whatever the rest of it is like.
@@ -1148,20 +949,4 @@ fn copy_frame(frame: &Frame<'_>, commit: u64, salt: &Salt, content: &mut Vec<u8>
         writer.copy(&record);
     }
     writer.finish(frame.idempotency().as_ref(), running)
-}
-
-/// Writes a segment's index and opens it.
-pub(crate) fn write_index(
-    disk: &dyn Disk,
-    files: &Arc<OpenFiles>,
-    dir: &Path,
-    index: &SegmentIndex,
-    end: &SegmentEnd,
-    mode: Mode,
-    salt: &IndexSalt,
-) -> io::Result<Opened> {
-    let path = index_path(dir, end.number);
-    disk::replace(disk, &path, &index.encode(end, salt))?;
-    files.forget(&path);
-    Sidecar::open(files.file(path), end, mode, salt)
 }

@@ -9,14 +9,12 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use sealog_core::chain::Head;
-
-use super::writer::{Outcome, Request};
-use crate::embedded::open_log::Log;
-use crate::sync::lock;
+use super::completions::Completions;
+use super::request::Request;
+use super::threads::Writer;
 
 /// A tick that has buffered so much is flushed before it ends: the writer should not wait for a loop that is never idle.
 const REQUESTS_MAX: usize = 32;
@@ -30,56 +28,16 @@ thread_local! {
 #[derive(Debug)]
 struct Tick {
     completions: Arc<Completions>,
-    buffered: Vec<(Arc<Log>, Request)>,
+    buffered: Vec<(Arc<Writer>, Request)>,
     /// Memory of the tick before, for the next one.
-    spare: Vec<(Arc<Log>, Request)>,
+    spare: Vec<(Arc<Writer>, Request)>,
     bytes: usize,
     /// Of the task that flushes.
     task: Waker,
 }
 
-/// Completions for the tasks of one event loop.
-#[derive(Debug, Default)]
-pub(crate) struct Completions(Mutex<Pending>);
-
-#[derive(Debug, Default)]
-struct Pending {
-    outcomes: Vec<(Outcome, Head)>,
-    reader: Option<Waker>,
-    /// The loop has ended.
-    closed: bool,
-}
-
-impl Completions {
-    /// Tells the tasks of this loop that their requests are durable.
-    pub(crate) fn push(&self, mut outcomes: Vec<(Outcome, Head)>) {
-        let mut pending = lock(&self.0);
-        let reader = pending.reader.take();
-        if pending.closed {
-            drop(pending);
-            pass_on(outcomes);
-        } else {
-            if pending.outcomes.is_empty() {
-                pending.outcomes = outcomes;
-            } else {
-                pending.outcomes.append(&mut outcomes);
-            }
-            drop(pending);
-        }
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-}
-
-fn pass_on(outcomes: Vec<(Outcome, Head)>) {
-    for (outcome, head) in outcomes {
-        outcome.succeed(head);
-    }
-}
-
 /// Buffers a request until the tick ends. Gives it back if this thread has no batching event loop.
-pub(crate) fn buffer(log: &Arc<Log>, mut request: Request) -> Option<Request> {
+pub(crate) fn buffer(writer: &Arc<Writer>, mut request: Request) -> Option<Request> {
     let mut full = false;
     let given_back = TICK.with_borrow_mut(|tick| {
         let Some(tick) = tick else { return Some(request) };
@@ -88,7 +46,7 @@ pub(crate) fn buffer(log: &Arc<Log>, mut request: Request) -> Option<Request> {
         }
         request.completions = Some(Arc::clone(&tick.completions));
         tick.bytes += request.bytes;
-        tick.buffered.push((Arc::clone(log), request));
+        tick.buffered.push((Arc::clone(writer), request));
         full = tick.buffered.len() >= REQUESTS_MAX || tick.bytes >= BYTES_MAX;
         None
     });
@@ -107,10 +65,10 @@ fn flush() {
     });
     let Some(mut buffered) = buffered else { return };
     let mut requests = buffered.drain(..).peekable();
-    while let Some((log, request)) = requests.next() {
+    while let Some((writer, request)) = requests.next() {
         let more =
-            std::iter::from_fn(|| requests.next_if(|(of, _)| Arc::ptr_eq(of, &log)).map(|(_, more)| more));
-        log.enqueue(std::iter::once(request).chain(more));
+            std::iter::from_fn(|| requests.next_if(|(of, _)| Arc::ptr_eq(of, &writer)).map(|(_, more)| more));
+        writer.enqueue(std::iter::once(request).chain(more));
     }
     drop(requests);
     TICK.with_borrow_mut(|tick| {
@@ -134,14 +92,7 @@ pub async fn hand_over_in_turns() {
     let reading = Reading(completions);
     poll_fn(|context| {
         flush();
-        let outcomes = {
-            let mut pending = lock(&reading.0.0);
-            if !pending.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
-                pending.reader = Some(context.waker().clone());
-            }
-            std::mem::take(&mut pending.outcomes)
-        };
-        pass_on(outcomes);
+        reading.0.deliver(context.waker());
         Poll::<()>::Pending
     })
     .await;
@@ -153,14 +104,9 @@ impl Drop for Reading {
     fn drop(&mut self) {
         // At the end of the thread there may be nothing left to clear.
         let tick = TICK.try_with(|tick| tick.borrow_mut().take());
-        for (log, request) in tick.ok().flatten().into_iter().flat_map(|tick| tick.buffered) {
-            log.enqueue(std::iter::once(request));
+        for (writer, request) in tick.ok().flatten().into_iter().flat_map(|tick| tick.buffered) {
+            writer.enqueue(std::iter::once(request));
         }
-        let outcomes = {
-            let mut pending = lock(&self.0.0);
-            pending.closed = true;
-            std::mem::take(&mut pending.outcomes)
-        };
-        pass_on(outcomes);
+        self.0.close();
     }
 }

@@ -1,15 +1,4 @@
-//! The feed of the embedded store. A change of a chain has a place, that of its last record; a follower's position is a place in each log: every chain whose last record is behind it
-//! is still to be announced.
-//!
-//! While anybody follows, the writer notes the places of what it publishes in a list that is bounded. A follower that is behind its beginning looks at what is known of every chain
-//! instead, as one that comes back after a restart does. Nothing is written for a feed, so there is nothing to recover.
-//!
-//! ```text
-//! t0  a group is synced, then published: its chains' heads have moved     a follower that looks at every chain sees it
-//! t1  the writer looks whether anybody follows                            nobody: nothing more happens
-//! t2  it notes the changes and wakes who follows                          a follower that looked before t0 sees it in the list
-//! ```
-//! Whoever registers before t1 is found at t1; whoever registers after t1 looks after t0.
+//! A follower of the embedded store.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,91 +6,23 @@ use std::sync::Arc;
 
 use sealog_core::id::{ChainId, Mode};
 
-use super::index::chain_index::{Chain, LastChange, LastRecord, SealedRun};
-use super::log::format::{SEGMENT_HEADER_LEN, Take};
-use super::open_log::{Handle, Log};
+use super::recent::{Feed, Place, Recent, number};
+use crate::embedded::contents::Contents;
+use crate::embedded::index::chain_index::{Chain, LastChange, LastRecord, SealedRun};
+use crate::embedded::log::format::{SEGMENT_HEADER_LEN, Take};
+use crate::embedded::open_log::Handle;
 use crate::error::StoreError;
-use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
+use crate::feed::{self, Change, Follower, Kind, Position, Registration, Scope, Source, Start};
 use crate::pool::{FairPool, Lane, Payer};
 use crate::query::LOOKUP_COST;
-use crate::sync::{lock, read};
 use crate::types::{BoxFuture, IdMap};
 
-/// Changes that are kept for followers of a log. They are few seconds behind at most if they are not slow, and then a list of the last ones is shorter than one of all chains.
-const RECENT_MAX: usize = 16 << 10;
 /// Of those, what a follower looks at in one step, on an event loop.
 const STEP_CHANGES: usize = 1 << 10;
 
-pub(super) type Feed = Hub<[Recent; 2]>;
-
-/// A place in a log: a record's, or an end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    segment: u64,
-    offset: u64,
-}
-
-/// The last changes of a log.
-#[derive(Debug, Default)]
-pub(super) struct Recent {
-    /// What is behind this place is in the list, once there is one.
-    since: Option<Place>,
-    changes: VecDeque<(Place, ChainId)>,
-}
-
-/// What a group has changed, as far as it was noted while it was published.
-pub(super) struct Published {
-    segment: u64,
-    /// Nothing if nobody followed at its beginning.
-    changes: Option<Vec<(ChainId, u32)>>,
-}
-
-impl Published {
-    pub(super) fn begin(feed: &Feed, segment: u64) -> Published {
-        Published { segment, changes: feed.is_followed().then(Vec::new) }
-    }
-
-    /// The last record of a frame.
-    pub(super) fn note(&mut self, chain: ChainId, position: Option<u32>) {
-        if let (Some(changes), Some(position)) = (&mut self.changes, position) {
-            changes.push((chain, position));
-        }
-    }
-}
-
-fn number(mode: Mode) -> usize {
-    usize::from(mode == Mode::Test)
-}
-
-impl Log {
-    /// Tells followers of a group, once all of it can be read. `start` is where the group begins.
-    pub(super) fn announce(&self, published: Published, start: u64) {
-        if !self.feed.is_followed() {
-            return;
-        }
-        let Published { segment, changes } = published;
-        let mut registry = self.feed.registry();
-        if !registry.is_followed() {
-            return;
-        }
-        let recent = &mut registry.kept[number(self.mode)];
-        let Some(changes) = changes else {
-            // Someone has come while it was published. They look at every chain.
-            *recent = Recent::default();
-            return registry.wake_all();
-        };
-        recent.since.get_or_insert(Place { segment, offset: start });
-        for (chain, position) in &changes {
-            recent.changes.push_back((Place { segment, offset: u64::from(*position) }, *chain));
-        }
-        while recent.changes.len() > RECENT_MAX {
-            recent.since = recent.changes.pop_front().map(|(place, _)| place);
-        }
-        registry.wake(changes.into_iter().map(|(chain, _)| chain));
-    }
-
+impl Contents {
     fn durable_end(&self) -> Place {
-        let (plan, _) = lock(&self.shared).durable();
+        let (plan, _) = self.durable();
         Place { segment: plan.segment, offset: plan.end }
     }
 
@@ -125,7 +46,7 @@ impl Log {
     }
 
     fn salt_of(&self, segment: u64) -> Option<[u8; 8]> {
-        let salt = read(&self.segments).get(&segment)?.salt;
+        let salt = self.segment(segment)?.salt;
         Some(std::array::from_fn(|at| salt[at]))
     }
 
@@ -157,7 +78,10 @@ impl Log {
     fn last_place(&self, chain: &Chain, after: Place, end: Place) -> io::Result<Option<Place>> {
         let Some(LastChange { segment, record }) = chain.last_change() else { return Ok(None) };
         if segment != after.segment && segment < end.segment {
-            return Ok(Some(Place { segment, offset: self.end_of(segment) }));
+            return Ok(Some(Place {
+                segment,
+                offset: self.end_of(segment).map_or(u64::MAX, |end| end.final_len),
+            }));
         }
         let position = match record {
             LastRecord::At(position) => Some(position),
@@ -196,7 +120,7 @@ impl Cursor {
 
     /// Takes changes out of the window. The place moves only past chains that are all taken: those of a full segment stand at one place.
     fn take(&mut self, limit: usize, out: &mut Vec<Change>) {
-        let log = Arc::clone(self.log.log());
+        let log = Arc::clone(&self.log.log().contents);
         while out.len() < limit
             && let Some((place, chain)) = self.window.changes.pop_front()
         {
@@ -236,22 +160,22 @@ struct EmbeddedFollower {
 }
 
 /// Begins to follow the logs of a store.
-pub(super) fn follow(
+pub(crate) fn follow(
     feed: &Arc<Feed>,
     logs: [&Arc<Handle>; 2],
     pool: &Arc<FairPool>,
     scope: Scope,
     start: &Start,
 ) -> Result<Follower, StoreError> {
-    let store_id = logs[0].log().salt.id();
+    let store_id = logs[0].log().contents.salt.id();
     let of_scope = |log: &&Arc<Handle>| match scope {
-        Scope::Chain(chain) => log.log().mode == chain.mode,
+        Scope::Chain(chain) => log.log().contents.mode == chain.mode,
         _ => true,
     };
     let logs: Vec<&Arc<Handle>> = logs.into_iter().filter(of_scope).collect();
     let places = match start {
         Start::Beginning => vec![Place::default(); logs.len()],
-        Start::Now => logs.iter().map(|log| log.log().durable_end()).collect(),
+        Start::Now => logs.iter().map(|log| log.log().contents.durable_end()).collect(),
         Start::After(position) => locate(position, &scope, store_id, &logs)?,
     };
     Ok(Follower::new(EmbeddedFollower {
@@ -284,12 +208,12 @@ fn locate(
     let named = || logs.iter().zip(&places);
     // The id is lost with the salt of the indexes; a segment's own salt proves as much.
     let proven = |(log, (place, salt)): (&&Arc<Handle>, &(Place, [u8; 8]))| {
-        log.log().salt_of(place.segment) == Some(*salt)
+        log.log().contents.salt_of(place.segment) == Some(*salt)
     };
     if id != store_id && !named().any(proven) {
         return Err(feed::foreign());
     }
-    Ok(named().map(|(log, (place, salt))| log.log().resume_at(*place, *salt)).collect())
+    Ok(named().map(|(log, (place, salt))| log.log().contents.resume_at(*place, *salt)).collect())
 }
 
 impl Source for EmbeddedFollower {
@@ -319,10 +243,10 @@ impl Source for EmbeddedFollower {
     fn position(&self) -> Position {
         let mut content = self.store_id.to_le_bytes().to_vec();
         for mode in Mode::ALL {
-            for cursor in self.cursors.iter().filter(|cursor| cursor.log.log().mode == mode) {
+            for cursor in self.cursors.iter().filter(|cursor| cursor.log.log().contents.mode == mode) {
                 content.extend_from_slice(&cursor.after.segment.to_le_bytes());
                 content.extend_from_slice(&cursor.after.offset.to_le_bytes());
-                let salt = cursor.log.log().salt_of(cursor.after.segment);
+                let salt = cursor.log.log().contents.salt_of(cursor.after.segment);
                 content.extend_from_slice(&salt.unwrap_or_default());
             }
         }
@@ -337,7 +261,7 @@ impl EmbeddedFollower {
         if !cursor.window.changes.is_empty() {
             return Ok(false);
         }
-        let (log, scope, after) = (Arc::clone(cursor.log.log()), self.scope, cursor.after);
+        let (log, scope, after) = (Arc::clone(&cursor.log.log().contents), self.scope, cursor.after);
         let recent = {
             let registry = self.registration.hub.registry();
             cursor.next_of(&registry.kept[number(log.mode)], &scope)
