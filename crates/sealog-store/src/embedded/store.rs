@@ -24,7 +24,7 @@ use super::mutants;
 use super::open_log::{self, Log};
 use super::options::{OpenError, Options};
 use super::recovery::finding::Finding;
-use super::recovery::recover;
+use super::recovery::state;
 use super::watch;
 use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved, WantedKeys};
 use crate::error::StoreError;
@@ -76,10 +76,10 @@ impl EmbeddedStore {
         let log = |mode: Mode| {
             let dir = dir.join(mode.as_str());
             open_log::Handle::open(&dir, mode, options, salt, &feed).map_err(|error| match error {
-                recover::RecoveryError::UnknownVersion(version) => {
+                state::RecoveryError::UnknownVersion(version) => {
                     OpenError::UnknownFormat { found: format!("segment version {version}") }
                 }
-                recover::RecoveryError::Io(error) => OpenError::Io { path: dir, error },
+                state::RecoveryError::Io(error) => OpenError::Io { path: dir, error },
             })
         };
         let live = Arc::new(log(Mode::Live)?);

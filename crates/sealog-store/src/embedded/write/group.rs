@@ -441,11 +441,13 @@ mod tests {
 
     #[test]
     fn a_large_request_is_a_group_by_itself_while_the_next_segment_keeps_up() {
-        let (mut queue, _answers) = queue_of(&[(1, LARGE), (2, KIB)]);
-        queue.sort_out();
+        let (mut queue, _answers) = queue_of(&[(1, LARGE)]);
+        assert!(!queue.sort_out());
         queue.note_heads(|_| Head::EMPTY);
         let (sealing, _) = queue.begin_ahead().unwrap();
         queue.finish_ahead(sealing);
+        let (request_of_2, _answered) = request(2, KIB, Duration::ZERO);
+        assert!(queue.push(request_of_2).is_ok());
 
         let mut small_plan = plan(1 << 20);
         let mut group = Group::new(0, 1, &small_plan, Vec::new());
