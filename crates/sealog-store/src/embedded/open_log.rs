@@ -94,7 +94,7 @@ impl Handle {
         &self.now().findings
     }
 
-    /// Writes what is queued, stops the threads, and leaves a mark that says so.
+    /// Writes what is queued, stops the threads, and leaves a high-water mark that says so.
     pub(crate) fn close(&self) {
         *lock(&self.again.stop) = true;
         self.again.stopped.notify_all();
@@ -187,7 +187,7 @@ impl OpenLog {
             opened.start("ahead", |log| log.writer.ahead_thread())?;
             opened.start("prepare", |log| log.writer.prepare_thread())?;
             opened.start("upkeep", |log| {
-                log.writer.panics("that writes marks and index files", || log.upkeep.run());
+                log.writer.panics("that writes high-water marks and index files", || log.upkeep.run());
             })?;
             opened.start("deadlines", |log| log.writer.deadline_thread())?;
             if opened.log.upkeep.has_stale_indexes() {

@@ -18,7 +18,7 @@ pub struct Options {
     pub segment_bytes_max: u64,
     /// Where there is not enough room for the next segment, it is made smaller, but not smaller than this: the largest request of a client has room in it.
     pub segment_bytes_min: u64,
-    /// Room on the disk that no segment takes, so that keys can be revoked, and marks and indexes written, when no event can be.
+    /// Room on the disk that no segment takes, so that keys can be revoked, and high-water marks and indexes written, when no event can be.
     pub reserve_bytes: u64,
     /// Most bytes that are synced together.
     pub group_bytes_max: usize,
@@ -32,7 +32,7 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Files that stay open for reading, for each log. A list looks into an index file of every segment, and to open each again would cost more than to read it.
     pub open_files_max: usize,
-    /// How often the mark is written while events arrive, and how often room is looked for on a full disk.
+    /// How often the high-water mark is written while events arrive, and how often room is looked for on a full disk.
     pub tick: Duration,
     /// Accepts a data directory on a file system that forgets (tmpfs) or that is remote.
     pub allow_unsafe_storage: bool,

@@ -144,7 +144,7 @@ impl Upkeep {
         // The extent first: heads that come in between are then above it, which is the safe side.
         let extent = self.extent();
         let heads = std::mem::take(&mut lock(&self.due).heads);
-        // A mark that came between a group's heads and its end has taken the heads already.
+        // A high-water mark that came between a group's heads and its end has taken the heads already.
         if heads.is_empty() && !clean && mark.marked().extent == extent {
             return Ok(());
         }

@@ -103,7 +103,7 @@ fn find_frame(content: &[u8], from: usize, salt: &Salt, mode: Mode) -> Option<us
 /// How large a segment may be on a disk that is almost full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Bytes of the disk that no segment takes: control data, marks and indexes have to be written when no event can be.
+    /// Bytes of the disk that no segment takes: control data, high-water marks and indexes have to be written when no event can be.
     pub reserve: u64,
     /// A smaller segment than this is not worth its file.
     pub least: u64,

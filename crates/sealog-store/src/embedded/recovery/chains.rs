@@ -32,7 +32,7 @@ impl Recovery<'_> {
     ) -> Result<(), RecoveryError> {
         let mut runs = std::mem::take(&mut self.runs);
         match &self.marked {
-            // Events are accepted only after the first mark, so there must be one.
+            // Events are accepted only after the first high-water mark, so there must be one.
             None if !runs.is_empty() => self.findings.push(Finding::NoMark),
             Some(marked) if marked.damaged => self.findings.push(Finding::MarkDamaged),
             _ => {}
@@ -55,7 +55,7 @@ impl Recovery<'_> {
             let state = match ends_of(&of_chain, recorded).compare(&look, recorded) {
                 Ok(state) => state,
                 Err(error) => {
-                    // What could not be compared is neither right nor wrong. The mark stays as it is, for the next start.
+                    // What could not be compared is neither right nor wrong. The high-water mark stays as it is, for the next start.
                     let cause = format!("an event cannot be held against the mark: {error}");
                     self.findings.push(Finding::ReadOnly { cause });
                     ends_of(&of_chain, recorded)
@@ -125,7 +125,7 @@ impl Recovery<'_> {
     ) -> Vec<(u64, u64)> {
         let mut stretches =
             holes(runs, |between| self.unreadable.iter().any(|(segment, ..)| between.contains(segment)));
-        // The mark knows the head of every chain that has an event in what it covers.
+        // The high-water mark knows the head of every chain that has an event in what it covers.
         let ruled_out = |segment: u64, to: u64| {
             let whole = self.marked.as_ref().is_some_and(|marked| !marked.damaged);
             whole && self.is_marked(segment, to) && recorded.chain_seq <= durable.chain_seq
@@ -220,10 +220,10 @@ impl Look<'_> {
 }
 
 impl Ends {
-    /// Holds the chain against its recorded head: whoever rewrites a log and adds to it leaves a chain that is longer than the mark says and fits together. Looks at one
-    /// event of a chain that has grown since the mark, and at none of the others.
+    /// Holds the chain against its recorded head: whoever rewrites a log and adds to it leaves a chain that is longer than the high-water mark says and fits together. Looks at one
+    /// event of a chain that has grown since the high-water mark, and at none of the others.
     ///
-    /// A loss that was accepted is none: the acceptance of exactly this head is then the last event, since nothing is sealed on it before the mark knows it.
+    /// A loss that was accepted is none: the acceptance of exactly this head is then the last event, since nothing is sealed on it before the high-water mark knows it.
     fn compare(self, look: &Look<'_>, recorded: Head) -> io::Result<Ends> {
         if mutants::on(Mutant::MarkWithoutHash) {
             return Ok(self);

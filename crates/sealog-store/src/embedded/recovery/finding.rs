@@ -27,9 +27,9 @@ pub enum Finding {
     ImpossibleId { chain: ChainId, chain_seq: u64 },
     /// A chain may have ended in a damaged place. Nothing is sealed on top of it.
     HeadUnproven { chain: ChainId },
-    /// There are events but no readable mark, so a cut tail could not be noticed.
+    /// There are events but no readable high-water mark, so a cut tail could not be noticed.
     NoMark,
-    /// A record in the middle of the mark is damaged.
+    /// A record in the middle of the high-water mark is damaged.
     MarkDamaged,
     /// The clock is behind the last events of some chains. They accept events, but their time stands still until the clock has caught up.
     ClockBehind { chains: usize, furthest: ChainId, by_ms: u64 },
@@ -88,9 +88,9 @@ impl fmt::Display for Finding {
                 write!(f, "the last events of chain {chain} may be damaged; it accepts no more events")
             }
             Finding::NoMark => f.write_str(
-                "there is no readable mark, so events that were cut off the end would not be noticed",
+                "there is no readable high-water mark, so events that were cut off the end would not be noticed",
             ),
-            Finding::MarkDamaged => f.write_str("the mark is damaged; what it said of some chains is lost"),
+            Finding::MarkDamaged => f.write_str("the high-water mark is damaged; what it said of some chains is lost"),
             Finding::ClockBehind { chains, furthest, by_ms } => {
                 write!(
                     f,

@@ -1,4 +1,4 @@
-//! The mark: what the log is known to have held, so that a log that ends earlier is noticed. `docs/format.md`, section 6.
+//! The high-water mark: what the log is known to have held, so that a log that ends earlier is noticed. `docs/format.md`, section 6.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,7 +37,7 @@ pub(crate) type Place = (u64, u64);
 pub(crate) struct Marked {
     pub extent: Extent,
     pub clean: bool,
-    /// Up to here events are damaged or lost that no mark spoke for: a chain whose last event stands before it cannot be proven to end there. Kept until someone has looked into it.
+    /// Up to here events are damaged or lost that no high-water mark spoke for: a chain whose last event stands before it cannot be proven to end there. Kept until someone has looked into it.
     pub unproven_to: Option<Place>,
     /// Whether a record in the middle of the file was damaged.
     pub damaged: bool,
@@ -55,7 +55,7 @@ pub(crate) struct MarkFile {
 }
 
 impl MarkFile {
-    /// Reads the mark of a log; `None` when there is none that can be read. Every record that is intact counts, since each only adds to those before.
+    /// Reads the high-water mark of a log; `None` when there is none that can be read. Every record that is intact counts, since each only adds to those before.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,

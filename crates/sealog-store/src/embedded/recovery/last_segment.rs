@@ -78,7 +78,7 @@ impl Recovery<'_> {
         }
         let last_frame = pieces.iter().filter_map(header_of).next_back();
         let commit = last_frame.map_or(found.header.first_commit.saturating_sub(1), |frame| frame.commit);
-        // The last group that the mark knows may be there and damaged, so that its number cannot be read.
+        // The last group that the high-water mark knows may be there and damaged, so that its number cannot be read.
         let reaches_mark = covered.segment == number && end_of(&pieces) >= covered.offset;
         let commit = if reaches_mark { commit.max(covered.commit) } else { commit };
         self.check_length(commit, number);
@@ -93,11 +93,11 @@ impl Recovery<'_> {
                 result => result,
             };
         }
-        // What the mark covers is known to be on disk. A group past it is only known to have been written.
+        // What the high-water mark covers is known to be on disk. A group past it is only known to have been written.
         let unsure = commit > covered.commit;
         let of_group =
             |piece: &Piece<'_>| matches!(piece, Piece::Intact(frame) if frame.header.commit == commit);
-        // Damage behind a group proves that the group was on disk: the mark speaks for the damage, or a later group does. So a group moves only from the very end.
+        // Damage behind a group proves that the group was on disk: the high-water mark speaks for the damage, or a later group does. So a group moves only from the very end.
         let moves = pieces
             .iter()
             .position(|piece| unsure && of_group(piece))
@@ -132,7 +132,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// What can be read is shown, and nothing is written: not a segment, not a mark. If the disk gives everything at the next start, this one has left no trace.
+    /// What can be read is shown, and nothing is written: not a segment, not a high-water mark. If the disk gives everything at the next start, this one has left no trace.
     fn cannot_read(&mut self, segment: Arc<Segment>, end: u64) -> Active {
         let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
         let cause = format!("the log cannot be read whole: {cause}");
@@ -183,7 +183,7 @@ impl Recovery<'_> {
         if commit < marked {
             self.findings.push(Finding::ShorterThanMark { commit, marked });
             if !self.stopped_cleanly() {
-                // What came after the mark is lost too, and nothing tells whose it was.
+                // What came after the high-water mark is lost too, and nothing tells whose it was.
                 self.unproven_to = self.unproven_to.max(Some((last, u64::MAX)));
             }
         }

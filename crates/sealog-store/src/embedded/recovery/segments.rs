@@ -78,7 +78,7 @@ pub(super) fn find_segments(
 }
 
 impl Recovery<'_> {
-    /// Names the segments that are not there. Their numbers have no gaps, and the mark knows the last one.
+    /// Names the segments that are not there. Their numbers have no gaps, and the high-water mark knows the last one.
     pub(super) fn missing_segments(&mut self, numbers: &[u64]) {
         let after_last = numbers.last().copied().unwrap_or(0).max(self.covered().segment) + 1;
         let mut expected = 1;

@@ -48,7 +48,7 @@ pub(super) struct Recovery<'a> {
     pub(super) ends: BTreeMap<u64, SegmentEnd>,
     /// Runs by chain, in the order of the log.
     pub(super) runs: HashMap<ChainId, Vec<SealedRun>>,
-    /// The furthest place where events are damaged or missing that the mark says nothing of, found now or at an earlier start.
+    /// The furthest place where events are damaged or missing that the high-water mark says nothing of, found now or at an earlier start.
     pub(super) unproven_to: Option<Place>,
     /// Segments with damage in them.
     pub(super) damaged_segments: Vec<u64>,
@@ -70,7 +70,7 @@ impl Recovery<'_> {
         self.marked.as_ref().is_some_and(|marked| marked.clean)
     }
 
-    /// Whether the mark speaks for everything that stood in the segment up to `to`.
+    /// Whether the high-water mark speaks for everything that stood in the segment up to `to`.
     pub(super) fn is_marked(&self, segment: u64, to: u64) -> bool {
         let extent = self.covered();
         segment < extent.segment
