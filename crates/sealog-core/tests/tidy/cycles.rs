@@ -23,10 +23,12 @@ pub fn graph(files: &[(String, String)]) -> Graph {
             let declared = |text: &str| declarations(text).collect::<BTreeSet<_>>();
             let (all, used) = (declared(&without_comments(text)), declared(code));
             let parent = module_path(path);
-            all.difference(&used).map(|child| [&parent[..], &[child.clone()]].concat()).collect::<Vec<_>>()
+            all.difference(&used)
+                .map(|child| [&parent[..], std::slice::from_ref(child)].concat())
+                .collect::<Vec<_>>()
         })
         .collect();
-    let is_test = |module: &[String]| (1..=module.len()).any(|to| test_only.contains(&module[..to].to_vec()));
+    let is_test = |module: &[String]| (1..=module.len()).any(|to| test_only.contains(&module[..to]));
     let modules: BTreeMap<Vec<String>, String> = stripped
         .iter()
         .filter(|(path, _)| is_reachable(path, files))

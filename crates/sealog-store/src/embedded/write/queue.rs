@@ -37,13 +37,13 @@ impl Queue {
         Queue { small: FairQueue::default(), large: LargeRequests::default(), large_bytes, bytes_max }
     }
 
-    /// Admission: refuses what goes beyond the bytes that may wait (backpressure).
-    pub(crate) fn push(&mut self, request: Request) -> Result<(), Request> {
+    /// Admission: gives back what goes beyond the bytes that may wait (backpressure).
+    pub(crate) fn push(&mut self, request: Request) -> Option<Request> {
         if self.bytes() + request.bytes > self.bytes_max {
-            return Err(request);
+            return Some(request);
         }
         self.small.push(request.chain, request.bytes, request);
-        Ok(())
+        None
     }
 
     /// Whether there is something to seal in a group. What is too large for that is put apart, and its chain paused.
@@ -196,7 +196,7 @@ mod tests {
 
     fn push(queue: &mut Queue, tenant: u8, bytes: usize, age: Duration) -> Answered {
         let (request, answered) = request(tenant, bytes, age);
-        assert!(queue.push(request).is_ok());
+        assert!(queue.push(request).is_none());
         answered
     }
 
@@ -207,7 +207,7 @@ mod tests {
             [push(&mut queue, 1, LARGE, Duration::ZERO), push(&mut queue, 2, LARGE, Duration::ZERO)];
         assert!(!queue.sort_out());
         let (one_more, _answered) = request(3, 1, Duration::ZERO);
-        assert!(queue.push(one_more).is_err());
+        assert!(queue.push(one_more).is_some());
         assert_eq!((queue.len(), queue.bytes()), (2, 2 * LARGE));
     }
 

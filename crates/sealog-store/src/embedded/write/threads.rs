@@ -145,9 +145,8 @@ impl Writer {
         for request in requests {
             match &admitted {
                 Ok(()) => {
-                    if let Err(request) = shared.queue.push(request) {
-                        refused.push((request, StoreError::QueueFull));
-                    }
+                    let given_back = shared.queue.push(request);
+                    refused.extend(given_back.map(|request| (request, StoreError::QueueFull)));
                 }
                 Err(error) => refused.push((request, error.clone())),
             }
