@@ -24,7 +24,7 @@ pub struct BareLog {
 impl BareLog {
     pub fn create(path: &Path, bytes: u64, group_bytes_max: usize) -> io::Result<BareLog> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        // In pieces as large as those of the store, see `embedded/segment.rs`.
+        // In pieces as large as those of the store, see `embedded/log/segment.rs`.
         let zeros = vec![0; 64 << 10];
         let mut at = 0;
         while at < bytes {

@@ -4,7 +4,7 @@
 
 // The decoder of segments and the auditor's reader are private to their crates and stay so: they are compiled here once more, as they are.
 #[allow(dead_code)]
-#[path = "../../crates/sealog-store/src/embedded/format.rs"]
+#[path = "../../crates/sealog-store/src/embedded/log/format.rs"]
 mod format;
 #[allow(dead_code)]
 #[path = "../../crates/sealog-verify/src/input.rs"]
@@ -13,6 +13,14 @@ mod input;
 #[allow(dead_code)]
 #[path = "../../crates/sealog-store/src/embedded/mutants.rs"]
 mod mutants;
+
+/// The paths under which the decoder finds that, and the key.
+mod embedded {
+    pub(crate) use crate::mutants;
+}
+mod append {
+    pub(crate) use crate::IdempotencyKey;
+}
 
 use std::cell::Cell;
 use std::rc::Rc;

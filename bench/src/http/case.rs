@@ -137,12 +137,21 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    pub fn measure(&mut self, sealog: &mut Sealog, case: &Case) -> Outcome<Measured> {
+    pub fn measure(
+        &mut self,
+        sealog: &mut Sealog,
+        mut other: Option<&mut Sealog>,
+        case: &Case,
+    ) -> Outcome<Measured> {
         let name = case.name();
-        // A tenant with a neighbour is the other one.
-        let first_chain = if case.neighbour.is_some() { sealog.accounts.len() - 1 } else { 0 };
-        let chains = if case.neighbour.is_some() { 1 } else { case.chains };
-        let mut requests = Requests::new(sealog, &case.send, first_chain, chains, case.idempotency)?;
+        let requests_of = |sealog: &mut Sealog| {
+            // A tenant with a neighbour is the other one.
+            let first_chain = if case.neighbour.is_some() { sealog.accounts.len() - 1 } else { 0 };
+            let chains = if case.neighbour.is_some() { 1 } else { case.chains };
+            Requests::new(sealog, &case.send, first_chain, chains, case.idempotency)
+        };
+        let mut requests = requests_of(sealog)?;
+        let mut other_requests = other.as_deref_mut().map(requests_of).transpose()?;
         let bare = if case.beside.contains(&Beside::Bare) {
             Some(self.start_bare(sealog, &mut requests)?)
         } else {
@@ -173,6 +182,17 @@ impl Bench<'_> {
                         sealog_side = Some(self.setting.quietly(&say(""), || {
                             self.drive(sealog, case, &mut requests, neighbour, pace, self.setting.slice)
                         })?);
+                    }
+                    at if case.beside[at - 1] == Beside::Other => {
+                        let (Some(other), Some(requests)) = (other.as_deref_mut(), &mut other_requests)
+                        else {
+                            return Err("no other build was given: --compare FILE".into());
+                        };
+                        let neighbour = case.neighbour.as_ref();
+                        let slice = self.setting.quietly(&say(", another build"), || {
+                            self.drive(other, case, requests, neighbour, pace, self.setting.slice)
+                        })?;
+                        beside[at - 1] = Some(Slice { value: Ok(slice.value), others: slice.others });
                     }
                     at => {
                         let side = case.beside[at - 1];
@@ -282,6 +302,7 @@ impl Bench<'_> {
             Beside::LargeCopy => Peer::Copy { group: 1000 },
             Beside::SameTable => Peer::SameTable { group: 1000 },
             Beside::Quipu => Peer::Quipu { connections: case.connections },
+            Beside::Other => return Err("another build has a server and requests of its own".into()),
         };
         let what = say(&format!(", {}", peer.name()));
         let peers = &mut self.peers;

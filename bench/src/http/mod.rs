@@ -31,6 +31,9 @@ pub struct HttpArgs {
     workload: Vec<PathBuf>,
     #[command(flatten)]
     programs: Programs,
+    /// Another build of the server: measured in turn with the first one, on every case of the embedded store
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
     /// Writes the plots to this directory
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
@@ -57,7 +60,12 @@ impl Programs {
 
 pub fn run(args: &HttpArgs) -> Outcome<()> {
     let quick = [PathBuf::from("bench/workloads/quick.toml")];
-    let cases = plan::read(if args.workload.is_empty() { &quick } else { &args.workload })?;
+    let mut cases = plan::read(if args.workload.is_empty() { &quick } else { &args.workload })?;
+    if args.compare.is_some() {
+        for case in cases.iter_mut().filter(|case| case.store == plan::Store::Embedded) {
+            case.beside.push(Beside::Other);
+        }
+    }
     let setting = Setting::new(&args.setting, "http")?;
     let mut bench = Bench {
         setting: &setting,
@@ -68,9 +76,9 @@ pub fn run(args: &HttpArgs) -> Outcome<()> {
     let (mut measured, mut memory) = (Vec::new(), Vec::new());
     let mut server = None;
     for case in &cases {
-        if server.as_ref().is_none_or(|(own, _)| *own != case.server()) {
-            if let Some((_, sealog)) = server.take() {
-                memory.extend(bench.retire(sealog)?);
+        if server.as_ref().is_none_or(|(own, _, _)| *own != case.server()) {
+            if let Some((_, sealog, other)) = server.take() {
+                retire(&bench, sealog, other, &mut memory)?;
             }
             setting.progress.say("starting a server");
             let mut sealog = match case.store {
@@ -79,17 +87,26 @@ pub fn run(args: &HttpArgs) -> Outcome<()> {
                     Sealog::create_on_postgres(&setting, &bench.program, case.nodes, case.chains)?
                 }
             };
+            let mut other = match &args.compare {
+                Some(program) if case.store == plan::Store::Embedded => {
+                    Some(Sealog::create(&setting, program, "other", case.chains)?)
+                }
+                _ => None,
+            };
             if case.fill > 0 {
                 sealog.fill(&setting, case.fill)?;
+                if let Some(other) = &mut other {
+                    other.fill(&setting, case.fill)?;
+                }
             }
-            server = Some((case.server(), sealog));
+            server = Some((case.server(), sealog, other));
         }
-        if let Some((_, sealog)) = &mut server {
-            measured.push(bench.measure(sealog, case)?);
+        if let Some((_, sealog, other)) = &mut server {
+            measured.push(bench.measure(sealog, other.as_mut(), case)?);
         }
     }
-    if let Some((_, sealog)) = server.take() {
-        memory.extend(bench.retire(sealog)?);
+    if let Some((_, sealog, other)) = server.take() {
+        retire(&bench, sealog, other, &mut memory)?;
     }
     let peers = bench.peers.describe();
     drop(bench);
@@ -104,6 +121,20 @@ pub fn run(args: &HttpArgs) -> Outcome<()> {
     );
     let sections = rows::sections(&measured, &memory);
     setting.report("Sealog: the service", &settings, &json!({ "peers": peers }), sections)
+}
+
+/// Checks and stops the servers of some cases. The other build's memory is no row of its own.
+fn retire(
+    bench: &Bench<'_>,
+    sealog: Sealog,
+    other: Option<Sealog>,
+    memory: &mut Vec<case::Memory>,
+) -> Outcome<()> {
+    memory.extend(bench.retire(sealog)?);
+    if let Some(other) = other {
+        bench.retire(other)?;
+    }
+    Ok(())
 }
 
 /// Requests/s by connections, of what was sent in a closed loop beside the bare server.

@@ -95,6 +95,8 @@ pub enum Beside {
     OneNode,
     /// quipu-server.
     Quipu,
+    /// Another build of Sealog (`--compare`).
+    Other,
 }
 
 /// What a ratio of Sealog to what is beside it has to keep.

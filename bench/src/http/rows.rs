@@ -74,6 +74,14 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
             row(case, Beside::Alone, ", p50", |side| side.us.p50, None),
         ]
     });
+    let other = rows(Beside::Other, &|_| true, &|case| {
+        vec![
+            row(case, Beside::Other, ", requests/s", |side| side.requests_per_s, None),
+            row(case, Beside::Other, ", CPU a request", |side| side.cpu_us, None),
+            row(case, Beside::Other, ", p50", |side| side.us.p50, None),
+            row(case, Beside::Other, ", p99", |side| side.us.p99, None),
+        ]
+    });
     let lone: Vec<Row> = measured.iter().filter(|case| case.case.beside.is_empty()).map(lone).collect();
     let sections = [
         section(
@@ -111,6 +119,7 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
             "time of a request with the neighbour over that without",
             alone,
         ),
+        section("Beside another build", "Sealog over the build that was given with `--compare`", other),
         section("Others", "none: nothing stands beside these", lone),
         section(
             "Memory of the server at the end of its cases",

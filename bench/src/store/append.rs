@@ -241,7 +241,7 @@ fn run_json(run: &Run, us: &Percentiles) -> Value {
 fn latency_section(repeats: &[Repeat]) -> Section {
     type Pick = fn(&Percentiles) -> f64;
     let percentiles: [(&str, Pick, Option<f64>); 3] =
-        [("p50", |us| us.p50, Some(2.2)), ("p99", |us| us.p99, None), ("p99.9", |us| us.p999, None)];
+        [("p50", |us| us.p50, Some(3.0)), ("p99", |us| us.p99, None), ("p99.9", |us| us.p999, None)];
     let rows = percentiles.map(|(name, of, limit)| {
         let ratio = Spread::of(repeats.iter().map(|r| of(&r.store_us) / of(&r.bare_us)));
         let (store, bare) =

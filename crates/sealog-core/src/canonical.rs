@@ -5,6 +5,9 @@ use sha2::{Digest, Sha256};
 use crate::id::{Hash, TenantId, Ulid};
 use crate::json;
 
+/// Longest `action`, `actor_id`, `resource` and optional input, in Unicode scalar values. Spec 8.
+pub const FIELD_SCALARS_MAX: usize = 255;
+
 /// The part of an event's payload that its sender decides: `"action":A,"actor_id":R,"resource":S,"metadata":M}` in canonical text.
 ///
 /// Kept as one text because it is stored, hashed and returned byte for byte; the fields are slices of it.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use crate::canonical::FIELD_SCALARS_MAX;
 use crate::canonical::{EventText, Fields};
 use crate::chain::{Head, Sealed};
 use crate::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
@@ -11,8 +12,6 @@ use crate::json::{self, Discard, Kind, Members, Scanner, StringFacts, Watched};
 use crate::reject::{FieldProblem, Reject};
 use crate::time;
 
-/// Longest `action`, `actor_id`, `resource` and optional input, in Unicode scalar values. Spec 8.
-pub const FIELD_SCALARS_MAX: usize = 255;
 /// Most events in one request. Spec 8.
 pub const BATCH_EVENTS_MAX: usize = 100;
 /// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event keeps its own.

@@ -260,7 +260,7 @@ impl fmt::Display for Reject {
                 write!(f, "the body may have at most {bytes_max} bytes here")
             }
             Reject::ActionInvalid { action, .. }
-                if action.chars().count() > crate::event::FIELD_SCALARS_MAX =>
+                if action.chars().count() > crate::canonical::FIELD_SCALARS_MAX =>
             {
                 f.write_str("action must have at most 255 characters")
             }

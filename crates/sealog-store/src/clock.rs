@@ -13,9 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sealog_core::id::Random80;
 
-use crate::StoreError;
-use crate::stats::ClockStats;
+pub use crate::reading::{ClockState, HELD_NOTICE, Reading};
 use crate::world::World;
+
+/// A head further ahead of the clock than this means that the clock was wrong, or is.
+pub const HEAD_AHEAD_MS: u64 = 5 * 60 * 1000;
 
 /// A wall clock that is further ahead of the boot clock than it was, by more than this, has leapt.
 pub const LEAP_MS: u64 = 60 * 60 * 1000;
@@ -28,51 +30,6 @@ const FOLLOW_MS: u64 = 1000;
 
 /// How often the log says that a leap is held back or refused.
 const SAY_MS: u64 = 60 * 1000;
-
-/// What `/readyz` says while a leap is held back.
-pub const HELD_NOTICE: &str = "the clock has leapt forward by more than an hour; events are sealed with the time that the boot clock implies, for ten minutes at most";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockState {
-    Sane,
-    /// The wall clock has leapt, and is not believed yet.
-    Held,
-    /// The wall clock has leapt, and is not going to be believed.
-    Refused,
-}
-
-/// What a look at the clocks gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// The wall clock's time, or while a leap is held or refused the time that the boot clock implies.
-    pub now_ms: u64,
-    pub state: ClockState,
-    /// Leaps so far.
-    pub leaps: u64,
-}
-
-impl Reading {
-    /// Of a clock that nobody guards.
-    pub fn sane(now_ms: u64) -> Reading {
-        Reading { now_ms, state: ClockState::Sane, leaps: 0 }
-    }
-
-    /// The time to seal with, or why nothing may be sealed.
-    pub fn sealing_ms(&self) -> Result<u64, StoreError> {
-        match self.state {
-            ClockState::Sane | ClockState::Held => Ok(self.now_ms),
-            ClockState::Refused => Err(StoreError::ClockLeapt),
-        }
-    }
-
-    pub fn stats(&self) -> ClockStats {
-        ClockStats { leapt: self.state != ClockState::Sane, leaps: self.leaps }
-    }
-
-    pub fn notice(&self) -> Option<&'static str> {
-        (self.state == ClockState::Held).then_some(HELD_NOTICE)
-    }
-}
 
 /// The state machine, over pairs of times that both clocks show at one moment.
 #[derive(Clone, Debug)]
@@ -272,6 +229,7 @@ impl World for GuardedWorld {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StoreError;
 
     const SECOND: i64 = 1000;
     const MINUTE: i64 = 60 * SECOND;

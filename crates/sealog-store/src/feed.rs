@@ -12,8 +12,9 @@ use sealog_core::id::{ChainId, TenantId};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
+use crate::error::StoreError;
 use crate::sync::lock;
-use crate::{BoxFuture, IdMap, StoreError};
+use crate::types::{BoxFuture, IdMap};
 
 /// Most changes in one batch, however many were asked for.
 pub const BATCH_CHANGES_MAX: usize = 1000;

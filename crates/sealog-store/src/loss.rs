@@ -7,7 +7,8 @@ use sealog_core::id::Hash;
 use sealog_core::json::{self, Members};
 use sealog_core::time::TIMESTAMP_MS_MAX;
 
-use crate::{ChainHead, StoreError};
+use crate::error::StoreError;
+use crate::query::ChainHead;
 
 /// The action of an acceptance. No client can send it.
 pub const ACTION: &str = "sealog.loss_accepted";

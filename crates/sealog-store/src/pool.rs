@@ -1,6 +1,6 @@
 //! Thread pool for everything that reads, verifies or parses: work that would keep an event loop from everyone else.
 //!
-//! Jobs queue by tenant in a deficit round-robin queue ([`Turns`]): fair by bytes, so that a noisy neighbour cannot starve the others. A job has a bounded size (a page, a piece of a
+//! Jobs queue by tenant in a deficit round-robin queue ([`FairQueue`]): fair by bytes, so that a noisy neighbour cannot starve the others. A job has a bounded size (a page, a piece of a
 //! range, a body), so the next tenant waits for the jobs under way and for its turn, whatever one tenant has queued.
 //!
 //! There are two lanes, since there are two resources. Threads of [`Lane::Read`] wait for the disk and take the log's locks, so they have the priority of the writer that waits for the
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use sealog_core::id::{ChainId, TenantId};
 use tokio::sync::oneshot;
 
-use crate::turns::Turns;
+use crate::fair_queue::FairQueue;
 
 /// Threads that wait for the disk.
 const READ_THREADS: usize = 4;
@@ -124,7 +124,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: Turns<Payer, Job>,
+    jobs: FairQueue<Payer, Job>,
     stopped: bool,
 }
 

@@ -12,14 +12,18 @@ use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{self, Item};
 
+use crate::append::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
+    WantedKeys, check_schema,
+};
+use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
 use crate::loss::{self, Loss};
 use crate::pool::FairPool;
+use crate::query::{ChainHead, Chunk, List, Range};
+use crate::store::Store;
+use crate::types::BoxFuture;
 use crate::world::World;
-use crate::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, List,
-    Range, Receipt, Reservation, Reserved, Store, StoreError, WantedKeys, check_schema,
-};
 
 /// Events that do not match and that one list looks at. Small, so that every test that compares with this store goes on behind pieces that end early.
 const LIST_MISSES_MAX: usize = 50;

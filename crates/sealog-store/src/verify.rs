@@ -5,8 +5,10 @@ use sealog_core::id::ChainId;
 use sealog_core::query::SeqRange;
 use sealog_core::verify::{Before, Check, Item, Verdict};
 
-use crate::pool::Lane;
-use crate::{Range, Store, StoreError};
+use crate::error::StoreError;
+use crate::pool::{FairPool, Lane};
+use crate::query::{ChainHead, Chunk, Range};
+use crate::types::BoxFuture;
 
 /// Bytes of events that are read and hashed at a time: a few milliseconds of a core.
 const BYTES_MAX: usize = 1 << 20;
@@ -14,9 +16,16 @@ const BYTES_MAX: usize = 1 << 20;
 /// Most that a verification holds at a time: the events of a piece, whose last one may be as large as a body, and their records.
 pub const HELD_BYTES_MAX: usize = 2 * (BYTES_MAX + EVENT_BYTES_MAX);
 
+/// What a verification needs of a store.
+pub trait ChainReader: Send + Sync {
+    fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
+    fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>>;
+    fn pool(&self) -> &FairPool;
+}
+
 /// Verifies a window of a chain. Spec 4.5.
 pub async fn window(
-    store: &(impl Store + ?Sized),
+    store: &(impl ChainReader + ?Sized),
     chain: ChainId,
     range: SeqRange,
 ) -> Result<Verdict, StoreError> {
@@ -53,7 +62,7 @@ pub async fn window(
 }
 
 /// Verifies a chain from its first event to its recorded head.
-pub async fn whole(store: &(impl Store + ?Sized), chain: ChainId) -> Result<Verdict, StoreError> {
+pub async fn whole(store: &(impl ChainReader + ?Sized), chain: ChainId) -> Result<Verdict, StoreError> {
     window(store, chain, SeqRange { from: 1, to: u64::MAX }).await
 }
 
@@ -64,7 +73,11 @@ fn item_bytes(item: &Item) -> usize {
     }
 }
 
-async fn before(store: &(impl Store + ?Sized), chain: ChainId, from: u64) -> Result<Before, StoreError> {
+async fn before(
+    store: &(impl ChainReader + ?Sized),
+    chain: ChainId,
+    from: u64,
+) -> Result<Before, StoreError> {
     if from == 1 {
         return Ok(Before::NOTHING);
     }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use sealog_core::id::Random80;
 
-use crate::clock::Reading;
+use crate::reading::Reading;
 
 pub trait World: Send + Sync + Debug {
     /// Unix milliseconds by the wall clock; may step back.

@@ -18,7 +18,7 @@ use sealog_testing::sim::{DIR, Op, SimDisk};
 use sealog_testing::*;
 use siphasher::sip::SipHasher13;
 
-/// The names of the constants in `embedded/reader.rs`.
+/// The names of the constants in `embedded/read/reader.rs`.
 const LIST_MISSES_MAX: usize = 256;
 const LIST_MISS_BYTES_MAX: usize = 1 << 20;
 const LIST_PIECES_MAX: usize = 1024;

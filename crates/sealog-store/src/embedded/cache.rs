@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::sync::lock;
+use crate::sync::lock;
 
 /// Pieces by key, at most so many bytes, or whatever else their sizes count.
 #[derive(Debug)]

@@ -8,14 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::io::Errno;
 
-use super::disk::Disk;
+use super::log::disk::{Disk, FILE_MODE};
+use super::log::segment;
 use super::mutants::{self, Mutant};
-use super::sync::lock;
-use super::{OpenError, segment};
+use super::options::OpenError;
+use crate::sync::lock;
 
-/// Nobody but the owner reads events, keys or what was deleted from a file that is not trimmed yet.
-pub(super) const DIR_MODE: u32 = 0o700;
-pub const FILE_MODE: u32 = 0o600;
 const LOCK: &str = "LOCK";
 
 /// The data directory of an open store, for whoever keeps other files in it. The directory stays locked for as long as this exists.

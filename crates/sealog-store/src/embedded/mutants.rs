@@ -10,7 +10,7 @@
 pub(super) enum Mutant {
     /// Answers do not wait for the disk.
     AckBeforeSync,
-    /// Names of new segments, marks and indexes are not made durable.
+    /// Names of new segments, high-water marks and indexes are not made durable.
     SkipDirectorySync,
     /// A sync that has failed is tried again, and the second answer believed.
     RetryFailedSync,
@@ -18,7 +18,7 @@ pub(super) enum Mutant {
     FrameWithoutChecksum,
     /// The idempotency record is not written with the events of its request. It is in memory, as if it were to be written somewhere else later.
     KeyOutsideFrame,
-    /// The mark's seqs are compared with the log, its hashes are not.
+    /// The high-water mark's seqs are compared with the log, its hashes are not.
     MarkWithoutHash,
     /// Only the file in the data directory is locked, and nobody looks whether the directory is still there.
     LockFileOnly,
@@ -38,7 +38,7 @@ mod switched {
     use std::path::Path;
     use std::sync::{Arc, LazyLock};
 
-    use super::super::disk::{Disk, DiskFile};
+    use super::super::log::disk::{Disk, DiskFile};
     use super::Mutant;
 
     const NAMES: [(&str, Mutant); 7] = [

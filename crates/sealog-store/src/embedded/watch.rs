@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::data_dir::Directory;
-use super::log::Handle;
-use super::sync::{lock, wait_for};
+use super::open_log::Handle;
+use crate::sync::{lock, wait_for};
 
 /// Half of the second within which it has to show.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -30,12 +30,13 @@ impl Watch {
                 if *stop {
                     return;
                 }
-                let found =
-                    dir.check().and_then(|()| logs.iter().try_for_each(|log| log.log().check_active_file()));
+                let found = dir
+                    .check()
+                    .and_then(|()| logs.iter().try_for_each(|log| log.log().writer.check_active_file()));
                 if let Err(cause) = found {
                     tracing::error!(%cause, "the data directory is not the one that was opened; no more events are accepted until the process is started again");
                     for log in &logs {
-                        log.log().poison(&io::Error::other(cause.clone()));
+                        log.log().writer.poison(&io::Error::other(cause.clone()));
                     }
                     dir.set_lost(&cause);
                     return;

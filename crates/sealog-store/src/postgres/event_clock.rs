@@ -10,11 +10,11 @@ use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
 use tokio_postgres::{Error, Row};
 
+use super::options::{Options, Time};
 use super::pool::Session;
+use super::reader;
 use super::rows::unsigned;
-use super::{Options, Time, reader};
-use crate::HEAD_AHEAD_MS;
-use crate::clock::{ClockGuard, Reading};
+use crate::clock::{ClockGuard, HEAD_AHEAD_MS, Reading};
 use crate::world::World;
 
 /// What every statement that reads the clock asks for, as `now_ms`.

@@ -22,24 +22,20 @@ use tokio::sync::oneshot;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
+use super::error::damaged;
+use super::hub::Watched;
+use super::inner::Inner;
 use super::pool::Session;
+use super::reader;
 use super::rows::{self, Digest32, Id, signed, unsigned};
-use super::{Inner, damaged, reader};
-use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
-use crate::{BoxFuture, StoreError};
+use crate::error::StoreError;
+use crate::feed::{self, Change, Follower, Kind, Position, Registration, Scope, Source, Start};
+use crate::types::BoxFuture;
 
 /// Rows that are asked for at once, in the order of their ids. More changes than that take several looks.
 const PAGE_ROWS: usize = 1000;
 
 /// Who follows on this node, and whether there is a task that looks for them.
-pub(super) type Feed = Hub<Watched>;
-
-#[derive(Debug, Default)]
-pub(super) struct Watched {
-    /// Tells the tasks apart: one whose followers have all gone ends, even if others have come meanwhile.
-    watch: Option<Arc<()>>,
-}
-
 /// Up to where changes were seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {

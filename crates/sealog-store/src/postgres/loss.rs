@@ -23,9 +23,17 @@ use tokio_postgres::{Error, Row};
 
 use super::pool::Session;
 use super::rows::{self, COLUMNS, Digest32, Id, signed};
-use super::{Finding, reader, writer};
+use super::{chain_row, error, reader};
 
 pub(super) use crate::loss::ACTION;
+
+/// A chain that ends before a head that was acknowledged, or has another event there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub chain: ChainId,
+    pub acknowledged: Head,
+    pub found: Head,
+}
 
 /// Acceptances of one chain that are looked at, newest first. Each stands for a failover that lost events.
 const ACCEPTANCES_MAX: usize = 100;
@@ -124,7 +132,7 @@ pub(super) async fn look_for(
             continue;
         }
         tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost events that this node has acknowledged; nothing more is sealed into this chain until the loss is accepted");
-        writer::create(session, *chain).await?;
+        chain_row::create(session, *chain).await?;
         note(session, *chain, *known).await?;
     }
     Ok(())
@@ -167,7 +175,7 @@ pub(super) async fn clear(session: &Session, chain: ChainId) -> Result<(), Error
 /// Tells the other nodes that there is a note more or fewer, by the version that they all watch. They would find out by themselves when they next append.
 pub(super) async fn tell(session: &Session) {
     if let Err(error) = session.execute("UPDATE sealog.store SET version = version + 1", &[], &[]).await {
-        tracing::warn!(error = %super::explain(&error), "failed to announce a change of findings to the other nodes");
+        tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes");
     }
 }
 

@@ -1,7 +1,11 @@
 //! The schema: numbered steps, forward only, one node at a time.
 
-use super::OpenError;
+use tokio::runtime::Builder;
+
+use super::error::OpenError;
+use super::options::Options;
 use super::pool::Session;
+use super::url::Target;
 
 /// Tables that belong together, and the steps that make them. A step that was released is never changed.
 #[derive(Clone, Debug)]
@@ -147,4 +151,26 @@ async fn may_migrate(session: &Session, schema: &Schema) -> Result<bool, OpenErr
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: tokio_postgres::Error) -> OpenError {
     OpenError::of(&error)
+}
+
+/// Makes or updates the schema as `sealog migrate` does, and distributes it over a Citus cluster if asked to; how many steps that took.
+pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
+    with_session(url, async |session| {
+        let steps = run(session, &Schema::of_events()).await?;
+        if citus {
+            distribute(session).await?;
+        }
+        Ok(steps)
+    })
+}
+
+/// For commands that open no store.
+pub(super) fn with_session<T>(
+    url: &str,
+    act: impl AsyncFnOnce(&Session) -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let target = Target::parse(url, &Options::default()).map_err(OpenError::Url)?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| OpenError::Database(error.to_string()))?;
+    runtime.block_on(async { act(&Session::open(&target).await?).await })
 }

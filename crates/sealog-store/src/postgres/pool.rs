@@ -9,9 +9,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::error::{OpenError, explain, unavailable};
 use super::url::Target;
-use super::{OpenError, unavailable};
-use crate::StoreError;
+use crate::error::StoreError;
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -133,7 +133,7 @@ impl Session {
         let (client, connection) = connect.map_err(Unconnected::Failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::warn!(error = %super::explain(&error), "a connection to the database has ended");
+                tracing::warn!(error = %explain(&error), "a connection to the database has ended");
             }
         });
         Ok(Session {

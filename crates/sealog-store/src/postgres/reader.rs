@@ -10,7 +10,9 @@ use tokio_postgres::{Error, Row};
 
 use super::pool::Session;
 use super::rows::{self, COLUMNS, Id, signed, unsigned};
-use crate::{ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, StoreError, WantedKeys};
+use crate::append::{IdempotencyKey, KeptKey, WantedKeys};
+use crate::error::StoreError;
+use crate::query::{ChainHead, Chunk, List, Range};
 
 /// Rows that one statement of a range looks at.
 const RANGE_ROWS_MAX: i64 = 1000;

@@ -16,12 +16,16 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
+use super::error::{OpenError, explain};
+use super::inner::{Inner, SharedVersion};
 use super::migrate as steps;
 pub use super::migrate::Schema;
 use super::pool::{Lease, Pool, Session};
-use super::{Inner, OpenError, PostgresStore, SharedVersion, explain, rows};
+use super::rows;
+use super::store::PostgresStore;
+use crate::error::StoreError;
 use crate::sync::lock;
-use crate::{BoxFuture, StoreError};
+use crate::types::BoxFuture;
 
 /// Sessions with connections of their own, so that whoever uses them takes none from appends and reads of
 /// events.
@@ -224,5 +228,5 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
 
 /// Makes or updates the tables of a schema as `sealog migrate` does; how many steps that took.
 pub fn migrate(url: &str, schema: &Schema) -> Result<usize, OpenError> {
-    super::with_session(url, async |session| steps::run(session, schema).await)
+    steps::with_session(url, async |session| steps::run(session, schema).await)
 }

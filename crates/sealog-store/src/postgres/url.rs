@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, SslMode};
 
-use super::Options;
+use super::error::explain;
+use super::options::Options;
 use super::tls::{Check, Roots, Tls};
 
 /// Where to connect, and how.
@@ -63,7 +64,7 @@ impl Target {
         let url =
             if passed_on.is_empty() { base.to_owned() } else { format!("{base}?{}", passed_on.join("&")) };
         // The text of the error says which part is wrong, never a password.
-        let mut config = Config::from_str(&url).map_err(|error| super::explain(&error))?;
+        let mut config = Config::from_str(&url).map_err(|error| explain(&error))?;
         config.ssl_mode(ssl_mode);
         if config.get_application_name().is_none() {
             config.application_name("sealog");

@@ -27,18 +27,20 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryRow};
 
+use super::chain_row;
+use super::error::{unavailable, unsafe_storage};
 use super::event_clock::EventClock;
-use super::feed::Feed;
-use super::loss::{self, Findings, Loss};
+use super::hub::Feed;
+use super::loss::{self, Finding, Findings, Loss};
+use super::options::Options;
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
 use super::statements::{self, Closing, Opening, Text, pieces};
-use super::{Finding, Options, unavailable};
-use crate::stats::{Histogram, LogStats};
-use crate::{
-    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, StoreError,
-    check_schema,
+use crate::append::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, check_schema,
 };
+use crate::error::StoreError;
+use crate::stats::{Histogram, LogStats};
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
 const GROUP_EVENTS_MAX: usize = 1000;
@@ -474,9 +476,6 @@ struct Transaction<'a> {
 const KEYS: &str =
     "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms FROM sealog.idempotency
     WHERE chain_id = $1 AND key_hash = ANY ($2)";
-const CREATE: &str =
-    "INSERT INTO sealog.chains (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash)
-    VALUES ($1, $2, $3, $4, 0, $5, $6) ON CONFLICT (chain_id) DO NOTHING";
 /// Requests whose answer names an event past the end of the chain.
 const FORGET_KEYS: &str =
     "DELETE FROM sealog.idempotency WHERE chain_id = $1 AND first_seq + octet_length(log_ids) / 16 - 1 > $2";
@@ -676,7 +675,7 @@ impl Transaction<'_> {
     fn checked(&self, lock: &SimpleQueryRow, look: &SimpleQueryRow) -> Result<(Head, u64), Failed> {
         let off = statements::unsafe_settings(look);
         if !off.is_empty() && !self.writer.options.allow_unsafe_storage {
-            return Err(super::unsafe_storage(&off).into());
+            return Err(unsafe_storage(&off).into());
         }
         if statements::chain(lock) != Some(self.chain) {
             return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
@@ -787,7 +786,7 @@ impl Transaction<'_> {
 
     /// The first event of a chain. Whoever comes second finds the row.
     async fn create(&self) -> Result<(), Error> {
-        create(self.session, self.chain).await
+        chain_row::create(self.session, self.chain).await
     }
 
     fn seal<'d>(
@@ -913,15 +912,6 @@ async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
 }
 
 type Values<'v> = Vec<&'v (dyn ToSql + Sync)>;
-
-pub(super) async fn create(session: &Session, chain: ChainId) -> Result<(), Error> {
-    let types = [Type::UUID, Type::UUID, Type::UUID, Type::TEXT, Type::UUID, Type::BYTEA];
-    let (tenant, project) = (Id(chain.tenant_id.0.0), Id(chain.project_id.0.0));
-    let (log_id, hash) = (Id::of_ulid(Head::EMPTY.log_id), Digest32(Head::EMPTY.hash.0));
-    let params: [&(dyn ToSql + Sync); 6] =
-        [&Id::of_chain(chain), &tenant, &project, &chain.mode.as_str(), &log_id, &hash];
-    session.execute(CREATE, &types, &params).await.map(drop)
-}
 
 /// An idempotency record on its way into the table.
 struct KeyRow {

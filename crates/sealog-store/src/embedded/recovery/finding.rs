@@ -1,0 +1,112 @@
+//! What was wrong with the files when a log was opened.
+
+use std::fmt;
+
+use sealog_core::id::ChainId;
+
+/// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The end of the last group was not written completely. It was never acknowledged, and is gone.
+    TornTail { segment: u64, offset: u64 },
+    /// The files of these segments are gone.
+    MissingSegments { first: u64, last: u64 },
+    /// A segment's header is damaged, so that nothing in it can be read.
+    DamagedHeader { segment: u64 },
+    /// Bytes of acknowledged events are damaged.
+    Damaged { segment: u64, from: u64, to: u64 },
+    /// A segment does not end as its successor says that it did.
+    WrongEnd { segment: u64 },
+    /// The log ends before a commit that it is known to have had.
+    ShorterThanMark { commit: u64, marked: u64 },
+    /// A chain ends before an event that it is known to have had, or has another event there. Nothing is sealed on top of it.
+    HeadLost { chain: ChainId, durable: u64, recorded: u64 },
+    /// A chain goes on, but has another event where one was acknowledged: it was rewritten. Nothing is sealed on top of it.
+    Rewritten { chain: ChainId, chain_seq: u64 },
+    /// The last event of a chain has an id that no event can have. Nothing is sealed on top of it.
+    ImpossibleId { chain: ChainId, chain_seq: u64 },
+    /// A chain may have ended in a damaged place. Nothing is sealed on top of it.
+    HeadUnproven { chain: ChainId },
+    /// There are events but no readable high-water mark, so a cut tail could not be noticed.
+    NoMark,
+    /// A record in the middle of the high-water mark is damaged.
+    MarkDamaged,
+    /// The clock is behind the last events of some chains. They accept events, but their time stands still until the clock has caught up.
+    ClockBehind { chains: usize, furthest: ChainId, by_ms: u64 },
+    /// There was no room for a new segment at start. The store can only be read until there is.
+    NoRoom { cause: String },
+    /// Something could not be read or written at start; the store can only be read until it is started again.
+    ReadOnly { cause: String },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::TornTail { segment, offset } => {
+                write!(
+                    f,
+                    "segment {segment} ends in a torn write at byte {offset}, which was never acknowledged; it was cut"
+                )
+            }
+            Finding::MissingSegments { first, last } => {
+                write!(f, "segments {first} to {last} are missing: their files were deleted or moved")
+            }
+            Finding::DamagedHeader { segment } => {
+                write!(f, "the header of segment {segment} is damaged; its events cannot be read")
+            }
+            Finding::Damaged { segment, from, to } => {
+                write!(f, "segment {segment} is damaged from byte {from} to {to}")
+            }
+            Finding::WrongEnd { segment } => {
+                write!(f, "segment {segment} does not end as the segment after it says")
+            }
+            Finding::ShorterThanMark { commit, marked } => {
+                write!(
+                    f,
+                    "the log ends at commit {commit}, but it is known to have reached {marked}: acknowledged events are lost"
+                )
+            }
+            Finding::HeadLost { chain, durable, recorded } => {
+                write!(
+                    f,
+                    "chain {chain} ends at event {durable}, but is known to have reached {recorded} with another content; it accepts no more events"
+                )
+            }
+            Finding::Rewritten { chain, chain_seq } => {
+                write!(
+                    f,
+                    "event {chain_seq} of chain {chain} is not the one that was acknowledged: the log was rewritten; the chain accepts no more events"
+                )
+            }
+            Finding::ImpossibleId { chain, chain_seq } => {
+                write!(
+                    f,
+                    "event {chain_seq} of chain {chain} has an id that no event can have: the log was tampered with; the chain accepts no more events"
+                )
+            }
+            Finding::HeadUnproven { chain } => {
+                write!(f, "the last events of chain {chain} may be damaged; it accepts no more events")
+            }
+            Finding::NoMark => f.write_str(
+                "there is no readable high-water mark, so events that were cut off the end would not be noticed",
+            ),
+            Finding::MarkDamaged => f.write_str("the high-water mark is damaged; what it said of some chains is lost"),
+            Finding::ClockBehind { chains, furthest, by_ms } => {
+                write!(
+                    f,
+                    "the clock is behind the last event of {chains} chains, by {} s for chain {furthest}: their time stands still until it has caught up; check the clock of this machine",
+                    by_ms / 1000
+                )
+            }
+            Finding::NoRoom { cause } => {
+                write!(
+                    f,
+                    "the disk had no room for a new segment when the store was opened ({cause}); it accepts events as soon as there is"
+                )
+            }
+            Finding::ReadOnly { cause } => {
+                write!(f, "the store is read-only until it is started again: {cause}")
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Why a store could not do what it was asked for.
+
+use std::fmt;
+
+use sealog_core::id::ChainId;
+
+/// A failure that is not the client's fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// A write or sync failed. Appends stay refused until the process is started again; reads go on.
+    Poisoned(String),
+    /// There is no room for another segment. Appends resume by themselves when there is.
+    NoRoom,
+    /// Too much is waiting to be written.
+    QueueFull,
+    /// The disk has not finished a write for so long that requests fail by their deadline. Appends resume by themselves when it does.
+    Stalled,
+    /// The request waited too long for its turn and was not written.
+    Deadline,
+    /// The database cannot be reached, refuses or did not answer. Whether the request was written is unknown; appends resume by themselves.
+    Unavailable(String),
+    /// The chain's last events are known to be lost or damaged, so nothing can be sealed on top of them.
+    HeadUnproven { chain: ChainId },
+    /// The clock has leapt forward, and the setting `clock.strict` refuses to believe it. Appends resume by themselves when it is set right.
+    ClockLeapt,
+    /// The store is closing.
+    Closing,
+    /// A request that the store cannot hold, events that do not continue their chain, or a position that is not of this feed.
+    Refused(String),
+    /// The record of this event is damaged.
+    Damaged { chain_seq: u64 },
+    /// Reading failed.
+    Read(String),
+    /// A change of control data failed and was not made, or is not known to have been made.
+    Control(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Poisoned(cause) => write!(
+                f,
+                "a write to the store failed earlier ({cause}); it accepts no more events until it is started again"
+            ),
+            StoreError::NoRoom => f.write_str("the disk has no room for another segment"),
+            StoreError::QueueFull => f.write_str("too many events are waiting to be written"),
+            StoreError::Stalled => {
+                f.write_str("the disk has not finished a write for seconds; events wait for it or are refused")
+            }
+            StoreError::Deadline => f.write_str("the event waited too long to be written"),
+            StoreError::Unavailable(cause) => write!(f, "the database cannot be used now: {cause}"),
+            StoreError::HeadUnproven { chain } => write!(
+                f,
+                "the last events of chain {chain} are lost or damaged; nothing can be sealed on top of them"
+            ),
+            StoreError::ClockLeapt => f.write_str(
+                "the clock has leapt forward by more than an hour and clock.strict is set; set the clock right, or start the server again if it is right",
+            ),
+            StoreError::Closing => f.write_str("the store is closing"),
+            StoreError::Refused(why) => f.write_str(why),
+            StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),
+            StoreError::Read(cause) => write!(f, "reading failed: {cause}"),
+            StoreError::Control(cause) => write!(f, "the control data could not be changed: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

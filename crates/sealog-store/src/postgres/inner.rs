@@ -1,0 +1,82 @@
+//! What the parts of an open PostgreSQL store share: connections, the writer, what is known of the database.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use sealog_core::id::{ChainId, Hash};
+use tokio::sync::watch;
+use tokio_postgres::Error;
+
+use super::error::explain;
+use super::event_clock::{ClockBehind, EventClock};
+use super::hub::Feed;
+use super::loss::Findings;
+use super::mark::MarkFile;
+use super::options::Options;
+use super::pool::{Pool, Session};
+use super::url::Target;
+use super::writer::Writer;
+use crate::error::StoreError;
+use crate::types::BoxFuture;
+
+/// What the watch has seen of the version in the shared row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedVersion {
+    pub version: u64,
+    /// Counts the connections of the watch. Behind a new one there may be another server, which never had some
+    /// of the changes before it and may have others under the same version.
+    pub connection: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) options: Options,
+    pub(super) target: Arc<Target>,
+    pub(super) reads: Arc<Pool>,
+    pub(super) writes: Arc<Pool>,
+    pub(super) writer: Arc<Writer>,
+    pub(super) mark: Option<MarkFile>,
+    pub(super) findings: Arc<Findings>,
+    pub(super) clock: Arc<EventClock>,
+    pub(super) clock_behind: Option<ClockBehind>,
+    /// Whether the tables of events are spread over a Citus cluster.
+    pub(super) distributed: bool,
+    pub(super) store_id: [u8; 16],
+    pub(super) feed: Arc<Feed>,
+    pub(super) in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
+    /// Connections that others use.
+    pub(super) lent: Mutex<Vec<Arc<Pool>>>,
+    /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to know of.
+    pub(super) versions: watch::Sender<SharedVersion>,
+    pub(super) health: Mutex<Result<(), StoreError>>,
+}
+
+impl Inner {
+    /// A read on a connection of its own.
+    pub(super) async fn read<T>(
+        &self,
+        act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let session = &lease.session;
+        let done = tokio::time::timeout(self.options.transaction_timeout, async {
+            // Behind a pooler a statement has timeouts only inside of a transaction that sets them.
+            if !self.target.pooled {
+                return act(session).await;
+            }
+            session.client.batch_execute(&self.target.begin(&self.options)).await?;
+            let value = act(session).await?;
+            session.client.batch_execute("COMMIT").await?;
+            Ok(value)
+        })
+        .await;
+        match done {
+            Ok(Ok(value)) => {
+                lease.give_back();
+                Ok(value)
+            }
+            Ok(Err(error)) => Err(StoreError::Read(explain(&error))),
+            Err(_) => Err(StoreError::Read("the database did not answer in time".into())),
+        }
+    }
+}

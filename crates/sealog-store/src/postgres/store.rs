@@ -1,0 +1,570 @@
+//! [`PostgresStore`]: its thread and event loop, the watch of the database, reservations of keys.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sealog_core::chain::Head;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, TenantId, Ulid, Uuid};
+use sealog_core::time::Month;
+use sealog_core::verify::Item;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{oneshot, watch};
+use tokio_postgres::Error;
+use tokio_postgres::types::Type;
+
+use super::error::{OpenError, damaged, unavailable, unsafe_storage};
+use super::event_clock::{ClockBehind, EventClock};
+use super::hub::Feed;
+use super::inner::{Inner, SharedVersion};
+use super::loss::{Finding, Findings};
+use super::mark::MarkFile;
+use super::migrate::Schema;
+use super::options::Options;
+use super::pool::{Pool, Session};
+use super::rows::{Digest32, Id, signed, unsigned};
+use super::statements::{Closing, Opening};
+use super::url::Target;
+use super::writer::{UsedKey, Writer};
+use super::{feed, loss, migrate, reader, statements};
+use crate::append::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
+    WantedKeys,
+};
+use crate::error::StoreError;
+use crate::feed::{Follower, Scope, Start};
+use crate::pool::{FairPool, Lane};
+use crate::query::{ChainHead, Chunk, List, Range};
+use crate::stats::StoreStats;
+use crate::store::Store;
+use crate::sync::lock;
+use crate::types::BoxFuture;
+
+/// An open PostgreSQL store. Closes cleanly when dropped.
+#[derive(Debug)]
+pub struct PostgresStore {
+    pub(super) inner: Arc<Inner>,
+    pub(super) runtime: Handle,
+    pool: FairPool,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl PostgresStore {
+    /// Connects, brings the schema up to date where the role may, and looks for what was lost.
+    pub fn open(url: &str, options: &Options) -> Result<PostgresStore, OpenError> {
+        let target = Arc::new(Target::parse(url, options).map_err(OpenError::Url)?);
+        let (started, outcome) = std::sync::mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        let options = options.clone();
+        // One thread: callers live on event loops of their own, and connections belong to one.
+        let thread = std::thread::Builder::new().name("sealog-postgres".into()).spawn(move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(OpenError::Database(error.to_string())))),
+            };
+            runtime.block_on(async {
+                match start(target, options).await {
+                    Ok(inner) => {
+                        for task in [watch, keep_mark, sweep].map(|task| task(&inner)) {
+                            tokio::spawn(task);
+                        }
+                        if started.send(Ok((inner, Handle::current()))).is_ok() {
+                            let _ = stopped.await;
+                        }
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            });
+        });
+        let thread = thread.map_err(|error| OpenError::Database(error.to_string()))?;
+        let opened =
+            outcome.recv().map_err(|_| OpenError::Database("the store's thread has ended".into()))?;
+        match opened {
+            Ok((inner, runtime)) => Ok(PostgresStore {
+                inner,
+                runtime,
+                pool: FairPool::start(),
+                stop: Mutex::new(Some(stop)),
+                thread: Mutex::new(Some(thread)),
+            }),
+            Err(error) => {
+                let _ = thread.join();
+                Err(error)
+            }
+        }
+    }
+
+    /// Losses that are known at the moment: what any node has acknowledged and the database does not have, until it is accepted.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.inner.findings.all()
+    }
+
+    /// The version in the shared row, as it was last seen.
+    pub fn version(&self) -> u64 {
+        self.inner.versions.borrow().version
+    }
+
+    pub fn clock_behind(&self) -> Option<ClockBehind> {
+        self.inner.clock_behind
+    }
+
+    /// Finishes what is queued and stops. What was not acknowledged before this returns has an unknown outcome.
+    pub fn close(&self) {
+        let inner = &self.inner;
+        inner.writer.close();
+        let until = Instant::now() + inner.options.transaction_timeout;
+        while !inner.writer.is_idle() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        inner.feed.close();
+        if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            inner.write_mark();
+            let _ = stop.send(());
+        }
+        self.pool.stop();
+        inner.reads.close();
+        inner.writes.close();
+        lock(&inner.lent).drain(..).for_each(|pool| pool.close());
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits until no other node does what only one may do at a time; the others wait until the answer is dropped.
+    pub fn alone(&self) -> BoxFuture<'_, Result<Alone, StoreError>> {
+        let target = Arc::clone(&self.inner.target);
+        self.run(async move {
+            let session = Session::connect(&target).await?;
+            migrate::lock(&session).await.map_err(|error| unavailable(&error))?;
+            Ok(Alone { _session: session })
+        })
+    }
+
+    /// Runs on the store's thread, whoever awaits the answer and whether or not they still do.
+    fn run<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, E>> {
+        let (answer, answered) = oneshot::channel();
+        self.runtime.spawn(async move {
+            let _ = answer.send(work.await);
+        });
+        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(StoreError::Closing.into())) })
+    }
+
+    /// Makes events of rows in the thread pool: the store's thread has everyone's connections.
+    async fn decode<T: Send + 'static>(
+        &self,
+        chain: ChainId,
+        rows: reader::Rows<T>,
+    ) -> Result<T, StoreError> {
+        let decoded = self.pool.run(Lane::Compute, chain, rows.cost(), move || rows.decode());
+        decoded.await.map_err(|_| StoreError::Closing)
+    }
+
+    /// A read on a connection of its own.
+    fn read<T: Send + 'static>(
+        &self,
+        act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move { inner.read(act).await })
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Ends with its connection, and a connection ends with its node.
+#[derive(Debug)]
+pub struct Alone {
+    _session: Session,
+}
+
+async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, OpenError> {
+    let session = Session::open(&target).await?;
+    if !options.allow_unsafe_storage {
+        let off = unsafe_settings(&session).await.map_err(|error| OpenError::of(&error))?;
+        if !off.is_empty() {
+            return Err(OpenError::UnsafeSettings(off));
+        }
+    }
+    migrate::prepare(&session, &Schema::of_events()).await?;
+    let store = session.query("SELECT store_id, version FROM sealog.store", &[], &[]).await;
+    let store = store.map_err(|error| OpenError::of(&error))?;
+    let store = store.first().ok_or_else(|| OpenError::Refused("sealog.store has no row".into()))?;
+    let store_id: Uuid = store.get::<_, Id>("store_id").uuid();
+    let (mark, mut acknowledged) = match &options.mark_dir {
+        Some(dir) => {
+            let opened = MarkFile::open(dir, store_id);
+            let (mark, heads) =
+                opened.map_err(|error| OpenError::Mark { path: dir.join("postgres.mark"), error })?;
+            (Some(mark), heads)
+        }
+        None => (None, BTreeMap::new()),
+    };
+    loss::look_for(&session, &mut acknowledged).await.map_err(|error| OpenError::of(&error))?;
+    let findings: Arc<Findings> = Arc::default();
+    findings.refresh(&session).await.map_err(|error| OpenError::of(&error))?;
+    let distributed = migrate::is_distributed(&session).await?;
+    let clock = Arc::new(EventClock::new(&options));
+    let now_ms = clock.ask(&session).await.map_err(|error| OpenError::of(&error))?.now_ms;
+    let clock_behind =
+        ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
+    let opening = Opening::new(target.begin(&options), target.pooled, distributed);
+    let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
+    let feed: Arc<Feed> = Arc::default();
+    let inner = Inner {
+        reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
+        writer: Writer::new(
+            &options,
+            (opening, Closing::new(distributed)),
+            Arc::clone(&writes),
+            &acknowledged,
+            Arc::clone(&findings),
+            Arc::clone(&clock),
+            Arc::clone(&feed),
+        ),
+        writes,
+        mark,
+        findings,
+        clock,
+        clock_behind,
+        distributed,
+        store_id: store_id.0,
+        feed,
+        in_flight: Arc::default(),
+        lent: Mutex::default(),
+        versions: watch::Sender::new(SharedVersion {
+            version: unsigned(store.get("version")),
+            connection: 0,
+        }),
+        health: Mutex::new(Ok(())),
+        target,
+        options,
+    };
+    Ok(Arc::new(inner))
+}
+
+/// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database may have its own.
+async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM unnest(ARRAY['fsync', 'synchronous_commit', 'full_page_writes']) AS name WHERE current_setting(name) = 'off'";
+    Ok(session.query(sql, &[], &[]).await?.iter().map(|row| row.get("name")).collect())
+}
+
+type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Keeps the version of the shared row, the findings and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
+fn watch(inner: &Arc<Inner>) -> Task {
+    let inner = Arc::clone(inner);
+    Box::pin(async move {
+        let mut watching = Watching::default();
+        loop {
+            tokio::time::sleep(inner.options.poll).await;
+            let seen = tokio::time::timeout(inner.options.connect_timeout, inner.look(&mut watching)).await;
+            let seen =
+                seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".into())));
+            if seen.is_err() {
+                watching.session = None;
+            }
+            let mut health = inner.health.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&*health, &seen) {
+                (Ok(()), Err(error)) => {
+                    tracing::error!(%error, "the database cannot be used; events are refused")
+                }
+                (Err(_), Ok(())) => tracing::info!("the database can be used again"),
+                _ => {}
+            }
+            *health = seen;
+        }
+    })
+}
+
+/// What the watch remembers from one look to the next.
+#[derive(Default)]
+struct Watching {
+    session: Option<Session>,
+    /// Whether there was a session before, and how often it had to be replaced by another one.
+    connected: bool,
+    connection: u64,
+    /// What the role and the database had of their own when the session began.
+    own_settings: Option<String>,
+    /// The version and the time at which findings were last asked for.
+    findings_at: Option<(i64, Instant)>,
+}
+
+/// Besides a change of the version this finds what another node could not announce.
+const FINDINGS_EVERY: Duration = Duration::from_secs(10);
+
+/// Settings of a role or a database count for sessions that begin later, so the watch begins another one when they change.
+const LOOK: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+    (SELECT string_agg(concat_ws(' ', setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole) FROM pg_db_role_setting
+     WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+       AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))) AS own_settings
+    FROM sealog.store";
+
+fn keep_mark(inner: &Arc<Inner>) -> Task {
+    let inner = Arc::clone(inner);
+    Box::pin(async move {
+        loop {
+            tokio::time::sleep(inner.options.tick).await;
+            let marking = Arc::clone(&inner);
+            // It waits for the disk, which the store's thread must not.
+            let _ = tokio::task::spawn_blocking(move || marking.write_mark()).await;
+        }
+    })
+}
+
+/// Removes idempotency records whose 24 hours are over, some at a time: a statement that removes millions would hold their rows and fill the WAL while appends wait.
+fn sweep(inner: &Arc<Inner>) -> Task {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let inner = Arc::clone(inner);
+    Box::pin(async move {
+        loop {
+            tokio::time::sleep(inner.options.sweep).await;
+            loop {
+                match inner.remove_expired().await {
+                    Ok(0) => break,
+                    Ok(_) => tokio::time::sleep(PAUSE).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to remove expired idempotency records; retrying later");
+                        break;
+                    }
+                }
+            }
+        }
+    })
+}
+
+impl Inner {
+    /// Whether events can be appended, as far as the database's own state tells.
+    async fn look(&self, watching: &mut Watching) -> Result<(), StoreError> {
+        let (open, rows) = loop {
+            let (open, is_new) = match watching.session.take() {
+                Some(open) => (open, false),
+                None => {
+                    let open = Session::connect(&self.target).await?;
+                    // The first one belongs to the start, which has just read everything.
+                    watching.connection += u64::from(std::mem::replace(&mut watching.connected, true));
+                    (open, true)
+                }
+            };
+            let rows = open.query(LOOK, &[], &[]).await.map_err(|error| unavailable(&error))?;
+            let own_settings = rows.first().and_then(|row| row.get("own_settings"));
+            if is_new || watching.own_settings == own_settings {
+                watching.own_settings = own_settings;
+                break (open, rows);
+            }
+        };
+        let row = rows.first().ok_or_else(|| StoreError::Unavailable("sealog.store has no row".into()))?;
+        let version: i64 = row.get("version");
+        // Not the highest that was ever seen: a failover that lost changes takes the version back, too.
+        let seen_now = SharedVersion { version: unsigned(version), connection: watching.connection };
+        self.versions.send_if_modified(|seen| std::mem::replace(seen, seen_now) != seen_now);
+        let known = watching.findings_at.is_some_and(|(at_version, at)| {
+            at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
+        });
+        if !known {
+            self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?;
+            watching.findings_at = Some((version, Instant::now()));
+        }
+        self.clock.read_row(row);
+        if row.get("in_recovery") {
+            return Err(StoreError::Unavailable("the database is a standby and takes no events".into()));
+        }
+        let off: Vec<&str> =
+            statements::SETTINGS.into_iter().filter(|setting| row.get::<_, &str>(setting) == "off").collect();
+        if !off.is_empty() && !self.options.allow_unsafe_storage {
+            return Err(unsafe_storage(&off));
+        }
+        watching.session = Some(open);
+        Ok(())
+    }
+
+    fn write_mark(&self) {
+        let Some(mark) = &self.mark else { return };
+        if let Err(error) = mark.write(self.writer.changed_heads()) {
+            tracing::warn!(%error, "failed to persist the high-water mark; loss in a failover would go undetected; retrying");
+        }
+    }
+
+    /// One step of the sweep: how many records it has removed.
+    async fn remove_expired(&self) -> Result<u64, StoreError> {
+        let clock = Arc::clone(&self.clock);
+        let (distributed, rows_max) = (self.distributed, i64::from(self.options.sweep_rows_max));
+        self.read(move |session| {
+            Box::pin(async move {
+                let now_ms = clock.ask(session).await?.now_ms;
+                let until = signed(now_ms.saturating_sub(IDEMPOTENCY_RETENTION_MS));
+                if !distributed {
+                    return session.execute(SWEEP, &[Type::INT8, Type::INT8], &[&until, &rows_max]).await;
+                }
+                let rows =
+                    session.query(SWEEP_UNTIL, &[Type::INT8, Type::INT8], &[&until, &rows_max]).await?;
+                match rows.first().map(|row| row.get::<_, i64>("received_ms")) {
+                    Some(until) => session.execute(SWEEP_OLDER, &[Type::INT8], &[&until]).await,
+                    None => Ok(0),
+                }
+            })
+        })
+        .await
+    }
+}
+
+/// Nodes that sweep at the same time do not wait for each other. A key that is used again meanwhile has a new row, which is not meant.
+const SWEEP: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1 AND ctid = ANY (ARRAY(
+    SELECT ctid FROM sealog.idempotency WHERE received_ms <= $1 ORDER BY received_ms LIMIT $2 FOR UPDATE SKIP LOCKED))";
+/// Rows have no place that is known across shards, so there a step is a piece of time.
+const SWEEP_UNTIL: &str = "SELECT max(received_ms) AS received_ms FROM (SELECT received_ms FROM sealog.idempotency WHERE received_ms <= $1
+    ORDER BY received_ms LIMIT $2) AS oldest HAVING count(*) > 0";
+const SWEEP_OLDER: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1";
+
+impl Store for PostgresStore {
+    /// In flight is what this node processes: on another node the same request waits for the chain's row, and is decided there.
+    fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
+        let slot = (chain, key.key_hash);
+        if !self.inner.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(slot) {
+            return Box::pin(async { Ok(Reserved::InFlight) });
+        }
+        let in_flight = Arc::clone(&self.inner.in_flight);
+        let reservation = Reservation::new(chain, key, move || {
+            in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
+        });
+        let clock = Arc::clone(&self.inner.clock);
+        let reserved = self.read(move |session| {
+            Box::pin(async move {
+                let sql = "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms,
+                                  (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+                           FROM sealog.idempotency WHERE chain_id = $1 AND key_hash = $2";
+                let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
+                    [&Id::of_chain(chain), &Digest32(key.key_hash.0)];
+                let rows = session.query(sql, &[Type::UUID, Type::BYTEA], &params).await?;
+                let decided = match rows.first() {
+                    None => None,
+                    Some(row) => {
+                        let now_ms = clock.read_row(row).now_ms;
+                        match UsedKey::of(row) {
+                            Some((_, used)) => used.decide(&key, now_ms),
+                            // Not free: the request may have been acknowledged.
+                            None => {
+                                return Ok(Err(StoreError::Read("the idempotency record is damaged".into())));
+                            }
+                        }
+                    }
+                };
+                Ok(Ok(match decided {
+                    None => Reserved::Fresh(reservation),
+                    Some(Appended::Conflict) => Reserved::Conflict,
+                    Some(Appended::Replayed(receipt) | Appended::Sealed(receipt)) => {
+                        Reserved::Replay(receipt)
+                    }
+                }))
+            })
+        });
+        Box::pin(async move { reserved.await? })
+    }
+
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        let answer = self.inner.writer.append(append, &self.runtime);
+        Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
+        Box::pin(async move {
+            let rows = self.read(move |session| Box::pin(reader::get(session, chain, log_id))).await?;
+            self.decode(chain, rows).await?
+        })
+    }
+
+    fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
+        Box::pin(async move {
+            let rows =
+                self.read(move |session| Box::pin(async move { reader::list(session, chain, &list).await }));
+            self.decode(chain, rows.await?).await
+        })
+    }
+
+    fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
+        Box::pin(async move {
+            let rows = self.read(move |session| Box::pin(reader::range(session, chain, range))).await?;
+            self.decode(chain, rows).await
+        })
+    }
+
+    fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
+        self.read(move |session| Box::pin(reader::head(session, chain)))
+    }
+
+    fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
+        let heads = self.read(move |session| Box::pin(reader::heads(session)));
+        Box::pin(async move { heads.await?.ok_or_else(|| damaged("the row of a chain")) })
+    }
+
+    fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>> {
+        self.run(feed::follow(Arc::clone(&self.inner), self.runtime.clone(), scope, start))
+    }
+
+    fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.read(move |session| Box::pin(reader::usage(session, tenant_id, month)))
+    }
+
+    fn import(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        key: Option<KeptKey>,
+    ) -> BoxFuture<'_, Result<Head, StoreError>> {
+        let answer = self.inner.writer.import(chain, events, key, &self.runtime);
+        Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn kept_keys(
+        &self,
+        chain: ChainId,
+        wanted: WantedKeys,
+    ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
+        let kept = self.read(move |session| Box::pin(reader::kept_keys(session, chain, wanted)));
+        Box::pin(async move { kept.await?.ok_or_else(|| damaged("an idempotency record")) })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        let findings = (self.findings().len() + usize::from(inner.clock_behind.is_some())) as u64;
+        self.run(async move {
+            let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
+            let reads_waiting = inner.reads.waiting();
+            let logs = inner.writer.stats();
+            let clock = inner.clock.seen().stats();
+            Ok(StoreStats { storage_bytes, logs, reads_waiting, findings, clock, ..StoreStats::default() })
+        })
+    }
+
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        let writer = Arc::clone(&self.inner.writer);
+        self.run(async move { writer.accept_loss(chain, &reason).await })
+    }
+
+    fn pool(&self) -> &FairPool {
+        &self.pool
+    }
+
+    fn notices(&self) -> Vec<&'static str> {
+        // The time of everything but events is this node's own.
+        let own = self.inner.options.world.clock();
+        self.inner.clock.seen().notice().or(own.notice()).into_iter().collect()
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        self.inner.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        self.inner.clock.seen().sealing_ms().map(drop)
+    }
+}
