@@ -43,6 +43,14 @@ fn removing_the_lock_file_lets_no_second_server_in() {
     serve(&data).stop();
 }
 
+/// Stops a server that accepts no events, or waits for its end if it has begun to end by itself.
+#[track_caller]
+fn stop_red(server: Running) {
+    signal(server.pid(), "-TERM");
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(74), "{log}");
+}
+
 /// Takes the directory away in some way. The server must turn red, and acknowledge nothing from then on.
 fn taken_away(act: impl FnOnce(&Path)) -> (tempfile::TempDir, PathBuf, Running) {
     let (dir, data) = data_dir();
@@ -84,7 +92,7 @@ fn a_data_directory_that_is_renamed_and_replaced_is_noticed_and_stays_locked() {
     // Wherever it is now, it is still in use; what took its place is another one, and free.
     refused(&dir.path().join("moved"), "another process has the store open");
     serve(&data).stop();
-    server.stop();
+    stop_red(server);
     let moved = serve(&dir.path().join("moved"));
     let (status, body) = moved.get(&first_key(&dir.path().join("moved")), "/v1/events/verify");
     assert_eq!(status, 200);
@@ -189,7 +197,7 @@ fn a_segment_that_gives_eio_at_start_hides_no_event_and_is_no_damage() {
         assert_eq!(status, 500, "{path}: {body}");
         assert!(body.contains("read/query_failed"), "{body}");
     }
-    server.stop();
+    stop_red(server);
     fs::remove_file(&segment).unwrap();
     fs::rename(&kept, &segment).unwrap();
     assert_all_there(&data, &key);
