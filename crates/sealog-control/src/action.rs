@@ -3,9 +3,11 @@
 use sealog_core::catalog::CustomAction;
 use sealog_core::id::TenantId;
 
+use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Lock, Row, all, names, params};
-use crate::pending::NewRecord;
-use crate::{Answer, ChangeError, Changed, Control, tenant};
+use crate::error::ChangeError;
+use crate::record::NewRecord;
+use crate::tenant;
 
 pub trait Actions: Send + Sync {
     /// `Err(AlreadyExists)` for a name that the tenant has already. Nothing when there is no such tenant.

@@ -9,12 +9,6 @@ use std::sync::Arc;
 
 use sealog_core::id::{Hash, ProjectId, TenantId, Uuid};
 use sealog_store::StoreError;
-use sealog_store::embedded::Directory;
-use sealog_store::postgres::sessions::Sessions;
-
-use crate::postgres::Tables;
-use crate::sqlite::File;
-use crate::{ListPage, OpenError};
 
 /// What statements are made to: a transaction, or a connection that only reads.
 pub trait Db {
@@ -33,16 +27,6 @@ pub struct Schema {
     pub postgres: &'static [&'static str],
 }
 
-/// An open database.
-#[derive(Debug)]
-pub struct Database(Driver);
-
-#[derive(Debug)]
-enum Driver {
-    Sqlite(File),
-    Postgres(Tables),
-}
-
 /// What a change takes before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
@@ -52,59 +36,6 @@ pub enum Lock {
     Order,
     /// That, and the next version, by which every node learns of it.
     Version,
-}
-
-impl Database {
-    pub fn in_memory(schema: &Schema) -> Result<Database, OpenError> {
-        File::in_memory(schema).map(Driver::Sqlite).map(Database)
-    }
-
-    pub fn in_directory(directory: &Directory, schema: &Schema) -> Result<Database, OpenError> {
-        File::open(directory, schema).map(Driver::Sqlite).map(Database)
-    }
-
-    pub fn on_postgres(sessions: Sessions, schema: &Schema) -> Result<Database, OpenError> {
-        Tables::open(sessions, schema).map(Driver::Postgres).map(Database)
-    }
-
-    /// How many threads can use it at a time.
-    pub(crate) fn threads(&self) -> usize {
-        match &self.0 {
-            // One connection, and one thread for it: the order of work is that of the queue.
-            Driver::Sqlite(_) => 1,
-            Driver::Postgres(_) => crate::postgres::CONNECTIONS,
-        }
-    }
-
-    /// Why nothing may be changed any more until it is opened again.
-    pub fn failure(&self) -> Option<String> {
-        match &self.0 {
-            Driver::Sqlite(file) => file.failure(),
-            Driver::Postgres(_) => None,
-        }
-    }
-
-    pub fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, StoreError> {
-        let read = match &self.0 {
-            Driver::Sqlite(file) => file.read(act),
-            Driver::Postgres(tables) => tables.read(act),
-        };
-        read.map_err(DbError::of_read)
-    }
-
-    /// One transaction: after `Ok` all of it is durable, after an error of `act` nothing of it is. The
-    /// version is what other nodes will see; there is none where there are none.
-    pub fn change<T, E: From<DbError>>(
-        &self,
-        lock: Lock,
-        act: impl FnOnce(&mut dyn Db, Option<u64>) -> Result<T, DbError>,
-    ) -> Result<T, E> {
-        let changed = match &self.0 {
-            Driver::Sqlite(file) => file.change(lock, |db| act(db, None)),
-            Driver::Postgres(tables) => tables.change(lock, act),
-        };
-        changed.map_err(E::from)
-    }
 }
 
 /// Why a statement, or a transaction, has failed.
@@ -142,7 +73,7 @@ impl DbError {
         }
     }
 
-    fn of_read(self) -> StoreError {
+    pub(crate) fn of_read(self) -> StoreError {
         match self {
             DbError::Store(error) => error,
             other => StoreError::Read(other.cause()),
@@ -356,6 +287,13 @@ pub(crate) fn all<T>(
 /// A number that a statement with one row and the column `count` answers.
 pub(crate) fn count(db: &mut dyn Db, sql: &str, params: &[Value]) -> Result<u64, DbError> {
     Ok(one(db, sql, params, |row| row.get("count"))?.unwrap_or(0))
+}
+
+/// A piece of a list in the order of creation: what comes after this id, at most so many.
+#[derive(Clone, Copy, Debug)]
+pub struct ListPage {
+    pub after: Option<Uuid>,
+    pub limit: usize,
 }
 
 /// A list in the order of creation, which the column `number` of its table has.

@@ -1,12 +1,12 @@
 //! The first run: what an empty store needs before the first event can be sent.
 
+use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::key::{self, NewKey};
 use crate::membership::{self, NewMember};
-use crate::pending::NewRecord;
 use crate::project::{self, NewProject};
+use crate::record::NewRecord;
 use crate::tenant::{self, NewTenant};
-use crate::{Answer, Changed, Control};
 
 pub trait FirstRuns: Send + Sync {
     /// Creates the first tenant with its project, keys and owner in one step, unless there is a tenant

@@ -6,9 +6,9 @@
 
 use sealog_core::id::{TenantId, Uuid};
 
-use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, all, one, params};
+use crate::control::{Answer, Control};
+use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, one, params};
 use crate::person::PersonId;
-use crate::{Answer, Control, ListPage};
 
 pub trait Jobs: Send + Sync {
     fn create_job(&self, new: NewJob) -> Answer<'_, Job>;

@@ -5,11 +5,12 @@ use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::key::KeyState;
 use sealog_store::pool::Payer;
 
-use crate::db::{Db, DbError, Listed, Lock, Row, Value, one, params};
-use crate::pending::{NewRecord, Records};
+use crate::control::{Answer, Changed, Control};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, one, params};
 use crate::project::Project;
+use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
-use crate::{Answer, Changed, Control, ListPage, action, project, tenant};
+use crate::{action, project, tenant};
 
 /// What every request asks for.
 pub trait KeyAccess: Send + Sync {

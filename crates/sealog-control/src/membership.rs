@@ -2,10 +2,12 @@
 
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
-use crate::db::{Db, DbError, Listed, Lock, Row, Value, all, damaged, one, params};
-use crate::pending::Records;
+use crate::control::{Answer, Changed, Control, set};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, damaged, one, params};
+use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
-use crate::{Answer, ChangeError, Changed, Control, ListPage, set, tenant};
+use crate::record::Records;
+use crate::tenant;
 
 pub trait Memberships: Send + Sync {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that

@@ -6,8 +6,8 @@
 
 use sealog_core::id::{Hash, TenantId};
 
+use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Row, all, count, one, params};
-use crate::{Answer, Control};
 
 /// How long the text of a notice is kept after it was sent.
 const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;

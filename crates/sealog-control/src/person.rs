@@ -2,8 +2,8 @@
 
 use sealog_core::id::Uuid;
 
+use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, one, params};
-use crate::{Answer, Control};
 
 pub trait Persons: Send + Sync {
     fn person(&self, id: PersonId) -> Answer<'_, Option<Person>>;

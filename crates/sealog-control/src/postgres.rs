@@ -10,8 +10,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use crate::OpenError;
 use crate::db::{Db, DbError, Lock, Row, Schema, Value, damaged, translate};
+use crate::error::OpenError;
 
 /// Connections for control data, and threads that use them.
 pub(crate) const CONNECTIONS: usize = 4;

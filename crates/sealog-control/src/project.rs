@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ProjectId, TenantId};
 
-use crate::db::{Db, DbError, Listed, Lock, Row, Value, all, one, params};
-use crate::pending::{NewRecord, Records};
-use crate::{Answer, Changed, Control, ListPage, set, tenant};
+use crate::control::{Answer, Changed, Control, set};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
+use crate::record::{NewRecord, Records};
+use crate::tenant;
 
 pub trait Projects: Send + Sync {
     /// Nothing when there is no such tenant. An id that is reserved for system chains is refused.

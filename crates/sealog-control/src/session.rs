@@ -2,9 +2,9 @@
 
 use sealog_core::id::Hash;
 
+use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Row, all, one, params};
 use crate::person::PersonId;
-use crate::{Answer, Control};
 
 pub trait Sessions: Send + Sync {
     fn create_session(&self, session: Session) -> Answer<'_, ()>;

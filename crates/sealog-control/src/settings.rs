@@ -2,9 +2,10 @@
 
 use sealog_core::id::TenantId;
 
+use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Lock, all, one, params};
-use crate::pending::NewRecord;
-use crate::{Answer, Changed, Control, tenant};
+use crate::record::NewRecord;
+use crate::tenant;
 
 pub trait Settings: Send + Sync {
     fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>>;

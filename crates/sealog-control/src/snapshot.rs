@@ -6,6 +6,7 @@ use sealog_core::catalog::CustomAction;
 use sealog_core::id::{Hash, ProjectId, TenantId};
 use sealog_store::pool::Payer;
 
+use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::job::Job;
 use crate::key::ApiKey;
@@ -17,8 +18,8 @@ use crate::project::{Enabled, Project};
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    Answer, Control, action, job, key, membership, outbox, pending, person, project, session, settings,
-    system_project, tenant, version,
+    action, job, key, membership, outbox, pending, person, project, session, settings, system_project,
+    tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {

@@ -17,8 +17,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use sealog_store::embedded::{Directory, FILE_MODE};
 use sealog_store::sync::lock;
 
-use crate::OpenError;
 use crate::db::{Db, DbError, Lock, Row, Schema, Value, damaged, translate};
+use crate::error::OpenError;
 use crate::reserve::Reserve;
 
 /// How long to wait for another program that has the file locked, such as a backup.
@@ -344,8 +344,9 @@ mod tests {
     use sealog_store::embedded::{EmbeddedStore, Options};
 
     use super::*;
-    use crate::SCHEMA;
-    use crate::db::{Database, count, params};
+    use crate::database::Database;
+    use crate::db::{count, params};
+    use crate::schema::SCHEMA;
 
     /// A store with its directory, which the file goes into.
     fn store(dir: &Path) -> EmbeddedStore {

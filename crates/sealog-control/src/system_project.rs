@@ -6,8 +6,9 @@ use std::sync::Arc;
 use sealog_core::id::{ProjectId, TenantId};
 use sealog_store::pool::Payer;
 
+use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, all, one, params};
-use crate::{Answer, Control, tenant};
+use crate::tenant;
 
 pub trait SystemProjects: Send + Sync {
     /// The tenant's reserved project, which is `new` if there was none. `new` is chosen by the caller from randomness

@@ -4,9 +4,9 @@ use sealog_core::id::TenantId;
 use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
-use crate::db::{Db, DbError, Listed, Lock, Row, one, params};
-use crate::pending::{NewRecord, Records};
-use crate::{Answer, Changed, Control, ListPage, set};
+use crate::control::{Answer, Changed, Control, set};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, one, params};
+use crate::record::{NewRecord, Records};
 
 pub trait Tenants: Send + Sync {
     fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant>;

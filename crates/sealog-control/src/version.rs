@@ -23,7 +23,8 @@ use sealog_store::postgres::SharedVersion;
 use sealog_store::sync::{read, write};
 use tokio::sync::watch;
 
-use crate::db::{Database, Db, DbError, all, params};
+use crate::database::{COST, Database};
+use crate::db::{Db, DbError, all, params};
 
 /// How long to wait for the tenants that have changed. With the time between two looks at the version it is
 /// less than the second within which a revoked key must be refused on every node.
@@ -114,8 +115,7 @@ pub(crate) async fn follow(
             versions.note_all();
             continue;
         }
-        let changed =
-            pool.run(Payer::Operator, crate::COST, move || database.read(|db| changed_since(db, since)));
+        let changed = pool.run(Payer::Operator, COST, move || database.read(|db| changed_since(db, since)));
         // Not held while waiting: whoever closes waits for the pool's threads, not for this.
         drop(pool);
         match tokio::time::timeout(READ_MAX, changed).await {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use sealog_control::db::{Database, Db, Lock, Schema};
+use sealog_control::database::Database;
+use sealog_control::db::{Db, Lock, Schema};
 use sealog_control::*;
 use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};

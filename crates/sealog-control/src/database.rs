@@ -1,0 +1,76 @@
+//! An open database: one of the two drivers beneath the seam.
+
+use sealog_store::StoreError;
+use sealog_store::embedded::Directory;
+use sealog_store::postgres::sessions::Sessions;
+
+use crate::db::{Db, DbError, Lock, Schema};
+use crate::error::OpenError;
+use crate::postgres::{self, Tables};
+use crate::sqlite::File;
+
+/// What each operation counts in the queue for a thread. They are all small; the queue is fair by who pays.
+pub(crate) const COST: usize = 4 << 10;
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database(Driver);
+
+#[derive(Debug)]
+enum Driver {
+    Sqlite(File),
+    Postgres(Tables),
+}
+
+impl Database {
+    pub fn in_memory(schema: &Schema) -> Result<Database, OpenError> {
+        File::in_memory(schema).map(Driver::Sqlite).map(Database)
+    }
+
+    pub fn in_directory(directory: &Directory, schema: &Schema) -> Result<Database, OpenError> {
+        File::open(directory, schema).map(Driver::Sqlite).map(Database)
+    }
+
+    pub fn on_postgres(sessions: Sessions, schema: &Schema) -> Result<Database, OpenError> {
+        Tables::open(sessions, schema).map(Driver::Postgres).map(Database)
+    }
+
+    /// How many threads can use it at a time.
+    pub(crate) fn threads(&self) -> usize {
+        match &self.0 {
+            // One connection, and one thread for it: the order of work is that of the queue.
+            Driver::Sqlite(_) => 1,
+            Driver::Postgres(_) => postgres::CONNECTIONS,
+        }
+    }
+
+    /// Why nothing may be changed any more until it is opened again.
+    pub fn failure(&self) -> Option<String> {
+        match &self.0 {
+            Driver::Sqlite(file) => file.failure(),
+            Driver::Postgres(_) => None,
+        }
+    }
+
+    pub fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, StoreError> {
+        let read = match &self.0 {
+            Driver::Sqlite(file) => file.read(act),
+            Driver::Postgres(tables) => tables.read(act),
+        };
+        read.map_err(DbError::of_read)
+    }
+
+    /// One transaction: after `Ok` all of it is durable, after an error of `act` nothing of it is. The
+    /// version is what other nodes will see; there is none where there are none.
+    pub fn change<T, E: From<DbError>>(
+        &self,
+        lock: Lock,
+        act: impl FnOnce(&mut dyn Db, Option<u64>) -> Result<T, DbError>,
+    ) -> Result<T, E> {
+        let changed = match &self.0 {
+            Driver::Sqlite(file) => file.change(lock, |db| act(db, None)),
+            Driver::Postgres(tables) => tables.change(lock, act),
+        };
+        changed.map_err(E::from)
+    }
+}
