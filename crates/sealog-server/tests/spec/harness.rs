@@ -699,10 +699,11 @@ impl Store for Hinge {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         Box::pin(async move {
             match self.mood() {
-                Mood::SystemWritesFail(whose) => {
-                    if append.chain.is_system() && whose.is_none_or(|whose| whose == append.chain.tenant_id) {
-                        return Err(StoreError::NoRoom);
-                    }
+                Mood::SystemWritesFail(whose)
+                    if append.chain.is_system()
+                        && whose.is_none_or(|whose| whose == append.chain.tenant_id) =>
+                {
+                    return Err(StoreError::NoRoom);
                 }
                 // No test that did not ask for it is about what the operator's calls leave behind.
                 _ if append.chain.is_system() => {}
