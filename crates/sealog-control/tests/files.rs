@@ -74,7 +74,8 @@ fn copy_all(from: &Path, to: &Path) {
 fn id(n: u64) -> Uuid {
     let mut bytes = [0xAB; 16];
     bytes[..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
-    Uuid(bytes)
+    // Of version 4, as the ids of projects are.
+    Uuid::from_random(bytes)
 }
 
 fn digest(n: u64) -> Hash {
