@@ -13,10 +13,13 @@
 //! was not made, or is not known to have been made.
 
 pub mod action;
+pub mod attempt;
+pub mod authenticator;
 pub mod db;
 pub mod first;
 pub mod job;
 pub mod key;
+pub mod link;
 pub mod membership;
 pub mod outbox;
 pub mod pending;
@@ -43,9 +46,12 @@ use sealog_store::postgres::{self as store_postgres, PostgresStore};
 use sealog_store::{BoxFuture, StoreError};
 
 pub use action::Actions;
+pub use attempt::Attempts;
+pub use authenticator::{Authenticator, Authenticators};
 pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
+pub use link::{Claimed, Guest, Invitation, Link, Links, Purpose};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
 pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{NewRecord, PendingRecord, PendingRecords};
@@ -66,17 +72,25 @@ pub trait Administration: Tenants + Projects + Keys + Actions + Settings + First
 impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Administration for T {}
 
 /// Who may sign in, and where to.
-pub trait People: Persons + Memberships + Sessions {}
+pub trait People: Persons + Memberships + Sessions + Links + Authenticators + Attempts {}
 
-impl<T: Persons + Memberships + Sessions + ?Sized> People for T {}
+impl<T: Persons + Memberships + Sessions + Links + Authenticators + Attempts + ?Sized> People for T {}
 
 pub type Answer<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
 
 /// The tables of control data.
 pub const SCHEMA: Schema = Schema {
     name: "control",
-    sqlite: &[include_str!("migrations/sqlite/0001.sql"), include_str!("migrations/sqlite/0002.sql")],
-    postgres: &[include_str!("migrations/postgres/0001.sql"), include_str!("migrations/postgres/0002.sql")],
+    sqlite: &[
+        include_str!("migrations/sqlite/0001.sql"),
+        include_str!("migrations/sqlite/0002.sql"),
+        include_str!("migrations/sqlite/0004.sql"),
+    ],
+    postgres: &[
+        include_str!("migrations/postgres/0001.sql"),
+        include_str!("migrations/postgres/0002.sql"),
+        include_str!("migrations/postgres/0004.sql"),
+    ],
 };
 
 /// Most operations that wait for a thread.

@@ -135,6 +135,7 @@ fn generate(world: &dyn World, data_dir: &Path, base_url: &str) -> Result<(First
             ends_at_ms: None,
             created_at_ms,
         },
+        claim: None,
     };
     let (live, test, password) = (&live.0, &test.0, &password.0);
     let data_dir = data_dir.canonicalize().unwrap_or(data_dir.to_owned());
