@@ -2,7 +2,7 @@
 //!
 //! [`ingest`] is the write path, the only caller of `Store::append`. Background jobs ([`background`]) are
 //! what follows without anybody waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database
-//! ([`geo`]). Each part takes what it uses, and none knows of the whole program.
+//! ([`geo`]). [`people`] is how people sign in. Each part takes what it uses, and none knows of the whole program.
 
 pub mod background;
 mod control_data;
@@ -12,11 +12,14 @@ pub mod ingest;
 pub mod mail;
 mod notices;
 pub mod password;
+pub mod people;
 pub mod quota;
 mod secret;
 mod stop;
 mod text;
+mod visit;
 
 pub use control_data::ControlData;
 pub use secret::Secret;
 pub use stop::Stop;
+pub use visit::Visit;
