@@ -5,7 +5,7 @@ use sealog_core::id::TenantId;
 
 use crate::db::{Db, DbError, Lock, Row, all, names, params};
 use crate::pending::NewRecord;
-use crate::{Answer, ChangeError, Control, tenant};
+use crate::{Answer, ChangeError, Changed, Control, tenant};
 
 pub trait Actions: Send + Sync {
     /// `Err(AlreadyExists)` for a name that the tenant has already. Nothing when there is no such tenant.
@@ -26,12 +26,12 @@ impl Actions for Control {
         action: CustomAction,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<CustomAction>, ChangeError> {
-        self.change_of_tenant(Lock::Version, records, move |db| {
+        self.change_of_tenant(Lock::Version, move |db| {
             if tenant::find(db, tenant_id)?.is_none() {
                 return Ok(None);
             }
             insert(db, tenant_id, &action)?;
-            Ok(Some((tenant_id, action)))
+            Ok(Some(Changed { tenant_id, value: action, records }))
         })
     }
 

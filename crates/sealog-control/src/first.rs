@@ -7,7 +7,7 @@ use crate::membership::{self, NewMember};
 use crate::pending::NewRecord;
 use crate::project::{self, NewProject};
 use crate::tenant::{self, NewTenant};
-use crate::{Answer, Control};
+use crate::{Answer, Changed, Control};
 
 pub trait FirstRuns: Send + Sync {
     /// Creates the first tenant with its project, keys and owner in one step, unless there is a tenant
@@ -19,8 +19,8 @@ pub trait FirstRuns: Send + Sync {
 impl FirstRuns for Control {
     fn create_first(&self, first: FirstRun, records: Vec<NewRecord>) -> Answer<'_, bool> {
         let tenant_id = first.tenant.id;
-        let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, records, move |db| {
-            Ok(create(db, first)?.then_some((tenant_id, ())))
+        let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, move |db| {
+            Ok(create(db, first)?.then_some(Changed { tenant_id, value: (), records }))
         });
         Box::pin(async move { Ok(made.await?.is_some()) })
     }

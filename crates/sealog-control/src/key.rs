@@ -6,10 +6,10 @@ use sealog_core::key::KeyState;
 use sealog_store::pool::Payer;
 
 use crate::db::{Db, DbError, Listed, Lock, Row, Value, one, params};
-use crate::pending::NewRecord;
+use crate::pending::{NewRecord, Records};
 use crate::project::Project;
 use crate::tenant::Tenant;
-use crate::{Answer, Control, ListPage, action, project, tenant};
+use crate::{Answer, Changed, Control, ListPage, action, project, tenant};
 
 /// What every request asks for.
 pub trait KeyAccess: Send + Sync {
@@ -29,7 +29,7 @@ pub trait Keys: Send + Sync {
     /// Nothing when there is no such project.
     fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>>;
     /// Revoking twice is the same as once. Nothing when there is no such key.
-    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>>;
+    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>>;
     fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>>;
 }
 
@@ -59,11 +59,18 @@ impl KeyAccess for Control {
 
 impl Keys for Control {
     fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
-        self.change_of_tenant(Lock::Version, records, move |db| create(db, new))
+        self.change_of_tenant(Lock::Version, move |db| {
+            let made = create(db, new)?;
+            Ok(made.map(|(tenant_id, key)| Changed { tenant_id, value: key, records }))
+        })
     }
 
-    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
-        self.change_of_tenant(Lock::Version, records, move |db| revoke(db, id, now_ms))
+    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
+        self.change_of_tenant(Lock::Version, move |db| {
+            let Some((tenant_id, before, after)) = revoke(db, id, now_ms)? else { return Ok(None) };
+            let records = records.tell(Some(&before), &after);
+            Ok(Some(Changed { tenant_id, value: after, records }))
+        })
     }
 
     fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
@@ -168,13 +175,15 @@ fn insert(db: &mut dyn Db, key: &ApiKey, digest: Hash) -> Result<(), DbError> {
     db.execute(sql, params).map(drop)
 }
 
-fn revoke(db: &mut dyn Db, id: KeyId, now_ms: u64) -> Result<Option<(TenantId, ApiKey)>, DbError> {
-    let sql = "UPDATE {keys} SET revoked_at_ms = ?2 WHERE id = ?1 AND revoked_at_ms IS NULL";
-    db.execute(sql, params![id, now_ms])?;
-    let Some(key) = one(db, &format!("{} WHERE id = ?1", KEYS.select), params![id], read)? else {
+/// With its tenant, before and after.
+fn revoke(db: &mut dyn Db, id: KeyId, now_ms: u64) -> Result<Option<(TenantId, ApiKey, ApiKey)>, DbError> {
+    let Some(before) = one(db, &format!("{} WHERE id = ?1", KEYS.select), params![id], read)? else {
         return Ok(None);
     };
-    Ok(project::find(db, key.project_id)?.map(|project| (project.tenant_id, key)))
+    let sql = "UPDATE {keys} SET revoked_at_ms = ?2 WHERE id = ?1 AND revoked_at_ms IS NULL";
+    db.execute(sql, params![id, now_ms])?;
+    let key = ApiKey { revoked_at_ms: before.revoked_at_ms.or(Some(now_ms)), ..before.clone() };
+    Ok(project::find(db, key.project_id)?.map(|project| (project.tenant_id, before, key)))
 }
 
 fn access(db: &mut dyn Db, digest: Hash) -> Result<Option<Access>, DbError> {

@@ -31,6 +31,7 @@ pub mod session;
 pub mod settings;
 pub mod snapshot;
 mod sqlite;
+pub mod system_project;
 pub mod tenant;
 pub mod version;
 
@@ -54,12 +55,13 @@ pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Link, Links, Purpose};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
 pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
-pub use pending::{NewRecord, PendingRecord, PendingRecords};
+pub use pending::{NewRecord, PendingRecord, PendingRecords, Records};
 pub use person::{NewPerson, Person, PersonId, Persons};
 pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use session::{Session, Sessions};
 pub use settings::Settings;
 pub use snapshot::{ControlSnapshot, Snapshot};
+pub use system_project::SystemProjects;
 pub use tenant::{NewTenant, Tenant, TenantChange, Tenants};
 
 use db::{Database, Db, DbError, Lock, Schema};
@@ -72,9 +74,15 @@ pub trait Administration: Tenants + Projects + Keys + Actions + Settings + First
 impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Administration for T {}
 
 /// Who may sign in, and where to.
-pub trait People: Persons + Memberships + Sessions + Links + Authenticators + Attempts {}
+pub trait People:
+    Persons + Memberships + Sessions + Links + Authenticators + Attempts + PendingRecords
+{
+}
 
-impl<T: Persons + Memberships + Sessions + Links + Authenticators + Attempts + ?Sized> People for T {}
+impl<T> People for T where
+    T: Persons + Memberships + Sessions + Links + Authenticators + Attempts + PendingRecords + ?Sized
+{
+}
 
 pub type Answer<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
 
@@ -84,11 +92,13 @@ pub const SCHEMA: Schema = Schema {
     sqlite: &[
         include_str!("migrations/sqlite/0001.sql"),
         include_str!("migrations/sqlite/0002.sql"),
+        include_str!("migrations/sqlite/0003.sql"),
         include_str!("migrations/sqlite/0004.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
         include_str!("migrations/postgres/0002.sql"),
+        include_str!("migrations/postgres/0003.sql"),
         include_str!("migrations/postgres/0004.sql"),
     ],
 };
@@ -165,19 +175,18 @@ impl Control {
         self.run(Payer::Operator, move || database.change(lock, |db, _| act(db)))
     }
 
-    /// A change of something that a tenant has, and the records of it for the tenant's system chain; no
-    /// record of what did not happen. `act` says whose it was.
+    /// A change of something that a tenant has. `act` says whose it was, and which records of it go into the
+    /// tenant's system chain; what did not happen leaves none.
     fn change_of_tenant<T: Send + 'static, E: From<DbError> + From<StoreError> + Send + 'static>(
         &self,
         lock: Lock,
-        records: Vec<NewRecord>,
-        act: impl FnOnce(&mut dyn Db) -> Result<Option<(TenantId, T)>, DbError> + Send + 'static,
+        act: impl FnOnce(&mut dyn Db) -> Result<Option<Changed<T>>, DbError> + Send + 'static,
     ) -> Answer<'_, Option<T>, E> {
         let (database, versions) = (Arc::clone(&self.database), Arc::clone(&self.versions));
         self.run(Payer::Operator, move || {
             let mut changed = None;
             let made: Result<_, E> = database.change(lock, |db, version| {
-                let Some((tenant_id, value)) = act(db)? else { return Ok(None) };
+                let Some(Changed { tenant_id, value, records }) = act(db)? else { return Ok(None) };
                 if let Some(version) = version {
                     version::touch(db, tenant_id, version)?;
                 }
@@ -210,6 +219,13 @@ impl Control {
             answer.await.unwrap_or_else(|_| Err(StoreError::Closing.into()))
         })
     }
+}
+
+/// What a change of something that a tenant has comes to.
+struct Changed<T> {
+    tenant_id: TenantId,
+    value: T,
+    records: Vec<NewRecord>,
 }
 
 impl Drop for Control {

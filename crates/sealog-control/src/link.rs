@@ -12,9 +12,9 @@ use sealog_core::id::{Hash, TenantId, Uuid};
 use crate::db::{Db, DbError, Listed, Lock, Row, all, one, params};
 use crate::membership::{self, Grants, Member, Membership, NewMember, Role};
 use crate::outbox::{self, NewNotice};
-use crate::pending::NewRecord;
+use crate::pending::{NewRecord, Records};
 use crate::person::{self, NewPerson, Person, PersonId};
-use crate::{Answer, ChangeError, Control, session, tenant};
+use crate::{Answer, ChangeError, Changed, Control, session, tenant};
 
 pub trait Links: Send + Sync {
     /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same person,
@@ -28,6 +28,8 @@ pub trait Links: Send + Sync {
     ) -> Answer<'_, Option<()>>;
     /// A link that is neither used nor over, by the digest of its secret.
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>>;
+    /// Whether there is a link by which somebody could still claim this account.
+    fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool>;
     /// The invitations of a tenant that are neither accepted nor over, in the order in which they were made.
     fn invitations(&self, tenant_id: TenantId, now_ms: u64) -> Answer<'_, Vec<Link>>;
     /// Takes an invitation back. Whether the tenant had such a one.
@@ -39,7 +41,7 @@ pub trait Links: Send + Sync {
         secret: Hash,
         now_ms: u64,
         owner: Claimed,
-        records: Vec<NewRecord>,
+        records: Records<Person>,
     ) -> Answer<'_, Option<Person>, ChangeError>;
     /// A new password, which ends all sessions of the person and all other links to a new password.
     fn reset_password(&self, secret: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<Person>>;
@@ -51,7 +53,7 @@ pub trait Links: Send + Sync {
         secret: Hash,
         now_ms: u64,
         guest: Guest,
-        records: Vec<NewRecord>,
+        records: Records<Member>,
     ) -> Answer<'_, Option<Member>, ChangeError>;
 }
 
@@ -65,9 +67,9 @@ impl Links for Control {
         let tenant_id = link.purpose.tenant_id();
         let act = move |db: &mut dyn Db| create(db, &link, notice);
         match tenant_id {
-            Some(tenant_id) => {
-                self.change_of_tenant(Lock::Order, records, move |db| Ok(act(db)?.then_some((tenant_id, ()))))
-            }
+            Some(tenant_id) => self.change_of_tenant(Lock::Order, move |db| {
+                Ok(act(db)?.then_some(Changed { tenant_id, value: (), records }))
+            }),
             // Of a person, who may be a member of several tenants or of none.
             None => {
                 let made = self.change::<_, sealog_store::StoreError>(Lock::Order, act);
@@ -78,6 +80,14 @@ impl Links for Control {
 
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {
         self.read(move |db| find(db, secret, now_ms))
+    }
+
+    fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool> {
+        self.read(move |db| {
+            let sql =
+                format!("{} WHERE person_id = ?1 AND purpose = 'claim' AND expires_at_ms > ?2", LINKS.select);
+            Ok(one(db, &sql, params![person_id, now_ms], read)?.is_some())
+        })
     }
 
     fn invitations(&self, tenant_id: TenantId, now_ms: u64) -> Answer<'_, Vec<Link>> {
@@ -96,9 +106,10 @@ impl Links for Control {
         id: Uuid,
         records: Vec<NewRecord>,
     ) -> Answer<'_, bool> {
-        let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, records, move |db| {
+        let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
             let sql = "DELETE FROM {links} WHERE tenant_id = ?1 AND id = ?2 AND purpose = 'invitation'";
-            Ok((db.execute(sql, params![tenant_id, id])? > 0).then_some((tenant_id, ())))
+            let withdrawn = db.execute(sql, params![tenant_id, id])? > 0;
+            Ok(withdrawn.then_some(Changed { tenant_id, value: (), records }))
         });
         Box::pin(async move { Ok(made.await?.is_some()) })
     }
@@ -108,9 +119,9 @@ impl Links for Control {
         secret: Hash,
         now_ms: u64,
         owner: Claimed,
-        records: Vec<NewRecord>,
+        records: Records<Person>,
     ) -> Answer<'_, Option<Person>, ChangeError> {
-        self.change_of_tenant(Lock::Order, records, move |db| {
+        self.change_of_tenant(Lock::Order, move |db| {
             let Some(link) = take(db, secret, now_ms, |purpose| matches!(purpose, Purpose::Claim { .. }))?
             else {
                 return Ok(None);
@@ -118,7 +129,9 @@ impl Links for Control {
             let Purpose::Claim { tenant_id, person_id } = link.purpose else { return Ok(None) };
             let person = person::set_account(db, person_id, &owner.email, &owner.password_hash)?;
             session::end_all(db, person_id, None)?;
-            Ok(person.map(|person| (tenant_id, person)))
+            let Some(person) = person else { return Ok(None) };
+            let records = records.tell(None, &person);
+            Ok(Some(Changed { tenant_id, value: person, records }))
         })
     }
 
@@ -142,16 +155,18 @@ impl Links for Control {
         secret: Hash,
         now_ms: u64,
         guest: Guest,
-        records: Vec<NewRecord>,
+        records: Records<Member>,
     ) -> Answer<'_, Option<Member>, ChangeError> {
-        self.change_of_tenant(Lock::Order, records, move |db| {
+        self.change_of_tenant(Lock::Order, move |db| {
             let Some(link) = take(db, secret, now_ms, |purpose| matches!(purpose, Purpose::Invitation(_)))?
             else {
                 return Ok(None);
             };
             let Purpose::Invitation(invitation) = link.purpose else { return Ok(None) };
             let tenant_id = invitation.tenant_id;
-            Ok(accept(db, invitation, guest, now_ms)?.map(|member| (tenant_id, member)))
+            let Some(member) = accept(db, invitation, guest, now_ms)? else { return Ok(None) };
+            let records = records.tell(None, &member);
+            Ok(Some(Changed { tenant_id, value: member, records }))
         })
     }
 }

@@ -3,22 +3,23 @@
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::db::{Db, DbError, Listed, Lock, Row, Value, all, damaged, one, params};
-use crate::pending::NewRecord;
+use crate::pending::Records;
 use crate::person::{self, NewPerson, Person, PersonId};
-use crate::{Answer, ChangeError, Control, ListPage, set, tenant};
+use crate::{Answer, ChangeError, Changed, Control, ListPage, set, tenant};
 
 pub trait Memberships: Send + Sync {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
     /// person, of whom nothing else is changed. `Err(AlreadyExists)` if that person is a member of the
     /// tenant. Nothing when there is no such tenant.
-    fn add_member(&self, new: NewMember, records: Vec<NewRecord>) -> Answer<'_, Option<Member>, ChangeError>;
+    fn add_member(&self, new: NewMember, records: Records<Member>)
+    -> Answer<'_, Option<Member>, ChangeError>;
     /// Nothing when the person is no member of the tenant.
     fn update_member(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
-        records: Vec<NewRecord>,
+        records: Records<Member>,
     ) -> Answer<'_, Option<Member>>;
     fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
     /// By the ids of their persons, in the order in which they became members; those whose membership has
@@ -29,9 +30,15 @@ pub trait Memberships: Send + Sync {
 }
 
 impl Memberships for Control {
-    fn add_member(&self, new: NewMember, records: Vec<NewRecord>) -> Answer<'_, Option<Member>, ChangeError> {
-        self.change_of_tenant(Lock::Order, records, move |db| {
-            Ok(add(db, new)?.map(|member| (member.membership.tenant_id, member)))
+    fn add_member(
+        &self,
+        new: NewMember,
+        records: Records<Member>,
+    ) -> Answer<'_, Option<Member>, ChangeError> {
+        self.change_of_tenant(Lock::Order, move |db| {
+            let Some(member) = add(db, new)? else { return Ok(None) };
+            let records = records.tell(None, &member);
+            Ok(Some(Changed { tenant_id: member.membership.tenant_id, value: member, records }))
         })
     }
 
@@ -40,10 +47,12 @@ impl Memberships for Control {
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
-        records: Vec<NewRecord>,
+        records: Records<Member>,
     ) -> Answer<'_, Option<Member>> {
-        self.change_of_tenant(Lock::Order, records, move |db| {
-            Ok(update(db, tenant_id, person_id, change)?.map(|member| (tenant_id, member)))
+        self.change_of_tenant(Lock::Order, move |db| {
+            let Some((before, after)) = update(db, tenant_id, person_id, change)? else { return Ok(None) };
+            let records = records.tell(Some(&before), &after);
+            Ok(Some(Changed { tenant_id, value: after, records }))
         })
     }
 
@@ -180,13 +189,15 @@ pub(crate) fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, Db
     )
 }
 
+/// Before and after.
 fn update(
     db: &mut dyn Db,
     tenant_id: TenantId,
     person_id: PersonId,
     change: MemberChange,
-) -> Result<Option<Member>, DbError> {
-    let Some(mut member) = find(db, tenant_id, person_id)? else { return Ok(None) };
+) -> Result<Option<(Member, Member)>, DbError> {
+    let Some(before) = find(db, tenant_id, person_id)? else { return Ok(None) };
+    let mut member = before.clone();
     let membership = &mut member.membership;
     set(&mut membership.role, change.role);
     set(&mut membership.grants, change.grants);
@@ -205,7 +216,7 @@ fn update(
             *ends_at_ms,
         ],
     )?;
-    Ok(Some(member))
+    Ok(Some((before, member)))
 }
 
 fn find(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Option<Member>, DbError> {

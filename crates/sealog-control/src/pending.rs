@@ -4,12 +4,16 @@
 //! is then appended to the chain, under its id as idempotency key, and removed; after a crash between the two
 //! it is appended again, which the chain answers from the first time.
 
+use std::fmt;
+
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::db::{Db, DbError, Listed, Lock, Row, all, count, params};
 use crate::{Answer, Control, ListPage};
 
 pub trait PendingRecords: Send + Sync {
+    /// Records of what changed no control data: who signed in, who looked at what. They are durable before it goes on.
+    fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()>;
     /// Tenants that have records waiting.
     fn tenants_with_records(&self) -> Answer<'_, Vec<TenantId>>;
     /// The oldest of a tenant, in the order of the changes that they tell of.
@@ -21,6 +25,14 @@ pub trait PendingRecords: Send + Sync {
 }
 
 impl PendingRecords for Control {
+    fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()> {
+        self.change(Lock::Order, move |db| {
+            records
+                .iter()
+                .try_for_each(|(tenant_id, record)| insert(db, *tenant_id, std::slice::from_ref(record)))
+        })
+    }
+
     fn tenants_with_records(&self) -> Answer<'_, Vec<TenantId>> {
         self.read(|db| all(db, "SELECT DISTINCT tenant_id FROM {pending}", &[], |row| row.get("tenant_id")))
     }
@@ -50,6 +62,38 @@ pub struct NewRecord {
     /// The event as it will be sent.
     pub draft: String,
     pub created_at_ms: u64,
+}
+
+/// What a change puts into the system chain, said inside of its transaction by what it has changed: of two
+/// changes at the same time, each tells of the state that it found.
+pub struct Records<T>(Tell<T>);
+
+type Tell<T> = Box<dyn FnOnce(Option<&T>, &T) -> Vec<NewRecord> + Send>;
+
+impl<T: 'static> Records<T> {
+    /// By the state before the change, if there was one, and the state after it.
+    pub fn told_by(tell: impl FnOnce(Option<&T>, &T) -> Vec<NewRecord> + Send + 'static) -> Records<T> {
+        Records(Box::new(tell))
+    }
+
+    /// Those that are known beforehand.
+    pub fn of(records: Vec<NewRecord>) -> Records<T> {
+        Records::told_by(|_, _| records)
+    }
+
+    pub fn none() -> Records<T> {
+        Records::of(Vec::new())
+    }
+
+    pub(crate) fn tell(self, before: Option<&T>, after: &T) -> Vec<NewRecord> {
+        self.0(before, after)
+    }
+}
+
+impl<T> fmt::Debug for Records<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Records")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,18 +6,18 @@ use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ProjectId, TenantId};
 
 use crate::db::{Db, DbError, Listed, Lock, Row, Value, all, one, params};
-use crate::pending::NewRecord;
-use crate::{Answer, Control, ListPage, set, tenant};
+use crate::pending::{NewRecord, Records};
+use crate::{Answer, Changed, Control, ListPage, set, tenant};
 
 pub trait Projects: Send + Sync {
-    /// Nothing when there is no such tenant.
+    /// Nothing when there is no such tenant. An id that is reserved for system chains is refused.
     fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>>;
     /// Nothing when there is no such project.
     fn update_project(
         &self,
         id: ProjectId,
         change: ProjectChange,
-        records: Vec<NewRecord>,
+        records: Records<Project>,
     ) -> Answer<'_, Option<Project>>;
     fn project(&self, id: ProjectId) -> Answer<'_, Option<Project>>;
     fn projects(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Project>>;
@@ -25,8 +25,9 @@ pub trait Projects: Send + Sync {
 
 impl Projects for Control {
     fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>> {
-        self.change_of_tenant(Lock::Version, records, move |db| {
-            Ok(create(db, &new)?.map(|project| (new.tenant_id, project)))
+        self.change_of_tenant(Lock::Version, move |db| {
+            let made = create(db, &new)?;
+            Ok(made.map(|project| Changed { tenant_id: new.tenant_id, value: project, records }))
         })
     }
 
@@ -34,10 +35,12 @@ impl Projects for Control {
         &self,
         id: ProjectId,
         change: ProjectChange,
-        records: Vec<NewRecord>,
+        records: Records<Project>,
     ) -> Answer<'_, Option<Project>> {
-        self.change_of_tenant(Lock::Version, records, move |db| {
-            Ok(update(db, id, change)?.map(|project| (project.tenant_id, project)))
+        self.change_of_tenant(Lock::Version, move |db| {
+            let Some((before, after)) = update(db, id, change)? else { return Ok(None) };
+            let records = records.tell(Some(&before), &after);
+            Ok(Some(Changed { tenant_id: after.tenant_id, value: after, records }))
         })
     }
 
@@ -111,6 +114,9 @@ const PROJECTS: Listed = Listed {
 };
 
 pub(crate) fn create(db: &mut dyn Db, new: &NewProject) -> Result<Option<Project>, DbError> {
+    if new.id.is_system() {
+        return Err(DbError::Refused(format!("{} is reserved for a system chain", new.id)));
+    }
     if tenant::find(db, new.tenant_id)?.is_none() {
         return Ok(None);
     }
@@ -135,16 +141,21 @@ fn insert(db: &mut dyn Db, project: &Project) -> Result<(), DbError> {
     db.execute(sql, params![*id, *tenant_id, name, *rate_limit_rps, *created_at_ms]).map(drop)
 }
 
-fn update(db: &mut dyn Db, id: ProjectId, change: ProjectChange) -> Result<Option<Project>, DbError> {
-    let Some(mut project) = find(db, id)? else { return Ok(None) };
-    let (before, now_ms) = (project.frameworks, change.now_ms);
+/// Before and after.
+fn update(
+    db: &mut dyn Db,
+    id: ProjectId,
+    change: ProjectChange,
+) -> Result<Option<(Project, Project)>, DbError> {
+    let Some(before) = find(db, id)? else { return Ok(None) };
+    let (mut project, now_ms) = (before.clone(), change.now_ms);
     change.apply(&mut project);
     db.execute(
         "UPDATE {projects} SET name = ?2, rate_limit_rps = ?3 WHERE id = ?1",
         params![id, &project.name, project.rate_limit_rps],
     )?;
-    set_frameworks(db, id, before, project.frameworks, now_ms)?;
-    Ok(Some(project))
+    set_frameworks(db, id, before.frameworks, project.frameworks, now_ms)?;
+    Ok(Some((before, project)))
 }
 
 /// Writes the history on: a new row for what was enabled, the end of its row for what was disabled.

@@ -4,7 +4,7 @@ use sealog_core::id::TenantId;
 
 use crate::db::{Db, DbError, Lock, all, one, params};
 use crate::pending::NewRecord;
-use crate::{Answer, Control, tenant};
+use crate::{Answer, Changed, Control, tenant};
 
 pub trait Settings: Send + Sync {
     fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>>;
@@ -42,7 +42,7 @@ impl Settings for Control {
         value: Option<String>,
         records: Vec<NewRecord>,
     ) -> Answer<'_, bool> {
-        let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, records, move |db| {
+        let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, move |db| {
             if tenant::find(db, tenant_id)?.is_none() {
                 return Ok(None);
             }
@@ -53,7 +53,7 @@ impl Settings for Control {
                     db.execute(sql, params![tenant_id, name])?;
                 }
             }
-            Ok(Some((tenant_id, ())))
+            Ok(Some(Changed { tenant_id, value: (), records }))
         });
         Box::pin(async move { Ok(made.await?.is_some()) })
     }

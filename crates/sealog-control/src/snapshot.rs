@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealog_core::catalog::CustomAction;
-use sealog_core::id::{Hash, TenantId};
+use sealog_core::id::{Hash, ProjectId, TenantId};
 use sealog_store::pool::Payer;
 
 use crate::authenticator::Authenticator;
@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     Answer, Control, action, authenticator, job, key, link, membership, outbox, pending, person, project,
-    session, settings, tenant, version,
+    session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -48,12 +48,15 @@ impl Snapshot for Control {
     }
 }
 
-/// Each kind in the order of creation; actions, settings, sessions and authenticators in that of their keys.
+/// Each kind in the order of creation; system projects, actions, settings, sessions and authenticators in that
+/// of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlSnapshot {
     pub tenants: Vec<Tenant>,
     /// With the history of their frameworks.
     pub projects: Vec<(Project, Vec<Enabled>)>,
+    /// Those that are reserved for system chains.
+    pub system_projects: Vec<(TenantId, ProjectId)>,
     pub keys: Vec<(ApiKey, Hash)>,
     pub actions: Vec<(TenantId, CustomAction)>,
     pub settings: Vec<(TenantId, String, String)>,
@@ -70,7 +73,7 @@ pub struct ControlSnapshot {
 }
 
 /// Every table, each before those that it points at.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "pending",
     "jobs",
     "outbox",
@@ -84,6 +87,7 @@ const TABLES: [&str; 16] = [
     "settings",
     "actions",
     "keys",
+    "system_projects",
     "project_frameworks",
     "projects",
     "tenants",
@@ -93,6 +97,7 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
     Ok(ControlSnapshot {
         tenants: tenant::export(db)?,
         projects: project::export(db)?,
+        system_projects: system_project::export(db)?,
         keys: key::export(db)?,
         actions: action::export(db)?,
         settings: settings::export(db)?,
@@ -113,6 +118,7 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     }
     tenant::import(db, snapshot.tenants)?;
     project::import(db, snapshot.projects)?;
+    system_project::import(db, &snapshot.system_projects)?;
     key::import(db, &snapshot.keys)?;
     action::import(db, &snapshot.actions)?;
     settings::import(db, &snapshot.settings)?;

@@ -5,8 +5,8 @@ use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
 use crate::db::{Db, DbError, Listed, Lock, Row, one, params};
-use crate::pending::NewRecord;
-use crate::{Answer, Control, ListPage, set};
+use crate::pending::{NewRecord, Records};
+use crate::{Answer, Changed, Control, ListPage, set};
 
 pub trait Tenants: Send + Sync {
     fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant>;
@@ -15,7 +15,7 @@ pub trait Tenants: Send + Sync {
         &self,
         id: TenantId,
         change: TenantChange,
-        records: Vec<NewRecord>,
+        records: Records<Tenant>,
     ) -> Answer<'_, Option<Tenant>>;
     fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>>;
     fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>>;
@@ -23,8 +23,9 @@ pub trait Tenants: Send + Sync {
 
 impl Tenants for Control {
     fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant> {
-        let made: Answer<'_, _> = self
-            .change_of_tenant(Lock::Version, records, move |db| Ok(Some((new.id, insert(db, new.into())?))));
+        let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, move |db| {
+            Ok(Some(Changed { tenant_id: new.id, value: insert(db, new.into())?, records }))
+        });
         Box::pin(async move { made.await?.ok_or(StoreError::Closing) })
     }
 
@@ -32,10 +33,12 @@ impl Tenants for Control {
         &self,
         id: TenantId,
         change: TenantChange,
-        records: Vec<NewRecord>,
+        records: Records<Tenant>,
     ) -> Answer<'_, Option<Tenant>> {
-        self.change_of_tenant(Lock::Version, records, move |db| {
-            Ok(update(db, id, change)?.map(|tenant| (id, tenant)))
+        self.change_of_tenant(Lock::Version, move |db| {
+            let Some((before, after)) = update(db, id, change)? else { return Ok(None) };
+            let records = records.tell(Some(&before), &after);
+            Ok(Some(Changed { tenant_id: id, value: after, records }))
         })
     }
 
@@ -124,8 +127,10 @@ pub(crate) fn insert(db: &mut dyn Db, tenant: Tenant) -> Result<Tenant, DbError>
     Ok(tenant)
 }
 
-fn update(db: &mut dyn Db, id: TenantId, change: TenantChange) -> Result<Option<Tenant>, DbError> {
-    let Some(mut tenant) = find(db, id)? else { return Ok(None) };
+/// Before and after.
+fn update(db: &mut dyn Db, id: TenantId, change: TenantChange) -> Result<Option<(Tenant, Tenant)>, DbError> {
+    let Some(before) = find(db, id)? else { return Ok(None) };
+    let mut tenant = before.clone();
     change.apply(&mut tenant);
     db.execute(
         "UPDATE {tenants} SET name = ?2, plan = ?3, contact_email = ?4, trial_ends_at_ms = ?5, billing_active = ?6, rate_limit_rps = ?7
@@ -140,7 +145,7 @@ fn update(db: &mut dyn Db, id: TenantId, change: TenantChange) -> Result<Option<
             tenant.rate_limit_rps,
         ],
     )?;
-    Ok(Some(tenant))
+    Ok(Some((before, tenant)))
 }
 
 pub(crate) fn find(db: &mut dyn Db, id: TenantId) -> Result<Option<Tenant>, DbError> {

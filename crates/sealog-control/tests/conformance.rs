@@ -35,6 +35,8 @@ mod settings;
 mod snapshot;
 #[path = "../../sealog-store/tests/support/mod.rs"]
 mod support;
+#[path = "conformance/system_project.rs"]
+mod system_project;
 #[path = "conformance/tenant.rs"]
 mod tenant;
 #[path = "conformance/version.rs"]
@@ -160,6 +162,14 @@ conformance! {
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it
         records_are_in_the_order_of_the_changes_until_they_are_removed
+        records_of_what_changed_nothing_wait_with_the_others
+        a_record_tells_of_the_state_that_its_change_has_found
+    }
+    system_project: {
+        a_tenant_has_one_system_project_that_is_made_once
+        of_many_that_ask_at_once_all_get_the_same_system_project
+        a_system_project_is_told_by_its_id_and_no_other_project_has_one
+        no_list_shows_a_system_project_and_nothing_can_change_it
     }
     version: {
         every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other

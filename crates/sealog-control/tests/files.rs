@@ -116,7 +116,7 @@ fn create_tenant(store: &Control) {
 fn furnish(store: &Control) {
     create_tenant(store);
     let change = TenantChange { rate_limit_rps: Some(Some(9)), ..TenantChange::default() };
-    wait(store.update_tenant(TENANT, change, vec![])).unwrap();
+    wait(store.update_tenant(TENANT, change, Records::none())).unwrap();
     for n in 0..20 {
         wait(store.create_project(new_project(n), vec![])).unwrap();
         let new = NewKey {
@@ -133,8 +133,8 @@ fn furnish(store: &Control) {
     }
     let change =
         ProjectChange { frameworks: Some(FrameworkSet::NONE), now_ms: 5, ..ProjectChange::default() };
-    wait(store.update_project(ProjectId(id(0)), change, vec![])).unwrap();
-    wait(store.revoke_key(KeyId(id(0)), MORNING_MS, vec![])).unwrap();
+    wait(store.update_project(ProjectId(id(0)), change, Records::none())).unwrap();
+    wait(store.revoke_key(KeyId(id(0)), MORNING_MS, Records::none())).unwrap();
     wait(store.keys_used(vec![(KeyId(id(1)), MORNING_MS)])).unwrap();
     let action = CustomAction {
         action: "a.b".into(),
@@ -159,7 +159,7 @@ fn furnish(store: &Control) {
         ends_at_ms: None,
         created_at_ms: MORNING_MS,
     };
-    wait(store.add_member(member, vec![])).unwrap();
+    wait(store.add_member(member, Records::none())).unwrap();
     wait(store.create_session(new_session(1, MORNING_MS, MORNING_MS + DAY_MS), None)).unwrap();
     wait(store.enqueue_notice(new_notice(80))).unwrap();
     wait(store.enqueue_notice(new_notice(100))).unwrap();

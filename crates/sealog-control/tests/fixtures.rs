@@ -112,10 +112,12 @@ fn goes_on(control: &Control) {
         ends_at_ms: None,
         created_at_ms: 1,
     };
-    let added = wait(control.add_member(new, vec![])).unwrap().unwrap();
+    let added = wait(control.add_member(new, Records::none())).unwrap().unwrap();
     assert_eq!(added.person, member.person);
     let ended = MemberChange { ends_at_ms: Some(Some(2)), ..MemberChange::default() };
-    let ended = wait(control.update_member(tenants[1].id, member.person.id, ended, vec![])).unwrap().unwrap();
+    let ended = wait(control.update_member(tenants[1].id, member.person.id, ended, Records::none()))
+        .unwrap()
+        .unwrap();
     assert!(ended.membership.has_ended(2));
 }
 

@@ -141,7 +141,7 @@ fn on_a_disk_that_others_have_filled_keys_are_revoked_and_30_mb_are_enough_to_re
     // these.
     for number in 0..100 {
         let _ = wait(control.keys_used(vec![(KeyId(Uuid([number; 16])), 5)]));
-        let revoked = wait(control.revoke_key(KeyId(Uuid([number; 16])), 7, vec![])).unwrap();
+        let revoked = wait(control.revoke_key(KeyId(Uuid([number; 16])), 7, Records::none())).unwrap();
         assert!(revoked.is_some_and(|key| key.revoked_at_ms == Some(7)), "key {number}");
     }
     assert_valid(&store, live(), events);

@@ -120,7 +120,7 @@ fn a_change_on_one_node_reaches_the_others_within_a_second_for_its_tenant_alone(
         let versions = |node: &Node| (1..=5).map(|n| node.control.version_of(tenant(n))).collect::<Vec<_>>();
         let before: Vec<Vec<u64>> = nodes.iter().map(versions).collect();
         let change = TenantChange { name: Some("new".into()), ..TenantChange::default() };
-        wait(nodes[usize::from(n) % 3].control.update_tenant(tenant(n), change, vec![])).unwrap();
+        wait(nodes[usize::from(n) % 3].control.update_tenant(tenant(n), change, Records::none())).unwrap();
         let changed = Instant::now();
         for (node, before) in nodes.iter().zip(before) {
             let at = usize::from(n) - 1;
@@ -154,7 +154,7 @@ fn changes_of_several_nodes_have_one_order_and_their_records_too() {
                     let id = Uuid([u8::try_from(n).unwrap() * 50 + i; 16]);
                     let record = NewRecord { id, draft: format!("{n}:{i}"), created_at_ms: 1 };
                     let change = TenantChange { name: Some(format!("{n}:{i}")), ..TenantChange::default() };
-                    wait(node.control.update_tenant(tenant(1), change, vec![record])).unwrap();
+                    wait(node.control.update_tenant(tenant(1), change, Records::of(vec![record]))).unwrap();
                 }
             });
         }
@@ -226,6 +226,8 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
         "DELETE FROM sealog_control.tenants",
         "DELETE FROM sealog_control.persons",
         "DELETE FROM sealog_control.memberships",
+        "UPDATE sealog_control.system_projects SET project_id = gen_random_uuid()",
+        "DELETE FROM sealog_control.system_projects",
         "TRUNCATE sealog_control.pending",
         "CREATE TABLE sealog_control.mine ()",
         "INSERT INTO sealog_control.migrations (version) VALUES (99)",
@@ -265,7 +267,7 @@ fn furnish(control: &Control) {
         created_at_ms: now,
     };
     wait(control.create_tenant(new, vec![])).unwrap();
-    wait(control.update_tenant(tenant_id, TenantChange::default(), vec![])).unwrap();
+    wait(control.update_tenant(tenant_id, TenantChange::default(), Records::none())).unwrap();
     let new = NewProject {
         id: project_id,
         tenant_id,
@@ -274,12 +276,13 @@ fn furnish(control: &Control) {
         created_at_ms: now,
     };
     wait(control.create_project(new, vec![])).unwrap();
+    wait(control.system_project(tenant_id, ProjectId::system_from_random([6; 16]))).unwrap();
     let change = ProjectChange {
         frameworks: Some(FrameworkSet::from_bits(4)),
         now_ms: now,
         ..ProjectChange::default()
     };
-    wait(control.update_project(project_id, change, vec![])).unwrap();
+    wait(control.update_project(project_id, change, Records::none())).unwrap();
     let key_id = KeyId(Uuid([3; 16]));
     let new = NewKey {
         id: key_id,
@@ -293,7 +296,7 @@ fn furnish(control: &Control) {
     };
     wait(control.create_key(new, vec![])).unwrap();
     wait(control.keys_used(vec![(key_id, now)])).unwrap();
-    wait(control.revoke_key(key_id, now, vec![])).unwrap();
+    wait(control.revoke_key(key_id, now, Records::none())).unwrap();
     let action = CustomAction {
         action: "a.b".into(),
         description: None,
@@ -318,8 +321,8 @@ fn furnish(control: &Control) {
         created_at_ms: now,
     };
     let record = NewRecord { id: Uuid([7; 16]), draft: "{}".into(), created_at_ms: now };
-    wait(control.add_member(member, vec![record])).unwrap();
-    wait(control.update_member(tenant_id, person_id, MemberChange::default(), vec![])).unwrap();
+    wait(control.add_member(member, Records::of(vec![record]))).unwrap();
+    wait(control.update_member(tenant_id, person_id, MemberChange::default(), Records::none())).unwrap();
     wait(control.remove_record(Uuid([7; 16]))).unwrap();
     wait(control.set_password(person_id, "h".into(), true)).unwrap();
     for value in [Some("1".into()), Some("2".into()), None] {
@@ -409,8 +412,10 @@ fn nodes_that_start_at_the_same_time_make_the_tables_once() {
             assert_eq!(thread.join().unwrap(), Ok(vec![]));
         }
     });
-    let steps = SCHEMA.postgres.len().to_string();
-    assert_eq!(stage.sql("SELECT count(*) FROM sealog_control.migrations"), steps);
+    assert_eq!(
+        stage.sql("SELECT count(*) FROM sealog_control.migrations"),
+        SCHEMA.postgres.len().to_string()
+    );
 }
 
 // ---- A pooler, and a database that does not answer ----------------------------------------------------------------
@@ -437,7 +442,7 @@ fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
                         let contact_email = i.is_multiple_of(2).then(|| format!("{n}.{thread}@example.com"));
                         let change =
                             TenantChange { contact_email: Some(contact_email), ..TenantChange::default() };
-                        wait(node.control.update_tenant(tenant(1), change, vec![])).unwrap();
+                        wait(node.control.update_tenant(tenant(1), change, Records::none())).unwrap();
                     }
                 });
             }
@@ -508,7 +513,7 @@ fn a_version_that_was_taken_back_and_given_out_again_leaves_no_cache_as_it_was()
     wait(nodes[0].control.create_tenant(new_tenant(1), vec![])).unwrap();
     let rename = |name: &str| TenantChange { name: Some(name.into()), ..TenantChange::default() };
     for n in 0..3 {
-        wait(nodes[0].control.update_tenant(tenant(1), rename(&format!("{n}")), vec![])).unwrap();
+        wait(nodes[0].control.update_tenant(tenant(1), rename(&format!("{n}")), Records::none())).unwrap();
     }
     let seen: u64 = stage.sql("SELECT version FROM sealog.store").parse().unwrap();
     eventually("both have looked", || nodes.iter().all(|node| node._store.version() == seen));
@@ -517,7 +522,7 @@ fn a_version_that_was_taken_back_and_given_out_again_leaves_no_cache_as_it_was()
     // As the standby had it.
     stage.sql("UPDATE sealog.store SET version = version - 2");
     stage.sql(&format!("UPDATE sealog_control.tenants SET version = {}", seen - 2));
-    wait(nodes[0].control.update_tenant(tenant(1), rename("after"), vec![])).unwrap();
+    wait(nodes[0].control.update_tenant(tenant(1), rename("after"), Records::none())).unwrap();
     let after = versions();
     assert!(after[0] > before[0], "the node that made the change does not ask again: {before:?} {after:?}");
     eventually("the other node asks again", || versions()[1] > before[1]);

@@ -138,10 +138,19 @@ impl Uuid {
     pub const TEXT_LEN: usize = 36;
 
     /// A version 4 UUID from 16 random bytes.
-    pub fn from_random(mut bytes: [u8; 16]) -> Uuid {
-        bytes[6] = bytes[6] & 0x0f | 0x40;
+    pub fn from_random(bytes: [u8; 16]) -> Uuid {
+        Uuid::with_version(4, bytes)
+    }
+
+    /// Puts version and variant (RFC 9562) in the place of six of the bits.
+    fn with_version(version: u8, mut bytes: [u8; 16]) -> Uuid {
+        bytes[6] = bytes[6] & 0x0f | version << 4;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         Uuid(bytes)
+    }
+
+    fn has_version(self, version: u8) -> bool {
+        self.0[6] >> 4 == version && self.0[8] >> 6 == 0b10
     }
 
     pub fn parse(text: &str) -> Option<Uuid> {
@@ -191,6 +200,27 @@ pub struct TenantId(pub Uuid);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectId(pub Uuid);
 
+impl ProjectId {
+    /// The UUID version of the projects that are reserved for system chains. It is made for uses like this one
+    /// (RFC 9562, section 5.8); no other project has it.
+    const SYSTEM_VERSION: u8 = 8;
+
+    /// Of a project that tenants send events to: a UUID of version 4.
+    pub fn from_random(bytes: [u8; 16]) -> ProjectId {
+        ProjectId(Uuid::from_random(bytes))
+    }
+
+    /// Of the project that is reserved for a tenant's system chain: a UUID of version 8, otherwise random.
+    pub fn system_from_random(bytes: [u8; 16]) -> ProjectId {
+        ProjectId(Uuid::with_version(ProjectId::SYSTEM_VERSION, bytes))
+    }
+
+    /// Whether it is reserved for a tenant's system chain. The id alone says so.
+    pub fn is_system(self) -> bool {
+        self.0.has_version(ProjectId::SYSTEM_VERSION)
+    }
+}
+
 impl fmt::Display for TenantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -230,6 +260,14 @@ pub struct ChainId {
     pub tenant_id: TenantId,
     pub project_id: ProjectId,
     pub mode: Mode,
+}
+
+impl ChainId {
+    /// Whether it is a tenant's system chain: what operators and people have changed. It is sealed, read, verified
+    /// and followed like any other, and counts toward no usage. Its mode is always live.
+    pub fn is_system(self) -> bool {
+        self.mode == Mode::Live && self.project_id.is_system()
+    }
 }
 
 impl fmt::Display for ChainId {
@@ -362,6 +400,39 @@ mod tests {
         ] {
             assert_eq!(Uuid::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_system_project_is_told_by_the_version_of_its_id() {
+        for bytes in [[0; 16], [0xFF; 16], [0x48; 16], [0x84; 16]] {
+            let (project, system) = (ProjectId::from_random(bytes), ProjectId::system_from_random(bytes));
+            assert!(!project.is_system() && system.is_system(), "{project} {system}");
+        }
+        let text = ProjectId::system_from_random([0xFF; 16]).to_string();
+        assert_eq!(text, "ffffffff-ffff-8fff-bfff-ffffffffffff");
+        let is_system = |text: &str| ProjectId(Uuid::parse(text).unwrap()).is_system();
+        assert!(is_system(&text) && is_system("00000000-0000-8000-8000-000000000000"));
+        for other in [
+            "ffffffff-ffff-4fff-bfff-ffffffffffff",
+            "ffffffff-ffff-7fff-bfff-ffffffffffff",
+            "ffffffff-ffff-9fff-bfff-ffffffffffff",
+            // Of another variant, where the digit is no version.
+            "ffffffff-ffff-8fff-7fff-ffffffffffff",
+            "ffffffff-ffff-8fff-cfff-ffffffffffff",
+            "00000000-0000-0000-0000-000000000000",
+        ] {
+            assert!(!is_system(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_system_chain_is_that_project_in_live_mode() {
+        let tenant_id = TenantId(Uuid::from_random([1; 16]));
+        let chain = |project_id, mode| ChainId { tenant_id, project_id, mode };
+        let (project, system) = (ProjectId::from_random([2; 16]), ProjectId::system_from_random([2; 16]));
+        assert!(chain(system, Mode::Live).is_system());
+        assert!(!chain(system, Mode::Test).is_system());
+        assert!(Mode::ALL.iter().all(|mode| !chain(project, *mode).is_system()));
     }
 
     #[test]

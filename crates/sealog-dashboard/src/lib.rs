@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use sealog_service::ControlData;
-use sealog_service::people::Accounts;
+use sealog_service::people::{Accounts, SessionRules};
+use sealog_service::system_chain::Wake;
 use sealog_store::Store;
 use sealog_store::world::World;
 use tokio::sync::Semaphore;
@@ -75,13 +76,15 @@ impl Dashboard {
         control: ControlData,
         world: Arc<dyn World>,
         config: Config,
+        wake: Wake,
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
         let accounts = Accounts {
             people: Arc::clone(&control.people),
             world: Arc::clone(&world),
             app_url: config.app_url.clone(),
-            rules: Default::default(),
+            rules: SessionRules::default(),
+            wake,
         };
         Arc::new(Dashboard {
             store,

@@ -27,10 +27,12 @@ mod wire;
 use std::sync::Arc;
 
 use sealog_service::ControlData;
+use sealog_service::admin::Admin;
 use sealog_service::background::Jobs;
 use sealog_service::ingest::Ingest;
 use sealog_service::mail::Mailer;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::system_chain::Wake;
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -48,6 +50,7 @@ pub struct App {
     limits: limits::Limits,
     connections: Arc<connections::Connections>,
     ingest: Ingest,
+    admin: Admin,
     jobs: Jobs,
     metrics: metrics::Metrics,
     /// Memory for answers, from the first byte that is read until the last one has left the write buffer.
@@ -89,6 +92,7 @@ impl App {
             intervals: config.background,
         };
         Arc::new(App {
+            admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, Wake::default()),
             ingest: Ingest::new(Arc::clone(&store), config.geo.clone(), changed),
             jobs,
             store,

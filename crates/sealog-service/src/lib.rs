@@ -4,6 +4,7 @@
 //! what follows without anybody waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database
 //! ([`geo`]). [`people`] is how people sign in. Each part takes what it uses, and none knows of the whole program.
 
+pub mod admin;
 pub mod background;
 mod control_data;
 pub mod geo;
@@ -16,6 +17,7 @@ pub mod people;
 pub mod quota;
 mod secret;
 mod stop;
+pub mod system_chain;
 mod text;
 mod visit;
 

@@ -80,14 +80,14 @@ pub trait Store: Send + Sync {
     /// The chain's last event, and the last one it is known to have had. They differ only when the store has lost events.
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
 
-    /// The heads of all chains that have events, in the order of their ids.
+    /// The heads of all chains that have events, system chains among them, in the order of their ids.
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>>;
 
     /// Begins to follow what becomes durable: every chain, those of a tenant, or one. [`Follower`] says what can be relied on. A position that is not of this store, or is of another
     /// scope, is refused.
     fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>>;
 
-    /// Live events of a tenant that were sealed in a month.
+    /// Live events of a tenant that were sealed in a month, but for those of its system chain ([`ChainId::is_system`]).
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
 
     /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,

@@ -427,11 +427,10 @@ impl Store for ReferenceStore {
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
         let count = self.with(|state| {
-            let chains = state
-                .chains
-                .iter()
-                .filter(|(chain, _)| chain.tenant_id == tenant_id && chain.mode == Mode::Live);
+            let counts = |chain: ChainId| chain.mode == Mode::Live && !chain.is_system();
+            let chains = state.chains.iter();
             chains
+                .filter(|(chain, _)| chain.tenant_id == tenant_id && counts(**chain))
                 .flat_map(|(_, events)| events)
                 .filter(|event| Month::of(event.timestamp_ms) == month)
                 .count()

@@ -7,6 +7,8 @@ mod loss;
 #[path = "conformance/rules.rs"]
 mod rules;
 mod support;
+#[path = "conformance/system_chain.rs"]
+mod system_chain;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -137,6 +139,10 @@ losses! {
         a_chain_that_is_lost_as_a_whole_begins_with_its_acceptance
         the_key_of_a_lost_request_is_free_once_the_loss_is_accepted
         losses_of_several_chains_are_accepted_one_by_one
+    }
+    system_chain: {
+        a_system_chain_is_sealed_read_verified_and_followed_like_any_other
+        a_system_chain_counts_toward_no_usage
     }
 }
 

@@ -1443,45 +1443,48 @@ fn nothing_follows_an_acceptance_that_the_mark_does_not_know() {
 
 #[test]
 fn the_acceptance_takes_the_place_of_damaged_last_records() {
-    // Of the last frame alone, and of a batch of which the first record is still good.
-    for batch in [false, true] {
-        let stage = Stage::new();
+    // Of the last frame alone, and of a batch of which the first record is still good. Whatever is replaced was counted, but for
+    // a system chain.
+    for (chain, batch) in [(live(), false), (live(), true), (system_chain(1), false), (system_chain(1), true)]
+    {
+        let (stage, other) = (Stage::new(), other(2));
         let store = stage.open();
-        append(&store, live(), vec![login("a"), login("b")]);
+        append(&store, chain, vec![login("a"), login("b")]);
         let drafts = if batch { vec![login("c"), login("d"), login("e")] } else { vec![login("c")] };
-        let Outcome::Sealed(receipt) = append_once(&store, live(), drafts.clone(), key("k", "body"), Ulid(1))
+        let Outcome::Sealed(receipt) = append_once(&store, chain, drafts.clone(), key("k", "body"), Ulid(1))
         else {
             panic!("the key is free")
         };
-        append(&store, other(2), vec![login("later")]);
+        append(&store, other, vec![login("later")]);
         drop(store);
         let frame = stage.frames(1)[1];
         // In the text of the last record, before the idempotency record.
         stage.flip(&log(1), frame.at + frame.length - 84 - 40);
         let store = stage.open();
-        assert_refused(&store, live());
+        assert_refused(&store, chain);
         let month = Month::of(MORNING_MS);
-        let counted = |store: &EmbeddedStore| wait(store.usage(live().tenant_id, month)).unwrap();
+        let counted = |store: &EmbeddedStore| wait(store.usage(chain.tenant_id, month)).unwrap();
         let last = receipt.last_seq();
-        let accepted = wait(store.accept_loss(live(), "bad sector".into())).unwrap();
+        let accepted = wait(store.accept_loss(chain, "bad sector".into())).unwrap();
         assert_eq!(accepted.first_seq, last);
         let after = counted(&store);
         for _ in 0..2 {
-            assert_valid(&store, live(), last);
-            assert_eq!(seqs(&store, live()), (1..=last).rev().collect::<Vec<_>>());
+            assert_valid(&store, chain, last);
+            assert_eq!(seqs(&store, chain), (1..=last).rev().collect::<Vec<_>>());
         }
-        append(&store, live(), vec![login("goes on")]);
+        append(&store, chain, vec![login("goes on")]);
         drop(store);
         for _ in 0..2 {
             let store = stage.open();
-            assert_valid(&store, live(), last + 1);
-            assert_eq!(seqs(&store, live()), (1..=last + 1).rev().collect::<Vec<_>>());
-            assert_eq!((after, counted(&store)), (last, last + 1));
-            assert_valid(&store, other(2), 1);
+            assert_valid(&store, chain, last + 1);
+            assert_eq!(seqs(&store, chain), (1..=last + 1).rev().collect::<Vec<_>>());
+            let expected = if chain.is_system() { (0, 0) } else { (last, last + 1) };
+            assert_eq!((after, counted(&store)), expected);
+            assert_valid(&store, other, 1);
         }
         // The client that was told of the lost event sends it again.
         let store = stage.open();
-        let again = append_once(&store, live(), drafts, key("k", "body"), Ulid(2));
+        let again = append_once(&store, chain, drafts, key("k", "body"), Ulid(2));
         assert!(matches!(again, Outcome::Sealed(_)), "{again:?}");
     }
 }

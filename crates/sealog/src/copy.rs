@@ -194,6 +194,11 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     if let Some((project, _)) = missing(&these.projects, &others.projects, |(project, _)| project.id) {
         return Some(format!("a project ({})", project.id));
     }
+    if let Some((tenant_id, project_id)) =
+        missing(&these.system_projects, &others.system_projects, |system| *system)
+    {
+        return Some(format!("a system project ({project_id}, of the tenant {tenant_id})"));
+    }
     if let Some((key, _)) = missing(&these.keys, &others.keys, |(key, _)| key.id) {
         return Some(format!("a key ({})", key.id.0));
     }

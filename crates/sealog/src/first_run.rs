@@ -1,8 +1,12 @@
-//! An empty store gets what is needed for the first event.
+//! An empty store gets what is needed for the first event, and its owner a link to claim the account with.
 //!
 //! A crash at any moment leaves either an empty store, which the next start sets up, or one whose keys are in the file:
-//! t0: the secrets are written to `first-run.txt` and synced. Nothing exists that they open. t1: tenant, project, keys and owner are committed in one step.
+//! t0: the secrets are written to `first-run.txt` and synced. Nothing exists that they open. t1: tenant, project, keys, owner and the link are committed in one step.
 //! t2: on a terminal they are shown, and the file is removed. The other way round, a crash between t1 and t0 would leave a store that nobody has a key to.
+//!
+//! Once somebody has claimed the account, the file loses the link: t3: the claim is committed. t4: the file is written without the link. After a crash between the two the
+//! next start does it. A link that is over and that nobody has used is replaced by a new one at the next start, which is committed before it is written: a crash in
+//! between leaves one that nobody has seen, and the start after it makes another as soon as that is over, or `sealog reset` at once.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -10,20 +14,17 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use sealog_control::{
-    Administration, FirstRun, Grants, KeyId, ListPage, NewKey, NewMember, NewPerson, NewProject, NewTenant,
-    PersonId, Role,
-};
-use sealog_core::catalog::FrameworkSet;
-use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
-use sealog_core::key;
-use sealog_core::plan::Billing;
-use sealog_service::{Secret, password};
+use sealog_control::{Control, Links, ListPage, Persons, Tenants};
+use sealog_service::Secret;
+use sealog_service::admin::first::First;
+use sealog_service::admin::{Actor, Admin, AdminError};
+use sealog_service::people::{self, OWNER};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
-const OWNER: &str = "owner@localhost";
 const FILE: &str = "first-run.txt";
+/// What the line with the link begins with.
+const CLAIM: &str = "  dashboard  ";
 /// Enough for a data directory with the longest path.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -35,6 +36,17 @@ pub(crate) enum Failure {
     Other(String),
 }
 
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Failure {
+        match error {
+            AdminError::Store(error) => Failure::Store(error),
+            AdminError::Internal(problem) => Failure::Other(problem),
+            AdminError::Field(error) => Failure::Other(error.to_string()),
+            AdminError::NotFound => Failure::Other("the first tenant is not there".into()),
+        }
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -44,25 +56,36 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// Where things are and how they are reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses<'a> {
+    pub data_dir: &'a Path,
+    pub base_url: &'a str,
+    pub app_url: &'a str,
+}
+
 /// Creates a tenant, a project, two keys and an owner if there is no tenant yet, and shows them once.
 pub(crate) async fn prepare(
-    accounts: &dyn Administration,
+    control: &Control,
+    admin: &Admin,
     world: &dyn World,
-    data_dir: &Path,
-    base_url: &str,
+    addresses: Addresses<'_>,
 ) -> Result<(), Failure> {
+    let data_dir = addresses.data_dir;
     let page = ListPage { after: None, limit: 1 };
-    if !accounts.tenants(page).await.map_err(Failure::Store)?.is_empty() {
+    if !control.tenants(page).await.map_err(Failure::Store)?.is_empty() {
+        renew_claim(control, world, addresses).await?;
         let path = data_dir.join(FILE);
         if path.exists() {
             tracing::info!(file = %path.display(), "the keys of the first run are still in this file; keep them elsewhere and remove it");
         }
         return Ok(());
     }
-    let (first, text) = generate(world, data_dir, base_url).map_err(Failure::Other)?;
+    let first = admin.prepare_first(Actor::Host, addresses.app_url);
+    let text = text(&first, data_dir, addresses.base_url);
     let cannot = |error: io::Error| Failure::Other(format!("cannot write the first keys: {error}"));
     let path = write_for_owner(data_dir, &text).map_err(cannot)?;
-    if !accounts.create_first(first, Vec::new()).await.map_err(Failure::Store)? {
+    if !admin.create_first(first).await? {
         // Somebody else was faster; what was written opens nothing.
         return std::fs::remove_file(&path).map_err(cannot);
     }
@@ -70,74 +93,83 @@ pub(crate) async fn prepare(
         println!("{}", text.0);
         std::fs::remove_file(&path).map_err(cannot)
     } else {
-        tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; they are in this file, which only its owner can read");
+        tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; keys and the link that claims the owner's account are in this file, which only its owner can read");
         Ok(())
     }
 }
 
-/// Everything that the first run creates, and the text that says how to use it.
-fn generate(world: &dyn World, data_dir: &Path, base_url: &str) -> Result<(FirstRun, Secret), String> {
-    let created_at_ms = world.now_ms();
-    let random = || {
-        let mut bytes = [0; 32];
-        world.fill_random(&mut bytes);
-        bytes
+/// As long as nobody has claimed the account of the first owner, there is a link to do it with; afterwards there is
+/// none in the file.
+async fn renew_claim(control: &Control, world: &dyn World, addresses: Addresses<'_>) -> Result<(), Failure> {
+    let cannot =
+        |error: io::Error| Failure::Other(format!("cannot write the link to claim the account: {error}"));
+    let owner = control.person_by_email(OWNER.into()).await.map_err(Failure::Store)?;
+    let Some((owner, None)) = owner else { return forget_claim(addresses.data_dir).map_err(cannot) };
+    if control.has_claim(owner.id, world.now_ms()).await.map_err(Failure::Store)? {
+        return Ok(());
+    }
+    let made = people::make_reset_link(control, world, addresses.app_url, OWNER).await;
+    let made = made.map_err(|people::Failed(cause)| Failure::Other(cause))?;
+    let Some(link) = made else { return Ok(()) };
+    if io::stdout().is_terminal() {
+        println!(
+            "Nobody has claimed the owner's account yet. This link does, once, within 24 hours:\n\n  {}\n",
+            link.0
+        );
+        return Ok(());
+    }
+    let path = rewrite(addresses.data_dir, Some(&link)).map_err(cannot)?;
+    tracing::info!(file = %path.display(), "the link that claims the owner's account was over; a new one is in this file");
+    Ok(())
+}
+
+/// The file without the link, which is worth nothing any more.
+pub(crate) fn forget_claim(data_dir: &Path) -> io::Result<()> {
+    match std::fs::read_to_string(data_dir.join(FILE)).map(Secret) {
+        Ok(text) if text.0.lines().any(is_claim) => rewrite(data_dir, None).map(drop),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_claim(line: &str) -> bool {
+    line.starts_with(CLAIM)
+}
+
+/// The same file with another link, or with none.
+fn rewrite(data_dir: &Path, link: Option<&Secret>) -> io::Result<PathBuf> {
+    let path = data_dir.join(FILE);
+    let before = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
     };
-    let id = || {
-        let bytes = random();
-        Uuid::from_random(std::array::from_fn(|at| bytes[at]))
-    };
-    let (tenant_id, project_id) = (TenantId(id()), ProjectId(id()));
-    let new_key = |mode| Secret(key::generate(mode, random()));
-    let (live, test) = (new_key(Mode::Live), new_key(Mode::Test));
-    // 26 characters of a key's alphabet: more than 150 bits.
-    let password = Secret(new_key(Mode::Live).0[8..34].to_owned());
-    let salt = random();
-    let password_hash = password::hash_now(&password.0, &std::array::from_fn(|at| salt[at]))?;
-    let keys = [(Mode::Live, &live), (Mode::Test, &test)].map(|(mode, key)| NewKey {
-        id: KeyId(id()),
-        project_id,
-        name: format!("first {} key", mode.as_str()),
-        mode,
-        digest: key::digest(&key.0),
-        prefix: key.0[..key::DISPLAY_LEN].to_owned(),
-        expires_at_ms: None,
-        created_at_ms,
-    });
-    let first = FirstRun {
-        tenant: NewTenant {
-            id: tenant_id,
-            name: "My organisation".into(),
-            plan: "top".into(),
-            contact_email: None,
-            billing: Billing { trial_ends_at_ms: None, billing_active: true },
-            created_at_ms,
-        },
-        project: NewProject {
-            id: project_id,
-            tenant_id,
-            name: "My project".into(),
-            frameworks: FrameworkSet::NONE,
-            created_at_ms,
-        },
-        keys: keys.into(),
-        owner: NewMember {
-            tenant_id,
-            person: NewPerson {
-                id: PersonId(id()),
-                email: OWNER.into(),
-                password_hash: Some(password_hash),
-                verified: true,
-                created_at_ms,
-            },
-            role: Role::Owner,
-            grants: Grants::default(),
-            ends_at_ms: None,
-            created_at_ms,
-        },
-        claim: None,
-    };
-    let (live, test, password) = (&live.0, &test.0, &password.0);
+    let before = Secret(before?);
+    let mut text = Secret(String::with_capacity(TEXT_BYTES_MAX.max(before.0.len() + 200)));
+    let mut link = link;
+    for line in before.0.lines() {
+        match link.filter(|_| is_claim(line)) {
+            Some(link) => writeln!(text.0, "{CLAIM}{}", link.0),
+            None if is_claim(line) => Ok(()),
+            None => writeln!(text.0, "{line}"),
+        }
+        .expect("a String takes every text");
+        if is_claim(line) {
+            link = None;
+        }
+    }
+    if let Some(link) = link {
+        writeln!(text.0, "{CLAIM}{}", link.0).expect("a String takes every text");
+    }
+    let unfinished = write_unfinished(data_dir, &text)?;
+    std::fs::rename(&unfinished, &path)?;
+    File::open(data_dir)?.sync_all()?;
+    Ok(path)
+}
+
+/// The text that says what was created and how to use it.
+fn text(First { live, test, claim, .. }: &First, data_dir: &Path, base_url: &str) -> Secret {
+    let (live, test, claim) = (&live.0, &test.0, &claim.0);
     let data_dir = data_dir.canonicalize().unwrap_or(data_dir.to_owned());
     // Not `format!`: a text that grows leaves copies of itself behind.
     let mut text = Secret(String::with_capacity(TEXT_BYTES_MAX));
@@ -147,8 +179,10 @@ fn generate(world: &dyn World, data_dir: &Path, base_url: &str) -> Result<(First
 
   live key   {live}
   test key   {test}
-  dashboard  {OWNER}  {password}
+{CLAIM}{claim}
   data       {}
+
+The dashboard's link makes you its owner. It works once, within 24 hours.
 
 Send the first event:
 
@@ -162,12 +196,12 @@ Read it back:
         data_dir.display()
     )
     .expect("a String takes every text");
-    Ok((first, text))
+    text
 }
 
-/// Durable when this returns, and readable for its owner alone. The file has its name only when it is whole.
-fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
-    let (path, unfinished) = (data_dir.join(FILE), data_dir.join("first-run.unfinished"));
+/// Durable when this returns, and readable for its owner alone.
+fn write_unfinished(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
+    let unfinished = data_dir.join("first-run.unfinished");
     match std::fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -175,6 +209,12 @@ fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     file.write_all(text.0.as_bytes())?;
     file.sync_all()?;
+    Ok(unfinished)
+}
+
+/// Durable when this returns. The file has its name only when it is whole.
+fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
+    let (path, unfinished) = (data_dir.join(FILE), write_unfinished(data_dir, text)?);
     // The keys of a first run that has not got as far as its accounts; or, where the store is not in this directory, perhaps those of another database.
     if path.exists() {
         let aside = (1..).map(|number| data_dir.join(format!("first-run.{number}.txt")));
@@ -192,25 +232,45 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    use sealog_control::{Control, FirstRuns, KeyAccess, Persons, Tenants};
+    use std::sync::Arc;
+
+    use sealog_control::{Claimed, KeyAccess, PendingRecords, Records};
+    use sealog_core::key;
+    use sealog_core::plan::Plan;
+    use sealog_service::system_chain::Wake;
     use sealog_store::embedded::{EmbeddedStore, Options};
     use sealog_store::world::SystemWorld;
 
     const URL: &str = "http://127.0.0.1:8080";
+    const APP_URL: &str = "http://127.0.0.1:8080/app";
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
     /// It keeps the directory of the store to itself.
-    fn open(dir: &Path) -> Control {
-        Control::embedded(&EmbeddedStore::open(dir, &Options::default()).unwrap()).unwrap()
+    fn open(dir: &Path) -> Arc<Control> {
+        Arc::new(Control::embedded(&EmbeddedStore::open(dir, &Options::default()).unwrap()).unwrap())
+    }
+
+    fn admin(control: &Arc<Control>) -> Admin {
+        let control = Arc::clone(control).into();
+        Admin::new(control, Arc::new(SystemWorld), &Plan::defaults(), Wake::default())
+    }
+
+    fn addresses(data_dir: &Path) -> Addresses<'_> {
+        Addresses { data_dir, base_url: URL, app_url: APP_URL }
+    }
+
+    fn prepare_in(dir: &Path, store: &Arc<Control>) -> Result<(), Failure> {
+        wait(prepare(store, &admin(store), &SystemWorld, addresses(dir)))
     }
 
     /// What the first run does, one step after the other; a crash comes after so many of them.
     fn crash_after(steps: usize, dir: &Path) {
         let store = open(dir);
-        let (first, text) = generate(&SystemWorld, dir, URL).unwrap();
+        let first = admin(&store).prepare_first(Actor::Host, APP_URL);
+        let text = text(&first, dir, URL);
         if steps >= 1 {
             // Power fails while the file is written.
             std::fs::write(dir.join("first-run.unfinished"), &text.0[..100]).unwrap();
@@ -219,7 +279,7 @@ mod tests {
             write_for_owner(dir, &text).unwrap();
         }
         if steps >= 3 {
-            assert_eq!(wait(store.create_first(first, vec![])), Ok(true));
+            assert_eq!(wait(admin(&store).create_first(first)), Ok(true));
         }
     }
 
@@ -237,7 +297,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             crash_after(steps, dir.path());
             let store = open(dir.path());
-            wait(prepare(&store, &SystemWorld, dir.path(), URL)).unwrap();
+            prepare_in(dir.path(), &store).unwrap();
             let file = dir.path().join(FILE);
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             let keys = keys_in(&file);
@@ -246,9 +306,88 @@ mod tests {
                 let access = wait(store.access(key::digest(&key))).unwrap();
                 assert!(access.is_some(), "after {steps} steps the keys in the file open nothing");
             }
-            assert_eq!(wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap().len(), 1);
+            let tenants = wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap();
+            assert_eq!(tenants.len(), 1);
+            // Tenant, project, two keys and the owner, by whoever sits at the machine.
+            let records = wait(store.pending_records(tenants[0].id, 9)).unwrap();
+            assert_eq!(records.len(), 5, "after {steps} steps");
+            assert!(
+                records.iter().all(|record| record.draft.contains("\"actor_id\":\"host\"")),
+                "{records:?}"
+            );
+            assert!(!records.iter().any(|record| record.draft.contains(OWNER)), "{records:?}");
             assert!(wait(store.person_by_email(OWNER.into())).unwrap().is_some());
+            let claim = claim_in(&file).expect("a link to claim the account");
+            assert!(wait(store.link(claim.digest(), now())).unwrap().is_some(), "after {steps} steps");
             assert!(!dir.path().join("first-run.unfinished").exists());
+        }
+    }
+
+    fn now() -> u64 {
+        SystemWorld.now_ms()
+    }
+
+    fn claim_in(path: &Path) -> Option<people::Token> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let link =
+            text.split_whitespace().find_map(|word| word.strip_prefix(APP_URL)?.strip_prefix("/claim#"));
+        link.and_then(people::Token::parse)
+    }
+
+    #[test]
+    fn the_file_loses_the_link_once_the_account_is_claimed_and_keeps_the_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        prepare_in(dir.path(), &store).unwrap();
+        let file = dir.path().join(FILE);
+        let (before, claim) = (std::fs::read_to_string(&file).unwrap(), claim_in(&file).unwrap());
+        // Nothing happens to a link that works, however often the server starts.
+        prepare_in(dir.path(), &store).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+        let owner = Claimed { email: "me@example.org".into(), password_hash: "h".into() };
+        wait(store.claim(claim.digest(), now(), owner, Records::none())).unwrap().unwrap();
+        // The server died before it could write the file.
+        prepare_in(dir.path(), &store).unwrap();
+        let after = std::fs::read_to_string(&file).unwrap();
+        assert_eq!((claim_in(&file), keys_in(&file).len()), (None, 2));
+        assert!(!after.contains("/claim#") && !after.contains(&claim.0.0), "{after}");
+        assert_eq!(after.lines().count(), before.lines().count() - 1);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        forget_claim(dir.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+        std::fs::remove_file(&file).unwrap();
+        prepare_in(dir.path(), &store).unwrap();
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_link_that_is_over_is_replaced_until_somebody_claims_the_account() {
+        #[derive(Debug)]
+        struct Later;
+        impl World for Later {
+            fn now_ms(&self) -> u64 {
+                SystemWorld.now_ms() + people::CLAIM_MS + 1
+            }
+            fn fill_random(&self, bytes: &mut [u8]) {
+                SystemWorld.fill_random(bytes);
+            }
+        }
+        for keeps_file in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = open(dir.path());
+            prepare_in(dir.path(), &store).unwrap();
+            let file = dir.path().join(FILE);
+            let first = claim_in(&file).unwrap();
+            if !keeps_file {
+                std::fs::remove_file(&file).unwrap();
+            }
+            wait(prepare(&store, &admin(&store), &Later, addresses(dir.path()))).unwrap();
+            let second = claim_in(&file).unwrap();
+            assert_ne!(first, second);
+            let works =
+                |token: &people::Token| wait(store.link(token.digest(), Later.now_ms())).unwrap().is_some();
+            assert_eq!((works(&first), works(&second)), (false, true));
+            assert_eq!(keys_in(&file).len(), if keeps_file { 2 } else { 0 });
         }
     }
 
@@ -258,7 +397,7 @@ mod tests {
         std::fs::write(dir.path().join(FILE), "keys of another database").unwrap();
         std::fs::write(dir.path().join("first-run.1.txt"), "and of a third").unwrap();
         let store = open(dir.path());
-        wait(prepare(&store, &SystemWorld, dir.path(), URL)).unwrap();
+        prepare_in(dir.path(), &store).unwrap();
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!((read("first-run.1.txt"), read("first-run.2.txt")), {
             ("and of a third".to_owned(), "keys of another database".to_owned())
@@ -272,7 +411,7 @@ mod tests {
         // Not even root can write a file where a directory is.
         std::fs::create_dir(dir.path().join("first-run.unfinished")).unwrap();
         let store = open(dir.path());
-        let failure = wait(prepare(&store, &SystemWorld, dir.path(), URL)).unwrap_err();
+        let failure = prepare_in(dir.path(), &store).unwrap_err();
         assert!(failure.to_string().starts_with("cannot write the first keys: "), "{failure}");
         assert_eq!(wait(store.tenants(ListPage { after: None, limit: 1 })), Ok(vec![]));
     }

@@ -112,7 +112,7 @@ fn furnish(control: &Control) {
     wait(control.create_tenant(NewTenant { id: other, ..new.clone() }, vec![record])).unwrap();
     wait(control.create_tenant(new, vec![])).unwrap();
     let change = TenantChange { rate_limit_rps: Some(Some(7)), ..TenantChange::default() };
-    wait(control.update_tenant(tenant_id, change, vec![])).unwrap();
+    wait(control.update_tenant(tenant_id, change, Records::none())).unwrap();
     for n in [2, 1] {
         let (id, frameworks) = (ProjectId(Uuid([n; 16])), sealog_core::catalog::FrameworkSet::from_bits(5));
         wait(control.create_project(
@@ -124,7 +124,7 @@ fn furnish(control: &Control) {
         wait(control.update_project(
             id,
             ProjectChange { frameworks, now_ms: 8, ..ProjectChange::default() },
-            vec![],
+            Records::none(),
         ))
         .unwrap();
         let key = NewKey {
@@ -139,7 +139,7 @@ fn furnish(control: &Control) {
         };
         wait(control.create_key(key, vec![])).unwrap();
     }
-    wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, vec![])).unwrap();
+    wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, Records::none())).unwrap();
     wait(control.keys_used(vec![(KeyId(Uuid([2; 16])), 66)])).unwrap();
     let action = sealog_core::catalog::CustomAction {
         action: "invoice.approved".into(),
@@ -161,7 +161,7 @@ fn furnish(control: &Control) {
     for (n, tenant_id, role) in
         [(3, tenant_id, Role::Auditor), (3, other, Role::Developer), (6, tenant_id, Role::Admin)]
     {
-        wait(control.add_member(member(n, tenant_id, role), vec![])).unwrap();
+        wait(control.add_member(member(n, tenant_id, role), Records::none())).unwrap();
     }
     wait(control.set_setting(tenant_id, "key_days_max".into(), Some("90".into()), vec![])).unwrap();
     let job = NewJob {
@@ -275,6 +275,59 @@ fn everything_moves_to_a_database_and_back_and_is_the_same() {
 }
 
 #[test]
+fn a_copy_has_the_system_chain_the_project_of_it_and_the_records_that_wait_for_it() {
+    let (dir, back) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (dir.path().join("data"), back.path().join("data"));
+    let database = postgres::cluster().database();
+    let (source, tenant_id) = (embedded(&from), TenantId(Uuid([1; 16])));
+    furnish(&source.control);
+    let ask = |control: &Control, n| {
+        wait(control.system_project(tenant_id, ProjectId::system_from_random([n; 16]))).unwrap().unwrap()
+    };
+    let system = ChainId { tenant_id, project_id: ask(&source.control, 1), mode: Mode::Live };
+    let record = |n| NewRecord { id: Uuid([n; 16]), draft: format!("{{\"n\":{n}}}"), created_at_ms: 5 };
+    let waiting = vec![record(20), record(21)];
+    wait(source.control.update_tenant(tenant_id, TenantChange::default(), waiting)).unwrap();
+    // One that is in the chain, and was not removed before the copy: it is answered from there.
+    let answers = [(system, 20, send(&source.store, system, 20, 1, 1))];
+    append(&source.store, system, 150, "changes");
+    let snapshot = wait(source.control.export()).unwrap();
+    drop(source);
+
+    fn is_there<S: Store>(
+        Opened { control, store }: &Opened<S>,
+        system: ChainId,
+        snapshot: &ControlSnapshot,
+    ) {
+        assert_eq!(wait(control.export()).unwrap(), *snapshot);
+        let waiting = wait(control.pending_records(system.tenant_id, 9)).unwrap();
+        assert_eq!(waiting.iter().map(|record| record.id.0[0]).collect::<Vec<_>>(), [20, 21]);
+        let verdicts = wait(store.audit(vec![system], std::sync::Arc::default())).unwrap();
+        assert!(verdicts[0].valid() && verdicts[0].checked == 151, "{verdicts:?}");
+        let month = sealog_core::time::Month::of(now_ms());
+        assert_eq!(wait(store.usage(system.tenant_id, month)), Ok(0));
+    }
+    let (done, said) = copy(from.to_str().unwrap(), &database.url());
+    assert!(done && said.contains("copied 151 events; 1 chains"), "{said}");
+    let there = on_postgres(&database);
+    is_there(&there, system, &snapshot);
+    assert_answered_as_before(&there.store, &answers);
+    assert_eq!(ask(&there.control, 2), system.project_id, "made once, wherever it was made");
+    drop(there);
+    let (done, said) = copy(&database.url(), to.to_str().unwrap());
+    assert!(done, "{said}");
+    let returned = embedded(&to);
+    is_there(&returned, system, &snapshot);
+    assert_answered_as_before(&returned.store, &answers);
+    // A target that has made one by itself went on after the copy.
+    let other = TenantId(Uuid([2; 16]));
+    wait(returned.control.system_project(other, ProjectId::system_from_random([3; 16]))).unwrap();
+    drop(returned);
+    let (done, said) = copy(&database.url(), to.to_str().unwrap());
+    assert!(!done && said.contains("the target has a system project"), "{said}");
+}
+
+#[test]
 fn a_request_that_is_sent_again_after_a_copy_gets_its_first_answer_whichever_way_the_copy_went() {
     let (dir, back) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (from, to) = (dir.path().join("data"), back.path().join("data"));
@@ -332,7 +385,7 @@ fn a_copy_goes_on_where_it_was_left_and_takes_along_what_changed() {
     let source = embedded(&from);
     append(&source.store, chains()[0], 30, "second");
     append(&source.store, chains()[2], 5, "new chain");
-    wait(source.control.revoke_key(KeyId(Uuid([2; 16])), 88, vec![])).unwrap();
+    wait(source.control.revoke_key(KeyId(Uuid([2; 16])), 88, Records::none())).unwrap();
     let before = everything(&source);
     drop(source);
     let (done, said) = copy(from.to_str().unwrap(), &database.url());
@@ -412,14 +465,14 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
     match how {
         "a name" => {
             let change = TenantChange { name: Some("renamed".into()), ..TenantChange::default() };
-            drop(wait(control.update_tenant(TenantId(Uuid([1; 16])), change, vec![])).unwrap());
+            drop(wait(control.update_tenant(TenantId(Uuid([1; 16])), change, Records::none())).unwrap());
         }
         "frameworks" => {
             let frameworks = Some(sealog_core::catalog::FrameworkSet::from_bits(1));
             let change = ProjectChange { frameworks, now_ms: 20, ..ProjectChange::default() };
-            drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, vec![])).unwrap());
+            drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, Records::none())).unwrap());
         }
-        "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, vec![])).unwrap()),
+        "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, Records::none())).unwrap()),
         "a tenant" => {
             let new = NewTenant {
                 id: TenantId(Uuid([7; 16])),
@@ -441,7 +494,7 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
                 ends_at_ms: None,
                 created_at_ms: 9,
             };
-            drop(wait(control.add_member(new, vec![])).unwrap().unwrap());
+            drop(wait(control.add_member(new, Records::none())).unwrap().unwrap());
         }
         "a chain" => append(store, chains()[2], 1, "second"),
         "an event" => append(store, chains()[0], 1, "second"),

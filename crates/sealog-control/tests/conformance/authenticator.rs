@@ -7,7 +7,7 @@ use crate::support::*;
 
 fn confirmed(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     assert_eq!(wait(control.offer_authenticator(new_authenticator(1))), Ok(true));
     let codes = vec![digest(1), digest(2)];
     assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, codes)), Ok(true));
@@ -15,7 +15,7 @@ fn confirmed(control: &Control) {
 
 pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let found = || wait(control.authenticator(person_id(1))).unwrap();
     assert_eq!(found(), None);
     let offer = |secret: u8| {

@@ -8,8 +8,8 @@ use sealog_core::plan::Billing;
 use crate::support::*;
 
 pub fn id(n: u8) -> Uuid {
-    // Not in the order of creation, as random ids are not.
-    Uuid([n.wrapping_mul(151); 16])
+    // Not in the order of creation, as random ids are not. Of version 4, as those of projects are.
+    Uuid::from_random([n.wrapping_mul(151); 16])
 }
 
 pub fn tenant_id(n: u8) -> TenantId {

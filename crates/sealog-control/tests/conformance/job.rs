@@ -42,7 +42,7 @@ pub fn a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over(control: &Co
 
 pub fn a_job_ends_once_and_says_why_it_failed(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let new = NewJob { person_id: Some(person_id(1)), parameters: "{\"from\":1}".into(), ..new_job(1, 1) };
     let created = wait(control.create_job(new)).unwrap();
     assert_eq!((created.state, created.claim, &created.position), (JobState::Waiting, 0, &None));

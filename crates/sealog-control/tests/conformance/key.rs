@@ -15,7 +15,7 @@ pub fn access_finds_a_key_by_its_digest_with_project_tenant_and_actions(control:
     wait(control.create_project(new_project(4, 2, &[9]), vec![])).unwrap();
     wait(control.create_key(new_key(2, 4), vec![])).unwrap();
     let disable = ProjectChange { frameworks: Some(FrameworkSet::NONE), ..ProjectChange::default() };
-    wait(control.update_project(ProjectId(id(3)), disable, vec![])).unwrap();
+    wait(control.update_project(ProjectId(id(3)), disable, Records::none())).unwrap();
     let own = CustomAction { required_fields: vec!["amount".into()], ..custom("invoice.approved") };
     wait(control.create_action(tenant.id, own.clone(), vec![])).unwrap();
     wait(control.create_action(TenantId(id(2)), custom("not.ours"), vec![])).unwrap();
@@ -39,7 +39,7 @@ pub fn access_shows_revoked_and_expired_keys(control: &Control) {
     let access = wait(control.access(digest(1))).unwrap().unwrap();
     assert_eq!(access.key, key);
     assert_eq!(access.key.state().expires_at_ms, Some(MORNING_MS + 1000));
-    let revoked = wait(control.revoke_key(key.id, MORNING_MS + 5, vec![])).unwrap().unwrap();
+    let revoked = wait(control.revoke_key(key.id, MORNING_MS + 5, Records::none())).unwrap().unwrap();
     assert_eq!(revoked, ApiKey { revoked_at_ms: Some(MORNING_MS + 5), ..key });
     assert!(revoked.state().revoked);
     assert_eq!(wait(control.access(digest(1))).unwrap().unwrap().key, revoked);
@@ -48,9 +48,9 @@ pub fn access_shows_revoked_and_expired_keys(control: &Control) {
 
 pub fn revoking_twice_keeps_the_first_time(control: &Control) {
     let (_, _, key) = furnish(control);
-    let first = wait(control.revoke_key(key.id, MORNING_MS + 5, vec![])).unwrap();
+    let first = wait(control.revoke_key(key.id, MORNING_MS + 5, Records::none())).unwrap();
     for now_ms in [MORNING_MS, MORNING_MS + 5, MORNING_MS + 6] {
-        assert_eq!(wait(control.revoke_key(key.id, now_ms, vec![])), Ok(first.clone()));
+        assert_eq!(wait(control.revoke_key(key.id, now_ms, Records::none())), Ok(first.clone()));
     }
 }
 

@@ -11,7 +11,7 @@ const NOW: u64 = MORNING_MS + 999;
 fn unverified(control: &Control, n: u8, tenant: u8, email: &str) {
     let person = NewPerson { password_hash: None, verified: false, ..new_person(n, email) };
     let new = NewMember { person, ..new_member(n, tenant, email) };
-    wait(control.add_member(new, vec![])).unwrap().unwrap();
+    wait(control.add_member(new, Records::none())).unwrap().unwrap();
 }
 
 fn create(control: &Control, link: Link) {
@@ -80,8 +80,12 @@ pub fn a_claim_sets_address_and_password_once(control: &Control) {
     create(control, new_link(1, claim(1, 1)));
     create(control, new_link(2, reset(1)));
     wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
+    let has_claim = |now_ms| wait(control.has_claim(person_id(1), now_ms)).unwrap();
+    assert_eq!((has_claim(NOW), has_claim(NOW + 1)), (true, false));
     let owner = |email: &str| Claimed { email: email.into(), password_hash: "h1".into() };
-    let claim = |n, now_ms| wait(control.claim(digest(n), now_ms, owner("Me@Example.com"), vec![record(1)]));
+    let claim = |n, now_ms| {
+        wait(control.claim(digest(n), now_ms, owner("Me@Example.com"), Records::of(vec![record(1)])))
+    };
     // Over, unknown, or for something else.
     assert_eq!((claim(1, NOW + 1), claim(9, NOW), claim(2, NOW)), (Ok(None), Ok(None), Ok(None)));
     assert!(wait(control.link(digest(2), NOW)).unwrap().is_some());
@@ -89,6 +93,7 @@ pub fn a_claim_sets_address_and_password_once(control: &Control) {
     let person = claim(1, NOW).unwrap().unwrap();
     assert_eq!((person.id, person.email.as_str(), person.verified), (person_id(1), "Me@Example.com", true));
     assert_eq!(claim(1, NOW), Ok(None));
+    assert!(!has_claim(NOW));
     assert_eq!(account(control, "me@example.com"), Some((person_id(1), true, hashed("h1"))));
     assert_eq!(account(control, "owner@localhost"), None);
     assert_eq!(wait(control.session(digest(1), NOW)), Ok(None));
@@ -98,11 +103,11 @@ pub fn a_claim_sets_address_and_password_once(control: &Control) {
 pub fn a_claim_with_an_address_that_somebody_has_changes_nothing(control: &Control) {
     furnish(control);
     unverified(control, 1, 1, "owner@localhost");
-    wait(control.add_member(new_member(2, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(2, 1, "a@example.com"), Records::none())).unwrap();
     create(control, new_link(1, claim(1, 1)));
     let claim = |email: &str| {
         let owner = Claimed { email: email.into(), password_hash: "h1".into() };
-        wait(control.claim(digest(1), NOW, owner, vec![record(1)]))
+        wait(control.claim(digest(1), NOW, owner, Records::of(vec![record(1)])))
     };
     assert_eq!(claim("A@example.com"), Err(ChangeError::AlreadyExists));
     assert_eq!(account(control, "owner@localhost"), Some((person_id(1), false, None)));
@@ -156,7 +161,7 @@ pub fn a_mailed_link_has_the_secret_that_its_mail_left_with(control: &Control) {
 }
 
 fn accept(control: &Control, n: u8, guest: Guest) -> Result<Option<Member>, ChangeError> {
-    wait(control.accept_invitation(digest(n), NOW, guest, vec![record(n)]))
+    wait(control.accept_invitation(digest(n), NOW, guest, Records::of(vec![record(n)])))
 }
 
 fn guest(n: u8) -> Guest {
@@ -167,7 +172,7 @@ pub fn an_invitation_makes_an_account_for_an_address_that_has_none(control: &Con
     furnish(control);
     create(control, new_link(1, invitation(1, "New@Example.com")));
     // Nobody who has an account has this address.
-    wait(control.add_member(new_member(2, 1, "b@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(2, 1, "b@example.com"), Records::none())).unwrap();
     assert_eq!(accept(control, 1, Guest::Known(person_id(2))), Err(ChangeError::AlreadyExists));
     let member = accept(control, 1, guest(5)).unwrap().unwrap();
     assert_eq!(account(control, "new@example.com"), Some((person_id(5), true, hashed("h5"))));
@@ -183,7 +188,7 @@ pub fn an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alon
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
     for (n, email) in [(1, "a@example.com"), (2, "b@example.com")] {
-        wait(control.add_member(new_member(n, 1, email), vec![])).unwrap();
+        wait(control.add_member(new_member(n, 1, email), Records::none())).unwrap();
     }
     create(control, new_link(1, invitation(2, "A@example.com")));
     create(control, new_link(2, invitation(1, "b@example.com")));

@@ -10,9 +10,15 @@ use crate::support::*;
 pub fn what_does_not_exist_cannot_be_changed(control: &Control) {
     furnish(control);
     let missing = Uuid([9; 16]);
-    assert_eq!(wait(control.update_tenant(TenantId(missing), TenantChange::default(), vec![])), Ok(None));
-    assert_eq!(wait(control.update_project(ProjectId(missing), ProjectChange::default(), vec![])), Ok(None));
-    assert_eq!(wait(control.revoke_key(KeyId(missing), MORNING_MS, vec![])), Ok(None));
+    assert_eq!(
+        wait(control.update_tenant(TenantId(missing), TenantChange::default(), Records::none())),
+        Ok(None)
+    );
+    assert_eq!(
+        wait(control.update_project(ProjectId(missing), ProjectChange::default(), Records::none())),
+        Ok(None)
+    );
+    assert_eq!(wait(control.revoke_key(KeyId(missing), MORNING_MS, Records::none())), Ok(None));
     assert_eq!(wait(control.keys_used(vec![(KeyId(missing), MORNING_MS)])), Ok(()));
     assert_eq!(wait(control.end_session(digest(9))), Ok(()));
     assert_eq!(wait(control.notice_attempted(9, NoticeOutcome::Sent { now_ms: MORNING_MS })), Ok(()));
@@ -30,8 +36,9 @@ pub fn lists_are_in_order_of_creation_and_pages_join(control: &Control) {
         wait(control.create_project(new_project(100 + n, 2, &[]), vec![])).unwrap();
         wait(control.create_key(new_key(*n, 1), vec![])).unwrap();
         wait(control.create_key(new_key(100 + n, 2), vec![])).unwrap();
-        wait(control.add_member(new_member(*n, 1, &format!("{n}@example.com")), vec![])).unwrap();
-        wait(control.add_member(new_member(100 + n, 2, &format!("{n}@example.org")), vec![])).unwrap();
+        wait(control.add_member(new_member(*n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
+        wait(control.add_member(new_member(100 + n, 2, &format!("{n}@example.org")), Records::none()))
+            .unwrap();
     }
     let (tenant, project) = (TenantId(id(1)), ProjectId(id(1)));
     let ids = |kind: usize, page: ListPage| -> Vec<Uuid> {
@@ -76,7 +83,7 @@ pub fn behind_an_id_that_is_not_in_the_list_there_is_nothing(control: &Control) 
 
 pub fn an_id_is_taken_once(control: &Control) {
     let (tenant, project, key) = furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
     let is_refused = |error: StoreError| matches!(error, StoreError::Refused(_));
     let again = NewTenant { name: "Other".into(), ..new_tenant(1) };
@@ -90,7 +97,7 @@ pub fn an_id_is_taken_once(control: &Control) {
         wait(control.create_key(NewKey { digest: digest(1), ..new_key(2, 1) }, vec![]))
             .is_err_and(is_refused)
     );
-    let user = wait(control.add_member(new_member(1, 1, "b@example.com"), vec![]));
+    let user = wait(control.add_member(new_member(1, 1, "b@example.com"), Records::none()));
     assert!(matches!(user, Err(ChangeError::Store(StoreError::Refused(_)))), "{user:?}");
     assert!(wait(control.create_session(new_session(1, 1, u64::MAX), None)).is_err_and(is_refused));
     assert_eq!(wait(control.tenants(first(10))), Ok(vec![tenant.clone()]));

@@ -8,13 +8,14 @@ use crate::support::*;
 pub fn an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_person(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
-    let first = wait(control.add_member(new_member(1, 1, "Zoë@Example.com"), vec![])).unwrap().unwrap();
+    let first =
+        wait(control.add_member(new_member(1, 1, "Zoë@Example.com"), Records::none())).unwrap().unwrap();
     let new = NewMember {
         role: Role::Auditor,
         created_at_ms: MORNING_MS + 5,
         ..new_member(2, 2, "ZOË@EXAMPLE.COM")
     };
-    let second = wait(control.add_member(new, vec![])).unwrap().unwrap();
+    let second = wait(control.add_member(new, Records::none())).unwrap().unwrap();
     assert_eq!(second.person, first.person);
     assert_eq!((second.membership.role, second.membership.created_at_ms), (Role::Auditor, MORNING_MS + 5));
     let (_, hash) = wait(control.person_by_email("zoë@example.com".into())).unwrap().unwrap();
@@ -28,9 +29,9 @@ pub fn an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_perso
 
 pub fn an_address_is_a_member_of_a_tenant_once(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "Zoë@Example.com"), vec![])).unwrap().unwrap();
+    wait(control.add_member(new_member(1, 1, "Zoë@Example.com"), Records::none())).unwrap().unwrap();
     for email in ["Zoë@Example.com", "zoë@example.com", "ZOË@EXAMPLE.COM"] {
-        let again = wait(control.add_member(new_member(2, 1, email), vec![record(1)]));
+        let again = wait(control.add_member(new_member(2, 1, email), Records::of(vec![record(1)])));
         assert_eq!(again, Err(ChangeError::AlreadyExists), "{email}");
     }
     assert_eq!(wait(control.members(tenant_id(1), first_page())).unwrap().len(), 1);
@@ -46,14 +47,15 @@ pub fn grants_read_back_and_a_change_leaves_the_others_alone(control: &Control) 
     };
     let new =
         NewMember { grants: grants.clone(), ends_at_ms: Some(MORNING_MS + 9), ..new_member(1, 1, "a@b.c") };
-    let added = wait(control.add_member(new, vec![])).unwrap().unwrap();
+    let added = wait(control.add_member(new, Records::none())).unwrap().unwrap();
     assert_eq!((&added.membership.grants, added.membership.ends_at_ms), (&grants, Some(MORNING_MS + 9)));
     let found = || wait(control.member(tenant_id(1), person_id(1))).unwrap().unwrap();
     assert_eq!(found(), added);
     assert!(!added.membership.has_ended(MORNING_MS + 8) && added.membership.has_ended(MORNING_MS + 9));
 
-    let change =
-        |change| wait(control.update_member(tenant_id(1), person_id(1), change, vec![])).unwrap().unwrap();
+    let change = |change| {
+        wait(control.update_member(tenant_id(1), person_id(1), change, Records::none())).unwrap().unwrap()
+    };
     assert_eq!(change(MemberChange::default()), added);
     for role in Role::ALL {
         let changed = change(MemberChange { role: Some(role), ..MemberChange::default() });
@@ -71,8 +73,12 @@ pub fn grants_read_back_and_a_change_leaves_the_others_alone(control: &Control) 
         assert_eq!((&changed.membership.grants, changed.membership.ends_at_ms), (&grants, None));
         assert_eq!(found(), changed);
     }
-    let nobody =
-        wait(control.update_member(tenant_id(1), person_id(9), MemberChange::default(), vec![record(1)]));
+    let nobody = wait(control.update_member(
+        tenant_id(1),
+        person_id(9),
+        MemberChange::default(),
+        Records::of(vec![record(1)]),
+    ));
     assert_eq!((nobody, wait(control.count_records())), (Ok(None), Ok(0)));
 }
 

@@ -9,9 +9,10 @@ pub fn an_email_is_found_in_any_case(control: &Control) {
     furnish(control);
     let NewPerson { id, email, password_hash, verified, created_at_ms } = new_person(1, "Zoë@Example.com");
     let person = Person { id, email, verified, created_at_ms };
-    let member = wait(control.add_member(new_member(1, 1, "Zoë@Example.com"), vec![])).unwrap().unwrap();
+    let member =
+        wait(control.add_member(new_member(1, 1, "Zoë@Example.com"), Records::none())).unwrap().unwrap();
     assert_eq!(member.person, person);
-    wait(control.add_member(new_member(2, 1, "zoe@example.com"), vec![])).unwrap().unwrap();
+    wait(control.add_member(new_member(2, 1, "zoe@example.com"), Records::none())).unwrap().unwrap();
     for email in ["Zoë@Example.com", "zoë@example.com", "ZOË@EXAMPLE.COM"] {
         let found = wait(control.person_by_email(email.into()));
         assert_eq!(found, Ok(Some((person.clone(), password_hash.clone()))), "{email}");
@@ -27,7 +28,7 @@ pub fn a_password_is_set_later_and_an_address_stays_verified(control: &Control) 
     furnish(control);
     let unverified = NewPerson { password_hash: None, verified: false, ..new_person(1, "a@example.com") };
     let new = NewMember { person: unverified, ..new_member(1, 1, "") };
-    wait(control.add_member(new, vec![])).unwrap().unwrap();
+    wait(control.add_member(new, Records::none())).unwrap().unwrap();
     let found = || {
         let (person, hash) = wait(control.person_by_email("a@example.com".into())).unwrap().unwrap();
         (person.verified, hash)

@@ -12,7 +12,7 @@ pub fn a_project_needs_its_tenant(control: &Control) {
     assert_eq!(wait(control.create_project(new_project(1, 1, &[0]), vec![])), Ok(None));
     assert_eq!(wait(control.create_key(new_key(1, 1), vec![])), Ok(None));
     assert_eq!(wait(control.create_action(TenantId(id(1)), custom("a.b"), vec![])), Ok(None));
-    assert_eq!(wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])), Ok(None));
+    assert_eq!(wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())), Ok(None));
     assert!(matches!(
         wait(control.create_session(new_session(1, 1, u64::MAX), None)),
         Err(StoreError::Refused(_))
@@ -31,7 +31,7 @@ pub fn frameworks_that_were_disabled_stay_known_as_ever_enabled(control: &Contro
     let (_, project, _) = furnish(control);
     let enable = |frameworks: Option<FrameworkSet>, now_ms| {
         let change = ProjectChange { frameworks, now_ms, ..ProjectChange::default() };
-        let changed = wait(control.update_project(project.id, change, vec![])).unwrap().unwrap();
+        let changed = wait(control.update_project(project.id, change, Records::none())).unwrap().unwrap();
         assert_eq!(wait(control.project(project.id)), Ok(Some(changed.clone())));
         assert_eq!(wait(control.projects(project.tenant_id, first(9))), Ok(vec![changed.clone()]));
         (changed.frameworks, changed.frameworks_ever)
@@ -70,7 +70,7 @@ pub fn the_history_of_frameworks_is_kept(control: &Control) {
     wait(control.create_project(new, vec![])).unwrap();
     for (now_ms, frameworks) in [(20, set(&[1, 2])), (30, set(&[1, 2])), (40, set(&[0]))] {
         let change = ProjectChange { frameworks: Some(frameworks), now_ms, ..ProjectChange::default() };
-        wait(control.update_project(project_id(1), change, vec![])).unwrap();
+        wait(control.update_project(project_id(1), change, Records::none())).unwrap();
     }
     let history = wait(control.export()).unwrap().projects.remove(0).1;
     let rows = history.iter().map(|row| (row.framework, row.enabled_at_ms, row.disabled_at_ms));

@@ -7,7 +7,7 @@ use crate::support::*;
 
 pub fn sessions_end_and_expire(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let [short, long, ended] =
         [(1, 1000), (2, 5000), (3, 5000)].map(|(n, end)| new_session(n, 1, MORNING_MS + end));
     for session in [&short, &long, &ended] {
@@ -32,7 +32,7 @@ pub fn sessions_end_and_expire(control: &Control) {
 pub fn all_sessions_of_a_person_end_together(control: &Control) {
     furnish(control);
     for n in [1, 2] {
-        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), vec![])).unwrap();
+        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
     }
     for (n, person) in [(1, 1), (2, 1), (3, 2)] {
         wait(control.create_session(new_session(n, person, u64::MAX), None)).unwrap();
@@ -45,7 +45,7 @@ pub fn all_sessions_of_a_person_end_together(control: &Control) {
 
 pub fn sessions_that_are_over_are_removed_when_another_begins(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let begin = |n, at_ms, expires_at_ms| {
         let session = Session { created_at_ms: at_ms, ..new_session(n, 1, expires_at_ms) };
         wait(control.create_session(session, None)).unwrap();
@@ -59,7 +59,7 @@ pub fn sessions_that_are_over_are_removed_when_another_begins(control: &Control)
 
 pub fn a_session_that_nobody_uses_ends_before_its_time(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let session = Session { idle_ms: 100, ..new_session(1, 1, MORNING_MS + 1000) };
     wait(control.create_session(session, None)).unwrap();
     let runs = |after| wait(control.session(digest(1), MORNING_MS + after)).unwrap().is_some();
@@ -78,7 +78,7 @@ pub fn a_session_that_nobody_uses_ends_before_its_time(control: &Control) {
 
 pub fn a_new_session_takes_the_place_of_the_one_before_it(control: &Control) {
     furnish(control);
-    wait(control.add_member(new_member(1, 1, "a@example.com"), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let half = Session { needs_code: true, user_agent: Some("Browser".into()), ..new_session(1, 1, 1 << 60) };
     wait(control.create_session(half.clone(), None)).unwrap();
     let session = |n| wait(control.session(digest(n), MORNING_MS)).unwrap();
@@ -91,7 +91,7 @@ pub fn a_new_session_takes_the_place_of_the_one_before_it(control: &Control) {
 pub fn a_person_ends_one_session_or_all_others_and_never_anothers(control: &Control) {
     furnish(control);
     for n in [1, 2] {
-        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), vec![])).unwrap();
+        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
     }
     for (n, person) in [(1, 1), (2, 1), (3, 1), (4, 2)] {
         let seen = Session { last_seen_at_ms: MORNING_MS + u64::from(n), ..new_session(n, person, u64::MAX) };

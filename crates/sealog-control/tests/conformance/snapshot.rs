@@ -1,6 +1,7 @@
 //! All control data at once, out and in.
 
 use sealog_control::*;
+use sealog_core::id::ProjectId;
 
 use crate::common::*;
 use crate::support::*;
@@ -9,13 +10,13 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![record(1)])).unwrap();
     let change = ProjectChange { frameworks: Some(set(&[5])), now_ms: 7, ..ProjectChange::default() };
-    wait(control.update_project(project_id(1), change, vec![record(2)])).unwrap();
+    wait(control.update_project(project_id(1), change, Records::of(vec![record(2)]))).unwrap();
     wait(control.create_action(tenant_id(1), custom("a.b"), vec![])).unwrap();
     wait(control.set_setting(tenant_id(1), "a".into(), Some("[1]".into()), vec![])).unwrap();
     let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: Some(2) };
     let new = NewMember { grants, ends_at_ms: Some(3), ..new_member(1, 1, "Zoë@Example.com") };
-    wait(control.add_member(new, vec![])).unwrap();
-    wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), vec![])).unwrap();
+    wait(control.add_member(new, Records::none())).unwrap();
+    wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), Records::none())).unwrap();
     wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
     wait(control.offer_authenticator(new_authenticator(1))).unwrap();
     wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(8), digest(9)])).unwrap();
@@ -31,7 +32,11 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
 
+    let system = ProjectId::system_from_random([7; 16]);
+    assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
+
     let all = wait(control.export()).unwrap();
+    assert_eq!(all.system_projects, [(tenant_id(1), system)]);
     let ControlSnapshot { ref tenants, ref projects, ref keys, ref actions, ref settings, .. } = all;
     assert_eq!((tenants.len(), projects.len(), keys.len(), actions.len(), settings.len()), (2, 1, 1, 1, 1));
     let ControlSnapshot {

@@ -55,7 +55,7 @@ pub fn a_created_tenant_reads_back_with_its_plan_and_billing(control: &Control) 
 
 pub fn a_change_leaves_other_fields_alone_and_null_clears(control: &Control) {
     let (mut tenant, mut project, _) = furnish(control);
-    let change_tenant = |change| wait(control.update_tenant(tenant.id, change, vec![])).unwrap();
+    let change_tenant = |change| wait(control.update_tenant(tenant.id, change, Records::none())).unwrap();
     assert_eq!(change_tenant(TenantChange::default()), Some(tenant.clone()));
 
     let change = TenantChange {
@@ -83,7 +83,7 @@ pub fn a_change_leaves_other_fields_alone_and_null_clears(control: &Control) {
     assert_eq!(change_tenant(change), Some(tenant.clone()));
     assert_eq!(wait(control.tenant(tenant.id)), Ok(Some(tenant)));
 
-    let change_project = |change| wait(control.update_project(project.id, change, vec![])).unwrap();
+    let change_project = |change| wait(control.update_project(project.id, change, Records::none())).unwrap();
     assert_eq!(change_project(ProjectChange::default()), Some(project.clone()));
     let change = ProjectChange { rate_limit_rps: Some(Some(u32::MAX)), ..ProjectChange::default() };
     project.rate_limit_rps = Some(u32::MAX);

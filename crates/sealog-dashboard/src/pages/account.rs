@@ -162,7 +162,7 @@ pub(crate) async fn remove_authenticator(
     if let Some(refused) = check_password(&app, &asked).await? {
         return Ok(refused);
     }
-    app.accounts.people.remove_authenticator(asked.person().person.id).await.map_err(of_control)?;
+    app.accounts.remove_authenticator(asked.person().person.id).await?;
     Ok(see_other("/app/account?done=authenticator"))
 }
 

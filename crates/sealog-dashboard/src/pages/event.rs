@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
+use sealog_control::Role;
 use sealog_core::canonical;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, Ulid};
@@ -16,6 +17,7 @@ use sealog_core::time::iso_ms;
 use sealog_core::verify::Item;
 use sealog_store::pool::Lane;
 use sealog_store::{Range, StoreError};
+use serde_json::json;
 
 use crate::Dashboard;
 use crate::layout::{Current, Shell};
@@ -115,6 +117,12 @@ async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, StoredEvent), 
     let event = app.store.get(chain, log_id).await?;
     let seen = within(Filter::default(), &place.membership.grants);
     let event = event.filter(|event| seen.matches(event)).ok_or(Reject::EventNotFound)?;
+    if place.role() == Role::Auditor {
+        let metadata = json!({ "project_id": chain.project_id.to_string(), "mode": chain.mode.as_str() });
+        let resource = format!("event/{log_id}");
+        let person_id = asked.person().person.id;
+        app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?;
+    }
     Ok((chain, event))
 }
 

@@ -6,13 +6,14 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, VARY};
 use axum::response::Response;
-use sealog_control::Grants;
+use sealog_control::{Grants, Role};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
 use sealog_core::reject::Reject;
 use sealog_core::time::iso_ms;
 use sealog_store::List;
+use serde_json::json;
 
 use crate::Dashboard;
 use crate::layout::{Current, Shell};
@@ -118,6 +119,21 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
+    if place.role() == Role::Auditor && !has_error {
+        let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+        let seqs: Vec<u64> = found.events.iter().map(|event| event.sealed.chain_seq).collect();
+        let metadata = json!({
+            "project_id": project.id.to_string(),
+            "mode": mode.as_str(),
+            // Not the values: they are about those whom the events are about.
+            "filters": names,
+            "first_seq": seqs.last(),
+            "last_seq": seqs.first(),
+        });
+        let resource = format!("project/{}", project.id);
+        let person_id = asked.person().person.id;
+        app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?;
+    }
     let is_unfiltered = parsed.filter == Filter::default();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Events)),

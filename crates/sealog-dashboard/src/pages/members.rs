@@ -175,7 +175,7 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
     let email = page.email.trim().to_owned();
     let invitation = Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms };
-    match app.accounts.invite(invitation, &place.tenant.name, Vec::new()).await {
+    match app.accounts.invite(asked.person().person.id, invitation, &place.tenant.name).await {
         Ok(true) => Ok(see_other(&format!("{}?done=invite", page.here))),
         Ok(false) => Err(Problem::not_found()),
         Err(LinkError::Failed(failed)) => Err(failed.into()),
@@ -219,9 +219,7 @@ fn limits(asked: &Asked, role: Role, now_ms: u64) -> Result<(Grants, Option<u64>
 pub(crate) async fn withdraw(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let tenant_id = asked.place().tenant.id;
     let id = Uuid::parse(asked.field("invitation")).ok_or(Problem::not_found())?;
-    let withdrawn =
-        app.control.people.withdraw_invitation(tenant_id, id, Vec::new()).await.map_err(of_control)?;
-    if !withdrawn {
+    if !app.accounts.withdraw(asked.person().person.id, tenant_id, id).await? {
         return Err(Problem::not_found());
     }
     Ok(see_other(&format!("/app/o/{tenant_id}/members?done=withdraw")))

@@ -5,11 +5,11 @@ use sealog_core::catalog::Catalog;
 use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, INPUTS, SCHEMA_VERSION, STORED_FIELDS};
 use sealog_core::id::{Hash, Mode, Ulid};
 use sealog_core::reject::CODES;
+use sealog_service::admin::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
 use sealog_service::password;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::operator::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
 use crate::ready::REASONS;
 
 pub(super) fn reference(name: &str) -> Value {

@@ -1,6 +1,6 @@
 //! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The operator's interface".
 
-pub(crate) mod fields;
+mod fields;
 mod render;
 
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use std::sync::Arc;
 use axum::body::Body as RequestBody;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use sealog_control::{
-    Administration, ChangeError, Grants, KeyId, ListPage, NewKey, NewMember, NewPerson, NewProject,
-    NewTenant, PersonId, ProjectChange, Role, TenantChange,
-};
-use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
-use sealog_core::id::{Mode, ProjectId, RequestId, TenantId, Uuid};
-use sealog_core::plan::Billing;
+use sealog_control::{Administration, KeyId, ListPage};
+use sealog_core::catalog::CustomAction;
+use sealog_core::id::{ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
-use sealog_service::{Secret, password};
+use sealog_service::Secret;
+use sealog_service::admin::keys::{CreatedKey, KeyInput};
+use sealog_service::admin::people::MemberInput;
+use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
+use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
+use sealog_service::admin::{Actor, AdminError, FieldError};
 use sealog_store::StoreError;
 use serde_json::{Value, json};
 
@@ -27,9 +28,6 @@ use crate::{App, respond};
 use fields::Fields;
 
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
-
-/// Custom actions of a tenant.
-const ACTIONS_MAX: usize = 1000;
 
 /// What every path of the interface begins with; the table has what comes after it.
 pub(crate) const BEGINNING: &str = "/operator/v1/";
@@ -151,66 +149,42 @@ impl Call<'_> {
         &*self.app.control.administration
     }
 
-    fn new_id(&self) -> Uuid {
-        let mut bytes = [0; 16];
-        self.app.world.fill_random(&mut bytes);
-        Uuid::from_random(bytes)
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.app.world.now_ms()
-    }
-
-    fn plan(&self, name: &str) -> Result<(), Failure> {
-        let known: Vec<&str> = self.app.config.plans.iter().map(|plan| plan.name.as_str()).collect();
-        if known.contains(&name) {
-            Ok(())
-        } else {
-            Err(invalid("plan", &format!("must be one of {}", known.join(", "))))
+    /// Why a change was not made.
+    fn unmade(&self, error: AdminError) -> Failure {
+        match error {
+            AdminError::Field(error) => error.into(),
+            AdminError::NotFound => Reject::PathNotFound.into(),
+            AdminError::Store(error) => self.failed(&error),
+            AdminError::Internal(cause) => Failure::internal(&cause, self.request_id),
         }
     }
 
     async fn create_tenant(&self, mut fields: Fields) -> Answer {
-        let new = NewTenant {
-            id: TenantId(self.new_id()),
+        let input = TenantInput {
             name: fields.required_text("name")?,
-            plan: fields.text("plan")?.flatten().unwrap_or_else(|| "top".into()),
-            contact_email: fields.email("contact_email")?.flatten(),
-            billing: Billing {
-                trial_ends_at_ms: fields.time("trial_ends_at")?.flatten(),
-                billing_active: fields.boolean("billing_active")?.unwrap_or(true),
-            },
-            created_at_ms: self.now_ms(),
+            plan: fields.text("plan")?.flatten(),
+            contact_email: fields.text("contact_email")?.flatten(),
+            trial_ends_at: fields.text("trial_ends_at")?.flatten(),
+            billing_active: fields.boolean("billing_active")?,
         };
         fields.nothing_else()?;
-        self.plan(&new.plan)?;
-        let tenant =
-            self.accounts().create_tenant(new, Vec::new()).await.map_err(|error| self.failed(&error))?;
-        Ok(created(&render::tenant(&tenant)))
+        let tenant = self.app.admin.create_tenant(Actor::Operator, input).await;
+        Ok(created(&render::tenant(&tenant.map_err(|error| self.unmade(error))?)))
     }
 
     async fn update_tenant(&self, id: TenantId, mut fields: Fields) -> Answer {
-        let change = TenantChange {
+        let not_null = |plan: Option<String>| plan.ok_or_else(|| FieldError::new("plan", "must not be null"));
+        let update = TenantUpdate {
             name: fields.given("name").then(|| fields.required_text("name")).transpose()?,
-            plan: fields
-                .text("plan")?
-                .map(|plan| plan.ok_or_else(|| invalid("plan", "must not be null")))
-                .transpose()?,
-            contact_email: fields.email("contact_email")?,
-            trial_ends_at_ms: fields.time("trial_ends_at")?,
+            plan: fields.text("plan")?.map(not_null).transpose()?,
+            contact_email: fields.text("contact_email")?,
+            trial_ends_at: fields.text("trial_ends_at")?,
             billing_active: fields.boolean("billing_active")?,
             rate_limit_rps: fields.rate("rate_limit_rps")?,
         };
         fields.nothing_else()?;
-        if let Some(plan) = &change.plan {
-            self.plan(plan)?;
-        }
-        let tenant = self
-            .accounts()
-            .update_tenant(id, change, Vec::new())
-            .await
-            .map_err(|error| self.failed(&error))?;
-        found(tenant.as_ref().map(render::tenant))
+        let tenant = self.app.admin.update_tenant(Actor::Operator, id, update).await;
+        Ok(changed(&render::tenant(&tenant.map_err(|error| self.unmade(error))?)))
     }
 
     async fn tenant(&self, id: TenantId) -> Answer {
@@ -228,33 +202,24 @@ impl Call<'_> {
     }
 
     async fn create_project(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
-        let new = NewProject {
-            id: ProjectId(self.new_id()),
-            tenant_id,
+        let input = ProjectInput {
             name: fields.required_text("name")?,
-            frameworks: fields.frameworks("frameworks")?.unwrap_or(FrameworkSet::NONE),
-            created_at_ms: self.now_ms(),
+            frameworks: fields.texts("frameworks")?.unwrap_or_default(),
         };
         fields.nothing_else()?;
-        let project =
-            self.accounts().create_project(new, Vec::new()).await.map_err(|error| self.failed(&error))?;
-        found(project.as_ref().map(render::project)).map(as_created)
+        let project = self.app.admin.create_project(Actor::Operator, tenant_id, input).await;
+        Ok(created(&render::project(&project.map_err(|error| self.unmade(error))?)))
     }
 
     async fn update_project(&self, id: ProjectId, mut fields: Fields) -> Answer {
-        let change = ProjectChange {
+        let update = ProjectUpdate {
             name: fields.given("name").then(|| fields.required_text("name")).transpose()?,
-            frameworks: fields.frameworks("frameworks")?,
+            frameworks: fields.texts("frameworks")?,
             rate_limit_rps: fields.rate("rate_limit_rps")?,
-            now_ms: self.now_ms(),
         };
         fields.nothing_else()?;
-        let project = self
-            .accounts()
-            .update_project(id, change, Vec::new())
-            .await
-            .map_err(|error| self.failed(&error))?;
-        found(project.as_ref().map(render::project))
+        let project = self.app.admin.update_project(Actor::Operator, id, update).await;
+        Ok(changed(&render::project(&project.map_err(|error| self.unmade(error))?)))
     }
 
     async fn project(&self, id: ProjectId) -> Answer {
@@ -277,35 +242,18 @@ impl Call<'_> {
     }
 
     async fn create_key(&self, project_id: ProjectId, mut fields: Fields) -> Answer {
-        let name = fields.required_text("name")?;
-        let mode = match fields.required_text("mode")?.as_str() {
-            "live" => Mode::Live,
-            "test" => Mode::Test,
-            _ => return Err(invalid("mode", "must be \"live\" or \"test\"")),
+        let input = KeyInput {
+            name: fields.required_text("name")?,
+            mode: fields.required_text("mode")?,
+            expires_at: fields.text("expires_at")?.flatten(),
         };
-        let expires_at_ms = fields.time("expires_at")?.flatten();
         fields.nothing_else()?;
-        let mut random = [0; 32];
-        self.app.world.fill_random(&mut random);
-        let raw = sealog_core::key::generate(mode, random);
-        let new = NewKey {
-            id: KeyId(self.new_id()),
-            project_id,
-            name,
-            mode,
-            digest: sealog_core::key::digest(&raw),
-            prefix: raw[..sealog_core::key::DISPLAY_LEN].to_owned(),
-            expires_at_ms,
-            created_at_ms: self.now_ms(),
-        };
-        let key = self.accounts().create_key(new, Vec::new()).await.map_err(|error| self.failed(&error))?;
-        let answer = key.map(|key| {
-            let mut answer = render::key(&key);
-            // This once.
-            answer["key"] = raw.into();
-            answer
-        });
-        found(answer).map(as_created)
+        let made = self.app.admin.create_key(Actor::Operator, project_id, input).await;
+        let CreatedKey { key, text } = made.map_err(|error| self.unmade(error))?;
+        let mut answer = render::key(&key);
+        // This once.
+        answer["key"] = text.0.as_str().into();
+        Ok(created(&answer))
     }
 
     async fn keys(&self, project_id: ProjectId, query: &str) -> Answer {
@@ -318,37 +266,22 @@ impl Call<'_> {
     }
 
     async fn revoke_key(&self, id: KeyId) -> Answer {
-        let key = self
-            .accounts()
-            .revoke_key(id, self.now_ms(), Vec::new())
-            .await
-            .map_err(|error| self.failed(&error))?;
-        found(key.as_ref().map(render::key))
+        let key = self.app.admin.revoke_key(Actor::Operator, id).await;
+        Ok(changed(&render::key(&key.map_err(|error| self.unmade(error))?)))
     }
 
     async fn create_action(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
-        let action = CustomAction {
+        let input = CustomAction {
             action: fields.required_text("action")?,
             description: fields.text("description")?.flatten(),
             category: fields.text("category")?.flatten(),
             severity: fields.text("severity")?.flatten(),
-            required_fields: fields.texts("required_fields")?,
-            optional_fields: fields.texts("optional_fields")?,
+            required_fields: fields.texts("required_fields")?.unwrap_or_default(),
+            optional_fields: fields.texts("optional_fields")?.unwrap_or_default(),
         };
         fields.nothing_else()?;
-        Catalog::builtin()
-            .check_custom_name(&action.action)
-            .map_err(|problem| invalid("action", &problem))?;
-        // Every caller of the tenant has them in memory, and `GET /v1/actions` shows them all.
-        let known = self.accounts().actions(tenant_id).await.map_err(|error| self.failed(&error))?;
-        if known.len() >= ACTIONS_MAX && !known.iter().any(|known| known.action == action.action) {
-            return Err(invalid("action", &format!("is one too many: a tenant has at most {ACTIONS_MAX}")));
-        }
-        match self.accounts().create_action(tenant_id, action, Vec::new()).await {
-            Ok(action) => found(action.as_ref().map(render::action)).map(as_created),
-            Err(ChangeError::AlreadyExists) => Err(invalid("action", "is registered already")),
-            Err(ChangeError::Store(error)) => Err(self.failed(&error)),
-        }
+        let action = self.app.admin.create_action(Actor::Operator, tenant_id, input).await;
+        Ok(created(&render::action(&action.map_err(|error| self.unmade(error))?)))
     }
 
     async fn actions(&self, tenant_id: TenantId, query: &str) -> Answer {
@@ -363,53 +296,14 @@ impl Call<'_> {
     }
 
     async fn create_user(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {
-        let email = fields.email("email")?.flatten().ok_or_else(|| invalid("email", "is required"))?;
-        let password = Secret(fields.required_text("password")?);
-        let role = fields.required_text("role")?;
-        let known = Role::ALL.into_iter().find(|known| known.as_str() == role);
-        let role = known.ok_or_else(|| {
-            invalid("role", &format!("must be one of {}", Role::ALL.map(Role::as_str).join(", ")))
-        })?;
+        let input = MemberInput {
+            email: fields.required_text("email")?,
+            password: Secret(fields.required_text("password")?),
+            role: fields.required_text("role")?,
+        };
         fields.nothing_else()?;
-        if password.0.chars().count() < password::LENGTH_MIN {
-            return Err(invalid(
-                "password",
-                &format!("must have at least {} characters", password::LENGTH_MIN),
-            ));
-        }
-        let people = &self.app.control.people;
-        self.must_exist(tenant_id).await?;
-        // Somebody who has an account keeps the password that it has: the one in the body is ignored.
-        let known = people.person_by_email(email.clone()).await.map_err(|error| self.failed(&error))?;
-        let password_hash = match known {
-            Some(_) => None,
-            None => Some(
-                password::hash(&*self.app.world, password)
-                    .await
-                    .map_err(|error| Failure::internal(&error, self.request_id))?,
-            ),
-        };
-        let created_at_ms = self.now_ms();
-        let new = NewMember {
-            tenant_id,
-            // The operator vouches for the address.
-            person: NewPerson {
-                id: PersonId(self.new_id()),
-                email,
-                password_hash,
-                verified: true,
-                created_at_ms,
-            },
-            role,
-            grants: Grants::default(),
-            ends_at_ms: None,
-            created_at_ms,
-        };
-        match people.add_member(new, Vec::new()).await {
-            Ok(member) => found(member.as_ref().map(render::user)).map(as_created),
-            Err(ChangeError::AlreadyExists) => Err(invalid("email", "is a member of this tenant already")),
-            Err(ChangeError::Store(error)) => Err(self.failed(&error)),
-        }
+        let member = self.app.admin.add_member(Actor::Operator, tenant_id, input).await;
+        Ok(created(&render::user(&member.map_err(|error| self.unmade(error))?)))
     }
 
     async fn users(&self, tenant_id: TenantId, query: &str) -> Answer {
@@ -427,17 +321,18 @@ impl Call<'_> {
     }
 }
 
-fn invalid(field: &str, problem: &str) -> Failure {
-    Failure::new(Code::ValidationInvalidField, format!("{field} {problem}"))
+impl From<FieldError> for Failure {
+    fn from(error: FieldError) -> Failure {
+        Failure::new(Code::ValidationInvalidField, error.to_string())
+    }
 }
 
 fn created(body: &Value) -> Response<Body> {
     respond::json(StatusCode::CREATED, body.to_string())
 }
 
-fn as_created(mut response: Response<Body>) -> Response<Body> {
-    *response.status_mut() = StatusCode::CREATED;
-    response
+fn changed(body: &Value) -> Response<Body> {
+    respond::json(StatusCode::OK, body.to_string())
 }
 
 fn found(body: Option<Value>) -> Answer {

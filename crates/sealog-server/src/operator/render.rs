@@ -1,20 +1,13 @@
 //! What the operator's interface shows of each thing.
 
 use sealog_control::{ApiKey, Member, Project, Tenant};
-use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet};
+use sealog_core::catalog::CustomAction;
 use sealog_core::time::iso_ms;
+use sealog_service::admin::projects::framework_ids;
 use serde_json::{Value, json};
 
 fn time(ms: Option<u64>) -> Value {
     ms.map_or(Value::Null, |ms| iso_ms(ms).into())
-}
-
-fn framework_ids(set: FrameworkSet) -> Vec<&'static str> {
-    let frameworks = Catalog::builtin().frameworks.iter().enumerate();
-    frameworks
-        .filter(|(index, _)| set.contains(*index))
-        .map(|(_, framework)| framework.framework.as_str())
-        .collect()
 }
 
 pub(super) fn tenant(tenant: &Tenant) -> Value {

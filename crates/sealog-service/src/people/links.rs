@@ -4,8 +4,8 @@
 //! in no log. The page submits it in a form.
 
 use sealog_control::{
-    ChangeError, Claimed, Guest, Invitation, Link, Member, NewNotice, NewRecord, People, Person, PersonId,
-    Purpose,
+    ChangeError, Claimed, Guest, Invitation, Link, Member, NewNotice, People, Person, PersonId, Purpose,
+    Records,
 };
 use sealog_core::id::{TenantId, Uuid};
 use sealog_store::world::World;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
 use super::token::Token;
 use super::{Accounts, Failed, Visitor};
+use crate::system_chain::actions;
 use crate::text::Text;
 use crate::{Secret, mail, password};
 
@@ -82,7 +83,14 @@ impl Accounts {
         self.expect(token, |purpose| matches!(purpose, Purpose::Claim { .. })).await?;
         let password_hash = password::hash(&*self.world, password).await?;
         let claimed = Claimed { email, password_hash };
-        match self.people.claim(token.digest(), self.world.now_ms(), claimed, Vec::new()).await {
+        let accounts = self.clone();
+        let records = Records::told_by(move |_, person: &Person| {
+            let resource = format!("member/{}", person.id.0);
+            vec![accounts.recorder(person.id).record(&actions::ACCOUNT_CLAIMED, &resource, json!({}))]
+        });
+        let made = self.people.claim(token.digest(), self.world.now_ms(), claimed, records).await;
+        self.wake.wake();
+        match made {
             Ok(person) => person.ok_or(LinkError::Gone),
             Err(ChangeError::AlreadyExists) => Err(LinkError::Taken),
             Err(ChangeError::Store(error)) => Err(error.into()),
@@ -140,6 +148,7 @@ impl Accounts {
         let now_ms = self.world.now_ms();
         let person = self.people.reset_password(token.digest(), now_ms, password_hash).await?;
         let person = person.ok_or(LinkError::Gone)?;
+        self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "link" })).await?;
         // Whoever has guessed at the old password does not keep its owner out.
         let account = subject("account", person.email.to_lowercase().as_bytes());
         self.people.forget_attempts(account).await?;
@@ -152,18 +161,18 @@ impl Accounts {
         link.filter(|link| is_kind(&link.purpose)).map(drop).ok_or(LinkError::Gone)
     }
 
-    /// Mails an invitation. Whether there is such a tenant.
+    /// Mails an invitation, on behalf of a member. Whether there is such a tenant.
     pub async fn invite(
         &self,
+        by: PersonId,
         invitation: Invitation,
         organisation: &str,
-        records: Vec<NewRecord>,
     ) -> Result<bool, LinkError> {
         if !mail::is_address(&invitation.email) {
             return Err(LinkError::Email);
         }
         let now_ms = self.world.now_ms();
-        let (tenant_id, email) = (invitation.tenant_id, invitation.email.clone());
+        let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
         let link = Link {
             id: new_id(&*self.world),
             digest: None,
@@ -179,7 +188,21 @@ impl Accounts {
             parameters: json!({ "organisation": organisation }).to_string(),
             created_at_ms: now_ms,
         };
-        Ok(self.people.create_link(link, Some(notice), records).await?.is_some())
+        let resource = invitation_resource(link.id);
+        let metadata = json!({ "role": role.as_str() });
+        let records = vec![self.recorder(by).record(&actions::MEMBER_INVITED, &resource, metadata)];
+        let made = self.people.create_link(link, Some(notice), records).await?.is_some();
+        self.wake.wake();
+        Ok(made)
+    }
+
+    /// Takes an invitation back. Whether the organisation had such a one.
+    pub async fn withdraw(&self, by: PersonId, tenant_id: TenantId, id: Uuid) -> Result<bool, Failed> {
+        let resource = invitation_resource(id);
+        let records = vec![self.recorder(by).record(&actions::INVITATION_WITHDRAWN, &resource, json!({}))];
+        let withdrawn = self.people.withdraw_invitation(tenant_id, id, records).await?;
+        self.wake.wake();
+        Ok(withdrawn)
     }
 
     /// The invitation that a token stands for, and whether somebody has an account with its address.
@@ -218,7 +241,16 @@ impl Accounts {
         if_exists: InvitationError,
     ) -> Result<Member, InvitationError> {
         let now_ms = self.world.now_ms();
-        match self.people.accept_invitation(token.digest(), now_ms, guest, Vec::new()).await {
+        let accounts = self.clone();
+        let records = Records::told_by(move |_, member: &Member| {
+            let (person_id, role) = (member.person.id, member.membership.role);
+            let resource = format!("member/{}", person_id.0);
+            let metadata = json!({ "role": role.as_str(), "by": "invitation" });
+            vec![accounts.recorder(person_id).record(&actions::MEMBER_ADDED, &resource, metadata)]
+        });
+        let made = self.people.accept_invitation(token.digest(), now_ms, guest, records).await;
+        self.wake.wake();
+        match made {
             Ok(member) => member.ok_or(InvitationError::Gone),
             Err(ChangeError::AlreadyExists) => Err(if_exists),
             Err(ChangeError::Store(error)) => Err(error.into()),
@@ -270,6 +302,10 @@ pub async fn make_reset_link(
         expires_at_ms: now_ms.saturating_add(RESET_MS),
     };
     Ok(people.create_link(link, None, Vec::new()).await?.map(|()| url(app_url, "reset", &token)))
+}
+
+fn invitation_resource(id: Uuid) -> String {
+    format!("invitation/{id}")
 }
 
 fn url(app_url: &str, page: &str, token: &Token) -> Secret {

@@ -4,6 +4,7 @@
 //! the kernel, and only its SHA-256 is kept. Passwords are argon2id ([`crate::password`]).
 
 mod links;
+mod records;
 mod second_factor;
 mod session;
 mod sign_in;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 use sealog_control::People;
 use sealog_store::StoreError;
 use sealog_store::world::World;
+
+use crate::system_chain::Wake;
 
 pub use links::{CLAIM_MS, INVITATION, INVITATION_MS, OWNER, RESET, RESET_MS, claim_link};
 pub use links::{InvitationError, LinkError, Reset, make_reset_link};
@@ -33,6 +36,8 @@ pub struct Accounts {
     /// Where people reach the dashboard: links lead there, whatever address a request came in by.
     pub app_url: String,
     pub rules: SessionRules,
+    /// Tells the drain of the system chains that there are records.
+    pub wake: Wake,
 }
 
 impl std::fmt::Debug for Accounts {

@@ -2,6 +2,7 @@
 
 use sealog_control::{Authenticator, Person, PersonId};
 use sealog_core::id::Hash;
+use serde_json::json;
 
 use super::session::SignedInPerson;
 use super::sign_in::{SignInError, of_person};
@@ -9,6 +10,7 @@ use super::token::{Token, digest};
 use super::totp::{self, SECRET_BYTES};
 use super::{Accounts, Failed, Visitor};
 use crate::Secret;
+use crate::system_chain::actions;
 
 pub const RECOVERY_CODES: usize = 10;
 /// 16 letters of 32: 80 bits.
@@ -59,6 +61,7 @@ impl Accounts {
             return Err(CodeError::Wrong);
         }
         self.people.forget_attempts(of_person("code", person_id)).await?;
+        self.record_sign_in(person_id, true).await?;
         let replaces = Some(asked.session.token_digest);
         Ok(self.begin_session(person_id, visitor, false, replaces).await?)
     }
@@ -97,6 +100,7 @@ impl Accounts {
         let offered = offered.filter(|offered| !offered.is_confirmed()).ok_or(CodeError::NotNow)?;
         let step = totp::step_of(&offered.secret, code, self.world.now_ms()).ok_or(CodeError::Wrong)?;
         let (codes, digests) = self.recovery_codes(person_id);
+        self.record(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "set_up" })).await?;
         if !self.people.confirm_authenticator(person_id, offered.secret, step, digests).await? {
             return Err(CodeError::NotNow);
         }
@@ -107,8 +111,15 @@ impl Accounts {
     /// In place of those that are left.
     pub async fn new_recovery_codes(&self, person_id: PersonId) -> Result<Vec<Secret>, CodeError> {
         let (codes, digests) = self.recovery_codes(person_id);
+        let change = json!({ "change": "new_recovery_codes" });
+        self.record(person_id, &actions::AUTHENTICATOR_CHANGED, change).await?;
         let replaced = self.people.replace_recovery_codes(person_id, digests).await?;
         if replaced { Ok(codes) } else { Err(CodeError::NotNow) }
+    }
+
+    pub async fn remove_authenticator(&self, person_id: PersonId) -> Result<bool, Failed> {
+        self.record(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "removed" })).await?;
+        Ok(self.people.remove_authenticator(person_id).await?)
     }
 
     fn recovery_codes(&self, person_id: PersonId) -> (Vec<Secret>, Vec<Hash>) {

@@ -8,11 +8,13 @@ use std::net::IpAddr;
 
 use sealog_control::{Person, PersonId};
 use sealog_core::id::Hash;
+use serde_json::json;
 
 use super::token::{Token, digest};
 use super::{Accounts, Failed, Visitor};
 use crate::Secret;
 use crate::password::{self, LENGTH_MAX, LENGTH_MIN};
+use crate::system_chain::actions;
 
 /// How long attempts count.
 pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
@@ -88,6 +90,9 @@ impl Accounts {
         self.people.forget_attempts(account).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
+        if !needs_code {
+            self.record_sign_in(person.id, false).await?;
+        }
         let replaces = replaces.map(Token::digest);
         let token = self.begin_session(person.id, visitor, needs_code, replaces).await?;
         Ok(if needs_code { SignedIn::NeedsCode(token) } else { SignedIn::Whole(token, person) })
@@ -107,6 +112,7 @@ impl Accounts {
         self.check_password(person, old).await?;
         let hash = password::hash(&*self.world, new).await.map_err(Failed)?;
         // Not `verified`: the address is as well known as it was.
+        self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" })).await?;
         self.people.set_password(person.id, hash, false).await?;
         self.people.end_sessions(person.id, Some(keep)).await?;
         Ok(Ok(()))

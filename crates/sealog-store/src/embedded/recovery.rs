@@ -867,7 +867,7 @@ impl Recovery<'_> {
         let caches = Caches { tables: Cache::new(0), columns: Cache::new(0) };
         for id in ids {
             let (mut of_chain, doubled) = in_order(runs.remove(&id).unwrap_or_default());
-            for log_id in doubled {
+            for log_id in doubled.into_iter().filter(|_| !id.is_system()) {
                 let usage = self.usage.get_mut(&(id.tenant_id, Month::of(log_id.timestamp_ms())));
                 *usage.expect("it was counted with its run") -= 1;
             }

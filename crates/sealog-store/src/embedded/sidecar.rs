@@ -129,9 +129,9 @@ impl Part {
 }
 
 impl SegmentIndex {
-    /// Counts the events of each tenant by month.
+    /// Counts the events of each tenant by month. Those of a system chain count for nobody.
     pub(super) fn count_usage(&mut self) {
-        for (chain, run) in &self.runs {
+        for (chain, run) in self.runs.iter().filter(|(chain, _)| !chain.is_system()) {
             for log_id in run.log_ids() {
                 *self.usage.entry((chain.tenant_id, Month::of(log_id.timestamp_ms()))).or_default() += 1;
             }

@@ -955,10 +955,13 @@ impl Log {
                 heads.push((frame.chain, frame.head));
             }
             let chain = chain.as_ref().expect("it was there or was put there");
+            let counts_as_usage = !frame.chain.is_system();
             for replaced in chain.publish(segment, &frame.entries, frame.head) {
-                self.uncount_usage(frame.chain.tenant_id, replaced);
+                if counts_as_usage {
+                    self.uncount_usage(frame.chain.tenant_id, replaced);
+                }
             }
-            for entry in &frame.entries {
+            for entry in frame.entries.iter().filter(|_| counts_as_usage) {
                 let of = (frame.chain.tenant_id, Month::of(entry.log_id.timestamp_ms()));
                 match counts.last_mut() {
                     Some((last, count)) if *last == of => *count += 1,

@@ -159,6 +159,11 @@ pub fn live() -> ChainId {
     chain(1, 1, Mode::Live)
 }
 
+/// The chain that is reserved for what is changed of a tenant.
+pub fn system_chain(tenant: u8) -> ChainId {
+    ChainId { project_id: ProjectId::system_from_random([9; 16]), ..chain(tenant, 9, Mode::Live) }
+}
+
 pub fn draft(body: &str) -> Draft {
     parse_single(body.as_bytes()).unwrap().unwrap()
 }

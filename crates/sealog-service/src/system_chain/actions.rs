@@ -1,0 +1,73 @@
+//! The vocabulary of system chains: every action that Sealog itself seals. No key can send one, since the catalog
+//! keeps the prefix `sealog.` for them.
+
+/// An action of the vocabulary. Category and severity are words of the catalog.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SystemAction {
+    pub action: &'static str,
+    pub category: &'static str,
+    pub severity: &'static str,
+    pub description: &'static str,
+}
+
+macro_rules! vocabulary {
+    ($($name:ident = $action:literal, $category:literal, $severity:literal, $description:literal;)*) => {
+        $(pub static $name: SystemAction = SystemAction {
+            action: $action, category: $category, severity: $severity, description: $description,
+        };)*
+
+        /// All of them, for pages and documents that list them.
+        pub static ALL: &[&SystemAction] = &[$(&$name),*];
+    };
+}
+
+vocabulary! {
+    TENANT_CREATED = "sealog.tenant_created", "configuration", "info", "The organisation was created.";
+    TENANT_CHANGED = "sealog.tenant_changed", "configuration", "info",
+        "Name, plan, contact, trial, billing or rate of the organisation was changed.";
+    PROJECT_CREATED = "sealog.project_created", "configuration", "info", "A project was created.";
+    PROJECT_CHANGED = "sealog.project_changed", "configuration", "info", "Name or rate of a project was changed.";
+    FRAMEWORKS_CHANGED = "sealog.frameworks_changed", "configuration", "warning",
+        "Frameworks were enabled or disabled for a project.";
+    KEY_CREATED = "sealog.key_created", "api_key", "warning", "An API key was created.";
+    KEY_REVOKED = "sealog.key_revoked", "api_key", "warning", "An API key was revoked.";
+    ACTION_CREATED = "sealog.action_created", "configuration", "info", "A custom action was registered.";
+    MEMBER_ADDED = "sealog.member_added", "access_control", "warning", "Somebody became a member.";
+    MEMBER_CHANGED = "sealog.member_changed", "access_control", "warning",
+        "Role, grants or end of a membership was changed.";
+    MEMBER_INVITED = "sealog.member_invited", "access_control", "warning", "Somebody was invited to become a member.";
+    INVITATION_WITHDRAWN = "sealog.invitation_withdrawn", "access_control", "info", "An invitation was taken back.";
+    ACCOUNT_CLAIMED = "sealog.account_claimed", "access_control", "warning",
+        "The owner that the first run made got an address and a password.";
+    SIGNED_IN = "sealog.signed_in", "auth", "info", "A member signed in to the dashboard.";
+    PASSWORD_CHANGED = "sealog.password_changed", "auth", "warning",
+        "A member changed the password, or set a new one by a link.";
+    AUTHENTICATOR_CHANGED = "sealog.authenticator_changed", "auth", "warning",
+        "A member set up or removed an authenticator, or made new recovery codes.";
+    EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
+    EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
+}
+
+/// By its name.
+pub fn find(action: &str) -> Option<&'static SystemAction> {
+    ALL.iter().find(|known| known.action == action).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealog_core::catalog::Catalog;
+
+    #[test]
+    fn every_action_is_reserved_and_has_words_of_the_catalog() {
+        for known in ALL {
+            assert!(known.action.starts_with("sealog."), "{}", known.action);
+            assert!(Catalog::builtin().check_custom_name(known.action).is_err(), "{}", known.action);
+            let entries = &Catalog::builtin().entries;
+            assert!(entries.iter().any(|entry| entry.category == known.category), "{}", known.category);
+            assert!(entries.iter().any(|entry| entry.severity == known.severity), "{}", known.severity);
+            assert_eq!(find(known.action), Some(*known));
+            assert_eq!(ALL.iter().filter(|other| other.action == known.action).count(), 1);
+        }
+    }
+}
