@@ -7,6 +7,9 @@ use sealog_control::Role;
 pub enum Capability {
     ReadEvents,
     ViewKeys,
+    /// Create and revoke them.
+    TestKeys,
+    LiveKeys,
     ViewProjects,
     ManageMembers,
 }
@@ -22,9 +25,11 @@ const NO: bool = false;
 
 /// In the order of owner, admin, developer, privacy officer, auditor.
 #[rustfmt::skip]
-pub const CAPABILITIES: [(Capability, [bool; 5]); 4] = [
+pub const CAPABILITIES: [(Capability, [bool; 5]); 6] = [
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
     (Capability::ViewKeys,      [YES, YES, YES, NO,  YES]),
+    (Capability::TestKeys,      [YES, YES, YES, NO,  NO]),
+    (Capability::LiveKeys,      [YES, YES, NO,  NO,  NO]),
     (Capability::ViewProjects,  [YES, YES, NO,  NO,  NO]),
     (Capability::ManageMembers, [YES, YES, NO,  NO,  NO]),
 ];

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use sealog_service::ControlData;
+use sealog_service::admin::Admin;
 use sealog_service::people::{Accounts, SessionRules};
 use sealog_service::system_chain::Wake;
 use sealog_store::Store;
@@ -57,6 +58,7 @@ pub struct Dashboard {
     control: ControlData,
     world: Arc<dyn World>,
     accounts: Accounts,
+    admin: Admin,
     config: Config,
     cookies: Cookies,
     assets: Assets,
@@ -76,6 +78,7 @@ impl Dashboard {
         control: ControlData,
         world: Arc<dyn World>,
         config: Config,
+        admin: Admin,
         wake: Wake,
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
@@ -91,6 +94,7 @@ impl Dashboard {
             control,
             world,
             accounts,
+            admin,
             cookies: Cookies::new(&config.app_url),
             assets: Assets::new(),
             config,

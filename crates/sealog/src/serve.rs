@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_dashboard::Dashboard;
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background};
+use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
@@ -186,8 +187,8 @@ async fn prepare(
 
 /// The dashboard.
 fn pages(store: &Opened, world: &Arc<dyn World>, config: &Config, data_dir: PathBuf) -> Arc<Dashboard> {
-    let Config { base_url, docs_url, app_url, .. } = config.clone();
-    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail: config.smtp.is_some() };
+    let Config { base_url, docs_url, app_url, plans, smtp, .. } = config.clone();
+    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail: smtp.is_some() };
     let on_claimed = move || {
         let data_dir = data_dir.clone();
         // An event loop waits for no disk. What does not come to pass here, the next start does.
@@ -197,8 +198,10 @@ fn pages(store: &Opened, world: &Arc<dyn World>, config: &Config, data_dir: Path
             }
         });
     };
-    let control = Arc::clone(store.control()).into();
-    Dashboard::new(store.store(), control, Arc::clone(world), config, Wake::default(), Arc::new(on_claimed))
+    let control: ControlData = Arc::clone(store.control()).into();
+    let wake = Wake::default();
+    let admin = Admin::new(control.clone(), Arc::clone(world), &plans, wake.clone());
+    Dashboard::new(store.store(), control, Arc::clone(world), config, admin, wake, Arc::new(on_claimed))
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see

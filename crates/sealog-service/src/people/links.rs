@@ -103,7 +103,7 @@ impl Accounts {
         let email = email.trim().to_owned();
         let account = subject("reset", email.to_lowercase().as_bytes());
         match self.admit([account, address(visitor.address)]).await {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(SignInError::Failed(failed)) => return Err(failed),
             Err(SignInError::TooMany | SignInError::Wrong) => return Ok(Reset::TooMany),
         }

@@ -134,7 +134,7 @@ impl Accounts {
     }
 
     async fn admit_code(&self, person_id: PersonId) -> Result<(), CodeError> {
-        self.admit([of_person("code", person_id)]).await.map_err(|error| match error {
+        self.admit([of_person("code", person_id)]).await.map(drop).map_err(|error| match error {
             SignInError::Failed(failed) => CodeError::Failed(failed),
             SignInError::TooMany | SignInError::Wrong => CodeError::TooMany,
         })

@@ -18,6 +18,8 @@ use crate::system_chain::actions;
 
 /// How long attempts count.
 pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
+/// Failed attempts are recorded so often for one person.
+const NOTED_EVERY_MS: u64 = 60 * 1000;
 /// Wrong attempts for one account in this time.
 pub(super) const PER_ACCOUNT: u64 = 10;
 /// Attempts from one address in this time: several people may share it.
@@ -81,12 +83,16 @@ impl Accounts {
     ) -> Result<SignedIn, SignInError> {
         let email = email.trim();
         let account = subject("account", email.to_lowercase().as_bytes());
-        self.admit([account, address(visitor.address)]).await?;
+        let attempts = self.admit([account, address(visitor.address)]).await?;
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
         let is_right = password::verify(hash, password).await.map_err(Failed)?;
-        let Some(person) = person.filter(|_| is_right) else { return Err(SignInError::Wrong) };
+        let Some(person) = person else { return Err(SignInError::Wrong) };
+        if !is_right {
+            self.note_failure(person.id, attempts);
+            return Err(SignInError::Wrong);
+        }
         self.people.forget_attempts(account).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
@@ -130,12 +136,34 @@ impl Accounts {
         Ok(self.people.forget_attempts(account).await?)
     }
 
-    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address.
-    pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<(), SignInError> {
+    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address. How many
+    /// there were for the account.
+    pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<u64, SignInError> {
         let now_ms = self.world.now_ms();
         let counts = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
         let too_many = counts.iter().zip([PER_ACCOUNT, PER_ADDRESS]).any(|(count, most)| *count > most);
-        if too_many { Err(SignInError::TooMany) } else { Ok(()) }
+        if too_many { Err(SignInError::TooMany) } else { Ok(counts.first().copied().unwrap_or(0)) }
+    }
+
+    /// For the system chain, at most once a minute. Left to a task of its own: how long the answer takes does not
+    /// tell that there is such an account.
+    fn note_failure(&self, person_id: PersonId, attempts: u64) {
+        let accounts = self.clone();
+        tokio::spawn(async move {
+            let noted = async {
+                let minute = vec![of_person("failure", person_id)];
+                let count =
+                    accounts.people.count_attempt(minute, accounts.world.now_ms(), NOTED_EVERY_MS).await?;
+                if count == [1] {
+                    let metadata = json!({ "attempts": attempts });
+                    accounts.record(person_id, &actions::SIGN_IN_FAILED, metadata).await?;
+                }
+                Ok::<_, Failed>(())
+            };
+            if let Err(Failed(cause)) = noted.await {
+                tracing::error!(cause, "a failed sign-in could not be recorded");
+            }
+        });
     }
 }
 

@@ -21,7 +21,8 @@ pub fn step_of(secret: &[u8], code: &str, now_ms: u64) -> Option<u64> {
     (now.saturating_sub(DRIFT_STEPS)..=now + DRIFT_STEPS).rfind(|step| code_at(secret, *step) == code)
 }
 
-fn code_at(secret: &[u8], step: u64) -> String {
+/// The code of a time step.
+pub fn code_at(secret: &[u8], step: u64) -> String {
     let mut mac = Hmac::<Sha1>::new_from_slice(secret).expect("a key of any length will do");
     mac.update(&step.to_be_bytes());
     let digest = mac.finalize().into_bytes();

@@ -40,6 +40,8 @@ vocabulary! {
     ACCOUNT_CLAIMED = "sealog.account_claimed", "access_control", "warning",
         "The owner that the first run made got an address and a password.";
     SIGNED_IN = "sealog.signed_in", "auth", "info", "A member signed in to the dashboard.";
+    SIGN_IN_FAILED = "sealog.sign_in_failed", "auth", "warning",
+        "Somebody tried to sign in as a member with a wrong password; at most one event a minute, with a count.";
     PASSWORD_CHANGED = "sealog.password_changed", "auth", "warning",
         "A member changed the password, or set a new one by a link.";
     AUTHENTICATOR_CHANGED = "sealog.authenticator_changed", "auth", "warning",
