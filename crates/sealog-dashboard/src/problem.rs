@@ -1,7 +1,8 @@
 //! Why a page is not shown: with the code, the request id and the documentation that the API would give.
 
 use askama::Template;
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sealog_core::reject::{Code, Reject};
 use sealog_service::people::Failed;
@@ -10,6 +11,9 @@ use sealog_store::StoreError;
 use crate::Dashboard;
 use crate::layout::Plain;
 use crate::request::{Asked, html};
+
+/// As long as attempts are counted.
+const RETRY_AFTER_S: &str = "900";
 
 #[derive(Debug)]
 pub(crate) enum Problem {
@@ -29,6 +33,12 @@ impl Problem {
     /// What does not exist and what belongs to somebody else are one answer.
     pub(crate) fn not_found() -> Problem {
         Problem::new(Code::RequestNotFound, "There is no such page, or it is not yours to see.")
+    }
+
+    /// Of passwords or codes. It does not tell whether there is such an account.
+    pub(crate) fn too_many() -> Problem {
+        let message = "Too many attempts, for this account or from this address. Wait 15 minutes, or set a new password by mail.";
+        Problem::new(Code::AuthTooManyAttempts, message)
     }
 
     pub(crate) fn not_allowed() -> Problem {
@@ -100,6 +110,10 @@ impl Problem {
             doc_url: format!("{}/errors/{}", app.config.docs_url, code.as_str()),
         };
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, html(&page)).into_response()
+        let mut response = (status, html(&page)).into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        response
     }
 }

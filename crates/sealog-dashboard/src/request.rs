@@ -153,7 +153,7 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
         .eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
-/// So that a page is a [`Template`] by name here.
+/// The text of a page, for one that is rendered in the thread pool.
 pub(crate) fn rendered<T: Template>(page: &T) -> Result<String, askama::Error> {
     page.render()
 }

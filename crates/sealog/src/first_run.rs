@@ -25,6 +25,7 @@ use sealog_store::world::World;
 const FILE: &str = "first-run.txt";
 /// What the line with the link begins with.
 const CLAIM: &str = "  dashboard  ";
+const ABOUT_CLAIM: &str = "The dashboard's link makes you its owner. It works once, within 24 hours.";
 /// Enough for a data directory with the longest path.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -146,11 +147,11 @@ fn rewrite(data_dir: &Path, link: Option<&Secret>) -> io::Result<PathBuf> {
     };
     let before = Secret(before?);
     let mut text = Secret(String::with_capacity(TEXT_BYTES_MAX.max(before.0.len() + 200)));
-    let mut link = link;
+    let (mut link, is_gone) = (link, link.is_none());
     for line in before.0.lines() {
         match link.filter(|_| is_claim(line)) {
             Some(link) => writeln!(text.0, "{CLAIM}{}", link.0),
-            None if is_claim(line) => Ok(()),
+            None if is_claim(line) || is_gone && line == ABOUT_CLAIM => Ok(()),
             None => writeln!(text.0, "{line}"),
         }
         .expect("a String takes every text");
@@ -182,7 +183,7 @@ fn text(First { live, test, claim, .. }: &First, data_dir: &Path, base_url: &str
 {CLAIM}{claim}
   data       {}
 
-The dashboard's link makes you its owner. It works once, within 24 hours.
+{ABOUT_CLAIM}
 
 Send the first event:
 
@@ -351,7 +352,8 @@ mod tests {
         let after = std::fs::read_to_string(&file).unwrap();
         assert_eq!((claim_in(&file), keys_in(&file).len()), (None, 2));
         assert!(!after.contains("/claim#") && !after.contains(&claim.0.0), "{after}");
-        assert_eq!(after.lines().count(), before.lines().count() - 1);
+        assert!(!after.contains(ABOUT_CLAIM));
+        assert_eq!(after.lines().count(), before.lines().count() - 2);
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         forget_claim(dir.path()).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), after);

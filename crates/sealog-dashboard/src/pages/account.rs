@@ -12,7 +12,6 @@ use sealog_service::people::{CodeError, Offer, SignInError};
 use crate::Dashboard;
 use crate::gate::of_control;
 use crate::layout::Shell;
-use crate::pages::sign_in::TOO_MANY;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::text::{moment, visible};
@@ -109,7 +108,7 @@ pub(crate) async fn change_password(app: Arc<Dashboard>, asked: Arc<Asked>) -> R
 fn wrong_password(error: SignInError) -> Result<(StatusCode, &'static str), Problem> {
     match error {
         SignInError::Wrong => Ok((StatusCode::UNPROCESSABLE_ENTITY, WRONG_PASSWORD)),
-        SignInError::TooMany => Ok((StatusCode::TOO_MANY_REQUESTS, TOO_MANY)),
+        SignInError::TooMany => Err(Problem::too_many()),
         SignInError::Failed(failed) => Err(failed.into()),
     }
 }
@@ -148,7 +147,7 @@ pub(crate) async fn confirm_authenticator(
         Err(CodeError::Wrong) => {
             (StatusCode::UNPROCESSABLE_ENTITY, "The code is wrong. Is the clock of the device right?")
         }
-        Err(CodeError::TooMany) => (StatusCode::TOO_MANY_REQUESTS, "Too many codes. Wait 15 minutes."),
+        Err(CodeError::TooMany) => return Err(Problem::too_many()),
         Err(CodeError::NotNow) => return Ok(see_other("/app/account#authenticator")),
         Err(CodeError::Failed(failed)) => return Err(failed.into()),
     };

@@ -190,9 +190,7 @@ fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &
         schema_version: event.schema_version,
         description: described.unwrap_or(""),
         resource: fields.resource.map(of_json),
-        metadata: fields
-            .metadata
-            .map(|text| shown(&indented(beginning(text, SHOWN_BYTES_MAX).0), text.len() <= SHOWN_BYTES_MAX)),
+        metadata: fields.metadata.map(metadata),
         enriched: enriched(event),
         is_linked: chain.iter().all(|link| link.follows != Some(false)),
         chain,
@@ -206,6 +204,14 @@ fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &
         actor,
         events,
     }
+}
+
+/// Indenting what is nested deeply makes it many times longer, so it is cut before and behind it.
+fn metadata(text: &str) -> Shown {
+    let (text, is_whole) = beginning(text, SHOWN_BYTES_MAX);
+    let indented = indented(text);
+    let (text, is_all_shown) = beginning(&indented, SHOWN_BYTES_MAX);
+    shown(text, is_whole && is_all_shown)
 }
 
 fn shown(text: &str, is_whole: bool) -> Shown {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::people::Reset;
 
 use crate::Dashboard;
 use crate::layout::Plain;
 use crate::problem::Problem;
-use crate::request::{Asked, html, html_with};
+use crate::request::{Asked, html};
 
 #[derive(Template)]
 #[template(path = "pages/forgot.html")]
@@ -19,13 +18,12 @@ struct Page<'a> {
     has_mail: bool,
     email: &'a str,
     sent: bool,
-    error: Option<&'a str>,
 }
 
 impl<'a> Page<'a> {
     fn new(app: &'a Dashboard, asked: &'a Asked) -> Page<'a> {
         let (plain, has_mail) = (Plain::new(app, asked), app.config.has_mail);
-        Page { plain, has_mail, email: asked.field("email"), sent: false, error: None }
+        Page { plain, has_mail, email: asked.field("email"), sent: false }
     }
 }
 
@@ -40,9 +38,6 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
     match app.accounts.request_reset(page.email, &asked.visitor()).await? {
         Reset::Accepted => Ok(html(&Page { sent: true, ..page })),
-        Reset::TooMany => {
-            let error = Some("Too many attempts. Wait 15 minutes.");
-            Ok(html_with(StatusCode::TOO_MANY_REQUESTS, &Page { error, ..page }))
-        }
+        Reset::TooMany => Err(Problem::too_many()),
     }
 }

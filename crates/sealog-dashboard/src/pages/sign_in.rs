@@ -14,7 +14,6 @@ use crate::request::{Asked, encoded, html, html_with, own_path, see_other, with_
 
 /// One text for whatever was wrong.
 const WRONG: &str = "E-mail or password is wrong.";
-pub(crate) const TOO_MANY: &str = "Too many attempts. Wait 15 minutes, or set a new password by mail.";
 const WRONG_CODE: &str = "The code is wrong, or was used before.";
 
 #[derive(Template)]
@@ -73,9 +72,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Err(SignInError::Wrong) => {
             return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
         }
-        Err(SignInError::TooMany) => {
-            return Ok(html_with(StatusCode::TOO_MANY_REQUESTS, &Page { error: Some(TOO_MANY), ..page }));
-        }
+        Err(SignInError::TooMany) => return Err(Problem::too_many()),
         Err(SignInError::Failed(failed)) => return Err(failed.into()),
     };
     Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)))
@@ -110,7 +107,7 @@ pub(crate) async fn submit_code(app: Arc<Dashboard>, asked: Arc<Asked>) -> Resul
             return Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)));
         }
         Err(CodeError::Wrong | CodeError::NotNow) => (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
-        Err(CodeError::TooMany) => (StatusCode::TOO_MANY_REQUESTS, "Too many codes. Wait 15 minutes."),
+        Err(CodeError::TooMany) => return Err(Problem::too_many()),
         Err(CodeError::Failed(failed)) => return Err(failed.into()),
     };
     Ok(html_with(status, &CodePage { plain: Plain::new(&app, &asked), next, error: Some(error) }))
