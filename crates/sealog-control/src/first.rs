@@ -3,6 +3,7 @@
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::key::{self, NewKey};
+use crate::link::{self, Link};
 use crate::membership::{self, NewMember};
 use crate::project::{self, NewProject};
 use crate::record::NewRecord;
@@ -35,13 +36,15 @@ pub struct FirstRun {
     pub keys: Vec<NewKey>,
     /// Of that tenant.
     pub owner: NewMember,
+    /// With which the owner gets an address and a password; nothing for an owner who has both.
+    pub claim: Option<Link>,
 }
 
 fn create(db: &mut dyn Db, first: FirstRun) -> Result<bool, DbError> {
     if tenant::exist(db)? {
         return Ok(false);
     }
-    let FirstRun { tenant, project, keys, owner } = first;
+    let FirstRun { tenant, project, keys, owner, claim } = first;
     tenant::insert(db, tenant.into())?;
     let elsewhere =
         || DbError::Refused("the project, its keys and the owner are not of the first tenant".into());
@@ -50,5 +53,10 @@ fn create(db: &mut dyn Db, first: FirstRun) -> Result<bool, DbError> {
         key::create(db, key)?.ok_or_else(elsewhere)?;
     }
     membership::add(db, owner)?.ok_or_else(elsewhere)?;
+    if let Some(claim) = claim
+        && !link::create(db, &claim, None)?
+    {
+        return Err(elsewhere());
+    }
     Ok(true)
 }

@@ -13,6 +13,8 @@
 //! was not made, or is not known to have been made.
 
 pub mod action;
+pub mod attempt;
+pub mod authenticator;
 mod control;
 pub mod database;
 pub mod db;
@@ -20,6 +22,7 @@ mod error;
 pub mod first;
 pub mod job;
 pub mod key;
+pub mod link;
 pub mod membership;
 pub mod outbox;
 pub mod pending;
@@ -40,12 +43,15 @@ pub mod version;
 use sealog_store::postgres as store_postgres;
 
 pub use action::Actions;
+pub use attempt::Attempts;
+pub use authenticator::{Authenticator, Authenticators};
 pub use control::{Answer, Control};
 pub use db::ListPage;
 pub use error::{ChangeError, OpenError};
 pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
+pub use link::{Claimed, Guest, Invitation, Link, Links, Purpose};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
 pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};
@@ -66,9 +72,15 @@ pub trait Administration: Tenants + Projects + Keys + Actions + Settings + First
 impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Administration for T {}
 
 /// Who may sign in, and where to.
-pub trait People: Persons + Memberships + Sessions {}
+pub trait People:
+    Persons + Memberships + Sessions + Links + Authenticators + Attempts + PendingRecords
+{
+}
 
-impl<T: Persons + Memberships + Sessions + ?Sized> People for T {}
+impl<T> People for T where
+    T: Persons + Memberships + Sessions + Links + Authenticators + Attempts + PendingRecords + ?Sized
+{
+}
 
 /// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many
 /// steps that took.

@@ -173,7 +173,7 @@ pub(crate) fn add(db: &mut dyn Db, new: NewMember) -> Result<Option<Member>, DbE
     Ok(Some(Member { person, membership }))
 }
 
-fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, DbError> {
+pub(crate) fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, DbError> {
     let Membership { tenant_id, person_id, role, grants, ends_at_ms, created_at_ms } = membership;
     db.execute(
         "INSERT INTO {memberships} (tenant_id, person_id, role, projects, from_ms, until_ms, ends_at_ms, created_at_ms)
@@ -227,7 +227,7 @@ fn find(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Opt
 }
 
 /// A JSON array of ids, or nothing for all projects.
-fn project_ids(grants: &Grants) -> Value {
+pub(crate) fn project_ids(grants: &Grants) -> Value {
     let ids = |projects: &Vec<ProjectId>| projects.iter().map(ProjectId::to_string).collect::<Vec<_>>();
     grants.projects.as_ref().map_or(Value::Null, |projects| crate::db::names(&ids(projects)))
 }
@@ -242,7 +242,7 @@ fn read_member(row: &Row) -> Result<Member, DbError> {
     Ok(Member { person, membership: read(row)? })
 }
 
-fn read(row: &Row) -> Result<Membership, DbError> {
+pub(crate) fn read_grants(row: &Row) -> Result<Grants, DbError> {
     let projects = match row.get::<Option<String>>("projects")? {
         None => None,
         Some(_) => {
@@ -253,11 +253,15 @@ fn read(row: &Row) -> Result<Membership, DbError> {
             )
         }
     };
+    Ok(Grants { projects, from_ms: row.get("from_ms")?, until_ms: row.get("until_ms")? })
+}
+
+fn read(row: &Row) -> Result<Membership, DbError> {
     Ok(Membership {
         tenant_id: row.get("tenant_id")?,
         person_id: row.get("person_id")?,
         role: row.word("role", &Role::ALL, Role::as_str)?,
-        grants: Grants { projects, from_ms: row.get("from_ms")?, until_ms: row.get("until_ms")? },
+        grants: read_grants(row)?,
         ends_at_ms: row.get("ends_at_ms")?,
         created_at_ms: row.get("since_ms")?,
     })

@@ -40,7 +40,7 @@ pub trait Outbox: Send + Sync {
 
 impl Outbox for Control {
     fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| Ok(insert(db, &new.into())? > 0))
+        self.change(Lock::None, move |db| enqueue(db, new))
     }
 
     fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>> {
@@ -81,10 +81,7 @@ impl Outbox for Control {
     }
 
     fn spend_secret(&self, secret_digest: Hash) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| {
-            let sql = "UPDATE {outbox} SET secret_digest = NULL WHERE secret_digest = ?1";
-            Ok(db.execute(sql, params![secret_digest])? > 0)
-        })
+        self.change(Lock::None, move |db| spend(db, secret_digest))
     }
 }
 
@@ -157,6 +154,21 @@ impl From<NewNotice> for KeptNotice {
 
 const OUTBOX: &str = "SELECT id, notice_key, tenant_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms
     FROM {outbox}";
+
+pub(crate) fn enqueue(db: &mut dyn Db, new: NewNotice) -> Result<bool, DbError> {
+    Ok(insert(db, &new.into())? > 0)
+}
+
+/// The key of the notice that this secret was sent with.
+pub(crate) fn key_by_secret(db: &mut dyn Db, secret_digest: Hash) -> Result<Option<String>, DbError> {
+    let sql = "SELECT notice_key FROM {outbox} WHERE secret_digest = ?1";
+    one(db, sql, params![secret_digest], |row| row.get("notice_key"))
+}
+
+pub(crate) fn spend(db: &mut dyn Db, secret_digest: Hash) -> Result<bool, DbError> {
+    let sql = "UPDATE {outbox} SET secret_digest = NULL WHERE secret_digest = ?1";
+    Ok(db.execute(sql, params![secret_digest])? > 0)
+}
 
 fn insert(db: &mut dyn Db, notice: &KeptNotice) -> Result<u64, DbError> {
     db.execute(

@@ -11,6 +11,8 @@ use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, par
 use crate::record::{NewRecord, insert};
 
 pub trait PendingRecords: Send + Sync {
+    /// Records of what changed no control data: who signed in, who looked at what. They are durable before it goes on.
+    fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()>;
     /// Tenants that have records waiting, in the order of their ids: those behind this one, at most so many.
     fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>>;
     /// The oldest of a tenant, in the order of the changes that they tell of.
@@ -22,6 +24,14 @@ pub trait PendingRecords: Send + Sync {
 }
 
 impl PendingRecords for Control {
+    fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()> {
+        self.change(Lock::Order, move |db| {
+            records
+                .iter()
+                .try_for_each(|(tenant_id, record)| insert(db, *tenant_id, std::slice::from_ref(record)))
+        })
+    }
+
     fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>> {
         self.read(move |db| {
             let mut params = vec![Value::from(limit)];

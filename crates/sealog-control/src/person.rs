@@ -16,7 +16,7 @@ pub trait Persons: Send + Sync {
 
 impl Persons for Control {
     fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
-        self.read(move |db| one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read))
+        self.read(move |db| find(db, id))
     }
 
     fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
@@ -24,10 +24,7 @@ impl Persons for Control {
     }
 
     fn set_password(&self, id: PersonId, password_hash: String, verified: bool) -> Answer<'_, bool> {
-        self.change(Lock::Order, move |db| {
-            let sql = "UPDATE {persons} SET password_hash = ?2, verified = (verified OR ?3) WHERE id = ?1";
-            Ok(db.execute(sql, params![id, password_hash, verified])? > 0)
-        })
+        self.change(Lock::Order, move |db| set_password(db, id, &password_hash, verified))
     }
 }
 
@@ -90,7 +87,36 @@ fn insert(db: &mut dyn Db, person: &Person, password_hash: Option<&str>) -> Resu
     db.execute(sql, params).map(drop)
 }
 
-fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
+pub(crate) fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbError> {
+    one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read)
+}
+
+pub(crate) fn set_password(
+    db: &mut dyn Db,
+    id: PersonId,
+    password_hash: &str,
+    verified: bool,
+) -> Result<bool, DbError> {
+    let sql = "UPDATE {persons} SET password_hash = ?2, verified = (verified OR ?3) WHERE id = ?1";
+    Ok(db.execute(sql, params![id, password_hash, verified])? > 0)
+}
+
+/// An address that the person is known to have, and a password.
+pub(crate) fn set_account(
+    db: &mut dyn Db,
+    id: PersonId,
+    email: &str,
+    password_hash: &str,
+) -> Result<Option<Person>, DbError> {
+    if by_email(db, email)?.is_some_and(|(other, _)| other.id != id) {
+        return Err(DbError::AlreadyExists);
+    }
+    let sql = "UPDATE {persons} SET email = ?2, email_lower = ?3, password_hash = ?4, verified = true WHERE id = ?1";
+    db.execute(sql, params![id, email, email.to_lowercase(), password_hash])?;
+    find(db, id)
+}
+
+pub(crate) fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
     let sql = format!("{} WHERE email_lower = ?1", PERSONS.select);
     one(db, &sql, params![email.to_lowercase()], |row| Ok((read(row)?, row.get("password_hash")?)))
 }

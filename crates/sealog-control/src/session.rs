@@ -7,26 +7,55 @@ use crate::db::{Db, DbError, Lock, Row, all, one, params};
 use crate::person::PersonId;
 
 pub trait Sessions: Send + Sync {
-    fn create_session(&self, session: Session) -> Answer<'_, ()>;
+    /// Begins a session in place of another, if there is one: whoever signs in gets a new token, and the old
+    /// one is worth nothing.
+    fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()>;
     /// A session that has not ended at `now_ms`.
     fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>>;
+    /// It was used at `now_ms`.
+    fn touch_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()>;
+    /// Those of a person that have not ended, the last used first.
+    fn sessions(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, Vec<Session>>;
     fn end_session(&self, token_digest: Hash) -> Answer<'_, ()>;
-    /// All of a person's: for a password that was changed.
-    fn end_sessions(&self, person_id: PersonId) -> Answer<'_, ()>;
+    /// One of a person's own. Whether there was such a one.
+    fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool>;
+    /// All of a person's but one, if one is to be kept.
+    fn end_sessions(&self, person_id: PersonId, keep: Option<Hash>) -> Answer<'_, ()>;
 }
 
 impl Sessions for Control {
-    fn create_session(&self, session: Session) -> Answer<'_, ()> {
+    fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
-            db.execute("DELETE FROM {sessions} WHERE expires_at_ms <= ?1", params![session.created_at_ms])?;
+            let over = "DELETE FROM {sessions} WHERE expires_at_ms <= ?1";
+            db.execute(over, params![session.created_at_ms])?;
+            if let Some(replaced) = replaces {
+                db.execute("DELETE FROM {sessions} WHERE token_digest = ?1", params![replaced])?;
+            }
             insert(db, &session)
         })
     }
 
     fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>> {
         self.read(move |db| {
-            let sql = format!("{SESSIONS} WHERE token_digest = ?1 AND expires_at_ms > ?2");
+            let sql = format!("{SESSIONS} WHERE token_digest = ?1 AND {RUNS}");
             one(db, &sql, params![token_digest, now_ms], read)
+        })
+    }
+
+    fn touch_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| {
+            let sql =
+                "UPDATE {sessions} SET last_seen_at_ms = ?2 WHERE token_digest = ?1 AND last_seen_at_ms < ?2";
+            db.execute(sql, params![token_digest, now_ms]).map(drop)
+        })
+    }
+
+    fn sessions(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, Vec<Session>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{SESSIONS} WHERE person_id = ?1 AND {RUNS} ORDER BY last_seen_at_ms DESC, token_digest"
+            );
+            all(db, &sql, params![person_id, now_ms], read)
         })
     }
 
@@ -36,10 +65,15 @@ impl Sessions for Control {
         })
     }
 
-    fn end_sessions(&self, person_id: PersonId) -> Answer<'_, ()> {
+    fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| {
-            db.execute("DELETE FROM {sessions} WHERE person_id = ?1", params![person_id]).map(drop)
+            let sql = "DELETE FROM {sessions} WHERE person_id = ?1 AND token_digest = ?2";
+            Ok(db.execute(sql, params![person_id, token_digest])? > 0)
         })
+    }
+
+    fn end_sessions(&self, person_id: PersonId, keep: Option<Hash>) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| end_all(db, person_id, keep))
     }
 }
 
@@ -47,24 +81,63 @@ impl Sessions for Control {
 pub struct Session {
     pub token_digest: Hash,
     pub person_id: PersonId,
+    /// The password was right, and a code is still to be shown. Such a session is no proof of anything else.
+    pub needs_code: bool,
     pub created_at_ms: u64,
+    /// The end, however much it is used.
     pub expires_at_ms: u64,
+    pub last_seen_at_ms: u64,
+    /// It also ends when nobody has used it for so long.
+    pub idle_ms: u64,
+    /// Where it began, for the person's own list.
+    pub address: Option<String>,
+    pub user_agent: Option<String>,
 }
 
-const SESSIONS: &str = "SELECT token_digest, person_id, created_at_ms, expires_at_ms FROM {sessions}";
+const SESSIONS: &str = "SELECT token_digest, person_id, needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent
+    FROM {sessions}";
+/// Not `last_seen_at_ms + idle_ms > ?2`, which could overflow.
+const RUNS: &str = "expires_at_ms > ?2 AND idle_ms > ?2 - last_seen_at_ms";
 
 fn insert(db: &mut dyn Db, session: &Session) -> Result<(), DbError> {
-    let sql = "INSERT INTO {sessions} (token_digest, person_id, created_at_ms, expires_at_ms) VALUES (?1, ?2, ?3, ?4)";
-    let Session { token_digest, person_id, created_at_ms, expires_at_ms } = *session;
-    db.execute(sql, params![token_digest, person_id, created_at_ms, expires_at_ms]).map(drop)
+    let sql = "INSERT INTO {sessions} (token_digest, person_id, needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let params = params![
+        session.token_digest,
+        session.person_id,
+        session.needs_code,
+        session.created_at_ms,
+        session.expires_at_ms,
+        session.last_seen_at_ms,
+        session.idle_ms,
+        &session.address,
+        &session.user_agent,
+    ];
+    db.execute(sql, params).map(drop)
+}
+
+pub(crate) fn end_all(db: &mut dyn Db, person_id: PersonId, keep: Option<Hash>) -> Result<(), DbError> {
+    match keep {
+        None => db.execute("DELETE FROM {sessions} WHERE person_id = ?1", params![person_id])?,
+        Some(kept) => {
+            let sql = "DELETE FROM {sessions} WHERE person_id = ?1 AND token_digest <> ?2";
+            db.execute(sql, params![person_id, kept])?
+        }
+    };
+    Ok(())
 }
 
 fn read(row: &Row) -> Result<Session, DbError> {
     Ok(Session {
         token_digest: row.get("token_digest")?,
         person_id: row.get("person_id")?,
+        needs_code: row.get("needs_code")?,
         created_at_ms: row.get("created_at_ms")?,
         expires_at_ms: row.get("expires_at_ms")?,
+        last_seen_at_ms: row.get("last_seen_at_ms")?,
+        idle_ms: row.get("idle_ms")?,
+        address: row.get("address")?,
+        user_agent: row.get("user_agent")?,
     })
 }
 

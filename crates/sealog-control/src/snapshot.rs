@@ -6,10 +6,12 @@ use sealog_core::catalog::CustomAction;
 use sealog_core::id::{Hash, ProjectId, TenantId};
 use sealog_store::pool::Payer;
 
+use crate::authenticator::Authenticator;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::job::Job;
 use crate::key::ApiKey;
+use crate::link::Link;
 use crate::membership::Membership;
 use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
@@ -18,8 +20,8 @@ use crate::project::{Enabled, Project};
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, job, key, membership, outbox, pending, person, project, session, settings, system_project,
-    tenant, version,
+    action, authenticator, job, key, link, membership, outbox, pending, person, project, session, settings,
+    system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -47,7 +49,8 @@ impl Snapshot for Control {
     }
 }
 
-/// Each kind in the order of creation; system projects, actions, settings and sessions in that of their keys.
+/// Each kind in the order of creation; system projects, actions, settings, sessions and authenticators in that
+/// of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlSnapshot {
     pub tenants: Vec<Tenant>,
@@ -62,16 +65,23 @@ pub struct ControlSnapshot {
     pub persons: Vec<(Person, Option<String>)>,
     pub memberships: Vec<Membership>,
     pub sessions: Vec<Session>,
+    /// With the digests of the recovery codes that are left.
+    pub authenticators: Vec<(Authenticator, Vec<Hash>)>,
+    pub links: Vec<Link>,
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
     pub records: Vec<PendingRecord>,
 }
 
 /// Every table, each before those that it points at.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 17] = [
     "pending",
     "jobs",
     "outbox",
+    "attempts",
+    "recovery_codes",
+    "authenticators",
+    "links",
     "sessions",
     "memberships",
     "persons",
@@ -95,6 +105,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         persons: person::export(db)?,
         memberships: membership::export(db)?,
         sessions: session::export(db)?,
+        authenticators: authenticator::export(db)?,
+        links: link::export(db)?,
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
         records: pending::export(db)?,
@@ -114,6 +126,8 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     person::import(db, &snapshot.persons)?;
     membership::import(db, &snapshot.memberships)?;
     session::import(db, &snapshot.sessions)?;
+    authenticator::import(db, &snapshot.authenticators)?;
+    link::import(db, &snapshot.links)?;
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     pending::import(db, snapshot.records)

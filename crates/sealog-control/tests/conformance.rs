@@ -3,12 +3,18 @@
 
 #[path = "conformance/action.rs"]
 mod action;
+#[path = "conformance/attempt.rs"]
+mod attempt;
+#[path = "conformance/authenticator.rs"]
+mod authenticator;
 #[path = "conformance/common.rs"]
 mod common;
 #[path = "conformance/job.rs"]
 mod job;
 #[path = "conformance/key.rs"]
 mod key;
+#[path = "conformance/link.rs"]
+mod link;
 #[path = "conformance/lists.rs"]
 mod lists;
 #[path = "conformance/membership.rs"]
@@ -105,6 +111,33 @@ conformance! {
         sessions_end_and_expire
         all_sessions_of_a_person_end_together
         sessions_that_are_over_are_removed_when_another_begins
+        a_session_that_nobody_uses_ends_before_its_time
+        a_new_session_takes_the_place_of_the_one_before_it
+        a_person_ends_one_session_or_all_others_and_never_anothers
+    }
+    authenticator: {
+        an_authenticator_counts_from_its_first_code_on
+        a_code_of_a_time_step_works_once_and_never_an_older_one
+        of_many_that_use_one_code_at_once_one_has_used_it
+        a_recovery_code_works_once
+        a_removed_authenticator_takes_its_recovery_codes_along
+    }
+    attempt: {
+        attempts_are_counted_by_subject_until_their_window_is_over
+        attempts_at_the_same_time_are_all_counted
+    }
+    link: {
+        a_link_is_found_by_its_secret_until_it_is_over
+        a_newer_link_takes_the_place_of_an_older_one_of_its_kind
+        a_claim_sets_address_and_password_once
+        a_claim_with_an_address_that_somebody_has_changes_nothing
+        a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator
+        a_mailed_link_has_the_secret_that_its_mail_left_with
+        an_invitation_makes_an_account_for_an_address_that_has_none
+        an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alone
+        an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant
+        an_invitation_that_was_withdrawn_opens_nothing
+        of_many_that_use_a_link_at_once_one_has_used_it
     }
     outbox: {
         a_notice_with_the_same_key_is_queued_once
@@ -127,6 +160,7 @@ conformance! {
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it
         records_are_in_the_order_of_the_changes_until_they_are_removed
+        records_of_what_changed_nothing_wait_with_the_others
         a_record_tells_of_the_state_that_its_change_has_found
     }
     system_project: {

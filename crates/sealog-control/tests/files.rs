@@ -161,7 +161,7 @@ fn furnish(store: &Control) {
         created_at_ms: MORNING_MS,
     };
     wait(store.add_member(member, Records::none())).unwrap();
-    wait(store.create_session(new_session(1, MORNING_MS, MORNING_MS + DAY_MS))).unwrap();
+    wait(store.create_session(new_session(1, MORNING_MS, MORNING_MS + DAY_MS), None)).unwrap();
     wait(store.enqueue_notice(new_notice(80))).unwrap();
     wait(store.enqueue_notice(new_notice(100))).unwrap();
     let sent = NoticeOutcome::Sent { now_ms: MORNING_MS };
@@ -169,7 +169,17 @@ fn furnish(store: &Control) {
 }
 
 fn new_session(n: u64, created_at_ms: u64, expires_at_ms: u64) -> Session {
-    Session { token_digest: digest(n), person_id: PersonId(id(1)), created_at_ms, expires_at_ms }
+    Session {
+        token_digest: digest(n),
+        person_id: PersonId(id(1)),
+        needs_code: false,
+        created_at_ms,
+        expires_at_ms,
+        last_seen_at_ms: created_at_ms,
+        idle_ms: expires_at_ms - created_at_ms,
+        address: None,
+        user_agent: None,
+    }
 }
 
 /// Every answer that the store gives, as text.
@@ -404,7 +414,7 @@ fn a_change_that_waits_for_the_disk_delays_no_read_of_events() {
     // A program that keeps the file to itself, such as a backup.
     let other = stage.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let changes: Vec<_> = (0..10).map(|n| control.create_session(new_session(n, 1, 2))).collect();
+    let changes: Vec<_> = (0..10).map(|n| control.create_session(new_session(n, 1, 2), None)).collect();
     for _ in 0..50 {
         assert!(get(&store, live(), receipt.log_ids[0]).is_some());
     }

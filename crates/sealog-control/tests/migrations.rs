@@ -70,7 +70,17 @@ fn is_as_it_should_be(control: &Control) {
     let person_id = PersonId(Uuid([2; 16]));
     assert_eq!(
         all.sessions,
-        [Session { token_digest: Hash([4; 32]), person_id, created_at_ms: 7, expires_at_ms: 99 }]
+        [Session {
+            token_digest: Hash([4; 32]),
+            person_id,
+            needs_code: false,
+            created_at_ms: 7,
+            expires_at_ms: 99,
+            last_seen_at_ms: 7,
+            idle_ms: 0,
+            address: None,
+            user_agent: None,
+        }]
     );
     assert_eq!(all.actions[0].1.required_fields, ["x", "a \"quoted\", one", "é"]);
     assert_eq!(all.actions[0].1.optional_fields, Vec::<String>::new());

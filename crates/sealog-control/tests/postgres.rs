@@ -335,14 +335,40 @@ fn furnish(control: &Control) {
     let job = wait(control.claim_job(JobId(Uuid([8; 16])), now, now + 1)).unwrap().unwrap();
     assert!(wait(control.end_job(job.id, job.claim, JobOutcome::Done, now)).unwrap());
     let token_digest = Hash([6; 32]);
-    wait(control.create_session(Session {
+    let session = Session {
         token_digest,
         person_id,
+        needs_code: false,
         created_at_ms: now,
         expires_at_ms: now + 9,
-    }))
-    .unwrap();
+        last_seen_at_ms: now,
+        idle_ms: 9,
+        address: None,
+        user_agent: None,
+    };
+    wait(control.create_session(session, None)).unwrap();
+    wait(control.touch_session(token_digest, now + 1)).unwrap();
     wait(control.end_session(token_digest)).unwrap();
+    let offered = Authenticator { person_id, secret: vec![1; 20], last_step: None, created_at_ms: now };
+    assert!(wait(control.offer_authenticator(offered)).unwrap());
+    let codes = vec![Hash([7; 32])];
+    assert!(wait(control.confirm_authenticator(person_id, vec![1; 20], 1, codes)).unwrap());
+    assert!(wait(control.use_step(person_id, 2)).unwrap());
+    assert!(wait(control.use_recovery_code(person_id, Hash([7; 32]))).unwrap());
+    assert!(wait(control.remove_authenticator(person_id)).unwrap());
+    for count in [1, 2] {
+        assert_eq!(wait(control.count_attempt(vec![Hash([7; 32])], now, 9)), Ok(vec![count]));
+    }
+    wait(control.forget_attempts(Hash([7; 32]))).unwrap();
+    let link = Link {
+        id: Uuid([9; 16]),
+        digest: Some(Hash([8; 32])),
+        purpose: Purpose::Reset { person_id },
+        created_at_ms: now,
+        expires_at_ms: now + 9,
+    };
+    assert_eq!(wait(control.create_link(link, None, vec![])), Ok(Some(())));
+    assert!(wait(control.reset_password(Hash([8; 32]), now, "h".into())).unwrap().is_some());
     let notice = NewNotice {
         key: "k".into(),
         tenant_id: Some(tenant_id),

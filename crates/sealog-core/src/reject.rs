@@ -48,6 +48,12 @@ codes! {
     AuthKeyExpired "auth/key_expired" 401 false
         "The key is past its expiry date."
         "Create a new key and switch to it."
+    AuthNotAllowed "auth/not_allowed" 403 false
+        "The person's role in the organisation does not include this."
+        "Ask an owner or admin of the organisation; the roles and what they include are in the documentation of the dashboard."
+    AuthTooManyAttempts "auth/too_many_attempts" 429 true
+        "Too many attempts to sign in, for this account or from this address, within 15 minutes."
+        "Wait 15 minutes, or set a new password by a link that is mailed."
     SubscriptionTrialExpired "subscription/trial_expired" 402 false
         "The free trial has ended and billing is not active. Stored events are kept and can be read."
         "Activate billing, then send the event again."
@@ -120,6 +126,9 @@ codes! {
     RequestHeadersTooLarge "request/headers_too_large" 431 false
         "The request line and headers are over 65,536 bytes, or there are more than 100 headers."
         "Send fewer and shorter headers."
+    RequestCrossSite "request/cross_site" 403 false
+        "A page of another site has sent the form, or wants to use a page of the dashboard."
+        "Open the dashboard itself and try again. If that is where the request came from, `app_url` is not the address by which it is reached."
     ServerInternal "server/internal" 500 true
         "An unexpected error in the server."
         "Try again; if it persists, tell the operator the request id."

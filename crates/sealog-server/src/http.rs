@@ -19,8 +19,8 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
-use sealog_service::Stop;
 use sealog_service::ingest::Client;
+use sealog_service::{Stop, Visit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower_service::Service;
@@ -334,12 +334,19 @@ async fn answer(
     }
     let for_metrics = front.listener == Listener::Metrics;
     let origin = Origin { request_id, peer: peer.address, for_metrics };
+    let visit = Visit { request_id, address: client.address };
     // The future of a request is moved: those that are rare are kept apart, so that an event does not pay for them.
-    Box::pin(route(front, parts, body, origin)).await
+    Box::pin(route(front, parts, body, origin, visit)).await
 }
 
 /// Asks the router. It gets the body on loan, so that what its handlers leave can be dropped.
-async fn route(front: &Front, parts: &mut Parts, body: &mut RequestBody, origin: Origin) -> Answer {
+async fn route(
+    front: &Front,
+    parts: &mut Parts,
+    body: &mut RequestBody,
+    origin: Origin,
+    visit: Visit,
+) -> Answer {
     let mut parts = std::mem::replace(parts, Request::new(()).into_parts().0);
     let path = parts.uri.path();
     let is_page =
@@ -349,6 +356,9 @@ async fn route(front: &Front, parts: &mut Parts, body: &mut RequestBody, origin:
         parts.method = Method::GET;
     }
     parts.extensions.insert(origin);
+    if is_page {
+        parts.extensions.insert(visit);
+    }
     let loan = body.lend();
     let lent = if is_page { loan.body_within(front.app.config.deadlines.body) } else { loan.body() };
     let response = front.router.clone().call(Request::from_parts(parts, lent)).await;

@@ -27,6 +27,7 @@ use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 
 use crate::notices;
+use crate::people::Token;
 use crate::stop::Stop;
 use crate::text::Text;
 
@@ -178,10 +179,14 @@ impl Mailer {
             }
             let now_ms = self.world.now_ms();
             let until_ms = now_ms.saturating_add(ms(self.attempt_max + CLAIM_REST));
-            if !self.outbox.claim_notice(mail.id, now_ms, until_ms, None).await? {
+            // Only its digest is kept, from here on; the secret itself is in the mail alone.
+            let secret = notices::has_secret(&mail).then(|| Token::new(&*self.world));
+            let digest = secret.as_ref().map(Token::digest);
+            if !self.outbox.claim_notice(mail.id, now_ms, until_ms, digest).await? {
                 continue;
             }
-            let attempt = match (&unreachable, message(&mail, &smtp.from, &self.app_url, now_ms)) {
+            let message = message(&mail, &smtp.from, &self.app_url, secret.as_ref(), now_ms);
+            let attempt = match (&unreachable, message) {
                 (Some(failure), _) => Err(Failure::clone(failure)),
                 (None, Err(cause)) => Err(Failure::Refused(cause)),
                 (None, Ok(message)) => attempt(&transport, message, self.attempt_max).await,
@@ -266,8 +271,14 @@ async fn attempt(transport: &Transport, message: Message, attempt_max: Duration)
 }
 
 /// Addresses are parsed and texts encoded by whoever knows how headers are written, so that nothing in them can begin a header of its own.
-fn message(mail: &Notice, from: &Sender, app_url: &str, now_ms: u64) -> Result<Message, String> {
-    let Text { subject, body } = notices::render(mail, app_url)?;
+fn message(
+    mail: &Notice,
+    from: &Sender,
+    app_url: &str,
+    secret: Option<&Token>,
+    now_ms: u64,
+) -> Result<Message, String> {
+    let Text { subject, body } = notices::render(mail, app_url, secret)?;
     let to: Address = mail.to.parse().map_err(|error| format!("the address is none: {error}"))?;
     Message::builder()
         .from(from.0.clone())

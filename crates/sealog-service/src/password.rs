@@ -1,6 +1,6 @@
 //! Passwords of dashboard users: argon2id, a few at a time, since each takes 19 MiB.
 
-use argon2::password_hash::PasswordHasher;
+use argon2::password_hash::{Error, PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use sealog_store::world::World;
 use tokio::sync::Semaphore;
@@ -8,6 +8,8 @@ use tokio::sync::Semaphore;
 use crate::secret::Secret;
 
 pub const LENGTH_MIN: usize = 10;
+/// More would be work for nothing.
+pub const LENGTH_MAX: usize = 1000;
 /// OWASP's minimum for argon2id: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
@@ -21,10 +23,27 @@ pub async fn hash(world: &dyn World, password: Secret) -> Result<String, String>
     in_turn(move || hash_now(&password.0, &salt)).await?
 }
 
+/// Whether this is the password of which that is the hash. Without a hash it is not, after the same work: how long
+/// it takes does not tell whether there is such an account.
+pub async fn verify(hash: Option<String>, password: Secret) -> Result<bool, String> {
+    in_turn(move || verify_now(hash.as_deref(), &password.0)).await?
+}
+
 /// Runs on a thread for blocking work, when there is room for one more.
 async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
     let _place = AT_A_TIME.acquire().await.map_err(|error| error.to_string())?;
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+}
+
+fn verify_now(hash: Option<&str>, password: &str) -> Result<bool, String> {
+    let Some(hash) = hash else {
+        return hash_now(password, &[0; 16]).map(|_| false);
+    };
+    match Argon2::default().verify_password(password.as_bytes(), hash) {
+        Ok(()) => Ok(true),
+        Err(Error::PasswordInvalid) => Ok(false),
+        Err(error) => Err(format!("the hash of a password cannot be read: {error}")),
+    }
 }
 
 pub fn hash_now(password: &str, salt: &[u8; 16]) -> Result<String, String> {
@@ -46,6 +65,15 @@ mod tests {
         let hash = hash_now("correct horse battery", &[1; 16]).unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_ne!(hash, hash_now("correct horse battery", &[2; 16]).unwrap());
+    }
+
+    #[test]
+    fn a_password_is_right_for_its_own_hash_alone() {
+        let hash = hash_now("correct horse battery", &[1; 16]).unwrap();
+        assert_eq!(verify_now(Some(&hash), "correct horse battery"), Ok(true));
+        assert_eq!(verify_now(Some(&hash), "correct horse batterz"), Ok(false));
+        assert_eq!(verify_now(None, "correct horse battery"), Ok(false));
+        assert!(verify_now(Some("no hash"), "correct horse battery").is_err());
     }
 
     #[test]

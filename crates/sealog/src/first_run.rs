@@ -1,8 +1,12 @@
-//! An empty store gets what is needed for the first event.
+//! An empty store gets what is needed for the first event, and its owner a link to claim the account with.
 //!
 //! A crash at any moment leaves either an empty store, which the next start sets up, or one whose keys are in the file:
-//! t0: the secrets are written to `first-run.txt` and synced. Nothing exists that they open. t1: tenant, project, keys and owner are committed in one step.
+//! t0: the secrets are written to `first-run.txt` and synced. Nothing exists that they open. t1: tenant, project, keys, owner and the link are committed in one step.
 //! t2: on a terminal they are shown, and the file is removed. The other way round, a crash between t1 and t0 would leave a store that nobody has a key to.
+//!
+//! Once somebody has claimed the account, the file loses the link: t3: the claim is committed. t4: the file is written without the link. After a crash between the two the
+//! next start does it. A link that is over and that nobody has used is replaced by a new one at the next start, which is committed before it is written: a crash in
+//! between leaves one that nobody has seen, and the start after it makes another as soon as that is over, or `sealog reset` at once.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -10,13 +14,18 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use sealog_control::{Administration, ListPage};
+use sealog_control::{Control, Links, ListPage, Persons, Tenants};
 use sealog_service::Secret;
-use sealog_service::admin::first::{First, OWNER};
+use sealog_service::admin::first::First;
 use sealog_service::admin::{Actor, Admin, AdminError};
+use sealog_service::people::{self, OWNER};
 use sealog_store::StoreError;
+use sealog_store::world::World;
 
 const FILE: &str = "first-run.txt";
+/// What the line with the link begins with.
+const CLAIM: &str = "  dashboard  ";
+const ABOUT_CLAIM: &str = "The dashboard's link makes you its owner. It works once, within 24 hours.";
 /// Enough for a data directory with the longest path.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -48,23 +57,33 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// Where things are and how they are reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses<'a> {
+    pub data_dir: &'a Path,
+    pub base_url: &'a str,
+    pub app_url: &'a str,
+}
+
 /// Creates a tenant, a project, two keys and an owner if there is no tenant yet, and shows them once.
 pub(crate) async fn prepare(
-    accounts: &dyn Administration,
+    control: &Control,
     admin: &Admin,
-    data_dir: &Path,
-    base_url: &str,
+    world: &dyn World,
+    addresses: Addresses<'_>,
 ) -> Result<(), Failure> {
+    let data_dir = addresses.data_dir;
     let page = ListPage { after: None, limit: 1 };
-    if !accounts.tenants(page).await.map_err(Failure::Store)?.is_empty() {
+    if !control.tenants(page).await.map_err(Failure::Store)?.is_empty() {
+        renew_claim(control, world, addresses).await?;
         let path = data_dir.join(FILE);
         if path.exists() {
             tracing::info!(file = %path.display(), "the keys of the first run are still in this file; keep them elsewhere and remove it");
         }
         return Ok(());
     }
-    let first = admin.prepare_first(Actor::Host)?;
-    let text = text(&first, data_dir, base_url);
+    let first = admin.prepare_first(Actor::Host, addresses.app_url);
+    let text = text(&first, data_dir, addresses.base_url);
     let cannot = |error: io::Error| Failure::Other(format!("cannot write the first keys: {error}"));
     let path = write_for_owner(data_dir, &text).map_err(cannot)?;
     if !admin.create_first(first).await? {
@@ -75,14 +94,83 @@ pub(crate) async fn prepare(
         println!("{}", text.0);
         std::fs::remove_file(&path).map_err(cannot)
     } else {
-        tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; they are in this file, which only its owner can read");
+        tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; keys and the link that claims the owner's account are in this file, which only its owner can read");
         Ok(())
     }
 }
 
+/// As long as nobody has claimed the account of the first owner, there is a link to do it with; afterwards there is
+/// none in the file.
+async fn renew_claim(control: &Control, world: &dyn World, addresses: Addresses<'_>) -> Result<(), Failure> {
+    let cannot =
+        |error: io::Error| Failure::Other(format!("cannot write the link to claim the account: {error}"));
+    let owner = control.person_by_email(OWNER.into()).await.map_err(Failure::Store)?;
+    let Some((owner, None)) = owner else { return forget_claim(addresses.data_dir).map_err(cannot) };
+    if control.has_claim(owner.id, world.now_ms()).await.map_err(Failure::Store)? {
+        return Ok(());
+    }
+    let made = people::make_reset_link(control, world, addresses.app_url, OWNER).await;
+    let made = made.map_err(|people::Failed(cause)| Failure::Other(cause))?;
+    let Some(link) = made else { return Ok(()) };
+    if io::stdout().is_terminal() {
+        println!(
+            "Nobody has claimed the owner's account yet. This link does, once, within 24 hours:\n\n  {}\n",
+            link.0
+        );
+        return Ok(());
+    }
+    let path = rewrite(addresses.data_dir, Some(&link)).map_err(cannot)?;
+    tracing::info!(file = %path.display(), "the link that claims the owner's account was over; a new one is in this file");
+    Ok(())
+}
+
+/// The file without the link, which is worth nothing any more.
+pub(crate) fn forget_claim(data_dir: &Path) -> io::Result<()> {
+    match std::fs::read_to_string(data_dir.join(FILE)).map(Secret) {
+        Ok(text) if text.0.lines().any(is_claim) => rewrite(data_dir, None).map(drop),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_claim(line: &str) -> bool {
+    line.starts_with(CLAIM)
+}
+
+/// The same file with another link, or with none.
+fn rewrite(data_dir: &Path, link: Option<&Secret>) -> io::Result<PathBuf> {
+    let path = data_dir.join(FILE);
+    let before = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    };
+    let before = Secret(before?);
+    let mut text = Secret(String::with_capacity(TEXT_BYTES_MAX.max(before.0.len() + 200)));
+    let (mut link, is_gone) = (link, link.is_none());
+    for line in before.0.lines() {
+        match link.filter(|_| is_claim(line)) {
+            Some(link) => writeln!(text.0, "{CLAIM}{}", link.0),
+            None if is_claim(line) || is_gone && line == ABOUT_CLAIM => Ok(()),
+            None => writeln!(text.0, "{line}"),
+        }
+        .expect("a String takes every text");
+        if is_claim(line) {
+            link = None;
+        }
+    }
+    if let Some(link) = link {
+        writeln!(text.0, "{CLAIM}{}", link.0).expect("a String takes every text");
+    }
+    let unfinished = write_unfinished(data_dir, &text)?;
+    std::fs::rename(&unfinished, &path)?;
+    File::open(data_dir)?.sync_all()?;
+    Ok(path)
+}
+
 /// The text that says what was created and how to use it.
-fn text(First { live, test, password, .. }: &First, data_dir: &Path, base_url: &str) -> Secret {
-    let (live, test, password) = (&live.0, &test.0, &password.0);
+fn text(First { live, test, claim, .. }: &First, data_dir: &Path, base_url: &str) -> Secret {
+    let (live, test, claim) = (&live.0, &test.0, &claim.0);
     let data_dir = data_dir.canonicalize().unwrap_or(data_dir.to_owned());
     // Not `format!`: a text that grows leaves copies of itself behind.
     let mut text = Secret(String::with_capacity(TEXT_BYTES_MAX));
@@ -92,8 +180,10 @@ fn text(First { live, test, password, .. }: &First, data_dir: &Path, base_url: &
 
   live key   {live}
   test key   {test}
-  dashboard  {OWNER}  {password}
+{CLAIM}{claim}
   data       {}
+
+{ABOUT_CLAIM}
 
 Send the first event:
 
@@ -110,9 +200,9 @@ Read it back:
     text
 }
 
-/// Durable when this returns, and readable for its owner alone. The file has its name only when it is whole.
-fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
-    let (path, unfinished) = (data_dir.join(FILE), data_dir.join("first-run.unfinished"));
+/// Durable when this returns, and readable for its owner alone.
+fn write_unfinished(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
+    let unfinished = data_dir.join("first-run.unfinished");
     match std::fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -120,6 +210,12 @@ fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     file.write_all(text.0.as_bytes())?;
     file.sync_all()?;
+    Ok(unfinished)
+}
+
+/// Durable when this returns. The file has its name only when it is whole.
+fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
+    let (path, unfinished) = (data_dir.join(FILE), write_unfinished(data_dir, text)?);
     // The keys of a first run that has not got as far as its accounts; or, where the store is not in this directory, perhaps those of another database.
     if path.exists() {
         let aside = (1..).map(|number| data_dir.join(format!("first-run.{number}.txt")));
@@ -139,7 +235,7 @@ mod tests {
 
     use std::sync::Arc;
 
-    use sealog_control::{Control, KeyAccess, PendingRecords, Persons, Tenants};
+    use sealog_control::{Claimed, KeyAccess, PendingRecords, Records};
     use sealog_core::key;
     use sealog_core::plan::Plan;
     use sealog_service::system_chain::Wake;
@@ -147,6 +243,7 @@ mod tests {
     use sealog_store::world::SystemWorld;
 
     const URL: &str = "http://127.0.0.1:8080";
+    const APP_URL: &str = "http://127.0.0.1:8080/app";
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -162,14 +259,18 @@ mod tests {
         Admin::new(control, Arc::new(SystemWorld), &Plan::defaults(), Wake::default())
     }
 
+    fn addresses(data_dir: &Path) -> Addresses<'_> {
+        Addresses { data_dir, base_url: URL, app_url: APP_URL }
+    }
+
     fn prepare_in(dir: &Path, store: &Arc<Control>) -> Result<(), Failure> {
-        wait(prepare(&**store, &admin(store), dir, URL))
+        wait(prepare(store, &admin(store), &SystemWorld, addresses(dir)))
     }
 
     /// What the first run does, one step after the other; a crash comes after so many of them.
     fn crash_after(steps: usize, dir: &Path) {
         let store = open(dir);
-        let first = admin(&store).prepare_first(Actor::Host).unwrap();
+        let first = admin(&store).prepare_first(Actor::Host, APP_URL);
         let text = text(&first, dir, URL);
         if steps >= 1 {
             // Power fails while the file is written.
@@ -217,7 +318,78 @@ mod tests {
             );
             assert!(!records.iter().any(|record| record.draft.contains(OWNER)), "{records:?}");
             assert!(wait(store.person_by_email(OWNER.into())).unwrap().is_some());
+            let claim = claim_in(&file).expect("a link to claim the account");
+            assert!(wait(store.link(claim.digest(), now())).unwrap().is_some(), "after {steps} steps");
             assert!(!dir.path().join("first-run.unfinished").exists());
+        }
+    }
+
+    fn now() -> u64 {
+        SystemWorld.now_ms()
+    }
+
+    fn claim_in(path: &Path) -> Option<people::Token> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let link =
+            text.split_whitespace().find_map(|word| word.strip_prefix(APP_URL)?.strip_prefix("/claim#"));
+        link.and_then(people::Token::parse)
+    }
+
+    #[test]
+    fn the_file_loses_the_link_once_the_account_is_claimed_and_keeps_the_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        prepare_in(dir.path(), &store).unwrap();
+        let file = dir.path().join(FILE);
+        let (before, claim) = (std::fs::read_to_string(&file).unwrap(), claim_in(&file).unwrap());
+        // Nothing happens to a link that works, however often the server starts.
+        prepare_in(dir.path(), &store).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+        let owner = Claimed { email: "me@example.org".into(), password_hash: "h".into() };
+        wait(store.claim(claim.digest(), now(), owner, Records::none())).unwrap().unwrap();
+        // The server died before it could write the file.
+        prepare_in(dir.path(), &store).unwrap();
+        let after = std::fs::read_to_string(&file).unwrap();
+        assert_eq!((claim_in(&file), keys_in(&file).len()), (None, 2));
+        assert!(!after.contains("/claim#") && !after.contains(&claim.0.0), "{after}");
+        assert!(!after.contains(ABOUT_CLAIM));
+        assert_eq!(after.lines().count(), before.lines().count() - 2);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        forget_claim(dir.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+        std::fs::remove_file(&file).unwrap();
+        prepare_in(dir.path(), &store).unwrap();
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_link_that_is_over_is_replaced_until_somebody_claims_the_account() {
+        #[derive(Debug)]
+        struct Later;
+        impl World for Later {
+            fn now_ms(&self) -> u64 {
+                SystemWorld.now_ms() + people::CLAIM_MS + 1
+            }
+            fn fill_random(&self, bytes: &mut [u8]) {
+                SystemWorld.fill_random(bytes);
+            }
+        }
+        for keeps_file in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = open(dir.path());
+            prepare_in(dir.path(), &store).unwrap();
+            let file = dir.path().join(FILE);
+            let first = claim_in(&file).unwrap();
+            if !keeps_file {
+                std::fs::remove_file(&file).unwrap();
+            }
+            wait(prepare(&store, &admin(&store), &Later, addresses(dir.path()))).unwrap();
+            let second = claim_in(&file).unwrap();
+            assert_ne!(first, second);
+            let works =
+                |token: &people::Token| wait(store.link(token.digest(), Later.now_ms())).unwrap().is_some();
+            assert_eq!((works(&first), works(&second)), (false, true));
+            assert_eq!(keys_in(&file).len(), if keeps_file { 2 } else { 0 });
         }
     }
 

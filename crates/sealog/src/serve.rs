@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sealog_dashboard::Dashboard;
+use sealog_server::config::Config;
 use sealog_server::{App, Server, background};
+use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
@@ -76,7 +79,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let admin = AdminSocket::new(settings.data_dir.clone(), store.clone());
+    let data_dir = settings.data_dir.clone();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
+    let pages = pages(&store, &world, &settings.server, data_dir);
     let app = App::new(store.store(), Arc::clone(store.control()).into(), world, settings.server);
     let metrics = metrics.map(|(listener, address)| {
         tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
@@ -87,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
             "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
         );
     }
-    serve_on_all_cores(&main, &app, (listener, metrics), address, stop, failure, &admin)?;
+    serve_on_all_cores(&main, (&app, &pages), (listener, metrics), address, stop, failure, &admin)?;
     drop(app);
     store.close();
     drop(admin);
@@ -176,10 +181,31 @@ async fn prepare(
     settings: &Settings,
 ) -> Result<(), first_run::Failure> {
     let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
-    let (control, world) = (Arc::clone(store.control()), Arc::clone(world));
+    let control = Arc::clone(store.control());
     // The drain that it would wake has not begun, and looks at everything when it does.
-    let admin = Admin::new(control.into(), world, &settings.server.plans, Wake::default());
-    first_run::prepare(&**store.control(), &admin, &settings.data_dir, &settings.server.base_url).await
+    let admin = Admin::new(control.into(), Arc::clone(world), &settings.server.plans, Wake::default());
+    let Config { base_url, app_url, .. } = &settings.server;
+    let addresses = first_run::Addresses { data_dir: &settings.data_dir, base_url, app_url };
+    first_run::prepare(store.control(), &admin, &**world, addresses).await
+}
+
+/// The dashboard.
+fn pages(store: &Opened, world: &Arc<dyn World>, config: &Config, data_dir: PathBuf) -> Arc<Dashboard> {
+    let Config { base_url, docs_url, app_url, plans, smtp, .. } = config.clone();
+    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail: smtp.is_some() };
+    let on_claimed = move || {
+        let data_dir = data_dir.clone();
+        // An event loop waits for no disk. What does not come to pass here, the next start does.
+        std::thread::spawn(move || {
+            if let Err(error) = first_run::forget_claim(&data_dir) {
+                tracing::warn!(%error, "the link that claimed the owner's account could not be taken out of first-run.txt; it is worth nothing any more");
+            }
+        });
+    };
+    let control: ControlData = Arc::clone(store.control()).into();
+    let wake = Wake::default();
+    let admin = Admin::new(control.clone(), Arc::clone(world), &plans, wake.clone());
+    Dashboard::new(store.store(), control, Arc::clone(world), config, admin, wake, Arc::new(on_claimed))
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see
@@ -216,7 +242,7 @@ async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
 /// One event loop for each core, all listening on the same port: the kernel spreads connections over them, and no request crosses threads before the store.
 fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
-    app: &Arc<App>,
+    (app, pages): (&Arc<App>, &Arc<Dashboard>),
     (listener, metrics): (TcpListener, Option<TcpListener>),
     address: SocketAddr,
     mut stop: Stop,
@@ -226,12 +252,12 @@ fn serve_on_all_cores(
     let server = Arc::new(Server::new());
     let mut threads = Vec::new();
     for number in 1..cores() {
-        let (app, server) = (Arc::clone(app), Arc::clone(&server));
+        let (app, pages, server) = (Arc::clone(app), pages.router(), Arc::clone(&server));
         let thread = std::thread::Builder::new().name(format!("sealog-http-{number}")).spawn(move || {
             let runtime = runtime()?;
             equip(&runtime);
             let listener = runtime.block_on(async { listen(address) })?;
-            runtime.block_on(sealog_server::serve(app, listener, &server));
+            runtime.block_on(sealog_server::serve_with_pages(app, pages, listener, &server));
             Ok::<(), String>(())
         });
         threads.push(thread.map_err(|error| error.to_string())?);
@@ -250,7 +276,7 @@ fn serve_on_all_cores(
         };
         tokio::join!(
             stop,
-            sealog_server::serve(Arc::clone(app), listener, &server),
+            sealog_server::serve_with_pages(Arc::clone(app), pages.router(), listener, &server),
             async {
                 if let Some(listener) = metrics {
                     sealog_server::serve_metrics(Arc::clone(app), listener, &server).await;

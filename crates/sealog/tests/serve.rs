@@ -62,6 +62,59 @@ fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
     server.stop();
 }
 
+/// What a browser does: a form, and what the answer's head says.
+fn submit(server: &Running, path: &str, cookie: &str, form: &str) -> String {
+    let (host, length) = (&server.address, form.len());
+    server.raw(&format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nSec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+    ))
+}
+
+fn open_page(server: &Running, path: &str, cookie: &str) -> String {
+    let host = &server.address;
+    server
+        .raw(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n"))
+}
+
+#[test]
+fn the_owner_claims_the_account_and_sees_the_first_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = serve(&data, &[]);
+    let (file, key) = (data.join("first-run.txt"), first_key(&data));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let beginning = format!("http://{}/app/claim#", server.address);
+    let secret = text.split_whitespace().find_map(|word| word.strip_prefix(&beginning)).unwrap().to_owned();
+    assert!(open_page(&server, "/", "").contains("location: /app\r\n"));
+    assert!(open_page(&server, "/app/claim", "").starts_with("HTTP/1.1 200"));
+    let claim = format!("token={secret}&email=me%40example.org&password=correct+horse+battery");
+    let answer = submit(&server, "/app/claim", "", &claim);
+    assert!(answer.starts_with("HTTP/1.1 303") && answer.contains("x-request-id: req_"), "{answer}");
+    let started = Instant::now();
+    while std::fs::read_to_string(&file).unwrap().contains(&secret) {
+        assert!(started.elapsed() < Duration::from_secs(60), "the file has to lose the link");
+        std::thread::yield_now();
+    }
+    assert_eq!(first_key(&data), key, "the keys stay");
+    assert!(submit(&server, "/app/claim", "", &claim).starts_with("HTTP/1.1 422"));
+    let answer = submit(&server, "/app/sign-in", "", "email=me%40example.org&password=correct+horse+battery");
+    let cookie = answer.split_once("set-cookie: ").unwrap().1.split(';').next().unwrap().to_owned();
+    let answer = open_page(&server, "/app", &cookie);
+    let events = answer.split_once("location: ").unwrap().1.split("\r\n").next().unwrap().to_owned();
+    assert!(open_page(&server, &events, &cookie).contains("No events yet"));
+    assert_eq!(server.post(&key, r#"{"action":"user.login","actor_id":"the first"}"#).0, 202);
+    assert!(open_page(&server, &events, &cookie).contains("the first"));
+    // A page of the dashboard, whatever is wrong; the API's envelope elsewhere.
+    assert!(open_page(&server, "/app/nowhere", &cookie).contains("<code>request/not_found</code>"));
+    assert!(open_page(&server, "/nowhere", "").contains("\"code\":\"request/not_found\""));
+    let log = server.stop();
+    assert!(!log.contains(&secret) && !log.contains("example.org") && !log.contains(&cookie[15..]), "{log}");
+    // Whoever is signed in stays so.
+    let server = serve(&data, &[]);
+    assert!(open_page(&server, &events, &cookie).contains("the first"));
+    server.stop();
+}
+
 #[test]
 fn the_pasted_curl_command_returns_202() {
     let dir = tempfile::tempdir().unwrap();

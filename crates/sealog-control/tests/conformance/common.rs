@@ -83,9 +83,52 @@ pub fn new_session(n: u8, person: u8, expires_at_ms: u64) -> Session {
     Session {
         token_digest: digest(n),
         person_id: person_id(person),
+        needs_code: false,
         created_at_ms: MORNING_MS,
         expires_at_ms,
+        last_seen_at_ms: MORNING_MS,
+        idle_ms: 1 << 60,
+        address: Some("192.0.2.1".into()),
+        user_agent: None,
     }
+}
+
+pub fn new_authenticator(person: u8) -> Authenticator {
+    Authenticator {
+        person_id: person_id(person),
+        secret: vec![person; 20],
+        last_step: None,
+        created_at_ms: MORNING_MS,
+    }
+}
+
+/// Its secret has the digest of this number, and it works for a thousand milliseconds.
+pub fn new_link(n: u8, purpose: Purpose) -> Link {
+    Link {
+        id: id(n),
+        digest: Some(digest(n)),
+        purpose,
+        created_at_ms: MORNING_MS,
+        expires_at_ms: MORNING_MS + 1000,
+    }
+}
+
+pub fn reset(person: u8) -> Purpose {
+    Purpose::Reset { person_id: person_id(person) }
+}
+
+pub fn claim(tenant: u8, person: u8) -> Purpose {
+    Purpose::Claim { tenant_id: tenant_id(tenant), person_id: person_id(person) }
+}
+
+pub fn invitation(tenant: u8, email: &str) -> Purpose {
+    Purpose::Invitation(Invitation {
+        tenant_id: tenant_id(tenant),
+        email: email.into(),
+        role: Role::Auditor,
+        grants: Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: None },
+        ends_at_ms: Some(MORNING_MS + 90),
+    })
 }
 
 pub fn new_notice(tenant: u8, month: u32, percent: u8) -> NewNotice {

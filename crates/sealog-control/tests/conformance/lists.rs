@@ -84,7 +84,7 @@ pub fn behind_an_id_that_is_not_in_the_list_there_is_nothing(control: &Control) 
 pub fn an_id_is_taken_once(control: &Control) {
     let (tenant, project, key) = furnish(control);
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
-    wait(control.create_session(new_session(1, 1, u64::MAX))).unwrap();
+    wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
     let is_refused = |error: StoreError| matches!(error, StoreError::Refused(_));
     let again = NewTenant { name: "Other".into(), ..new_tenant(1) };
     assert!(wait(control.create_tenant(again, vec![])).is_err_and(is_refused));
@@ -99,7 +99,7 @@ pub fn an_id_is_taken_once(control: &Control) {
     );
     let user = wait(control.add_member(new_member(1, 1, "b@example.com"), Records::none()));
     assert!(matches!(user, Err(ChangeError::Store(StoreError::Refused(_)))), "{user:?}");
-    assert!(wait(control.create_session(new_session(1, 1, u64::MAX))).is_err_and(is_refused));
+    assert!(wait(control.create_session(new_session(1, 1, u64::MAX), None)).is_err_and(is_refused));
     assert_eq!(wait(control.tenants(first(10))), Ok(vec![tenant.clone()]));
     assert_eq!(wait(control.projects(tenant.id, first(10))), Ok(vec![project.clone()]));
     assert_eq!(wait(control.keys(project.id, first(10))), Ok(vec![key]));

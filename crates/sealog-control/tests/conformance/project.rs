@@ -13,7 +13,10 @@ pub fn a_project_needs_its_tenant(control: &Control) {
     assert_eq!(wait(control.create_key(new_key(1, 1), vec![])), Ok(None));
     assert_eq!(wait(control.create_action(TenantId(id(1)), custom("a.b"), vec![])), Ok(None));
     assert_eq!(wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())), Ok(None));
-    assert!(matches!(wait(control.create_session(new_session(1, 1, u64::MAX))), Err(StoreError::Refused(_))));
+    assert!(matches!(
+        wait(control.create_session(new_session(1, 1, u64::MAX), None)),
+        Err(StoreError::Refused(_))
+    ));
     assert!(matches!(wait(control.enqueue_notice(new_notice(1, 1, 80))), Err(StoreError::Refused(_))));
     // Nothing of that was kept.
     let (_, project, key) = furnish(control);

@@ -17,7 +17,12 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     let new = NewMember { grants, ends_at_ms: Some(3), ..new_member(1, 1, "Zoë@Example.com") };
     wait(control.add_member(new, Records::none())).unwrap();
     wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), Records::none())).unwrap();
-    wait(control.create_session(new_session(1, 1, u64::MAX))).unwrap();
+    wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
+    wait(control.offer_authenticator(new_authenticator(1))).unwrap();
+    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(8), digest(9)])).unwrap();
+    wait(control.create_link(new_link(3, reset(1)), None, vec![])).unwrap();
+    let mailed = Link { digest: None, ..new_link(4, invitation(1, "New@Example.com")) };
+    wait(control.create_link(mailed, None, vec![])).unwrap();
     for percent in [80, 100] {
         wait(control.enqueue_notice(new_notice(1, 1, percent))).unwrap();
     }
@@ -38,12 +43,15 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref persons,
         ref memberships,
         ref sessions,
+        ref authenticators,
+        ref links,
         ref notices,
         ref jobs,
         ref records,
         ..
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
+    assert_eq!((authenticators.len(), links.len()), (1, 2));
     assert_eq!((notices.len(), jobs.len(), records.len()), (2, 1, 2));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 

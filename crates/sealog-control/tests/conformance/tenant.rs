@@ -14,6 +14,7 @@ pub fn the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_s
         project: new_project(n, n, &[]),
         keys: vec![new_key(n, n), new_key(n + 1, n)],
         owner: new_member(n, n, "owner@localhost"),
+        claim: Some(new_link(n, claim(n, n))),
     };
     let version = control.version();
     // Two keys of the same id: the last step but one fails, and nothing is left of those before it.
@@ -28,6 +29,7 @@ pub fn the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_s
         assert_eq!((access.tenant.id, access.project.id), (TenantId(id(1)), ProjectId(id(1))));
     }
     assert!(wait(control.person_by_email("owner@localhost".into())).unwrap().is_some());
+    assert!(wait(control.link(digest(1), MORNING_MS)).unwrap().is_some());
 
     assert_eq!(wait(control.create_first(first(5), vec![])), Ok(false));
     assert_eq!(wait(control.tenants(ListPage { after: None, limit: 9 })).unwrap().len(), 1);

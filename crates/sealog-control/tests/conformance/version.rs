@@ -34,7 +34,7 @@ pub fn every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other(c
     // what did not happen.
     wait(control.keys_used(vec![(KeyId(id(1)), MORNING_MS)])).unwrap();
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
-    wait(control.create_session(new_session(1, 1, u64::MAX))).unwrap();
+    wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
     wait(control.enqueue_notice(new_notice(1, 1, 80))).unwrap();
     wait(control.create_job(new_job(1, 1))).unwrap();
     wait(control.access(digest(1))).unwrap();

@@ -5,18 +5,11 @@ use sealog_control::{
 };
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId};
-use sealog_core::key;
 use sealog_core::plan::Billing;
 
-use super::{Actor, Admin, AdminError, keys, people, projects, tenants};
-use crate::password;
+use super::{Actor, Admin, AdminError, keys, projects, tenants};
+use crate::people;
 use crate::secret::Secret;
-
-pub const OWNER: &str = "owner@localhost";
-/// More than 150 bits, in characters of a key's alphabet.
-const PASSWORD_LEN: usize = 26;
-/// `at_live_`: the same for all keys.
-const PREFIX_LEN: usize = 8;
 
 /// Everything that the first run creates. Nothing of it exists yet: whoever runs it puts the secrets where they are
 /// not lost, and then commits it with [`Admin::create_first`].
@@ -24,14 +17,15 @@ const PREFIX_LEN: usize = 8;
 pub struct First {
     pub live: Secret,
     pub test: Secret,
-    pub password: Secret,
+    /// The link with which the owner gets an address and a password.
+    pub claim: Secret,
     run: FirstRun,
     records: Vec<NewRecord>,
 }
 
 impl Admin {
-    /// Takes as long as a password's hash does.
-    pub fn prepare_first(&self, actor: Actor) -> Result<First, AdminError> {
+    /// `app_url` is where the link leads.
+    pub fn prepare_first(&self, actor: Actor, app_url: &str) -> First {
         let recorder = self.recorder(actor);
         let created_at_ms = recorder.now_ms();
         let tenant = NewTenant {
@@ -53,16 +47,11 @@ impl Admin {
             keys::generate(&recorder, project.id, format!("first {} key", mode.as_str()), mode, None)
         };
         let ((live_key, live), (test_key, test)) = (new_key(Mode::Live), new_key(Mode::Test));
-        let alphabet = Secret(key::generate(Mode::Live, recorder.random()));
-        let password = Secret(alphabet.0[PREFIX_LEN..PREFIX_LEN + PASSWORD_LEN].to_owned());
-        let salt = recorder.random();
-        let salt = std::array::from_fn(|at| salt[at]);
-        let password_hash = password::hash_now(&password.0, &salt).map_err(AdminError::Internal)?;
         let person = NewPerson {
             id: PersonId(recorder.random_id()),
-            email: OWNER.into(),
-            password_hash: Some(password_hash),
-            verified: true,
+            email: people::OWNER.into(),
+            password_hash: None,
+            verified: false,
             created_at_ms,
         };
         let records = vec![
@@ -70,8 +59,9 @@ impl Admin {
             projects::created(&recorder, &project),
             keys::created(&recorder, &live_key),
             keys::created(&recorder, &test_key),
-            people::added(&recorder, person.id, Role::Owner.as_str()),
+            super::people::added(&recorder, person.id, Role::Owner.as_str()),
         ];
+        let (link, claim) = people::claim_link(&*self.world, app_url, tenant.id, person.id);
         let owner = NewMember {
             tenant_id: tenant.id,
             person,
@@ -80,8 +70,8 @@ impl Admin {
             ends_at_ms: None,
             created_at_ms,
         };
-        let run = FirstRun { tenant, project, keys: vec![live_key, test_key], owner };
-        Ok(First { live, test, password, run, records })
+        let run = FirstRun { tenant, project, keys: vec![live_key, test_key], owner, claim: Some(link) };
+        First { live, test, claim, run, records }
     }
 
     /// All of it in one step, unless there is a tenant already. Whether it did.

@@ -35,6 +35,19 @@ vocabulary! {
     MEMBER_ADDED = "sealog.member_added", "access_control", "warning", "Somebody became a member.";
     MEMBER_CHANGED = "sealog.member_changed", "access_control", "warning",
         "Role, grants or end of a membership was changed.";
+    MEMBER_INVITED = "sealog.member_invited", "access_control", "warning", "Somebody was invited to become a member.";
+    INVITATION_WITHDRAWN = "sealog.invitation_withdrawn", "access_control", "info", "An invitation was taken back.";
+    ACCOUNT_CLAIMED = "sealog.account_claimed", "access_control", "warning",
+        "The owner that the first run made got an address and a password.";
+    SIGNED_IN = "sealog.signed_in", "auth", "info", "A member signed in to the dashboard.";
+    SIGN_IN_FAILED = "sealog.sign_in_failed", "auth", "warning",
+        "Somebody tried to sign in as a member with a wrong password; at most one event a minute, with a count.";
+    PASSWORD_CHANGED = "sealog.password_changed", "auth", "warning",
+        "A member changed the password, or set a new one by a link.";
+    AUTHENTICATOR_CHANGED = "sealog.authenticator_changed", "auth", "warning",
+        "A member set up or removed an authenticator, or made new recovery codes.";
+    EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
+    EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
 }
 
 /// By its name.

@@ -1,0 +1,51 @@
+//! How often somebody has tried to sign in, counted here so that several nodes count together.
+//!
+//! Counts are kept for a window of time that begins with the first attempt, and then forgotten. They are no part
+//! of a copy.
+
+use sealog_core::id::Hash;
+
+use crate::control::{Answer, Control};
+use crate::db::{Db, DbError, Lock, count, params};
+
+pub trait Attempts: Send + Sync {
+    /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is made:
+    /// attempts at the same time are all counted. How many there were in the window of each, with this one.
+    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<u64>>;
+    /// Forgets a subject's: the attempt was right.
+    fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()>;
+}
+
+impl Attempts for Control {
+    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<u64>> {
+        self.change(Lock::None, move |db| {
+            // In one order on every node, so that two nodes never wait for each other.
+            let mut ordered = subjects.clone();
+            ordered.sort_unstable_by_key(|subject| subject.0);
+            ordered.dedup();
+            for subject in ordered {
+                add(db, subject, now_ms, now_ms.saturating_add(window_ms))?;
+            }
+            let sql = "SELECT attempts AS count FROM {attempts} WHERE subject = ?1";
+            subjects.iter().map(|subject| count(db, sql, params![*subject])).collect()
+        })
+    }
+
+    fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| {
+            db.execute("DELETE FROM {attempts} WHERE subject = ?1", params![subject]).map(drop)
+        })
+    }
+}
+
+fn add(db: &mut dyn Db, subject: Hash, now_ms: u64, ends_at_ms: u64) -> Result<(), DbError> {
+    let sql = "INSERT INTO {attempts} (subject, attempts, ends_at_ms) VALUES (?1, 1, ?3)
+               ON CONFLICT (subject) DO UPDATE SET
+                   attempts = CASE WHEN attempts.ends_at_ms <= ?2 THEN 1 ELSE attempts.attempts + 1 END,
+                   ends_at_ms = CASE WHEN attempts.ends_at_ms <= ?2 THEN ?3 ELSE attempts.ends_at_ms END";
+    db.execute(sql, params![subject, now_ms, ends_at_ms])?;
+    // A few at a time: whoever tries a million names leaves no more than that to clean up at once.
+    let over = "DELETE FROM {attempts} WHERE subject IN
+                (SELECT subject FROM {attempts} WHERE ends_at_ms <= ?1 ORDER BY ends_at_ms LIMIT 4)";
+    db.execute(over, params![now_ms]).map(drop)
+}

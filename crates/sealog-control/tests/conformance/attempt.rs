@@ -1,0 +1,30 @@
+//! Counts of attempts to sign in.
+
+use sealog_control::*;
+
+use crate::common::*;
+use crate::support::*;
+
+pub fn attempts_are_counted_by_subject_until_their_window_is_over(control: &Control) {
+    let count = |subjects: &[u8], after| {
+        let subjects = subjects.iter().map(|n| digest(*n)).collect();
+        wait(control.count_attempt(subjects, MORNING_MS + after, 100)).unwrap()
+    };
+    assert_eq!(count(&[1, 2], 0), [1, 1]);
+    assert_eq!(count(&[2, 1], 50), [2, 2]);
+    assert_eq!(count(&[3, 1], 99), [1, 3]);
+    // The window began with the first one.
+    assert_eq!(count(&[1, 3], 100), [1, 2]);
+    wait(control.forget_attempts(digest(1))).unwrap();
+    assert_eq!(count(&[1, 3], 101), [1, 3]);
+    assert_eq!(count(&[], 102), Vec::<u64>::new());
+}
+
+pub fn attempts_at_the_same_time_are_all_counted(control: &Control) {
+    let counts: Vec<_> = (0..20u8)
+        .map(|n| control.count_attempt(vec![digest(n % 2), digest(2), digest(3)], MORNING_MS, 100))
+        .collect();
+    let mut all: Vec<u64> = counts.into_iter().map(|count| wait(count).unwrap()[1]).collect();
+    all.sort_unstable();
+    assert_eq!(all, (1..=20).collect::<Vec<_>>());
+}

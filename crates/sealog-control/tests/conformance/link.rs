@@ -1,0 +1,235 @@
+//! Links that are used once.
+
+use sealog_control::*;
+
+use crate::common::*;
+use crate::support::*;
+
+const NOW: u64 = MORNING_MS + 999;
+
+/// A member without a password, whose address nobody has checked.
+fn unverified(control: &Control, n: u8, tenant: u8, email: &str) {
+    let person = NewPerson { password_hash: None, verified: false, ..new_person(n, email) };
+    let new = NewMember { person, ..new_member(n, tenant, email) };
+    wait(control.add_member(new, Records::none())).unwrap().unwrap();
+}
+
+fn create(control: &Control, link: Link) {
+    assert_eq!(wait(control.create_link(link, None, vec![])), Ok(Some(())));
+}
+
+fn account(control: &Control, email: &str) -> Option<(PersonId, bool, Option<String>)> {
+    let found = wait(control.person_by_email(email.into())).unwrap();
+    found.map(|(person, hash)| (person.id, person.verified, hash))
+}
+
+fn hashed(hash: &str) -> Option<String> {
+    Some(hash.to_owned())
+}
+
+pub fn a_link_is_found_by_its_secret_until_it_is_over(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "a@example.com");
+    let links =
+        [new_link(1, reset(1)), new_link(2, claim(1, 1)), new_link(3, invitation(1, "B@example.com"))];
+    for link in &links {
+        create(control, link.clone());
+    }
+    for (n, link) in (1..).zip(links) {
+        assert_eq!(wait(control.link(digest(n), NOW)), Ok(Some(link)));
+        assert_eq!(wait(control.link(digest(n), NOW + 1)), Ok(None));
+    }
+    assert_eq!(wait(control.link(digest(4), NOW)), Ok(None));
+    // Neither for a person nor for a tenant that does not exist.
+    for purpose in [reset(9), claim(1, 9), invitation(9, "b@example.com")] {
+        assert_eq!(wait(control.create_link(new_link(5, purpose), None, vec![])), Ok(None));
+    }
+    // Those that are over go when another is made.
+    let later = Link { created_at_ms: NOW + 1, expires_at_ms: NOW + 9, ..new_link(6, reset(1)) };
+    create(control, later);
+    assert_eq!(wait(control.export()).unwrap().links.len(), 1);
+}
+
+pub fn a_newer_link_takes_the_place_of_an_older_one_of_its_kind(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    unverified(control, 1, 1, "a@example.com");
+    unverified(control, 2, 1, "b@example.com");
+    for (n, purpose) in [
+        (1, reset(1)),
+        (2, claim(1, 1)),
+        (3, reset(2)),
+        (4, invitation(1, "c@example.com")),
+        (5, invitation(2, "c@example.com")),
+        (6, invitation(1, "d@example.com")),
+    ] {
+        create(control, new_link(n, purpose));
+    }
+    create(control, new_link(11, reset(1)));
+    create(control, new_link(14, invitation(1, "C@Example.com")));
+    let works = |n| wait(control.link(digest(n), NOW)).unwrap().is_some();
+    assert_eq!([1, 2, 3, 4, 5, 6, 11, 14].map(works), [false, true, true, false, true, true, true, true]);
+    let invited = wait(control.invitations(tenant_id(1), NOW)).unwrap();
+    assert_eq!(invited.iter().map(|link| link.id).collect::<Vec<_>>(), [id(6), id(14)]);
+    assert_eq!(wait(control.invitations(tenant_id(1), NOW + 1)), Ok(vec![]));
+}
+
+pub fn a_claim_sets_address_and_password_once(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "owner@localhost");
+    create(control, new_link(1, claim(1, 1)));
+    create(control, new_link(2, reset(1)));
+    wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
+    let has_claim = |now_ms| wait(control.has_claim(person_id(1), now_ms)).unwrap();
+    assert_eq!((has_claim(NOW), has_claim(NOW + 1)), (true, false));
+    let owner = |email: &str| Claimed { email: email.into(), password_hash: "h1".into() };
+    let claim = |n, now_ms| {
+        wait(control.claim(digest(n), now_ms, owner("Me@Example.com"), Records::of(vec![record(1)])))
+    };
+    // Over, unknown, or for something else.
+    assert_eq!((claim(1, NOW + 1), claim(9, NOW), claim(2, NOW)), (Ok(None), Ok(None), Ok(None)));
+    assert!(wait(control.link(digest(2), NOW)).unwrap().is_some());
+    assert_eq!(wait(control.count_records()), Ok(0));
+    let person = claim(1, NOW).unwrap().unwrap();
+    assert_eq!((person.id, person.email.as_str(), person.verified), (person_id(1), "Me@Example.com", true));
+    assert_eq!(claim(1, NOW), Ok(None));
+    assert!(!has_claim(NOW));
+    assert_eq!(account(control, "me@example.com"), Some((person_id(1), true, hashed("h1"))));
+    assert_eq!(account(control, "owner@localhost"), None);
+    assert_eq!(wait(control.session(digest(1), NOW)), Ok(None));
+    assert_eq!(wait(control.count_records()), Ok(1));
+}
+
+pub fn a_claim_with_an_address_that_somebody_has_changes_nothing(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "owner@localhost");
+    wait(control.add_member(new_member(2, 1, "a@example.com"), Records::none())).unwrap();
+    create(control, new_link(1, claim(1, 1)));
+    let claim = |email: &str| {
+        let owner = Claimed { email: email.into(), password_hash: "h1".into() };
+        wait(control.claim(digest(1), NOW, owner, Records::of(vec![record(1)])))
+    };
+    assert_eq!(claim("A@example.com"), Err(ChangeError::AlreadyExists));
+    assert_eq!(account(control, "owner@localhost"), Some((person_id(1), false, None)));
+    // The same address in another case is one's own.
+    assert!(claim("Owner@localhost").unwrap().is_some());
+}
+
+pub fn a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "a@example.com");
+    wait(control.offer_authenticator(new_authenticator(1))).unwrap();
+    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(1)])).unwrap();
+    for n in [1, 2] {
+        wait(control.create_session(new_session(n, 1, u64::MAX), None)).unwrap();
+    }
+    create(control, new_link(1, reset(1)));
+    let reset = |n, now_ms| wait(control.reset_password(digest(n), now_ms, "h2".into())).unwrap();
+    assert_eq!((reset(1, NOW + 1), reset(2, NOW)), (None, None));
+    assert_eq!(wait(control.sessions(person_id(1), NOW)).unwrap().len(), 2);
+    assert_eq!(reset(1, NOW).map(|person| person.id), Some(person_id(1)));
+    assert_eq!(reset(1, NOW), None);
+    assert_eq!(account(control, "a@example.com"), Some((person_id(1), true, hashed("h2"))));
+    assert_eq!(wait(control.sessions(person_id(1), NOW)), Ok(vec![]));
+    assert!(wait(control.authenticator(person_id(1))).unwrap().unwrap().is_confirmed());
+    assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(1));
+}
+
+pub fn a_mailed_link_has_the_secret_that_its_mail_left_with(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "a@example.com");
+    let link = Link { digest: None, ..new_link(1, reset(1)) };
+    let notice = NewNotice { key: "of the link".into(), ..new_notice(1, 1, 80) };
+    assert_eq!(wait(control.create_link(link.clone(), Some(notice), vec![])), Ok(Some(())));
+    let notice = wait(control.due_notices(MORNING_MS, 9)).unwrap().remove(0);
+    assert_eq!(notice.key, link.notice_key());
+    let found = |n| wait(control.link(digest(n), NOW)).unwrap();
+    let send = |at, n| wait(control.claim_notice(notice.id, at, at + 10, Some(digest(n)))).unwrap();
+    assert_eq!(found(1), None);
+    assert!(send(MORNING_MS, 1));
+    assert_eq!(found(1), Some(link.clone()));
+    // It is sent again: the first mail is worth nothing.
+    assert!(send(MORNING_MS + 10, 2));
+    assert_eq!((found(1), found(2)), (None, Some(link)));
+    let reset = |n| wait(control.reset_password(digest(n), NOW, "h".into())).unwrap().is_some();
+    assert_eq!((reset(1), reset(2), reset(2)), (false, true, false));
+    // A secret of any other notice opens nothing.
+    wait(control.enqueue_notice(new_notice(1, 1, 100))).unwrap();
+    let other = wait(control.due_notices(MORNING_MS, 9)).unwrap().remove(0);
+    wait(control.claim_notice(other.id, MORNING_MS, NOW, Some(digest(3)))).unwrap();
+    assert_eq!(found(3), None);
+}
+
+fn accept(control: &Control, n: u8, guest: Guest) -> Result<Option<Member>, ChangeError> {
+    wait(control.accept_invitation(digest(n), NOW, guest, Records::of(vec![record(n)])))
+}
+
+fn guest(n: u8) -> Guest {
+    Guest::New { id: person_id(n), password_hash: format!("h{n}") }
+}
+
+pub fn an_invitation_makes_an_account_for_an_address_that_has_none(control: &Control) {
+    furnish(control);
+    create(control, new_link(1, invitation(1, "New@Example.com")));
+    // Nobody who has an account has this address.
+    wait(control.add_member(new_member(2, 1, "b@example.com"), Records::none())).unwrap();
+    assert_eq!(accept(control, 1, Guest::Known(person_id(2))), Err(ChangeError::AlreadyExists));
+    let member = accept(control, 1, guest(5)).unwrap().unwrap();
+    assert_eq!(account(control, "new@example.com"), Some((person_id(5), true, hashed("h5"))));
+    let Purpose::Invitation(invited) = invitation(1, "New@Example.com") else { unreachable!() };
+    let Membership { role, grants, ends_at_ms, .. } = member.membership.clone();
+    assert_eq!((role, grants, ends_at_ms), (invited.role, invited.grants, invited.ends_at_ms));
+    assert_eq!(wait(control.member(tenant_id(1), person_id(5))), Ok(Some(member)));
+    assert_eq!(accept(control, 1, guest(6)), Ok(None));
+    assert_eq!(wait(control.count_records()), Ok(1));
+}
+
+pub fn an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alone(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for (n, email) in [(1, "a@example.com"), (2, "b@example.com")] {
+        wait(control.add_member(new_member(n, 1, email), Records::none())).unwrap();
+    }
+    create(control, new_link(1, invitation(2, "A@example.com")));
+    create(control, new_link(2, invitation(1, "b@example.com")));
+    // Neither somebody else, nor whoever holds the link without being signed in: that would set a password.
+    for wrong in [Guest::Known(person_id(2)), guest(5)] {
+        assert_eq!(accept(control, 1, wrong), Err(ChangeError::AlreadyExists));
+    }
+    assert_eq!(account(control, "a@example.com"), Some((person_id(1), true, hashed("$argon2id$1"))));
+    let member = accept(control, 1, Guest::Known(person_id(1))).unwrap().unwrap();
+    assert_eq!((member.person.id, member.membership.tenant_id), (person_id(1), tenant_id(2)));
+    assert_eq!(wait(control.memberships(person_id(1))).unwrap().len(), 2);
+    // Who is a member already stays what they are.
+    assert_eq!(accept(control, 2, Guest::Known(person_id(2))), Err(ChangeError::AlreadyExists));
+}
+
+pub fn an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    unverified(control, 1, 1, "a@example.com");
+    create(control, new_link(1, invitation(2, "a@example.com")));
+    assert_eq!(accept(control, 1, Guest::Known(person_id(1))), Err(ChangeError::AlreadyExists));
+    create(control, new_link(2, reset(1)));
+    wait(control.reset_password(digest(2), NOW, "h".into())).unwrap();
+    assert!(accept(control, 1, Guest::Known(person_id(1))).unwrap().is_some());
+}
+
+pub fn an_invitation_that_was_withdrawn_opens_nothing(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    create(control, new_link(1, invitation(1, "a@example.com")));
+    let withdraw = |tenant| wait(control.withdraw_invitation(tenant_id(tenant), id(1), vec![record(1)]));
+    assert_eq!((withdraw(2), withdraw(1), withdraw(1)), (Ok(false), Ok(true), Ok(false)));
+    assert_eq!(accept(control, 1, guest(5)), Ok(None));
+    assert_eq!(wait(control.count_records()), Ok(1));
+}
+
+pub fn of_many_that_use_a_link_at_once_one_has_used_it(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "a@example.com");
+    create(control, new_link(1, reset(1)));
+    let resets: Vec<_> = (0..8).map(|n| control.reset_password(digest(1), NOW, format!("h{n}"))).collect();
+    let used = resets.into_iter().map(|reset| wait(reset).unwrap()).filter(Option::is_some).count();
+    assert_eq!(used, 1);
+}

@@ -1,0 +1,51 @@
+//! What each role may do: one table.
+
+use sealog_control::Role;
+
+/// Something that a page or a form needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    ReadEvents,
+    ViewKeys,
+    /// Create and revoke them.
+    TestKeys,
+    LiveKeys,
+    ViewProjects,
+    ManageMembers,
+}
+
+const OWNER: usize = 0;
+const ADMIN: usize = 1;
+const DEVELOPER: usize = 2;
+const PRIVACY_OFFICER: usize = 3;
+const AUDITOR: usize = 4;
+
+const YES: bool = true;
+const NO: bool = false;
+
+/// In the order of owner, admin, developer, privacy officer, auditor.
+#[rustfmt::skip]
+pub const CAPABILITIES: [(Capability, [bool; 5]); 6] = [
+    (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
+    (Capability::ViewKeys,      [YES, YES, YES, NO,  YES]),
+    (Capability::TestKeys,      [YES, YES, YES, NO,  NO]),
+    (Capability::LiveKeys,      [YES, YES, NO,  NO,  NO]),
+    (Capability::ViewProjects,  [YES, YES, NO,  NO,  NO]),
+    (Capability::ManageMembers, [YES, YES, NO,  NO,  NO]),
+];
+
+pub fn may(role: Role, capability: Capability) -> bool {
+    let column = match role {
+        Role::Owner => OWNER,
+        Role::Admin => ADMIN,
+        Role::Developer => DEVELOPER,
+        Role::PrivacyOfficer => PRIVACY_OFFICER,
+        Role::Auditor => AUDITOR,
+    };
+    CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[column])
+}
+
+/// Admins have no say over owners, neither over those who are nor over who becomes one.
+pub(crate) fn may_give(role: Role, given: Role) -> bool {
+    may(role, Capability::ManageMembers) && (role == Role::Owner || given != Role::Owner)
+}

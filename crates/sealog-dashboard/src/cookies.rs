@@ -1,0 +1,183 @@
+//! The two cookies: the session's token, and the choice of a theme.
+
+use axum::http::HeaderMap;
+use axum::http::header::{COOKIE, HOST};
+use sealog_service::people::Token;
+
+/// How cookies are written, which follows from how people reach the dashboard.
+#[derive(Clone, Debug)]
+pub(crate) struct Cookies {
+    /// `https://host:port`
+    origin: String,
+    is_https: bool,
+    is_loopback: bool,
+}
+
+/// A year.
+const THEME_S: u64 = 365 * 24 * 60 * 60;
+const THEME: &str = "sealog_theme";
+/// A browser takes a cookie of this prefix from HTTPS alone, from this host alone, for all of its paths.
+const SESSION_HTTPS: &str = "__Host-sealog";
+const SESSION_LOOPBACK: &str = "sealog_session";
+
+impl Cookies {
+    pub(crate) fn new(app_url: &str) -> Cookies {
+        let is_https = app_url.starts_with("https://");
+        let (scheme, rest) = app_url.split_once("://").unwrap_or(("http", app_url));
+        let authority = rest.split('/').next().unwrap_or("");
+        Cookies {
+            origin: format!("{scheme}://{authority}").to_ascii_lowercase(),
+            is_https,
+            is_loopback: is_loopback(authority),
+        }
+    }
+
+    /// Of the pages, as a browser names it in `Origin`.
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether a session would be safe from whoever listens: over HTTPS, or where nobody listens.
+    pub(crate) fn are_safe(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        self.is_https || self.is_loopback && host.is_some_and(is_loopback)
+    }
+
+    fn session_name(&self) -> &'static str {
+        if self.is_https { SESSION_HTTPS } else { SESSION_LOOPBACK }
+    }
+
+    pub(crate) fn session(&self, headers: &HeaderMap) -> Option<Token> {
+        cookie(headers, self.session_name()).and_then(Token::parse)
+    }
+
+    /// The cookie ends with the browser's session or with ours, whichever is first: the server decides.
+    pub(crate) fn set_session(&self, token: &Token) -> String {
+        format!("{}={}; {}", self.session_name(), token.0.0, self.attributes())
+    }
+
+    pub(crate) fn clear_session(&self) -> String {
+        format!("{}=; Max-Age=0; {}", self.session_name(), self.attributes())
+    }
+
+    fn attributes(&self) -> &'static str {
+        if self.is_https {
+            "Path=/; HttpOnly; Secure; SameSite=Lax"
+        } else {
+            "Path=/; HttpOnly; SameSite=Lax"
+        }
+    }
+}
+
+/// What the person chose over what the system says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Theme {
+    System,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub(crate) const ALL: [Theme; 3] = [Theme::System, Theme::Light, Theme::Dark];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Theme::System => "system",
+            Theme::Light => "light",
+            Theme::Dark => "dark",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Theme> {
+        Theme::ALL.into_iter().find(|theme| theme.as_str() == text)
+    }
+
+    pub(crate) fn of(headers: &HeaderMap) -> Theme {
+        cookie(headers, THEME).and_then(Theme::parse).unwrap_or(Theme::System)
+    }
+
+    /// The one that a button offers next.
+    pub(crate) fn next(self) -> Theme {
+        match self {
+            Theme::System => Theme::Light,
+            Theme::Light => Theme::Dark,
+            Theme::Dark => Theme::System,
+        }
+    }
+
+    pub(crate) fn cookie(self) -> String {
+        format!("{THEME}={}; Path=/app; Max-Age={THEME_S}; HttpOnly; SameSite=Lax", self.as_str())
+    }
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let pairs = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = pairs.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// `localhost`, `127.0.0.1:8080`, `[::1]:8080`
+fn is_loopback(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or(""),
+        None => authority.split(':').next().unwrap_or(""),
+    };
+    let is_name = host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost");
+    is_name || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        pairs.collect()
+    }
+
+    #[test]
+    fn a_session_is_safe_over_https_and_on_this_machine() {
+        let safe = |app_url, host: &str| Cookies::new(app_url).are_safe(&headers(&[("host", host)]));
+        assert!(safe("https://log.example/app", "log.example"));
+        // Where TLS ends is not for the server to know.
+        assert!(safe("https://log.example/app", "10.0.0.1:8080"));
+        for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "a.localhost"] {
+            assert!(safe("http://127.0.0.1:8080/app", host), "{host}");
+            assert!(safe("http://[::1]:8080/app", host), "{host}");
+        }
+        for host in ["192.168.1.2:8080", "log.example", "127.0.0.1.example", "localhost.example", ""] {
+            assert!(!safe("http://127.0.0.1:8080/app", host), "{host}");
+        }
+        assert!(!safe("http://log.example/app", "localhost:8080"));
+        assert!(!Cookies::new("http://localhost/app").are_safe(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_cookie_of_https_is_bound_to_its_host() {
+        let token = "a".repeat(64);
+        let set = Cookies::new("https://log.example/app").set_session(&Token::parse(&token).unwrap());
+        assert_eq!(set, format!("__Host-sealog={token}; Path=/; HttpOnly; Secure; SameSite=Lax"));
+        let set = Cookies::new("http://localhost:1/app").set_session(&Token::parse(&token).unwrap());
+        assert_eq!(set, format!("sealog_session={token}; Path=/; HttpOnly; SameSite=Lax"));
+    }
+
+    #[test]
+    fn cookies_are_found_among_others_and_what_is_no_token_is_none() {
+        let cookies = Cookies::new("https://log.example/app");
+        let token = "b".repeat(64);
+        let line = format!("a=1; __Host-sealog={token};sealog_theme=dark");
+        let found = headers(&[("cookie", &line)]);
+        assert_eq!(cookies.session(&found), Token::parse(&token));
+        assert_eq!(Theme::of(&found), Theme::Dark);
+        for line in ["", "__Host-sealog", "__Host-sealog=", "__Host-sealog=x", "sealog_theme=\"><b>"] {
+            let found = headers(&[("cookie", line)]);
+            assert_eq!((cookies.session(&found), Theme::of(&found)), (None, Theme::System), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_origin_is_that_of_the_address_without_its_path() {
+        assert_eq!(Cookies::new("https://Log.Example:8443/ui").origin(), "https://log.example:8443");
+        assert_eq!(Cookies::new("http://127.0.0.1:8080/app").origin(), "http://127.0.0.1:8080");
+    }
+}

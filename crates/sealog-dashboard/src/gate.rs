@@ -1,0 +1,176 @@
+//! Before any page is asked: where the request comes from, who asks, and whether they may.
+
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::{RawPathParams, Request};
+use axum::http::header::{HeaderName, HeaderValue, ORIGIN};
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use sealog_control::{ListPage, Project, Role};
+use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
+use sealog_core::reject::Code;
+use sealog_service::people::SignedInPerson;
+use sealog_service::{Secret, Visit};
+
+use crate::Dashboard;
+use crate::capability::{Capability, may};
+use crate::problem::Problem;
+use crate::request::{Asked, Place, encoded, is_form, see_other};
+use crate::routes::{Handler, Needs};
+
+/// Most that is read of a form.
+const FORM_BYTES_MAX: usize = 64 << 10;
+/// Projects that the rail offers.
+const PROJECTS_MAX: usize = 200;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Answers a request with the page of its route, or with why not.
+pub(crate) async fn pass(
+    app: &Arc<Dashboard>,
+    needs: Needs,
+    handler: Option<Handler>,
+    parameters: &RawPathParams,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let visit: Visit = *parts.extensions.get().expect("the server says where a request comes from");
+    let mut asked = Asked {
+        visit,
+        token: app.cookies.session(&parts.headers),
+        headers: parts.headers,
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or("").to_owned(),
+        parameters: parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        form: Vec::new(),
+        who: None,
+        place: None,
+    };
+    let checked = async {
+        check_site(app, &parts.method, &asked.headers)?;
+        admit(app, needs, &mut asked).await?;
+        if parts.method == Method::POST {
+            asked.form = read_form(&asked.headers, body).await?;
+        }
+        handler.ok_or_else(Problem::not_found)
+    };
+    let handler = match checked.await {
+        Ok(handler) => handler,
+        Err(problem) => return problem.render(app, &asked),
+    };
+    let asked = Arc::new(asked);
+    match handler(Arc::clone(app), Arc::clone(&asked)).await {
+        Ok(response) => response,
+        Err(problem) => problem.render(app, &asked),
+    }
+}
+
+/// Another site can make a browser send a form with its cookies. The browser says which site it was, or at least
+/// which origin; a program that is no browser says neither, and has no cookies that are not its own.
+fn check_site(app: &Dashboard, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let value = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
+    let is_ours = match (value(SEC_FETCH_SITE), value(ORIGIN)) {
+        (Some(site), _) if *method == Method::GET => {
+            // A link from elsewhere is what links are for; a page of ours inside another is not.
+            matches!(site, b"same-origin" | b"none") || value(SEC_FETCH_MODE) == Some(b"navigate")
+        }
+        (None, _) if *method == Method::GET => true,
+        (Some(site), _) => matches!(site, b"same-origin" | b"none"),
+        (None, Some(origin)) => origin.eq_ignore_ascii_case(app.cookies.origin().as_bytes()),
+        (None, None) => true,
+    };
+    let message = "The request comes from another site. Open the page itself and try again.";
+    if is_ours { Ok(()) } else { Err(Problem::new(Code::RequestCrossSite, message)) }
+}
+
+async fn admit(app: &Dashboard, needs: Needs, asked: &mut Asked) -> Result<(), Problem> {
+    if let Some(token) = &asked.token {
+        asked.who = app.accounts.find(token).await?;
+    }
+    let has_code = asked.who.as_ref().is_some_and(|who| !who.session.needs_code);
+    match needs {
+        Needs::Nothing => {}
+        Needs::Password if asked.who.is_some() => {}
+        Needs::Person | Needs::Member(_) if has_code => {}
+        Needs::Person | Needs::Member(_) if asked.who.is_some() => {
+            return Err(see_other("/app/sign-in/code").into());
+        }
+        Needs::Password | Needs::Person | Needs::Member(_) => return Err(sign_in_first(asked).into()),
+    }
+    if !has_code && needs != Needs::Password {
+        // Half a session is nobody.
+        asked.who = None;
+    }
+    if let (Needs::Member(capability), Some(who)) = (needs, &asked.who) {
+        asked.place = Some(find_place(app, asked, who, capability).await?);
+    }
+    Ok(())
+}
+
+/// And come back to a page; to a form there is no way back.
+fn sign_in_first(asked: &Asked) -> Response {
+    let query = if asked.query.is_empty() { String::new() } else { format!("?{}", asked.query) };
+    see_other(&format!("/app/sign-in?next={}", encoded(&format!("{}{query}", asked.path))))
+}
+
+/// The organisation and the project of the path. Unknown, foreign and not granted are one answer.
+async fn find_place(
+    app: &Dashboard,
+    asked: &Asked,
+    who: &SignedInPerson,
+    capability: Capability,
+) -> Result<Place, Problem> {
+    let named = |name| Uuid::parse(asked.parameter(name));
+    let (tenant_id, chain) = match (named("organisation"), named("project")) {
+        (Some(id), _) => (TenantId(id), None),
+        (None, Some(id)) => {
+            let project = app.control.administration.project(ProjectId(id)).await.map_err(of_control)?;
+            let project = project.ok_or(Problem::not_found())?;
+            let mode = Mode::ALL.into_iter().find(|mode| mode.as_str() == asked.parameter("mode"));
+            (project.tenant_id, Some((project, mode.ok_or(Problem::not_found())?)))
+        }
+        (None, None) => return Err(Problem::not_found()),
+    };
+    let membership = who.memberships.iter().find(|membership| membership.tenant_id == tenant_id);
+    let membership = membership.ok_or(Problem::not_found())?.clone();
+    let is_granted = |project: &Project| {
+        membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&project.id))
+    };
+    if chain.as_ref().is_some_and(|(project, _)| !is_granted(project)) {
+        return Err(Problem::not_found());
+    }
+    if !may(membership.role, capability) {
+        return Err(Problem::not_allowed());
+    }
+    if membership.role == Role::Auditor {
+        let authenticator = app.accounts.people.authenticator(who.person.id).await.map_err(of_control)?;
+        if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
+            return Err(see_other("/app/account?needed=authenticator").into());
+        }
+    }
+    let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
+    let tenant = tenant.ok_or(Problem::not_found())?;
+    let page = ListPage { after: None, limit: PROJECTS_MAX };
+    let mut projects = app.control.administration.projects(tenant_id, page).await.map_err(of_control)?;
+    projects.retain(is_granted);
+    Ok(Place { tenant, membership, projects, chain })
+}
+
+pub(crate) fn of_control(error: sealog_store::StoreError) -> Problem {
+    sealog_service::people::Failed::from(error).into()
+}
+
+async fn read_form(headers: &HeaderMap, body: axum::body::Body) -> Result<Vec<(String, Secret)>, Problem> {
+    if !is_form(headers) {
+        return Err(Problem::new(Code::RequestMalformed, "This is no form."));
+    }
+    let body = to_bytes(body, FORM_BYTES_MAX).await;
+    let body = body.map_err(|_| {
+        Problem::new(Code::ValidationBodyTooLarge, "The form is too large, or did not arrive in time.")
+    })?;
+    Ok(form_urlencoded::parse(&body)
+        .map(|(name, value)| (name.into_owned(), Secret(value.into_owned())))
+        .collect())
+}

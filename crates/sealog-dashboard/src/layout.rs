@@ -1,0 +1,160 @@
+//! What surrounds a page.
+
+use sealog_control::Role;
+use sealog_core::id::Mode;
+
+use crate::Dashboard;
+use crate::capability::Capability;
+use crate::cookies::Theme;
+use crate::request::{Asked, Place};
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// For pages without the rail: signing in, problems.
+pub(crate) struct Plain<'a> {
+    app: &'a Dashboard,
+    theme: Theme,
+    here: String,
+    pub docs_url: &'a str,
+    pub version: &'static str,
+}
+
+impl<'a> Plain<'a> {
+    pub(crate) fn new(app: &'a Dashboard, asked: &Asked) -> Plain<'a> {
+        let query = if asked.query.is_empty() { String::new() } else { format!("?{}", asked.query) };
+        Plain {
+            app,
+            theme: Theme::of(&asked.headers),
+            here: format!("{}{query}", asked.path),
+            docs_url: &app.config.docs_url,
+            version: VERSION,
+        }
+    }
+
+    pub(crate) fn asset(&self, name: &str) -> &str {
+        self.app.assets.path(name)
+    }
+
+    pub(crate) fn theme(&self) -> &'static str {
+        self.theme.as_str()
+    }
+
+    pub(crate) fn next_theme(&self) -> &'static str {
+        self.theme.next().as_str()
+    }
+
+    /// Where the theme's button leads back to.
+    pub(crate) fn here(&self) -> &str {
+        &self.here
+    }
+}
+
+/// For pages with the rail.
+pub(crate) struct Shell<'a> {
+    pub plain: Plain<'a>,
+    pub email: &'a str,
+    pub place: Option<Rail>,
+}
+
+pub(crate) struct Rail {
+    pub organisation: String,
+    pub role: &'static str,
+    pub here: String,
+    pub is_test: bool,
+    /// Live and test of the project that the page is about.
+    pub modes: Vec<Item>,
+    pub projects: Vec<Item>,
+    pub pages: Vec<Item>,
+    pub more: Vec<Item>,
+}
+
+pub(crate) struct Item {
+    pub href: String,
+    pub icon: &'static str,
+    pub label: String,
+    pub is_current: bool,
+}
+
+/// The pages that the rail can mark as the current one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Current {
+    Events,
+    Keys,
+    Projects,
+    Members,
+}
+
+impl<'a> Shell<'a> {
+    pub(crate) fn new(app: &'a Dashboard, asked: &'a Asked, current: Option<Current>) -> Shell<'a> {
+        let rail = asked.place.as_ref().map(|place| rail(place, current));
+        Shell { plain: Plain::new(app, asked), email: &asked.person().person.email, place: rail }
+    }
+}
+
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "Owner",
+        Role::Admin => "Admin",
+        Role::Developer => "Developer",
+        Role::PrivacyOfficer => "Privacy officer",
+        Role::Auditor => "Auditor",
+    }
+}
+
+fn rail(place: &Place, current: Option<Current>) -> Rail {
+    let tenant_id = place.tenant.id;
+    // Where a page is about the whole organisation, events are those of its first project.
+    let chain = place.chain.clone().or_else(|| Some((place.projects.first()?.clone(), Mode::Live)));
+    let events = |project: &sealog_control::Project, mode: Mode| {
+        format!("/app/p/{}/{}/events", project.id, mode.as_str())
+    };
+    let item = |href, icon, label: &str, which| Item {
+        href,
+        icon,
+        label: label.to_owned(),
+        is_current: current == Some(which),
+    };
+    let mut pages = Vec::new();
+    if let Some((project, mode)) = &chain {
+        pages.push(item(events(project, *mode), "events", "Events", Current::Events));
+    }
+    if place.may(Capability::ViewKeys) {
+        pages.push(item(format!("/app/o/{tenant_id}/keys"), "key", "API keys", Current::Keys));
+    }
+    let mut more = Vec::new();
+    if place.may(Capability::ViewProjects) {
+        more.push(item(format!("/app/o/{tenant_id}/projects"), "folder", "Projects", Current::Projects));
+    }
+    if place.may(Capability::ManageMembers) {
+        more.push(item(format!("/app/o/{tenant_id}/members"), "people", "Members", Current::Members));
+    }
+    let modes = place.chain.iter().flat_map(|(project, mode)| {
+        Mode::ALL.map(|other| Item {
+            href: events(project, other),
+            icon: "",
+            label: if other == Mode::Live { "Live".into() } else { "Test".into() },
+            is_current: other == *mode,
+        })
+    });
+    let mode = chain.as_ref().map_or(Mode::Live, |(_, mode)| *mode);
+    let here = place.chain.as_ref().map(|(project, _)| project.name.clone());
+    Rail {
+        organisation: place.tenant.name.clone(),
+        role: role_name(place.role()),
+        is_test: place.chain.as_ref().is_some_and(|(_, mode)| *mode == Mode::Test),
+        modes: modes.collect(),
+        projects: place
+            .projects
+            .iter()
+            .map(|project| Item {
+                href: events(project, mode),
+                icon: "",
+                label: project.name.clone(),
+                is_current: place.chain.as_ref().is_some_and(|(current, _)| current.id == project.id),
+            })
+            .collect(),
+        here: here.unwrap_or_else(|| "All projects".into()),
+        pages,
+        more,
+    }
+}

@@ -1,0 +1,197 @@
+//! A person's own account: password, authenticator, sessions.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_core::id::Hash;
+use sealog_service::Secret;
+use sealog_service::people::{CodeError, Offer, SignInError};
+
+use crate::Dashboard;
+use crate::gate::of_control;
+use crate::layout::Shell;
+use crate::problem::Problem;
+use crate::request::{Asked, html, html_with, see_other};
+use crate::text::{moment, visible};
+
+const WRONG_PASSWORD: &str = "This is not your password.";
+
+#[derive(Template)]
+#[template(path = "pages/account.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    notice: Option<&'static str>,
+    error: Option<&'static str>,
+    old_error: Option<&'static str>,
+    password_error: Option<String>,
+    code_error: Option<&'static str>,
+    is_confirmed: bool,
+    offer: Option<Offer>,
+    codes_left: u64,
+    /// Shown once.
+    codes: Vec<Secret>,
+    sessions: Vec<Row>,
+}
+
+struct Row {
+    id: String,
+    is_this: bool,
+    address: String,
+    browser: String,
+    began: String,
+    seen: String,
+}
+
+impl<'a> Page<'a> {
+    async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
+        let who = asked.person();
+        let people = &app.accounts.people;
+        let authenticator = people.authenticator(who.person.id).await.map_err(of_control)?;
+        let sessions = people.sessions(who.person.id, app.world.now_ms()).await.map_err(of_control)?;
+        let row = |session: &sealog_control::Session| Row {
+            id: session.token_digest.to_string(),
+            is_this: session.token_digest == who.session.token_digest,
+            address: session.address.clone().unwrap_or_default(),
+            browser: visible(session.user_agent.as_deref().unwrap_or("unknown")),
+            began: moment(session.created_at_ms),
+            seen: moment(session.last_seen_at_ms),
+        };
+        Ok(Page {
+            shell: Shell::new(app, asked, None),
+            notice: None,
+            error: None,
+            old_error: None,
+            password_error: None,
+            code_error: None,
+            is_confirmed: authenticator.is_some_and(|authenticator| authenticator.is_confirmed()),
+            offer: app.accounts.offered(&who.person).await?,
+            codes_left: people.recovery_codes_left(who.person.id).await.map_err(of_control)?,
+            codes: Vec::new(),
+            sessions: sessions.iter().filter(|session| !session.needs_code).map(row).collect(),
+        })
+    }
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let page = Page::new(&app, &asked).await?;
+    let notice = match asked.query_value("done").as_deref() {
+        Some("password") => Some("The password is changed, and all other sessions have ended."),
+        Some("authenticator") => Some("The authenticator is removed."),
+        Some("sessions") => Some("Ended."),
+        _ => None,
+    };
+    let needed = asked.query_value("needed").is_some() && !page.is_confirmed;
+    let error = needed.then_some("Auditors need an authenticator. Set one up, then go on.");
+    Ok(html(&Page { notice, error, ..page }))
+}
+
+pub(crate) async fn change_password(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let who = asked.person();
+    let (old, new) = (asked.secret("old"), asked.secret("password"));
+    let changed = app.accounts.change_password(&who.person, old, new, who.session.token_digest).await;
+    let page = Page::new(&app, &asked).await?;
+    let (status, page) = match changed {
+        Ok(Ok(())) => return Ok(see_other("/app/account?done=password")),
+        Ok(Err(problem)) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, Page { password_error: Some(problem.to_string()), ..page })
+        }
+        Err(error) => {
+            let (status, text) = wrong_password(error)?;
+            (status, Page { old_error: Some(text), ..page })
+        }
+    };
+    Ok(html_with(status, &page))
+}
+
+fn wrong_password(error: SignInError) -> Result<(StatusCode, &'static str), Problem> {
+    match error {
+        SignInError::Wrong => Ok((StatusCode::UNPROCESSABLE_ENTITY, WRONG_PASSWORD)),
+        SignInError::TooMany => Err(Problem::too_many()),
+        SignInError::Failed(failed) => Err(failed.into()),
+    }
+}
+
+/// What changes how one signs in needs the password again: a browser that was left open is not enough.
+async fn check_password(app: &Dashboard, asked: &Asked) -> Result<Option<Response>, Problem> {
+    let Err(error) = app.accounts.check_password(&asked.person().person, asked.secret("old")).await else {
+        return Ok(None);
+    };
+    let (status, text) = wrong_password(error)?;
+    Ok(Some(html_with(status, &Page { error: Some(text), ..Page::new(app, asked).await? })))
+}
+
+pub(crate) async fn offer_authenticator(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    if let Some(refused) = check_password(&app, &asked).await? {
+        return Ok(refused);
+    }
+    match app.accounts.offer_authenticator(&asked.person().person).await {
+        Ok(_) | Err(CodeError::NotNow) => Ok(see_other("/app/account#authenticator")),
+        Err(CodeError::Failed(failed)) => Err(failed.into()),
+        Err(CodeError::Wrong | CodeError::TooMany) => Err(Problem::not_found()),
+    }
+}
+
+pub(crate) async fn confirm_authenticator(
+    app: Arc<Dashboard>,
+    asked: Arc<Asked>,
+) -> Result<Response, Problem> {
+    let confirmed = app.accounts.confirm_authenticator(asked.person().person.id, asked.field("code")).await;
+    let page = Page::new(&app, &asked).await?;
+    let (status, error) = match confirmed {
+        Ok(codes) => {
+            let notice = Some("From now on signing in asks for a code.");
+            return Ok(html(&Page { codes, notice, ..page }));
+        }
+        Err(CodeError::Wrong) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "The code is wrong. Is the clock of the device right?")
+        }
+        Err(CodeError::TooMany) => return Err(Problem::too_many()),
+        Err(CodeError::NotNow) => return Ok(see_other("/app/account#authenticator")),
+        Err(CodeError::Failed(failed)) => return Err(failed.into()),
+    };
+    Ok(html_with(status, &Page { code_error: Some(error), ..page }))
+}
+
+pub(crate) async fn remove_authenticator(
+    app: Arc<Dashboard>,
+    asked: Arc<Asked>,
+) -> Result<Response, Problem> {
+    if let Some(refused) = check_password(&app, &asked).await? {
+        return Ok(refused);
+    }
+    app.accounts.remove_authenticator(asked.person().person.id).await?;
+    Ok(see_other("/app/account?done=authenticator"))
+}
+
+pub(crate) async fn new_recovery_codes(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    if let Some(refused) = check_password(&app, &asked).await? {
+        return Ok(refused);
+    }
+    match app.accounts.new_recovery_codes(asked.person().person.id).await {
+        Ok(codes) => {
+            let notice = Some("These take the place of the codes that you had.");
+            Ok(html(&Page { codes, notice, ..Page::new(&app, &asked).await? }))
+        }
+        Err(CodeError::Failed(failed)) => Err(failed.into()),
+        Err(_) => Ok(see_other("/app/account#authenticator")),
+    }
+}
+
+/// One by its id, or all others.
+pub(crate) async fn end_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let (who, people) = (asked.person(), &app.accounts.people);
+    match Hash::parse(asked.field("session")) {
+        Some(id) => {
+            if !people.end_session_of(who.person.id, id).await.map_err(of_control)? {
+                return Err(Problem::not_found());
+            }
+        }
+        None if asked.field("session") == "others" => {
+            people.end_sessions(who.person.id, Some(who.session.token_digest)).await.map_err(of_control)?;
+        }
+        None => return Err(Problem::not_found()),
+    }
+    Ok(see_other("/app/account?done=sessions"))
+}

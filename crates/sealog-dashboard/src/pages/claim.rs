@@ -1,0 +1,70 @@
+//! The link of the first run: the owner sets an address and a password.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_service::people::{LinkError, Token};
+
+use crate::Dashboard;
+use crate::layout::Plain;
+use crate::problem::Problem;
+use crate::request::{Asked, html, html_with, see_other};
+
+pub(crate) const GONE: &str = "This link does not work: it was used, is too old, or was not copied whole.";
+
+#[derive(Template)]
+#[template(path = "pages/claim.html")]
+struct Page<'a> {
+    plain: Plain<'a>,
+    token: &'a str,
+    email: &'a str,
+    token_error: Option<&'a str>,
+    email_error: Option<&'a str>,
+    password_error: Option<String>,
+}
+
+impl<'a> Page<'a> {
+    fn new(app: &'a Dashboard, asked: &'a Asked) -> Page<'a> {
+        Page {
+            plain: Plain::new(app, asked),
+            token: asked.field("token"),
+            email: asked.field("email"),
+            token_error: None,
+            email_error: None,
+            password_error: None,
+        }
+    }
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    Ok(html(&Page::new(&app, &asked)))
+}
+
+pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let page = Page::new(&app, &asked);
+    let claimed = match token_in(page.token) {
+        Some(token) => app.accounts.claim(&token, page.email, asked.secret("password")).await,
+        None => Err(LinkError::Gone),
+    };
+    let page = match claimed {
+        Ok(_) => {
+            (app.on_claimed)();
+            return Ok(see_other("/app/sign-in?after=claim"));
+        }
+        Err(LinkError::Gone) => Page { token_error: Some(GONE), ..page },
+        Err(LinkError::Email) => {
+            Page { email_error: Some("This is no address that mail can be sent to."), ..page }
+        }
+        Err(LinkError::Taken) => Page { email_error: Some("Another account has this address."), ..page },
+        Err(LinkError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
+        Err(LinkError::Failed(failed)) => return Err(failed.into()),
+    };
+    Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+}
+
+/// Whoever pastes may paste the whole link.
+pub(crate) fn token_in(text: &str) -> Option<Token> {
+    Token::parse(text.rsplit('#').next().unwrap_or(text))
+}

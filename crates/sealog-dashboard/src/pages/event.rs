@@ -1,0 +1,265 @@
+//! One event: what is sealed, what is not, and its place in the chain.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{Html, IntoResponse, Response};
+use sealog_control::Role;
+use sealog_core::canonical;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, Hash, Ulid};
+use sealog_core::query::Filter;
+use sealog_core::reject::Reject;
+use sealog_core::time::iso_ms;
+use sealog_core::verify::Item;
+use sealog_store::pool::Lane;
+use sealog_store::{Range, StoreError};
+use serde_json::json;
+
+use crate::Dashboard;
+use crate::layout::{Current, Shell};
+use crate::pages::events::within;
+use crate::problem::Problem;
+use crate::request::{Asked, rendered};
+use crate::text::{beginning, clock_ms, indented, moment, number, of_json, visible};
+
+/// Most of `metadata`, and of the hashed text, that stands in the page. The whole text is a file.
+const SHOWN_BYTES_MAX: usize = 16 << 10;
+/// A command line that every shell takes.
+const LINE_BYTES_MAX: usize = 4 << 10;
+/// For three neighbours, of which each may be as large as a body.
+const AROUND_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Template)]
+#[template(path = "pages/event.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    events: String,
+    log_id: String,
+    seq: String,
+    title: String,
+    moment: String,
+    iso: String,
+    timestamp_ms: u64,
+    tenant_id: String,
+    schema_version: u32,
+    action: String,
+    description: &'static str,
+    actor: Option<String>,
+    resource: Option<String>,
+    metadata: Option<Shown>,
+    enriched: Vec<(&'static str, String)>,
+    chain: Vec<Link>,
+    is_linked: bool,
+    hash: String,
+    recomputes: bool,
+    hashed: Shown,
+    hashed_bytes: String,
+    hashed_href: String,
+    shell_line: String,
+}
+
+struct Shown {
+    text: String,
+    is_whole: bool,
+}
+
+/// An event of the chain: this one or a neighbour.
+struct Link {
+    seq: String,
+    href: Option<String>,
+    time: String,
+    action: String,
+    hash: String,
+    prev_hash: String,
+    is_here: bool,
+    /// Whether its `prev_hash` is the hash of the one before it, where that one is shown.
+    follows: Option<bool>,
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let (chain, event) = find(&app, &asked).await?;
+    let around = around(&app, &asked, chain, &event).await?;
+    let bytes = event.text.as_str().len();
+    // An event can have two megabytes, and this looks at each of them several times.
+    let page = {
+        let (app, asked) = (Arc::clone(&app), Arc::clone(&asked));
+        move || rendered(&page(&app, &asked, &event, &around))
+    };
+    let text = app.store.pool().run(Lane::Compute, chain, bytes, page).await;
+    match text.map_err(|_| StoreError::Closing)? {
+        Ok(text) => Ok(Html(text).into_response()),
+        Err(error) => Err(sealog_service::people::Failed(error.to_string()).into()),
+    }
+}
+
+/// The exact text whose SHA-256 is the event's hash, as a file.
+pub(crate) async fn hashed(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let (_, event) = find(&app, &asked).await?;
+    let name = format!("attachment; filename=\"{}.txt\"", event.sealed.log_id);
+    let mut response = Response::new(Body::from(preimage(&event)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::try_from(name).expect("letters and digits"));
+    Ok(response)
+}
+
+/// Missing, malformed, of another project, or outside of what the membership shows: one answer.
+async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, StoredEvent), Problem> {
+    let place = asked.place();
+    let chain = place.chain_id().ok_or(Problem::not_found())?;
+    let log_id = Ulid::parse(asked.parameter("log_id")).unwrap_or(Ulid(0));
+    let event = app.store.get(chain, log_id).await?;
+    let seen = within(Filter::default(), &place.membership.grants);
+    let event = event.filter(|event| seen.matches(event)).ok_or(Reject::EventNotFound)?;
+    if place.role() == Role::Auditor {
+        let metadata = json!({ "project_id": chain.project_id.to_string(), "mode": chain.mode.as_str() });
+        let resource = format!("event/{log_id}");
+        let person_id = asked.person().person.id;
+        app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?;
+    }
+    Ok((chain, event))
+}
+
+/// The one before and the one after, as far as they exist and the person may see them.
+async fn around(
+    app: &Dashboard,
+    asked: &Asked,
+    chain: ChainId,
+    event: &StoredEvent,
+) -> Result<Vec<StoredEvent>, Problem> {
+    let seq = event.sealed.chain_seq;
+    let seen = within(Filter::default(), &asked.place().membership.grants);
+    let mut found = Vec::new();
+    for at in [seq.checked_sub(1).filter(|at| *at > 0), seq.checked_add(1)].into_iter().flatten() {
+        let range = Range { from: at, to: at, bytes_max: AROUND_BYTES_MAX };
+        let items = app.store.range(chain, range).await?.items;
+        found.extend(items.into_iter().filter_map(|item| match item {
+            Item::Event(event) => Some(*event).filter(|event| seen.matches(event)),
+            Item::Damaged { .. } => None,
+        }));
+    }
+    Ok(found)
+}
+
+fn preimage(event: &StoredEvent) -> String {
+    let sealed = &event.sealed;
+    format!(
+        "{}{{\"log_id\":\"{}\",\"tenant_id\":\"{}\",{}{}",
+        sealed.prev_hash,
+        sealed.log_id,
+        event.tenant_id,
+        event.text.as_str(),
+        event.timestamp_ms
+    )
+}
+
+fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &[StoredEvent]) -> Page<'a> {
+    let fields = event.text.fields();
+    let sealed = &event.sealed;
+    let hashed = preimage(event);
+    let events = asked.path.rsplit_once('/').map_or(String::new(), |(list, _)| list.to_owned());
+    let action = of_json(fields.action);
+    let actor = fields.actor_id.map(of_json);
+    let described = sealog_core::json::decode(fields.action).and_then(|name| describe(&name));
+    let recomputed = canonical::hash(
+        sealed.prev_hash,
+        sealed.log_id,
+        event.tenant_id,
+        event.text.as_str(),
+        event.timestamp_ms,
+    );
+    let chain = chain(&events, event, around);
+    Page {
+        shell: Shell::new(app, asked, Some(Current::Events)),
+        log_id: sealed.log_id.to_string(),
+        seq: number(sealed.chain_seq),
+        title: match &actor {
+            Some(actor) => format!("{action} by {actor}"),
+            None => action.clone(),
+        },
+        moment: moment(event.timestamp_ms),
+        iso: iso_ms(event.timestamp_ms),
+        timestamp_ms: event.timestamp_ms,
+        tenant_id: event.tenant_id.to_string(),
+        schema_version: event.schema_version,
+        description: described.unwrap_or(""),
+        resource: fields.resource.map(of_json),
+        metadata: fields.metadata.map(metadata),
+        enriched: enriched(event),
+        is_linked: chain.iter().all(|link| link.follows != Some(false)),
+        chain,
+        hash: sealed.hash.to_string(),
+        recomputes: recomputed == sealed.hash,
+        hashed_bytes: number(hashed.len() as u64),
+        hashed_href: format!("{}/hashed.txt", asked.path),
+        shell_line: shell_line(&hashed, sealed.log_id),
+        hashed: shown(beginning(&hashed, SHOWN_BYTES_MAX).0, hashed.len() <= SHOWN_BYTES_MAX),
+        action,
+        actor,
+        events,
+    }
+}
+
+/// Indenting what is nested deeply makes it many times longer, so it is cut before and behind it.
+fn metadata(text: &str) -> Shown {
+    let (text, is_whole) = beginning(text, SHOWN_BYTES_MAX);
+    let indented = indented(text);
+    let (text, is_all_shown) = beginning(&indented, SHOWN_BYTES_MAX);
+    shown(text, is_whole && is_all_shown)
+}
+
+fn shown(text: &str, is_whole: bool) -> Shown {
+    Shown { text: text.to_owned(), is_whole }
+}
+
+fn describe(action: &str) -> Option<&'static str> {
+    sealog_core::catalog::Catalog::builtin().entry(action).map(|entry| entry.description.as_str())
+}
+
+fn enriched(event: &StoredEvent) -> Vec<(&'static str, String)> {
+    let values = event.annotations.values();
+    let named = sealog_core::event::Annotations::NAMES.into_iter().zip(values);
+    named.filter_map(|(name, value)| Some((name, visible(value?)))).collect()
+}
+
+fn chain(events: &str, event: &StoredEvent, around: &[StoredEvent]) -> Vec<Link> {
+    let mut all: Vec<&StoredEvent> = around.iter().chain([event]).collect();
+    all.sort_by_key(|event| event.sealed.chain_seq);
+    let mut before: Option<(u64, Hash)> = Some((0, Hash::ZERO));
+    let mut links = Vec::new();
+    for other in all {
+        let sealed = &other.sealed;
+        let follows =
+            before.filter(|(seq, _)| seq + 1 == sealed.chain_seq).map(|(_, hash)| hash == sealed.prev_hash);
+        before = Some((sealed.chain_seq, sealed.hash));
+        let is_here = sealed.chain_seq == event.sealed.chain_seq;
+        links.push(Link {
+            seq: number(sealed.chain_seq),
+            href: (!is_here).then(|| format!("{events}/{}", sealed.log_id)),
+            time: clock_ms(other.timestamp_ms),
+            action: of_json(other.text.fields().action),
+            hash: sealed.hash.to_string(),
+            prev_hash: sealed.prev_hash.to_string(),
+            is_here,
+            follows,
+        });
+    }
+    links
+}
+
+/// What gives the same hash in any shell, without Sealog.
+fn shell_line(hashed: &str, log_id: Ulid) -> String {
+    // A shell that is told of a quote by a quote; and text that a terminal would take for commands goes by the file.
+    let is_plain = hashed.len() <= LINE_BYTES_MAX && visible(hashed) == hashed;
+    if is_plain {
+        format!("printf '%s' '{}' | sha256sum", hashed.replace('\'', "'\\''"))
+    } else {
+        format!("sha256sum {log_id}.txt")
+    }
+}

@@ -1,0 +1,341 @@
+//! Events of a project and mode, newest first, with the filters that the API has.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, VARY};
+use axum::response::Response;
+use sealog_control::{Grants, Role};
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, Mode};
+use sealog_core::query::{Filter, ListQuery, encode_cursor};
+use sealog_core::reject::Reject;
+use sealog_core::time::iso_ms;
+use sealog_store::List;
+use serde_json::json;
+
+use crate::Dashboard;
+use crate::layout::{Current, Shell};
+use crate::problem::Problem;
+use crate::request::{Asked, encoded, html, html_with};
+use crate::text::{clock_ms, day, number, of_json, visible};
+
+const ROWS: usize = 50;
+/// Bytes of events that a page reads; the last may be as large as a body. Most events have a few hundred.
+const BYTES_MAX: usize = 1 << 20;
+/// Pieces that a page reads. A filter that matches few events may need more than one person waits for: the page
+/// then says how far it looked.
+const PIECES_MAX: usize = 4;
+
+/// The filters of the API, in the order of the form.
+const FIELDS: [(&str, &str, &str); 5] = [
+    ("action", "Action", "text"),
+    ("actor_id", "Actor", "text"),
+    ("resource", "Resource", "text"),
+    ("date_from", "From", "date"),
+    ("date_to", "To", "date"),
+];
+
+#[derive(Template)]
+#[template(path = "pages/events.html", blocks = ["list"])]
+struct Page<'a> {
+    shell: Shell<'a>,
+    project: &'a str,
+    here: String,
+    fields: Vec<Field>,
+    chips: Vec<Chip>,
+    rows: Vec<Line>,
+    older: Option<String>,
+    is_first: bool,
+    /// How far back was looked without finding a whole page.
+    looked_to: Option<String>,
+    window: Option<String>,
+    curl: String,
+    send: String,
+    mode: &'static str,
+    is_empty_chain: bool,
+    error: Option<String>,
+}
+
+struct Field {
+    name: &'static str,
+    label: &'static str,
+    kind: &'static str,
+    value: String,
+    error: Option<String>,
+}
+
+/// A filter, and the page without it.
+struct Chip {
+    name: &'static str,
+    value: String,
+    without: String,
+}
+
+enum Line {
+    Event(Box<Row>),
+    /// Numbers that should be there and are not.
+    Gap(String),
+}
+
+struct Row {
+    href: String,
+    seq: String,
+    iso: String,
+    day: String,
+    time: String,
+    action: String,
+    category: String,
+    actor: String,
+    resource: String,
+    place: String,
+    severity: String,
+    hash: String,
+    short_hash: String,
+    /// The page with this value as a filter.
+    by_action: String,
+    by_actor: String,
+    by_resource: String,
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let place = asked.place();
+    let (Some(chain), Some((project, mode))) = (place.chain_id(), &place.chain) else {
+        return Err(Problem::not_found());
+    };
+    // A form sends empty fields; the API takes none.
+    let given: Vec<(String, String)> =
+        asked.query_pairs().into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let (parsed, error) = match ListQuery::parse(&query_text(&given), chain) {
+        Ok(query) => (query, None),
+        Err(reject) => (ListQuery::default(), Some(reject)),
+    };
+    let has_error = error.is_some();
+    let here = format!("/app/p/{}/{}/events", project.id, mode.as_str());
+    let (fields, error) = fields(&given, error);
+    let found = if has_error {
+        Found { events: Vec::new(), resume: None, cut: false, head_seq: None }
+    } else {
+        find(&app, chain, &parsed, &place.membership.grants).await?
+    };
+    if place.role() == Role::Auditor && !has_error {
+        let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+        let seqs: Vec<u64> = found.events.iter().map(|event| event.sealed.chain_seq).collect();
+        let metadata = json!({
+            "project_id": project.id.to_string(),
+            "mode": mode.as_str(),
+            // Not the values: they are about those whom the events are about.
+            "filters": names,
+            "first_seq": seqs.last(),
+            "last_seq": seqs.first(),
+        });
+        let resource = format!("project/{}", project.id);
+        let person_id = asked.person().person.id;
+        app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?;
+    }
+    let is_unfiltered = parsed.filter == Filter::default();
+    let page = Page {
+        shell: Shell::new(&app, &asked, Some(Current::Events)),
+        project: &project.name,
+        chips: chips(&here, &given),
+        older: found.resume.map(|seq| with(&here, &given, "cursor", &encode_cursor(seq, chain))),
+        looked_to: found.resume.filter(|_| found.cut).map(number),
+        is_first: parsed.before_seq.is_none(),
+        window: window(&place.membership.grants),
+        is_empty_chain: found.events.is_empty() && found.head_seq == Some(0) && !has_error,
+        rows: rows(&here, &given, &parsed, is_unfiltered, &place.membership.grants, &found),
+        curl: curl(&app, &given),
+        send: send(&app, *mode),
+        mode: mode.as_str(),
+        fields,
+        here,
+        error,
+    };
+    let mut response = if asked.wants_part() {
+        let part = page.as_list();
+        html(&part)
+    } else if has_error {
+        html_with(StatusCode::BAD_REQUEST, &page)
+    } else {
+        html(&page)
+    };
+    response.headers_mut().append(VARY, HeaderValue::from_static("HX-Request"));
+    Ok(response)
+}
+
+struct Found {
+    events: Vec<StoredEvent>,
+    /// Below which there may be more.
+    resume: Option<u64>,
+    /// The page is not full although there may be more.
+    cut: bool,
+    /// The newest that the chain is known to have had; asked for where a first page has to say so.
+    head_seq: Option<u64>,
+}
+
+async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
+    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let filter = within(query.filter.clone(), grants);
+    let mut before_seq = query.before_seq;
+    let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
+    let resume = loop {
+        // One more than there is room for tells whether there is another page.
+        let limit = ROWS + 1 - events.len();
+        let list = List { filter: filter.clone(), before_seq, limit, bytes_max: BYTES_MAX - bytes };
+        let chunk = app.store.list(chain, list).await?;
+        bytes += chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
+        events.extend(chunk.items);
+        pieces += 1;
+        if events.len() > ROWS || bytes >= BYTES_MAX / 2 || pieces == PIECES_MAX || chunk.resume.is_none() {
+            break chunk.resume;
+        }
+        before_seq = chunk.resume;
+    };
+    let more = events.len() > ROWS;
+    events.truncate(ROWS);
+    let last_seq = events.last().map(|event| event.sealed.chain_seq);
+    let head_seq = match query.before_seq {
+        None => Some(app.store.head(chain).await?.end().chain_seq),
+        Some(_) => None,
+    };
+    Ok(Found {
+        resume: if more { last_seq } else { resume },
+        cut: !more && resume.is_some(),
+        events,
+        head_seq,
+    })
+}
+
+/// What the membership leaves of a filter.
+pub(crate) fn within(mut filter: Filter, grants: &Grants) -> Filter {
+    filter.from_ms = filter.from_ms.max(grants.from_ms);
+    filter.until_ms = match (filter.until_ms, grants.until_ms) {
+        (Some(wanted), Some(granted)) => Some(wanted.min(granted)),
+        (wanted, granted) => wanted.or(granted),
+    };
+    filter
+}
+
+fn window(grants: &Grants) -> Option<String> {
+    let from = grants.from_ms.map(|from| format!("from {}", day(from)));
+    let until = grants.until_ms.map(|until| format!("until {}", day(until.saturating_sub(1))));
+    match (from, until) {
+        (None, None) => None,
+        (from, until) => Some([from, until].into_iter().flatten().collect::<Vec<_>>().join(" ")),
+    }
+}
+
+fn rows(
+    here: &str,
+    given: &[(String, String)],
+    query: &ListQuery,
+    is_unfiltered: bool,
+    grants: &Grants,
+    found: &Found,
+) -> Vec<Line> {
+    let mut lines = Vec::new();
+    // Numbers have no gaps where nothing is left out. The window of an auditor leaves out the end.
+    let newest = found.head_seq.filter(|_| grants.until_ms.is_none());
+    let mut next = query.before_seq.or(newest.map(|seq| seq + 1)).filter(|_| is_unfiltered);
+    for event in &found.events {
+        let seq = event.sealed.chain_seq;
+        if let Some(next) = next.filter(|next| seq + 1 < *next) {
+            lines.push(Line::Gap(gap(seq + 1, next - 1)));
+        }
+        next = is_unfiltered.then_some(seq);
+        lines.push(Line::Event(Box::new(row(here, given, event))));
+    }
+    let is_end = found.resume.is_none() && grants.from_ms.is_none();
+    if let Some(next) = next.filter(|next| is_end && *next > 1) {
+        lines.push(Line::Gap(gap(1, next - 1)));
+    }
+    lines
+}
+
+fn gap(from: u64, to: u64) -> String {
+    if from == to { format!("#{}", number(from)) } else { format!("#{} to #{}", number(from), number(to)) }
+}
+
+fn row(here: &str, given: &[(String, String)], event: &StoredEvent) -> Row {
+    let fields = event.text.fields();
+    let annotations = &event.annotations;
+    let raw = |text: &str| sealog_core::json::decode(text).unwrap_or_default();
+    let by = |name: &str, text: Option<&str>| {
+        text.map_or(String::new(), |text| with(here, given, name, &raw(text)))
+    };
+    let place = [annotations.city.as_deref(), annotations.country.as_deref()];
+    let hash = event.sealed.hash.to_string();
+    Row {
+        href: format!("{here}/{}", event.sealed.log_id),
+        seq: number(event.sealed.chain_seq),
+        iso: iso_ms(event.timestamp_ms),
+        day: day(event.timestamp_ms),
+        time: clock_ms(event.timestamp_ms),
+        action: of_json(fields.action),
+        category: visible(annotations.category.as_deref().unwrap_or("")),
+        actor: fields.actor_id.map(of_json).unwrap_or_default(),
+        resource: fields.resource.map(of_json).unwrap_or_default(),
+        place: visible(&place.into_iter().flatten().collect::<Vec<_>>().join(", ")),
+        severity: visible(annotations.severity.as_deref().unwrap_or("")),
+        by_action: by("action", Some(fields.action)),
+        by_actor: by("actor_id", fields.actor_id),
+        by_resource: by("resource", fields.resource),
+        short_hash: hash[..8].to_owned(),
+        hash,
+    }
+}
+
+/// What was typed stays, with what is wrong beside it.
+fn fields(given: &[(String, String)], error: Option<Reject>) -> (Vec<Field>, Option<String>) {
+    let wrong = error.as_ref().and_then(|reject| match reject {
+        Reject::InvalidParam { name, problem } => Some((name.as_str(), *problem)),
+        _ => None,
+    });
+    let field = |(name, label, kind): (&'static str, &'static str, &'static str)| {
+        let value = given.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let error = wrong.filter(|(known, _)| *known == name).map(|(_, problem)| format!("It {problem}."));
+        Field { name, label, kind, value: value.unwrap_or_default(), error }
+    };
+    let fields: Vec<Field> = FIELDS.into_iter().map(field).collect();
+    let is_shown = fields.iter().any(|field| field.error.is_some());
+    (fields, error.filter(|_| !is_shown).map(|reject| reject.to_string()))
+}
+
+fn chips(here: &str, given: &[(String, String)]) -> Vec<Chip> {
+    let chip = |(name, _, _): (&'static str, &str, &str)| {
+        let (_, value) = given.iter().find(|(known, _)| known == name)?;
+        Some(Chip { name, value: visible(value), without: with(here, given, name, "") })
+    };
+    FIELDS.into_iter().filter_map(chip).collect()
+}
+
+/// The page with another value of a parameter, from its beginning unless that is what changes.
+fn with(here: &str, given: &[(String, String)], name: &str, value: &str) -> String {
+    let kept = given.iter().filter(|(known, _)| known != name && known != "cursor").cloned();
+    let new = (!value.is_empty()).then(|| (name.to_owned(), value.to_owned()));
+    let pairs: Vec<(String, String)> = kept.chain(new).collect();
+    if pairs.is_empty() { here.to_owned() } else { format!("{here}?{}", query_text(&pairs)) }
+}
+
+fn query_text(pairs: &[(String, String)]) -> String {
+    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+/// The same list from the API.
+fn curl(app: &Dashboard, given: &[(String, String)]) -> String {
+    let filters: Vec<(String, String)> = given.iter().filter(|(name, _)| name != "cursor").cloned().collect();
+    let query = if filters.is_empty() { String::new() } else { format!("?{}", query_text(&filters)) };
+    let base_url = &app.config.base_url;
+    format!("curl -sS '{base_url}/v1/events{query}' -H \"Authorization: Bearer $SEALOG_API_KEY\"")
+}
+
+/// The first event of an empty chain.
+fn send(app: &Dashboard, mode: Mode) -> String {
+    format!(
+        "curl -sS -i {}/v1/events \\\n  -H 'Authorization: Bearer at_{}_…' \\\n  -H 'Content-Type: application/json' \\\n  -d '{{\"action\":\"user.login\",\"actor_id\":\"usr_42\"}}'",
+        app.config.base_url,
+        mode.as_str()
+    )
+}

@@ -1,0 +1,121 @@
+//! Signing in and out.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_service::people::{CodeError, SignInError, SignedIn};
+
+use crate::Dashboard;
+use crate::layout::Plain;
+use crate::problem::Problem;
+use crate::request::{Asked, encoded, html, html_with, own_path, see_other, with_cookie};
+
+/// One text for whatever was wrong.
+const WRONG: &str = "E-mail or password is wrong.";
+const WRONG_CODE: &str = "The code is wrong, or was used before.";
+
+#[derive(Template)]
+#[template(path = "pages/sign_in.html")]
+struct Page<'a> {
+    plain: Plain<'a>,
+    is_safe: bool,
+    app_url: &'a str,
+    next: &'a str,
+    email: &'a str,
+    error: Option<&'a str>,
+    notice: Option<&'a str>,
+}
+
+impl<'a> Page<'a> {
+    fn new(app: &'a Dashboard, asked: &'a Asked) -> Page<'a> {
+        Page {
+            plain: Plain::new(app, asked),
+            is_safe: app.cookies.are_safe(&asked.headers),
+            app_url: &app.config.app_url,
+            next: own_path(asked.field("next")).unwrap_or(""),
+            email: asked.field("email"),
+            error: None,
+            notice: None,
+        }
+    }
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    if asked.who.is_some() {
+        return Ok(see_other("/app"));
+    }
+    let next = asked.query_value("next").unwrap_or_default();
+    let notice = match asked.query_value("after").as_deref() {
+        Some("claim") => Some("The account is yours. Sign in with the password that you have just set."),
+        Some("reset") => Some("The password is set, and all sessions have ended. Sign in with the new one."),
+        Some("invitation") => {
+            Some("Your account is ready. Sign in with the password that you have just set.")
+        }
+        _ => None,
+    };
+    Ok(html(&Page { next: own_path(&next).unwrap_or(""), notice, ..Page::new(&app, &asked) }))
+}
+
+pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let page = Page::new(&app, &asked);
+    if !page.is_safe {
+        // The password is on the wire already; at least no session follows it.
+        return Ok(html_with(StatusCode::FORBIDDEN, &page));
+    }
+    let (email, password) = (asked.field("email"), asked.secret("password"));
+    let signed_in = app.accounts.sign_in(email, password, &asked.visitor(), asked.token.as_ref()).await;
+    let (token, path) = match signed_in {
+        Ok(SignedIn::Whole(token, _)) => (token, format!("/app/signed-in?next={}", encoded(page.next))),
+        Ok(SignedIn::NeedsCode(token)) => (token, format!("/app/sign-in/code?next={}", encoded(page.next))),
+        Err(SignInError::Wrong) => {
+            return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
+        }
+        Err(SignInError::TooMany) => return Err(Problem::too_many()),
+        Err(SignInError::Failed(failed)) => return Err(failed.into()),
+    };
+    Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)))
+}
+
+#[derive(Template)]
+#[template(path = "pages/sign_in_code.html")]
+struct CodePage<'a> {
+    plain: Plain<'a>,
+    next: &'a str,
+    error: Option<&'a str>,
+}
+
+pub(crate) async fn show_code(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    if !asked.person().session.needs_code {
+        return Ok(see_other("/app"));
+    }
+    let next = asked.query_value("next").unwrap_or_default();
+    let next = own_path(&next).unwrap_or("");
+    Ok(html(&CodePage { plain: Plain::new(&app, &asked), next, error: None }))
+}
+
+pub(crate) async fn submit_code(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let who = asked.person();
+    if !who.session.needs_code {
+        return Ok(see_other("/app"));
+    }
+    let next = own_path(asked.field("next")).unwrap_or("");
+    let (status, error) = match app.accounts.check_code(who, asked.field("code"), &asked.visitor()).await {
+        Ok(token) => {
+            let path = format!("/app/signed-in?next={}", encoded(next));
+            return Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)));
+        }
+        Err(CodeError::Wrong | CodeError::NotNow) => (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
+        Err(CodeError::TooMany) => return Err(Problem::too_many()),
+        Err(CodeError::Failed(failed)) => return Err(failed.into()),
+    };
+    Ok(html_with(status, &CodePage { plain: Plain::new(&app, &asked), next, error: Some(error) }))
+}
+
+pub(crate) async fn sign_out(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    if let Some(token) = &asked.token {
+        app.accounts.sign_out(token).await?;
+    }
+    Ok(with_cookie(see_other("/app/sign-in"), &app.cookies.clear_session()))
+}

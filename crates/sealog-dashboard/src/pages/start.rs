@@ -1,0 +1,83 @@
+//! `/app`: where a person goes from here.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::response::Response;
+use sealog_control::{ListPage, Membership};
+use sealog_core::id::Mode;
+
+use crate::Dashboard;
+use crate::gate::of_control;
+use crate::layout::{Plain, Shell, role_name};
+use crate::problem::Problem;
+use crate::request::{Asked, html, own_path, see_other};
+
+pub(crate) async fn to_app(_: Arc<Dashboard>, _: Arc<Asked>) -> Result<Response, Problem> {
+    Ok(see_other("/app"))
+}
+
+pub(crate) async fn asset(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    app.assets.get(&asked.path, &asked.headers)
+}
+
+#[derive(Template)]
+#[template(path = "pages/start.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    organisations: Vec<Organisation>,
+}
+
+struct Organisation {
+    name: String,
+    role: &'static str,
+    href: Option<String>,
+}
+
+/// With one organisation straight to its events; with several, or none, a list.
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let Some(who) = &asked.who else { return Ok(see_other("/app/sign-in")) };
+    let mut organisations = Vec::new();
+    for membership in &who.memberships {
+        organisations.extend(organisation(&app, membership).await?);
+    }
+    if asked.query_value("choose").is_none()
+        && let [Organisation { href: Some(href), .. }] = organisations.as_slice()
+    {
+        return Ok(see_other(href));
+    }
+    Ok(html(&Page { shell: Shell::new(&app, &asked, None), organisations }))
+}
+
+async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option<Organisation>, Problem> {
+    let administration = &app.control.administration;
+    let tenant = administration.tenant(membership.tenant_id).await.map_err(of_control)?;
+    let Some(tenant) = tenant else { return Ok(None) };
+    let first = match &membership.grants.projects {
+        Some(granted) => granted.first().copied(),
+        None => {
+            let page = ListPage { after: None, limit: 1 };
+            let projects = administration.projects(tenant.id, page).await.map_err(of_control)?;
+            projects.first().map(|project| project.id)
+        }
+    };
+    let href = first.map(|project_id| format!("/app/p/{project_id}/{}/events", Mode::Live.as_str()));
+    Ok(Some(Organisation { name: tenant.name, role: role_name(membership.role), href }))
+}
+
+#[derive(Template)]
+#[template(path = "pages/signed_in.html")]
+struct NotKept<'a> {
+    plain: Plain<'a>,
+    app_url: &'a str,
+}
+
+/// Where signing in leads first. A browser that comes here without the cookie has not kept it: it is told so, and
+/// not sent in a circle.
+pub(crate) async fn signed_in(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    if asked.who.is_some() {
+        let next = asked.query_value("next");
+        return Ok(see_other(next.as_deref().and_then(own_path).unwrap_or("/app")));
+    }
+    Ok(html(&NotKept { plain: Plain::new(&app, &asked), app_url: &app.config.app_url }))
+}

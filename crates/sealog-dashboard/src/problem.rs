@@ -1,0 +1,119 @@
+//! Why a page is not shown: with the code, the request id and the documentation that the API would give.
+
+use askama::Template;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use sealog_core::reject::{Code, Reject};
+use sealog_service::people::Failed;
+use sealog_store::StoreError;
+
+use crate::Dashboard;
+use crate::layout::Plain;
+use crate::request::{Asked, html};
+
+/// As long as attempts are counted.
+const RETRY_AFTER_S: &str = "900";
+
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Code {
+        code: Code,
+        message: String,
+    },
+    /// Somewhere else, for example to sign in.
+    Elsewhere(Box<Response>),
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Problem {
+        Problem::Code { code, message: message.into() }
+    }
+
+    /// What does not exist and what belongs to somebody else are one answer.
+    pub(crate) fn not_found() -> Problem {
+        Problem::new(Code::RequestNotFound, "There is no such page, or it is not yours to see.")
+    }
+
+    /// Of passwords or codes. It does not tell whether there is such an account.
+    pub(crate) fn too_many() -> Problem {
+        let message = "Too many attempts, for this account or from this address. Wait 15 minutes, or set a new password by mail.";
+        Problem::new(Code::AuthTooManyAttempts, message)
+    }
+
+    pub(crate) fn not_allowed() -> Problem {
+        Problem::new(
+            Code::AuthNotAllowed,
+            "Your role does not include this. An owner or admin can change it.",
+        )
+    }
+}
+
+impl From<Reject> for Problem {
+    fn from(reject: Reject) -> Problem {
+        Problem::new(reject.code(), reject.to_string())
+    }
+}
+
+/// Of events; what it was is for the log.
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        tracing::error!(%error, "a page could not be read");
+        Problem::new(Code::ReadQueryFailed, "The store could not answer. Try again in a moment.")
+    }
+}
+
+/// Of accounts.
+impl From<Failed> for Problem {
+    fn from(Failed(cause): Failed) -> Problem {
+        tracing::error!(cause, "a page failed");
+        Problem::new(Code::ServerInternal, "Something went wrong on the server. Try again in a moment.")
+    }
+}
+
+impl From<Response> for Problem {
+    fn from(response: Response) -> Problem {
+        Problem::Elsewhere(Box::new(response))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct Page<'a> {
+    plain: Plain<'a>,
+    title: &'a str,
+    code: &'static str,
+    message: &'a str,
+    request_id: String,
+    doc_url: String,
+}
+
+impl Problem {
+    pub(crate) fn render(self, app: &Dashboard, asked: &Asked) -> Response {
+        let (code, message) = match self {
+            Problem::Elsewhere(response) => return *response,
+            Problem::Code { code, message } => (code, message),
+        };
+        let title = match code.status() {
+            403 => "Not allowed",
+            404 => "Not found",
+            429 => "Too many attempts",
+            500.. => "Something went wrong",
+            _ => "That did not work",
+        };
+        let page = Page {
+            plain: Plain::new(app, asked),
+            title,
+            code: code.as_str(),
+            message: &message,
+            request_id: asked.visit.request_id.to_string(),
+            doc_url: format!("{}/errors/{}", app.config.docs_url, code.as_str()),
+        };
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, html(&page)).into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        response
+    }
+}

@@ -1,0 +1,125 @@
+//! Every page and form, in one table: its path, what it needs, and who answers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawPathParams, Request};
+use axum::http::Method;
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter};
+use sealog_store::BoxFuture;
+
+use crate::capability::Capability;
+use crate::pages::{account, claim, event, events, forgot, invitation, keys, members, projects, reset};
+use crate::pages::{sign_in, start, theme};
+use crate::problem::Problem;
+use crate::request::Asked;
+use crate::{Dashboard, gate, headers};
+
+pub(crate) type Answer = BoxFuture<'static, Result<Response, Problem>>;
+pub(crate) type Handler = fn(Arc<Dashboard>, Arc<Asked>) -> Answer;
+
+/// What the gate asks for before a page is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: whoever asks is told who they are, if they are anybody.
+    Nothing,
+    /// A right password, with or without the code that has to follow it.
+    Password,
+    /// Somebody who is signed in.
+    Person,
+    /// A member of the path's `{organisation}`, or of that of its `{project}`, whose role includes this.
+    Member(Capability),
+}
+
+pub struct Route {
+    pub path: &'static str,
+    pub method: Method,
+    pub needs: Needs,
+    handler: Handler,
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} ({:?})", self.method, self.path, self.needs)
+    }
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $needs:expr => $module:ident::$handler:ident;)*) => {
+        &[$(Route {
+            path: $path,
+            method: Method::$method,
+            needs: $needs,
+            handler: |app, asked| Box::pin($module::$handler(app, asked)),
+        }),*]
+    };
+}
+
+/// All of them. A test walks the table and asks for each as everybody.
+pub fn table() -> &'static [Route] {
+    ROUTES
+}
+
+static ROUTES: &[Route] = routes! {
+    GET "/" Needs::Nothing => start::to_app;
+    GET "/app" Needs::Nothing => start::show;
+    GET "/app/signed-in" Needs::Nothing => start::signed_in;
+    GET "/app/static/{hash}/{file}" Needs::Nothing => start::asset;
+    POST "/app/theme" Needs::Nothing => theme::choose;
+    GET "/app/sign-in" Needs::Nothing => sign_in::show;
+    POST "/app/sign-in" Needs::Nothing => sign_in::submit;
+    GET "/app/sign-in/code" Needs::Password => sign_in::show_code;
+    POST "/app/sign-in/code" Needs::Password => sign_in::submit_code;
+    POST "/app/sign-out" Needs::Password => sign_in::sign_out;
+    GET "/app/claim" Needs::Nothing => claim::show;
+    POST "/app/claim" Needs::Nothing => claim::submit;
+    GET "/app/forgot" Needs::Nothing => forgot::show;
+    POST "/app/forgot" Needs::Nothing => forgot::submit;
+    GET "/app/reset" Needs::Nothing => reset::show;
+    POST "/app/reset" Needs::Nothing => reset::submit;
+    GET "/app/invitation" Needs::Nothing => invitation::show;
+    POST "/app/invitation" Needs::Nothing => invitation::submit;
+    GET "/app/account" Needs::Person => account::show;
+    POST "/app/account/password" Needs::Person => account::change_password;
+    POST "/app/account/authenticator" Needs::Person => account::offer_authenticator;
+    POST "/app/account/authenticator/confirm" Needs::Person => account::confirm_authenticator;
+    POST "/app/account/authenticator/remove" Needs::Person => account::remove_authenticator;
+    POST "/app/account/recovery-codes" Needs::Person => account::new_recovery_codes;
+    POST "/app/account/sessions" Needs::Person => account::end_sessions;
+    GET "/app/p/{project}/{mode}/events" Needs::Member(Capability::ReadEvents) => events::show;
+    GET "/app/p/{project}/{mode}/events/{log_id}" Needs::Member(Capability::ReadEvents) => event::show;
+    GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;
+    GET "/app/o/{organisation}/keys" Needs::Member(Capability::ViewKeys) => keys::show;
+    POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;
+    POST "/app/o/{organisation}/keys/revoke" Needs::Member(Capability::TestKeys) => keys::revoke;
+    GET "/app/o/{organisation}/projects" Needs::Member(Capability::ViewProjects) => projects::show;
+    GET "/app/o/{organisation}/members" Needs::Member(Capability::ManageMembers) => members::show;
+    POST "/app/o/{organisation}/members/invite" Needs::Member(Capability::ManageMembers) => members::invite;
+    POST "/app/o/{organisation}/members/withdraw" Needs::Member(Capability::ManageMembers) => members::withdraw;
+};
+
+pub(crate) fn router(app: &Arc<Dashboard>) -> Router {
+    let mut router = Router::new();
+    let mut paths: Vec<&'static str> = ROUTES.iter().map(|route| route.path).collect();
+    paths.dedup();
+    for path in paths {
+        let mut methods = MethodRouter::new();
+        for route in ROUTES.iter().filter(|route| route.path == path) {
+            let filter = MethodFilter::try_from(route.method.clone()).expect("a method that HTTP itself has");
+            let app = Arc::clone(app);
+            methods = methods.on(filter, async move |parameters: RawPathParams, request: Request| {
+                headers::add(gate::pass(&app, route.needs, Some(route.handler), &parameters, request).await)
+            });
+        }
+        router = router.route(path, methods);
+    }
+    // What is not in the table gets a page that says so.
+    let app = Arc::clone(app);
+    router.route(
+        "/app/{*rest}",
+        axum::routing::get(async move |parameters: RawPathParams, request: Request| {
+            headers::add(gate::pass(&app, Needs::Nothing, None, &parameters, request).await)
+        }),
+    )
+}

@@ -1,0 +1,154 @@
+//! How values are shown. What events hold is hostile until it has passed here and through the templates' escaping.
+
+use sealog_core::json;
+use sealog_core::time::iso_ms;
+
+/// Characters that change what surrounds them, or that nobody sees, are written out: a name must not read as
+/// another one.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_hidden(character) {
+            shown.push_str(&format!("\\u{{{:x}}}", u32::from(character)));
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The value of a canonical JSON string.
+pub(crate) fn of_json(text: &str) -> String {
+    json::decode(text).map_or_else(|| visible(text), |text| visible(&text))
+}
+
+/// `15 Nov 2026 09:37:38.208 UTC`
+pub(crate) fn moment(timestamp_ms: u64) -> String {
+    format!("{} {} UTC", day(timestamp_ms), clock_ms(timestamp_ms))
+}
+
+/// `15 Nov 2026`
+pub(crate) fn day(timestamp_ms: u64) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let iso = iso_ms(timestamp_ms);
+    let month: usize = iso[5..7].parse().unwrap_or(1);
+    format!("{} {} {}", iso[8..10].trim_start_matches('0'), MONTHS[month - 1], &iso[..4])
+}
+
+/// `09:37:38.208`
+pub(crate) fn clock_ms(timestamp_ms: u64) -> String {
+    iso_ms(timestamp_ms)[11..23].to_owned()
+}
+
+/// `48,292`
+pub(crate) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or("")).collect();
+    groups.join(",")
+}
+
+/// JSON with one member in a line. Canonical text in, so that a character outside of a string is never white
+/// space; numbers and strings stay as they are.
+pub(crate) fn indented(canonical: &str) -> String {
+    let mut out = String::with_capacity(canonical.len() * 2);
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        // Deeper than anybody reads; the text would grow with the square of the depth otherwise.
+        out.extend(std::iter::repeat_n("  ", depth.min(20)));
+    };
+    let mut before = ' ';
+    for character in canonical.chars() {
+        if in_string {
+            out.push(character);
+            in_string = escaped || character != '"';
+            escaped = !escaped && character == '\\';
+            before = character;
+            continue;
+        }
+        match character {
+            '{' | '[' => {
+                if matches!(before, '{' | '[' | ',') {
+                    line(&mut out, depth);
+                }
+                out.push(character);
+                depth += 1;
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                if !matches!(before, '{' | '[') {
+                    line(&mut out, depth);
+                }
+                out.push(character);
+            }
+            ',' => out.push(','),
+            ':' => out.push_str(": "),
+            other => {
+                if matches!(before, '{' | '[' | ',') {
+                    line(&mut out, depth);
+                }
+                out.push(other);
+                in_string = other == '"';
+            }
+        }
+        before = character;
+    }
+    out
+}
+
+/// The beginning of a text, and whether that is all of it.
+pub(crate) fn beginning(text: &str, bytes_max: usize) -> (&str, bool) {
+    if text.len() <= bytes_max {
+        return (text, true);
+    }
+    let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    (&text[..end], false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_sees_is_written_out() {
+        assert_eq!(visible("usr_42 é 漢"), "usr_42 é 漢");
+        assert_eq!(visible("a\u{202e}b\0\n\u{200b}\u{2066}"), "a\\u{202e}b\\u{0}\\u{a}\\u{200b}\\u{2066}");
+    }
+
+    #[test]
+    fn times_and_numbers_read_as_people_write_them() {
+        assert_eq!(moment(1794735458208), "15 Nov 2026 09:37:38.208 UTC");
+        assert_eq!((day(0), clock_ms(86_399_999)), ("1 Jan 1970".into(), "23:59:59.999".into()));
+        assert_eq!([0, 999, 1000, 1234567].map(number), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn indented_json_is_the_same_json() {
+        let canonical = r#"{"a":[1,{"b":"x,{}[]: \" y\\"},[]],"c":{},"d":1.0}"#;
+        let shown = indented(canonical);
+        assert_eq!(
+            shown,
+            "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x,{}[]: \\\" y\\\\\"\n    },\n    []\n  ],\n  \"c\": {},\n  \"d\": 1.0\n}"
+        );
+        assert_eq!(json::canonical(&shown).unwrap(), canonical);
+        assert_eq!(indented("null"), "null");
+        // As deep as a body can be.
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(indented(&deep).len() < 100 * deep.len());
+    }
+
+    #[test]
+    fn a_beginning_ends_between_characters() {
+        assert_eq!(beginning("abc", 3), ("abc", true));
+        assert_eq!(beginning("aé", 2), ("a", false));
+    }
+}

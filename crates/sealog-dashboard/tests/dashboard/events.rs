@@ -1,0 +1,185 @@
+//! Events as people see them.
+
+use sealog_control::Role;
+use sealog_core::id::{ChainId, Mode};
+use sha2::{Digest, Sha256};
+
+use crate::harness::*;
+
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Developer);
+    stage
+}
+
+fn rows(page: &Response) -> Vec<u64> {
+    let rows = page.text().split("<a class=\"num\" href=\"").skip(1);
+    let seqs =
+        rows.filter_map(|row| row.split_once(">#")?.1.split('<').next()?.replace(',', "").parse().ok());
+    seqs.collect()
+}
+
+fn link(page: &Response, rel: &str) -> Option<String> {
+    let tag = page.text().split("<a ").find(|tag| tag.contains(rel))?;
+    Some(tag.split("href=\"").nth(1)?.split('"').next()?.replace("&#38;", "&").replace("&amp;", "&"))
+}
+
+#[test]
+fn an_empty_chain_shows_the_command_that_sends_the_first_event() {
+    let stage = stage();
+    let page = stage.signed_in(1).get(&events_path(1));
+    page.shows("No events yet").shows("curl -sS -i http://127.0.0.1:8080/v1/events").shows("at_live_");
+    let test = stage.signed_in(1).get(&events_path(1).replace("/live/", "/test/"));
+    test.shows("at_test_").shows("Test data: separate chain, not in compliance exports");
+    assert!(!page.has("Test data:"));
+}
+
+#[test]
+fn pages_of_fifty_follow_each_other_to_the_first_event() {
+    let stage = stage();
+    for n in 0..120 {
+        stage.append(live(1), &format!("{{\"action\":\"user.login\",\"actor_id\":\"a{}\"}}", n % 3));
+    }
+    let mut browser = stage.signed_in(1);
+    let mut page = browser.get(&events_path(1));
+    let mut seen = rows(&page);
+    assert_eq!(seen.len(), 50);
+    while let Some(older) = link(&page, "rel=\"next\"") {
+        page = browser.get(&older);
+        seen.extend(rows(&page));
+    }
+    assert_eq!(seen, (1..=120).rev().collect::<Vec<_>>());
+    assert!(!page.has("missing or damaged"));
+    // The exact filters of the API, which a form sends with its empty fields.
+    let filtered = format!("{}?action=user.login&actor_id=a1&resource=&date_from=&date_to=", events_path(1));
+    let page = browser.get(&filtered);
+    assert_eq!(rows(&page), (1..=120).rev().filter(|seq| (seq - 1) % 3 == 1).collect::<Vec<_>>());
+    page.shows("/v1/events?action=user.login&#38;actor_id=a1").shows("Only exact matches of");
+    assert!(!page.has("missing or damaged"), "a filter leaves gaps");
+    assert_eq!(rows(&browser.get(&format!("{}?action=user.logi", events_path(1)))), Vec::<u64>::new());
+}
+
+#[test]
+fn what_is_wrong_with_a_filter_stands_beside_it_and_what_was_typed_stays() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&format!("{}?action=a.b&date_from=yesterday", events_path(1)));
+    assert_eq!(page.status, 400);
+    page.shows("aria-describedby=\"e-date_from\"")
+        .shows("must be a date, YYYY-MM-DD")
+        .shows("value=\"yesterday\"");
+    page.shows("value=\"a.b\"");
+    let page = browser.get(&format!("{}?foo=1", events_path(1)));
+    assert_eq!(page.status, 400);
+    page.shows("role=\"alert\"").shows("foo");
+}
+
+#[test]
+fn htmx_gets_the_list_alone_and_caches_are_told() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let mut browser = stage.signed_in(1);
+    let part = browser.send("GET", &events_path(1), &[("hx-request", "true")], "");
+    assert!(part.text().trim_start().starts_with("<div class=\"stack\" id=\"list\">"), "{}", part.text());
+    assert!(!part.has("<html") && part.has("user.login"));
+    assert_eq!(part.header("vary"), Some("HX-Request"));
+    assert_eq!(browser.get(&events_path(1)).header("vary"), Some("HX-Request"));
+}
+
+#[test]
+fn an_event_shows_what_is_sealed_apart_from_what_is_not_and_the_text_that_was_hashed() {
+    let stage = stage();
+    let ids: Vec<_> = (0..3)
+        .map(|n| {
+            stage.append(
+                live(1),
+                &format!("{{\"action\":\"user.login\",\"actor_id\":\"it's {n}\",\"resource\":\"session/{n}\",\"severity\":\"warning\",\"metadata\":{{\"n\":1.0,\"a\":[]}}}}"),
+            )
+        })
+        .collect();
+    let mut browser = stage.signed_in(1);
+    let path = format!("{}/{}", events_path(1), ids[1]);
+    let page = browser.get(&path);
+    let event = stage.wait(stage.store.get(live(1), ids[1])).unwrap().unwrap();
+    let (sealed, enriched) = page.text().split_once("id=\"pb\"").unwrap();
+    assert!(sealed.contains("session/1") && sealed.contains("&#34;n&#34;: 1.0"), "{sealed}");
+    assert!(!sealed.contains("warning") && enriched.contains("warning"));
+    page.shows("Linked to its neighbours").shows("Hash recomputed by the server");
+    for neighbour in [ids[0], ids[2]] {
+        page.shows(&format!("{}/{neighbour}\"", events_path(1)));
+    }
+    let file = browser.get(&format!("{path}/hashed.txt"));
+    assert_eq!(file.header("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(file.header("cache-control"), Some("no-store"));
+    let digest: String = Sha256::digest(&file.body).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(digest, event.sealed.hash.to_string());
+    page.shows(&format!("data-recompute=\"{digest}\""));
+    // The command on the page, as a shell runs it.
+    let line = page.text().split("id=\"l-line\"").nth(1).unwrap();
+    let line = line.split("data-copy>").nth(1).unwrap().split("</pre>").next().unwrap();
+    let line = line.replace("&#34;", "\"").replace("&#39;", "'").replace("&#38;", "&");
+    let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with(&digest), "{line}");
+}
+
+/// What events may hold: script, marks that turn text around, formulas, lone surrogates, deep and large metadata.
+#[test]
+fn hostile_contents_are_text_on_every_page() {
+    let stage = stage();
+    let evil = "<script>alert(1)</script>\\\"'><img src=x onerror=alert(1)>{{7*7}}=cmd|' /C calc'!A0";
+    let deep = format!("{}{}", "[".repeat(60_000), "]".repeat(60_000));
+    let bodies = [
+        format!(r#"{{"action":"user.login","actor_id":"{evil}","resource":"{evil}","severity":"{evil}","session_id":"{evil}","metadata":{{"{evil}":"{evil}"}}}}"#),
+        "{\"action\":\"user.login\",\"actor_id\":\"a\\u202eb\",\"metadata\":{\"x\":\"\\ud800\",\"y\":\"\\u0000\\u2028\"}}".to_owned(),
+        format!(r#"{{"action":"user.login","metadata":{{"deep":{deep}}}}}"#),
+        format!(r#"{{"action":"user.login","metadata":{{"large":"{}"}}}}"#, "<é".repeat(60_000)),
+    ];
+    let mut browser = stage.signed_in(1);
+    for body in &bodies {
+        let log_id = stage.append(live(1), body);
+        let path = format!("{}/{log_id}", events_path(1));
+        let list = browser.get(&events_path(1));
+        let page = browser.get(&path);
+        for answer in [&list, &page] {
+            assert_eq!(answer.status, 200);
+            let text = answer.text();
+            assert!(!text.contains("<script>") && !text.contains("<img"), "{text}");
+            assert!(
+                !text.contains('\u{202e}') || text.matches('\u{202e}').count() == 1,
+                "only in the hashed text"
+            );
+            assert!(answer.body.len() < 200_000, "{}", answer.body.len());
+        }
+        let file = browser.get(&format!("{path}/hashed.txt"));
+        let event = stage.wait(stage.store.get(live(1), log_id)).unwrap().unwrap();
+        let digest: String = Sha256::digest(&file.body).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digest, event.sealed.hash.to_string());
+        // No browser takes it for a page.
+        assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
+        assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
+    }
+    let page = browser.get(&events_path(1));
+    page.shows("a\\u{202e}b").shows("&#60;script&#62;");
+    // A filter by a hostile value leads back to the event.
+    let evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}=cmd|' /C calc'!A0";
+    let filtered = browser.get(&format!("{}?actor_id={}", events_path(1), encoded(evil)));
+    assert_eq!(rows(&filtered), [1]);
+    assert!(!filtered.has("<script>"));
+}
+
+#[test]
+fn an_event_of_another_project_or_mode_is_not_found() {
+    let stage = stage();
+    stage.tenant(2);
+    let foreign = stage.append(live(2), r#"{"action":"user.login"}"#);
+    let test = stage.append(ChainId { mode: Mode::Test, ..live(1) }, r#"{"action":"user.login"}"#);
+    let mut browser = stage.signed_in(1);
+    for log_id in [foreign, test] {
+        browser.get(&format!("{}/{log_id}", events_path(1))).is_problem(404, "read/not_found");
+    }
+    browser.get(&format!("{}/{foreign}", events_path(2))).is_problem(404, "request/not_found");
+    let path = events_path(1).replace("/live/", "/test/");
+    assert_eq!(browser.get(&format!("{path}/{}", test.to_string().to_lowercase())).status, 200);
+}

@@ -1,0 +1,392 @@
+//! A dashboard without a server around it: requests go to its router, with what the server would add.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request};
+use sealog_control::*;
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::event::parse_single;
+use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid, Uuid};
+use sealog_core::plan::{Billing, Plan};
+use sealog_dashboard::{Config, Dashboard};
+use sealog_service::Visit;
+use sealog_service::admin::Admin;
+use sealog_service::people::Token;
+use sealog_service::system_chain::Wake;
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::postgres::PostgresStore;
+use sealog_store::world::{SystemWorld, World};
+use sealog_store::{Append, Appended, Store};
+use tower_service::Service;
+
+use sealog_testing::{MORNING_MS, StillWorld};
+
+pub const HOME: &str = "http://127.0.0.1:8080";
+pub const PASSWORD: &str = "correct horse battery";
+
+/// A clock that moves when it is told to, and randomness that is some.
+#[derive(Debug)]
+pub struct Clock(AtomicU64);
+
+impl Clock {
+    pub fn advance(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl World for Clock {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemWorld.fill_random(bytes);
+    }
+}
+
+pub struct Stage {
+    pub store: Arc<dyn Store>,
+    pub control: Arc<Control>,
+    pub clock: Arc<Clock>,
+    pub claimed: Arc<AtomicBool>,
+    router: Router,
+    runtime: tokio::runtime::Runtime,
+    _dir: tempfile::TempDir,
+    /// Dropped last, and removed then.
+    _database: Option<sealog_testing::postgres::Database>,
+}
+
+impl Stage {
+    pub fn new() -> Stage {
+        Stage::at(&format!("{HOME}/app"))
+    }
+
+    pub fn at(app_url: &str) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        // Room for the largest event.
+        let options = Options {
+            segment_bytes_first: 8 << 20,
+            segment_bytes_max: 8 << 20,
+            ..sealog_testing::small(&StillWorld::new())
+        };
+        let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+        let control = Control::embedded(&store).unwrap();
+        Stage::over(Arc::new(store), control, dir, app_url, None)
+    }
+
+    pub fn on_postgres() -> Stage {
+        let database = sealog_testing::postgres::cluster().database();
+        let store =
+            PostgresStore::open(&database.url(), &sealog_testing::on_postgres(&StillWorld::new())).unwrap();
+        let control = Control::on_postgres(&store).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), Some(database))
+    }
+
+    fn over(
+        store: Arc<dyn Store>,
+        control: Control,
+        dir: tempfile::TempDir,
+        app_url: &str,
+        database: Option<sealog_testing::postgres::Database>,
+    ) -> Stage {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (control, clock) = (Arc::new(control), Arc::new(Clock(AtomicU64::new(MORNING_MS))));
+        let config = Config {
+            base_url: HOME.into(),
+            docs_url: format!("{HOME}/docs"),
+            app_url: app_url.into(),
+            has_mail: true,
+        };
+        let claimed = Arc::new(AtomicBool::new(false));
+        let on_claimed = Arc::clone(&claimed);
+        let world: Arc<dyn World> = Arc::clone(&clock) as _;
+        let dashboard = Dashboard::new(
+            Arc::clone(&store),
+            Arc::clone(&control).into(),
+            Arc::clone(&world),
+            config,
+            Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), Wake::default()),
+            Wake::default(),
+            Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
+        );
+        Stage {
+            store,
+            control,
+            clock,
+            claimed,
+            router: dashboard.router(),
+            runtime,
+            _dir: dir,
+            _database: database,
+        }
+    }
+
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// Lets tasks that nobody waits for come to their end.
+    pub fn settle(&self, done: impl Fn() -> bool) {
+        for _ in 0..100_000 {
+            if done() {
+                return;
+            }
+            self.wait(tokio::task::yield_now());
+            std::thread::yield_now();
+        }
+        panic!("it never came to pass");
+    }
+
+    // ---- What there is ----
+
+    /// An organisation with two projects.
+    pub fn tenant(&self, n: u8) -> TenantId {
+        let id = tenant_id(n);
+        let new = NewTenant {
+            id,
+            name: format!("Organisation {n}"),
+            plan: "top".into(),
+            contact_email: None,
+            billing: Billing { trial_ends_at_ms: None, billing_active: true },
+            created_at_ms: MORNING_MS,
+        };
+        self.wait(self.control.create_tenant(new, vec![])).unwrap();
+        for project in [project_id(n), project_id(n + 100)] {
+            let new = NewProject {
+                id: project,
+                tenant_id: id,
+                name: format!("Project of {n}"),
+                frameworks: FrameworkSet::NONE,
+                created_at_ms: MORNING_MS,
+            };
+            self.wait(self.control.create_project(new, vec![])).unwrap();
+        }
+        id
+    }
+
+    pub fn member(&self, n: u8, tenant: u8, role: Role) -> PersonId {
+        self.member_with(n, tenant, role, Grants::default(), None)
+    }
+
+    pub fn member_with(
+        &self,
+        n: u8,
+        tenant: u8,
+        role: Role,
+        grants: Grants,
+        ends_at_ms: Option<u64>,
+    ) -> PersonId {
+        let hash = sealog_service::password::hash_now(PASSWORD, &[n; 16]).unwrap();
+        let person = NewPerson {
+            id: person_id(n),
+            email: email(n),
+            password_hash: Some(hash),
+            verified: true,
+            created_at_ms: MORNING_MS,
+        };
+        let tenant_id = tenant_id(tenant);
+        let new = NewMember { tenant_id, person, role, grants, ends_at_ms, created_at_ms: MORNING_MS };
+        self.wait(self.control.add_member(new, Records::none())).unwrap().unwrap();
+        person_id(n)
+    }
+
+    /// With an authenticator, whose secret is twenty times the number.
+    pub fn with_authenticator(&self, n: u8) {
+        let offered = Authenticator {
+            person_id: person_id(n),
+            secret: vec![n; 20],
+            last_step: None,
+            created_at_ms: MORNING_MS,
+        };
+        assert!(self.wait(self.control.offer_authenticator(offered)).unwrap());
+        assert!(self.wait(self.control.confirm_authenticator(person_id(n), vec![n; 20], 1, vec![])).unwrap());
+    }
+
+    /// A browser that is signed in, without the work of a password.
+    pub fn signed_in(&self, n: u8) -> Browser<'_> {
+        let token = Token::new(&*self.clock);
+        let session = Session {
+            token_digest: token.digest(),
+            person_id: person_id(n),
+            needs_code: false,
+            created_at_ms: self.now_ms(),
+            expires_at_ms: self.now_ms() + 1_000_000_000,
+            last_seen_at_ms: self.now_ms(),
+            idle_ms: 1_000_000_000,
+            address: None,
+            user_agent: None,
+        };
+        self.wait(self.control.create_session(session, None)).unwrap();
+        let mut browser = self.browser();
+        browser.cookies.insert(format!("sealog_session={}", token.0.0));
+        browser
+    }
+
+    pub fn browser(&self) -> Browser<'_> {
+        Browser {
+            stage: self,
+            cookies: HashSet::new(),
+            address: "192.0.2.1".parse().unwrap(),
+            site: Some("same-origin"),
+            host: "127.0.0.1:8080".into(),
+        }
+    }
+
+    pub fn append(&self, chain: ChainId, body: &str) -> Ulid {
+        let draft = parse_single(body.as_bytes()).unwrap().unwrap();
+        let append = Append { chain, drafts: vec![draft], idempotency: None };
+        match self.wait(self.store.append(append)).unwrap() {
+            Appended::Sealed(receipt) => receipt.log_ids[0],
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn records(&self, tenant: u8) -> Vec<String> {
+        let records = self.wait(self.control.pending_records(tenant_id(tenant), 1000)).unwrap();
+        records.into_iter().map(|record| record.draft).collect()
+    }
+}
+
+pub fn tenant_id(n: u8) -> TenantId {
+    TenantId(Uuid::from_random([n; 16]))
+}
+
+pub fn project_id(n: u8) -> ProjectId {
+    ProjectId(Uuid::from_random([n.wrapping_add(50); 16]))
+}
+
+pub fn person_id(n: u8) -> PersonId {
+    PersonId(Uuid::from_random([n.wrapping_add(150); 16]))
+}
+
+pub fn email(n: u8) -> String {
+    format!("Person{n}@Example.org")
+}
+
+pub fn live(tenant: u8) -> ChainId {
+    ChainId { tenant_id: tenant_id(tenant), project_id: project_id(tenant), mode: Mode::Live }
+}
+
+pub fn events_path(tenant: u8) -> String {
+    format!("/app/p/{}/live/events", project_id(tenant))
+}
+
+/// Keeps cookies, as browsers do.
+#[derive(Clone)]
+pub struct Browser<'a> {
+    stage: &'a Stage,
+    pub cookies: HashSet<String>,
+    pub address: IpAddr,
+    pub site: Option<&'static str>,
+    pub host: String,
+}
+
+impl Browser<'_> {
+    pub fn get(&mut self, path: &str) -> Response {
+        self.send("GET", path, &[], "")
+    }
+
+    pub fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Response {
+        let form: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        self.send("POST", path, &[("content-type", "application/x-www-form-urlencoded")], &form.join("&"))
+    }
+
+    pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
+        if let Some(site) = self.site {
+            request = request.header("sec-fetch-site", site);
+        }
+        if !self.cookies.is_empty() {
+            request = request.header("cookie", self.cookies.iter().cloned().collect::<Vec<_>>().join("; "));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let visit = Visit { request_id: RequestId(Ulid(7)), address: self.address };
+        let request = request.extension(visit).body(Body::from(body.to_owned())).unwrap();
+        let mut router = self.stage.router.clone();
+        let response = self.stage.wait(async {
+            let response = router.call(request).await.unwrap();
+            let (parts, body) = response.into_parts();
+            let body = to_bytes(body, usize::MAX).await.unwrap();
+            Response { status: parts.status.as_u16(), headers: parts.headers, body: body.to_vec() }
+        });
+        for cookie in response.headers.get_all("set-cookie") {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            self.cookies.retain(|known| !known.starts_with(&format!("{name}=")));
+            if !value.is_empty() {
+                self.cookies.insert(pair.to_owned());
+            }
+        }
+        response
+    }
+
+    /// Follows redirections to the page at their end.
+    pub fn follow(&mut self, mut response: Response) -> Response {
+        for _ in 0..5 {
+            let Some(next) = response.location() else { return response };
+            response = self.get(&next);
+        }
+        panic!("it goes in a circle");
+    }
+
+    pub fn sign_in(&mut self, n: u8, password: &str) -> Response {
+        self.post("/app/sign-in", &[("email", &email(n)), ("password", password)])
+    }
+
+    pub fn is_signed_in(&mut self) -> bool {
+        self.get("/app/account").status == 200
+    }
+}
+
+pub fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+pub struct Response {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn location(&self) -> Option<String> {
+        self.header("location").map(str::to_owned)
+    }
+
+    pub fn has(&self, text: &str) -> bool {
+        self.text().contains(text)
+    }
+
+    #[track_caller]
+    pub fn shows(&self, text: &str) -> &Response {
+        assert!(self.has(text), "{text:?} is not in {}: {}", self.status, self.text());
+        self
+    }
+
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: &str) {
+        assert_eq!(self.status, status, "{}", self.text());
+        self.shows(&format!("/docs/errors/{code}\"")).shows("req_00000000000000000000000007");
+    }
+}

@@ -1,0 +1,84 @@
+//! API keys: created, shown once, revoked.
+
+use sealog_control::{KeyAccess, Role};
+use sealog_core::key;
+
+use crate::harness::*;
+
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.tenant(2);
+    stage.member(1, 1, Role::Owner);
+    stage.member(2, 1, Role::Developer);
+    stage
+}
+
+fn create(stage: &Stage, n: u8, fields: &[(&str, &str)]) -> Response {
+    let path = format!("/app/o/{}/keys/create", tenant_id(1));
+    let project = project_id(1).to_string();
+    let mut all = vec![("name", "ci"), ("project", project.as_str()), ("mode", "test"), ("expires", "")];
+    all.retain(|(name, _)| !fields.iter().any(|(given, _)| given == name));
+    all.extend(fields);
+    stage.signed_in(n).post(&path, &all)
+}
+
+fn raw(page: &Response) -> Option<String> {
+    let text = page.text().split("aria-label=\"API key\" data-copy>").nth(1)?;
+    Some(text.split('<').next()?.to_owned())
+}
+
+#[test]
+fn a_key_is_shown_once_and_works_at_once_until_it_is_revoked() {
+    let stage = stage();
+    let page = create(&stage, 1, &[("mode", "live"), ("name", "billing <b>")]);
+    let text = raw(&page).expect("the key");
+    assert!(text.starts_with("at_live_"), "{text}");
+    page.shows("Shown once").shows("billing &#60;b&#62;");
+    let access = || stage.wait(stage.control.access(key::digest(&text))).unwrap().unwrap().key;
+    assert_eq!((access().name.as_str(), access().revoked_at_ms), ("billing <b>", None));
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let list = stage.signed_in(1).get(&keys);
+    assert!(!list.has(&text) && list.has(&text[..12]));
+    let id = access().id.0.to_string();
+    let revoke =
+        |n, name: &str| stage.signed_in(n).post(&format!("{keys}/revoke"), &[("key", &id), ("name", name)]);
+    revoke(1, "billing").shows("To revoke the key, type its name");
+    revoke(2, "billing <b>").is_problem(403, "auth/not_allowed");
+    assert_eq!(access().revoked_at_ms, None);
+    assert_eq!(revoke(1, "billing <b>").status, 303);
+    assert!(access().revoked_at_ms.is_some());
+    stage.signed_in(1).get(&keys).shows("Revoked");
+    let records = stage.records(1);
+    for action in ["sealog.key_created", "sealog.key_revoked"] {
+        let person = person_id(1).0.to_string();
+        assert!(
+            records.iter().any(|record| record.contains(action) && record.contains(&person)),
+            "{records:?}"
+        );
+    }
+    assert!(!records.iter().any(|record| record.contains(&text)));
+}
+
+#[test]
+fn developers_have_test_keys_and_no_live_ones() {
+    let stage = stage();
+    create(&stage, 2, &[("mode", "live")]).is_problem(403, "auth/not_allowed");
+    let page = create(&stage, 2, &[]);
+    assert!(raw(&page).unwrap().starts_with("at_test_"));
+    assert!(!page.has("value=\"live\""));
+}
+
+#[test]
+fn what_is_wrong_with_a_key_stands_beside_its_field_and_a_foreign_project_is_not_found() {
+    let stage = stage();
+    let page = create(&stage, 1, &[("name", " "), ("expires", "2030-01-02")]);
+    assert_eq!(page.status, 422);
+    page.shows("id=\"name-error\">It must not be empty.").shows("value=\"2030-01-02\"");
+    create(&stage, 1, &[("expires", "soon")]).shows("Write it as YYYY-MM-DD.");
+    create(&stage, 1, &[("mode", "both")]).shows("Choose a mode.");
+    create(&stage, 1, &[("project", &project_id(2).to_string())]).is_problem(404, "request/not_found");
+    let keys = format!("/app/o/{}/keys/revoke", tenant_id(1));
+    let foreign = [("key", "00000000-0000-4000-8000-000000000000"), ("name", "x")];
+    stage.signed_in(1).post(&keys, &foreign).is_problem(404, "request/not_found");
+}

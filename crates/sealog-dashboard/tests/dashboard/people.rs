@@ -1,0 +1,551 @@
+//! How people come in, stay, and leave.
+
+use std::sync::atomic::Ordering;
+
+use sealog_control::*;
+use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, Token, claim_link, make_reset_link, totp};
+
+use crate::harness::*;
+
+const NEW_PASSWORD: &str = "a new and better one";
+const MINUTE_MS: u64 = 60 * 1000;
+
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    stage
+}
+
+/// What the authenticator of this person shows now.
+fn code(stage: &Stage, n: u8) -> String {
+    totp::code_at(&[n; 20], stage.now_ms() / 30_000)
+}
+
+fn token_of(link: &str) -> Token {
+    Token::parse(link.split_once('#').unwrap().1).unwrap()
+}
+
+#[test]
+fn the_first_owner_claims_the_account_with_a_link_that_works_once_within_a_day() {
+    let stage = Stage::new();
+    let tenant = stage.tenant(1);
+    let person = NewPerson {
+        id: person_id(1),
+        email: "owner@localhost".into(),
+        password_hash: None,
+        verified: false,
+        created_at_ms: stage.now_ms(),
+    };
+    let owner = NewMember {
+        tenant_id: tenant,
+        person,
+        role: Role::Owner,
+        grants: Grants::default(),
+        ends_at_ms: None,
+        created_at_ms: stage.now_ms(),
+    };
+    stage.wait(stage.control.add_member(owner, Records::none())).unwrap();
+    let (link, url) = claim_link(&*stage.clock, &format!("{HOME}/app"), tenant, person_id(1));
+    stage.wait(stage.control.create_link(link, None, vec![])).unwrap().unwrap();
+    // The secret is behind the `#`, which no browser sends.
+    assert!(url.0.starts_with(&format!("{HOME}/app/claim#")));
+    let mut browser = stage.browser();
+    browser.get("/app/claim").shows("/link.js\"").shows("name=\"token\"");
+    let claim = |browser: &mut Browser<'_>, token: &str, email: &str, password: &str| {
+        browser.post("/app/claim", &[("token", token), ("email", email), ("password", password)])
+    };
+    let answer = claim(&mut browser, &url.0, "me@example.org", "short");
+    assert_eq!(answer.status, 422);
+    // What was typed stays; a password never does.
+    answer.shows("Use at least 10 characters.").shows("value=\"me@example.org\"").shows(&url.0);
+    assert!(!answer.has("short\""));
+    let answer = claim(&mut browser, &url.0, "nobody", PASSWORD);
+    answer.shows("This is no address that mail can be sent to.").shows("aria-describedby=\"email-error\"");
+    assert!(!stage.claimed.load(Ordering::SeqCst));
+    assert_eq!(claim(&mut browser, &"0".repeat(64), "me@example.org", PASSWORD).status, 422);
+    let answer = claim(&mut browser, &url.0, "me@example.org", PASSWORD);
+    assert_eq!(answer.location().as_deref(), Some("/app/sign-in?after=claim"));
+    assert!(stage.claimed.load(Ordering::SeqCst), "the file is told to forget the link");
+    claim(&mut browser, &url.0, "other@example.org", PASSWORD).shows("This link does not work");
+    let answer = browser.post("/app/sign-in", &[("email", "ME@example.org"), ("password", PASSWORD)]);
+    browser.follow(answer).shows("No events yet").shows("at_live_");
+    assert!(stage.records(1)[0].contains("sealog.account_claimed"));
+
+    // Another one, which nobody uses in time.
+    let (link, url) = claim_link(&*stage.clock, "x", tenant, person_id(1));
+    stage.wait(stage.control.create_link(link, None, vec![])).unwrap().unwrap();
+    stage.clock.advance(CLAIM_MS);
+    claim(&mut browser, &url.0, "other@example.org", PASSWORD).shows("This link does not work");
+}
+
+#[test]
+fn signing_in_gives_a_new_token_and_signing_out_ends_it() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    let answer = browser.sign_in(1, PASSWORD);
+    assert_eq!((answer.status, answer.location().as_deref()), (303, Some("/app/signed-in?next=")));
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
+    assert!(browser.is_signed_in());
+    let first = browser.clone();
+    // Whoever planted the token of before has nothing.
+    assert_eq!(browser.sign_in(1, PASSWORD).status, 303);
+    assert_ne!(browser.cookies, first.cookies);
+    assert!(browser.is_signed_in() && !first.clone().is_signed_in());
+    let held = browser.clone();
+    assert_eq!(browser.post("/app/sign-out", &[]).location().as_deref(), Some("/app/sign-in"));
+    assert!(browser.cookies.is_empty());
+    assert!(!held.clone().is_signed_in());
+    let records = stage.records(1);
+    assert_eq!(records.iter().filter(|record| record.contains("sealog.signed_in")).count(), 2, "{records:?}");
+}
+
+#[test]
+fn only_the_digest_of_a_token_is_kept() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    browser.sign_in(1, PASSWORD);
+    let cookie = browser.cookies.iter().next().unwrap().clone();
+    let token = Token::parse(cookie.split_once('=').unwrap().1).unwrap();
+    let all = stage.wait(stage.control.export()).unwrap();
+    assert_eq!(all.sessions[0].token_digest, token.digest());
+    assert!(!format!("{all:?}").contains(&token.0.0));
+}
+
+#[test]
+fn a_wrong_password_and_an_unknown_account_get_the_same_answer() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    let known = browser.sign_in(1, "not the password");
+    let unknown = browser.sign_in(9, "not the password");
+    assert_eq!((known.status, unknown.status), (422, 422));
+    let without = |answer: &Response, n| answer.text().replace(&email(n), "");
+    assert_eq!(without(&known, 1), without(&unknown, 9));
+    known.shows("E-mail or password is wrong.").shows("role=\"alert\"");
+    assert!(!known.has("not the password"));
+    assert!(browser.cookies.is_empty());
+    // Somebody who never set a password has none.
+    let person = NewPerson {
+        id: person_id(2),
+        email: email(2),
+        password_hash: None,
+        verified: false,
+        created_at_ms: 1,
+    };
+    let member = NewMember {
+        tenant_id: tenant_id(1),
+        person,
+        role: Role::Owner,
+        grants: Grants::default(),
+        ends_at_ms: None,
+        created_at_ms: 1,
+    };
+    stage.wait(stage.control.add_member(member, Records::none())).unwrap();
+    assert_eq!(browser.sign_in(2, "").status, 422);
+}
+
+#[test]
+fn after_ten_attempts_an_account_waits_whether_it_exists_or_not_and_by_whichever_node() {
+    let stage = stage();
+    for n in [1, 9] {
+        let mut browser = stage.browser();
+        for attempt in 0..10 {
+            // From everywhere.
+            browser.address = format!("198.51.100.{attempt}").parse().unwrap();
+            assert_eq!(browser.sign_in(n, "wrong wrong wrong").status, 422, "{n} {attempt}");
+        }
+        browser.address = "203.0.113.9".parse().unwrap();
+        let answer = browser.sign_in(n, PASSWORD);
+        answer.is_problem(429, "auth/too_many_attempts");
+        assert_eq!(answer.header("retry-after"), Some("900"));
+    }
+    stage.clock.advance(15 * MINUTE_MS);
+    assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 303);
+    // A right one ends the count.
+    for _ in 0..3 {
+        for _ in 0..9 {
+            stage.browser().sign_in(1, "wrong wrong wrong");
+        }
+        assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 303);
+    }
+}
+
+#[test]
+fn failed_attempts_of_members_are_recorded_once_a_minute_with_a_count() {
+    let stage = stage();
+    let failures = || {
+        let records = stage.records(1);
+        records.into_iter().filter(|record| record.contains("sealog.sign_in_failed")).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        stage.browser().sign_in(1, "wrong wrong wrong");
+        stage.browser().sign_in(9, "wrong wrong wrong");
+    }
+    stage.settle(|| failures().len() == 1);
+    assert!(failures()[0].contains("\"attempts\":1"), "{:?}", failures());
+    stage.clock.advance(MINUTE_MS);
+    stage.browser().sign_in(1, "wrong wrong wrong");
+    stage.settle(|| failures().len() == 2);
+    assert!(failures()[1].contains("\"attempts\":4"), "{:?}", failures());
+}
+
+#[test]
+fn an_address_waits_after_a_hundred_attempts_and_another_does_not() {
+    let stage = stage();
+    // Counted as sign-in counts them, without the work of a hundred passwords.
+    let mut browser = stage.browser();
+    browser.address = "2001:db8::1".parse().unwrap();
+    for n in 0..100 {
+        let answer = browser.post("/app/forgot", &[("email", &format!("{n}@example.org"))]);
+        assert_eq!(answer.status, 200);
+    }
+    // The whole /64 is one.
+    browser.address = "2001:db8::2".parse().unwrap();
+    assert_eq!(browser.sign_in(1, PASSWORD).status, 429);
+    browser.address = "2001:db8:0:1::2".parse().unwrap();
+    assert_eq!(browser.sign_in(1, PASSWORD).status, 303);
+}
+
+#[test]
+fn a_session_ends_when_it_is_not_used_and_at_last_in_any_case() {
+    const HOUR_MS: u64 = 60 * MINUTE_MS;
+    let stage = stage();
+    stage.member(2, 1, Role::Auditor);
+    let signed_in = |n| {
+        let mut browser = stage.browser();
+        assert_eq!(browser.sign_in(n, PASSWORD).status, 303);
+        browser
+    };
+    let (mut idle, mut used, mut auditor) = (signed_in(1), signed_in(1), signed_in(2));
+    for hour in 1..=7 * 24 {
+        stage.clock.advance(HOUR_MS - 1);
+        assert!(used.is_signed_in(), "{hour}");
+        stage.clock.advance(1);
+        if hour == 11 {
+            // Looking does not count as use for another browser.
+            assert!(auditor.get("/app/account").status != 200, "auditors' sessions last eight hours");
+        }
+        if hour == 12 {
+            assert!(!idle.is_signed_in());
+        }
+        if hour == 7 * 24 {
+            assert!(!used.is_signed_in());
+        }
+    }
+}
+
+#[test]
+fn a_code_follows_the_password_and_works_once() {
+    let stage = stage();
+    stage.with_authenticator(1);
+    let mut browser = stage.browser();
+    let answer = browser.sign_in(1, PASSWORD);
+    assert_eq!(answer.location().as_deref(), Some("/app/sign-in/code?next="));
+    let half = browser.clone();
+    // Half a session opens nothing.
+    for path in ["/app/account", &events_path(1)] {
+        assert_eq!(browser.get(path).location().as_deref(), Some("/app/sign-in/code"), "{path}");
+    }
+    assert_eq!(browser.get("/app").location().as_deref(), Some("/app/sign-in"));
+    let right = code(&stage, 1);
+    let wrong = if right == "000000" { "000001" } else { "000000" };
+    let send = |browser: &mut Browser<'_>, code: &str| browser.post("/app/sign-in/code", &[("code", code)]);
+    assert_eq!(send(&mut browser, wrong).status, 422);
+    assert_eq!(send(&mut browser, &right).location().as_deref(), Some("/app/signed-in?next="));
+    assert!(browser.is_signed_in());
+    assert_eq!(
+        half.clone().get("/app/sign-in/code").location().as_deref(),
+        Some("/app/sign-in?next=%2Fapp%2Fsign-in%2Fcode")
+    );
+    let mut thief = stage.browser();
+    thief.sign_in(1, PASSWORD);
+    assert_eq!(send(&mut thief, &right).status, 422, "the same code");
+    stage.clock.advance(30_000);
+    assert_eq!(send(&mut thief, &code(&stage, 1)).status, 303);
+    // Ten guesses, then a wait.
+    let mut guesser = stage.browser();
+    guesser.sign_in(1, PASSWORD);
+    for _ in 0..10 {
+        assert_eq!(send(&mut guesser, "12345").status, 422);
+    }
+    assert_eq!(send(&mut guesser, "12345").status, 429);
+}
+
+#[test]
+fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_work_once() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    assert_eq!(browser.post("/app/account/authenticator", &[("old", "wrong")]).status, 422);
+    assert_eq!(browser.post("/app/account/authenticator", &[("old", PASSWORD)]).status, 303);
+    let page = browser.get("/app/account");
+    page.shows("otpauth://totp/Sealog:Person1@Example.org?secret=");
+    let secret = stage.wait(stage.control.authenticator(person_id(1))).unwrap().unwrap().secret;
+    let code = totp::code_at(&secret, stage.now_ms() / 30_000);
+    assert_eq!(browser.post("/app/account/authenticator/confirm", &[("code", "x")]).status, 422);
+    let page = browser.post("/app/account/authenticator/confirm", &[("code", &code)]);
+    page.shows("Recovery codes").shows("Shown once");
+    let codes: Vec<String> = page
+        .text()
+        .split_once("aria-label=\"Recovery codes\" data-copy>")
+        .unwrap()
+        .1
+        .lines()
+        .take(10)
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(codes[0].len(), 19, "{codes:?}");
+    assert!(!browser.get("/app/account").has(&codes[0]), "shown once");
+    let kept = format!("{:?}", stage.wait(stage.control.export()).unwrap());
+    assert!(!kept.contains(&codes[0]) && !kept.contains(&codes[0].replace('-', "")));
+    for (n, expected) in [(0, 303), (0, 422), (1, 303)] {
+        let mut other = stage.browser();
+        other.sign_in(1, PASSWORD);
+        // However it is typed.
+        let typed = codes[n].to_uppercase().replace('-', " ");
+        assert_eq!(other.post("/app/sign-in/code", &[("code", &typed)]).status, expected, "{n}");
+    }
+    browser.get("/app/account").shows("8 recovery codes are left");
+    assert_eq!(browser.post("/app/account/authenticator/remove", &[("old", "wrong")]).status, 422);
+    assert_eq!(browser.post("/app/account/authenticator/remove", &[("old", PASSWORD)]).status, 303);
+    assert_eq!(stage.browser().sign_in(1, PASSWORD).location().as_deref(), Some("/app/signed-in?next="));
+}
+
+#[test]
+fn a_new_password_needs_the_old_one_and_ends_all_other_sessions() {
+    let stage = stage();
+    let (mut browser, mut other) = (stage.signed_in(1), stage.signed_in(1));
+    let change = |browser: &mut Browser<'_>, old: &str, new: &str| {
+        browser.post("/app/account/password", &[("old", old), ("password", new)])
+    };
+    change(&mut browser, "wrong", NEW_PASSWORD).shows("This is not your password.");
+    change(&mut browser, PASSWORD, "short").shows("Use at least 10 characters.");
+    assert_eq!(change(&mut browser, PASSWORD, &"x".repeat(1001)).status, 422);
+    assert!(other.is_signed_in());
+    assert_eq!(change(&mut browser, PASSWORD, NEW_PASSWORD).status, 303);
+    assert!(browser.is_signed_in() && !other.is_signed_in());
+    assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 422);
+    assert_eq!(stage.browser().sign_in(1, NEW_PASSWORD).status, 303);
+}
+
+#[test]
+fn sessions_are_listed_and_ended_by_their_owner_alone() {
+    let stage = stage();
+    stage.member(2, 1, Role::Owner);
+    let (mut browser, mut other, mut stranger) = (stage.signed_in(1), stage.signed_in(1), stage.signed_in(2));
+    let sessions = |n| stage.wait(stage.control.sessions(person_id(n), stage.now_ms())).unwrap();
+    let page = browser.get("/app/account");
+    for session in sessions(1) {
+        page.shows(&session.token_digest.to_string());
+    }
+    let foreign = sessions(2)[0].token_digest.to_string();
+    assert!(!page.has(&foreign));
+    browser.post("/app/account/sessions", &[("session", &foreign)]).is_problem(404, "request/not_found");
+    assert!(stranger.is_signed_in());
+    browser.post("/app/account/sessions", &[("session", "others")]);
+    assert!(browser.is_signed_in() && !other.is_signed_in() && stranger.is_signed_in());
+    let own = sessions(1)[0].token_digest.to_string();
+    browser.post("/app/account/sessions", &[("session", &own)]);
+    assert!(!browser.is_signed_in());
+}
+
+/// Sends what is in the outbox as the mailer does, and returns the secret that the mail has.
+fn mailed(stage: &Stage) -> Option<(Notice, Token)> {
+    let due = stage.wait(stage.control.due_notices(stage.now_ms(), 9)).unwrap();
+    let notice = due.into_iter().next()?;
+    let token = Token::new(&*stage.clock);
+    let (now, digest) = (stage.now_ms(), Some(token.digest()));
+    assert!(stage.wait(stage.control.claim_notice(notice.id, now, now + 1, digest)).unwrap());
+    stage.wait(stage.control.notice_attempted(notice.id, NoticeOutcome::Sent { now_ms: now })).unwrap();
+    Some((notice, token))
+}
+
+#[test]
+fn a_lost_password_is_set_anew_by_mail_which_ends_all_sessions_and_leaves_the_authenticator() {
+    let stage = stage();
+    stage.with_authenticator(1);
+    let mut other = stage.signed_in(1);
+    let mut browser = stage.browser();
+    let known = browser.post("/app/forgot", &[("email", "person1@example.ORG")]);
+    let unknown = browser.post("/app/forgot", &[("email", "nobody@example.org")]);
+    assert_eq!(known.text(), unknown.text());
+    known.shows("If there is an account for this address, a mail is on its way.");
+    stage.settle(|| stage.wait(stage.control.pending_notices()).unwrap() == 1);
+    let (notice, token) = mailed(&stage).unwrap();
+    assert_eq!((notice.to.as_str(), notice.template.as_str()), ("Person1@Example.org", "reset"));
+    let reset = |browser: &mut Browser<'_>, token: &str, password: &str| {
+        browser.post("/app/reset", &[("token", token), ("password", password)])
+    };
+    reset(&mut browser, &token.0.0, "short").shows("Use at least 10 characters.");
+    assert!(other.is_signed_in());
+    let answer = reset(&mut browser, &token.0.0, NEW_PASSWORD);
+    assert_eq!(answer.location().as_deref(), Some("/app/sign-in?after=reset"));
+    assert!(!other.is_signed_in());
+    reset(&mut browser, &token.0.0, NEW_PASSWORD).shows("This link does not work");
+    let answer = browser.sign_in(1, NEW_PASSWORD);
+    assert_eq!(
+        answer.location().as_deref(),
+        Some("/app/sign-in/code?next="),
+        "the authenticator is as it was"
+    );
+
+    // One that nobody uses in time.
+    browser.post("/app/forgot", &[("email", "person1@example.org")]);
+    stage.settle(|| stage.wait(stage.control.pending_notices()).unwrap() == 1);
+    let (_, token) = mailed(&stage).unwrap();
+    stage.clock.advance(RESET_MS);
+    reset(&mut browser, &token.0.0, PASSWORD).shows("This link does not work");
+}
+
+#[test]
+fn a_link_that_is_made_on_the_host_leads_to_the_configured_address() {
+    let stage = stage();
+    let make = |email: &str| {
+        stage.wait(make_reset_link(&*stage.control, &*stage.clock, "https://log.example/app", email)).unwrap()
+    };
+    assert!(make("nobody@example.org").is_none());
+    let link = make("person1@example.org").unwrap();
+    assert!(link.0.starts_with("https://log.example/app/reset#"), "{}", link.0);
+    let token = token_of(&link.0).0.0.clone();
+    let mut browser = stage.browser();
+    browser.host = "evil.example".into();
+    let answer = browser.post("/app/reset", &[("token", &token), ("password", NEW_PASSWORD)]);
+    assert_eq!(answer.status, 303);
+    assert_eq!(stage.browser().sign_in(1, NEW_PASSWORD).status, 303);
+}
+
+fn invite(stage: &Stage, email: &str) -> Token {
+    let path = format!("/app/o/{}/members/invite", tenant_id(1));
+    let fields = [
+        ("email", email),
+        ("role", "auditor"),
+        ("project", &project_id(1).to_string()),
+        ("until", "2026-12-31"),
+    ];
+    let answer = stage.signed_in(1).post(&path, &fields);
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    mailed(stage).expect("a mail with the invitation").1
+}
+
+#[test]
+fn somebody_without_an_account_accepts_an_invitation_with_a_password() {
+    let stage = stage();
+    let token = invite(&stage, "New@Example.org");
+    let mut browser = stage.browser();
+    let look = browser.post("/app/invitation", &[("token", &token.0.0)]);
+    look.shows("Organisation 1 invites you")
+        .shows("As Auditor, for New@Example.org")
+        .shows("name=\"password\"");
+    let accept = |browser: &mut Browser<'_>, password: &str| {
+        browser.post("/app/invitation", &[("token", &token.0.0), ("accept", "1"), ("password", password)])
+    };
+    accept(&mut browser, "short").shows("Use at least 10 characters.");
+    assert_eq!(accept(&mut browser, PASSWORD).location().as_deref(), Some("/app/sign-in?after=invitation"));
+    accept(&mut browser, PASSWORD).shows("This link does not work");
+    let (person, _) = stage.wait(stage.control.person_by_email("new@example.org".into())).unwrap().unwrap();
+    let member = stage.wait(stage.control.member(tenant_id(1), person.id)).unwrap().unwrap().membership;
+    assert!(person.verified);
+    assert_eq!((member.role, member.grants.projects), (Role::Auditor, Some(vec![project_id(1)])));
+    assert!(member.ends_at_ms.is_some(), "auditors stay for 90 days, unless something else was said");
+    assert_eq!(member.grants.until_ms, Some(1_798_761_600_000));
+    let records = stage.records(1);
+    assert!(records.iter().any(|record| record.contains("sealog.member_invited")), "{records:?}");
+    assert!(records.iter().any(|record| record.contains("sealog.member_added")), "{records:?}");
+    assert!(!records.iter().any(|record| record.to_lowercase().contains("example.org")), "{records:?}");
+}
+
+#[test]
+fn somebody_with_an_account_accepts_an_invitation_signed_in_and_nobody_else_does() {
+    let stage = stage();
+    stage.tenant(2);
+    stage.member(5, 2, Role::Owner);
+    stage.member(6, 2, Role::Owner);
+    let token = invite(&stage, "person5@EXAMPLE.org");
+    let accept = |browser: &mut Browser<'_>| {
+        browser.post("/app/invitation", &[("token", &token.0.0), ("accept", "1"), ("password", NEW_PASSWORD)])
+    };
+    // Whoever has the mail, but is not signed in, sets no password.
+    accept(&mut stage.browser()).shows("There is an account with this address.");
+    accept(&mut stage.signed_in(6)).shows("You are signed in with another address.");
+    assert_eq!(stage.browser().sign_in(5, PASSWORD).status, 303, "the password is as it was");
+    let memberships = || stage.wait(stage.control.memberships(person_id(5))).unwrap().len();
+    assert_eq!(memberships(), 1);
+    assert_eq!(accept(&mut stage.signed_in(5)).location().as_deref(), Some("/app?choose=1"));
+    assert_eq!(memberships(), 2);
+    stage.signed_in(5).get("/app").shows("Organisation 1").shows("Organisation 2");
+}
+
+#[test]
+fn an_invitation_ends_after_a_week_or_when_it_is_withdrawn() {
+    let stage = stage();
+    let token = invite(&stage, "a@example.org");
+    let mut owner = stage.signed_in(1);
+    let members = format!("/app/o/{}/members", tenant_id(1));
+    owner.get(&members).shows("a@example.org");
+    let id = stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms())).unwrap()[0].id.to_string();
+    // Of another organisation it is not there.
+    stage.tenant(2);
+    stage.member(9, 2, Role::Owner);
+    let foreign = format!("/app/o/{}/members/withdraw", tenant_id(2));
+    stage.signed_in(9).post(&foreign, &[("invitation", &id)]).is_problem(404, "request/not_found");
+    assert_eq!(owner.post(&format!("{members}/withdraw"), &[("invitation", &id)]).status, 303);
+    stage.browser().post("/app/invitation", &[("token", &token.0.0)]).shows("This link does not work");
+    let token = invite(&stage, "a@example.org");
+    stage.clock.advance(INVITATION_MS);
+    stage.browser().post("/app/invitation", &[("token", &token.0.0)]).shows("This link does not work");
+}
+
+#[test]
+fn over_plain_http_off_this_machine_the_page_says_that_https_is_needed() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    browser.host = "192.168.1.2:8080".into();
+    let page = browser.get("/app/sign-in");
+    page.shows("HTTPS is needed");
+    assert!(!page.has("name=\"password\""));
+    let answer = browser.sign_in(1, PASSWORD);
+    assert_eq!(answer.status, 403);
+    assert!(browser.cookies.is_empty());
+    let plain = Stage::at("http://log.example/app");
+    plain.browser().get("/app/sign-in").shows("HTTPS is needed");
+    // Behind HTTPS the cookie is bound to its host.
+    let secure = Stage::at("https://log.example/app");
+    secure.tenant(1);
+    secure.member(1, 1, Role::Owner);
+    let mut browser = secure.browser();
+    browser.host = "log.example".into();
+    let answer = browser.sign_in(1, PASSWORD);
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.starts_with("__Host-sealog=") && cookie.contains("; Secure;"), "{cookie}");
+}
+
+#[test]
+fn a_browser_that_keeps_no_cookie_is_told_so_and_not_sent_in_a_circle() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    let answer = browser.sign_in(1, PASSWORD);
+    browser.cookies.clear();
+    let page = browser.follow(answer);
+    assert_eq!(page.status, 200);
+    page.shows("Your browser did not keep the session");
+}
+
+#[test]
+fn after_signing_in_the_page_that_was_asked_for_comes_and_never_another_site() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    let asked = format!("{}?action=user.login", events_path(1));
+    let page = browser.get(&asked);
+    let page = browser.follow(page);
+    page.shows(&format!("name=\"next\" value=\"{asked}\""));
+    let answer =
+        browser.post("/app/sign-in", &[("email", &email(1)), ("password", PASSWORD), ("next", &asked)]);
+    let answer = browser.get(&answer.location().unwrap());
+    assert_eq!(answer.location().as_deref(), Some(asked.as_str()));
+    for next in ["//evil.example", "https://evil.example/app", "/app/../../x\\", "javascript:alert(1)"] {
+        let answer =
+            browser.post("/app/sign-in", &[("email", &email(1)), ("password", PASSWORD), ("next", next)]);
+        let answer = browser.get(&answer.location().unwrap());
+        assert_eq!(answer.location().as_deref(), Some("/app"), "{next}");
+    }
+}

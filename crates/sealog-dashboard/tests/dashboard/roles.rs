@@ -1,0 +1,245 @@
+//! Every route, asked for by everybody.
+
+use axum::http::Method;
+use sealog_control::{Grants, Role};
+use sealog_dashboard::{Route, table};
+
+use crate::harness::*;
+
+const ALL: &[Role] = &Role::ALL;
+const MANAGERS: &[Role] = &[Role::Owner, Role::Admin];
+const TEST_KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer];
+const KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::Auditor];
+
+/// What the design says of each page, apart from the code: whether it is for anybody, and which roles may have it.
+const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
+    ("GET", "/", true, ALL),
+    ("GET", "/app", true, ALL),
+    ("GET", "/app/signed-in", true, ALL),
+    ("GET", "/app/static/{hash}/{file}", true, ALL),
+    ("POST", "/app/theme", true, ALL),
+    ("GET", "/app/sign-in", true, ALL),
+    ("POST", "/app/sign-in", true, ALL),
+    ("GET", "/app/sign-in/code", false, ALL),
+    ("POST", "/app/sign-in/code", false, ALL),
+    ("POST", "/app/sign-out", false, ALL),
+    ("GET", "/app/claim", true, ALL),
+    ("POST", "/app/claim", true, ALL),
+    ("GET", "/app/forgot", true, ALL),
+    ("POST", "/app/forgot", true, ALL),
+    ("GET", "/app/reset", true, ALL),
+    ("POST", "/app/reset", true, ALL),
+    ("GET", "/app/invitation", true, ALL),
+    ("POST", "/app/invitation", true, ALL),
+    ("GET", "/app/account", false, ALL),
+    ("POST", "/app/account/password", false, ALL),
+    ("POST", "/app/account/authenticator", false, ALL),
+    ("POST", "/app/account/authenticator/confirm", false, ALL),
+    ("POST", "/app/account/authenticator/remove", false, ALL),
+    ("POST", "/app/account/recovery-codes", false, ALL),
+    ("POST", "/app/account/sessions", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/events", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/events/{log_id}", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/events/{log_id}/hashed.txt", false, ALL),
+    ("GET", "/app/o/{organisation}/keys", false, KEYS),
+    ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
+    ("POST", "/app/o/{organisation}/keys/revoke", false, TEST_KEYS),
+    ("GET", "/app/o/{organisation}/projects", false, MANAGERS),
+    ("GET", "/app/o/{organisation}/members", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/members/invite", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/members/withdraw", false, MANAGERS),
+];
+
+fn expected(route: &Route) -> (bool, &'static [Role]) {
+    let found =
+        EXPECTED.iter().find(|(method, path, ..)| *method == route.method.as_str() && *path == route.path);
+    let (_, _, public, roles) =
+        found.unwrap_or_else(|| panic!("{route:?} is missing from the table of this test"));
+    (*public, roles)
+}
+
+fn walk(stage: &Stage) {
+    stage.tenant(1);
+    stage.tenant(2);
+    let log_id = stage.append(live(1), r#"{"action":"user.login","actor_id":"a"}"#);
+    for (n, role) in (1..).zip(Role::ALL) {
+        stage.member(n, 1, role);
+        if role == Role::Auditor {
+            stage.with_authenticator(n);
+        }
+    }
+    // Members of another organisation, and one whose membership has ended.
+    stage.member(10, 2, Role::Owner);
+    stage.member_with(11, 1, Role::Owner, Grants::default(), Some(stage.now_ms()));
+    for route in table() {
+        let (public, roles) = expected(route);
+        let is_form = route.method == Method::POST;
+        let path = route
+            .path
+            .replace("{project}", &project_id(1).to_string())
+            .replace("{mode}", "live")
+            .replace("{log_id}", &log_id.to_string())
+            .replace("{organisation}", &tenant_id(1).to_string())
+            .replace("{hash}", "0")
+            .replace("{file}", "none");
+        let is_of_tenant = route.path.contains("{project}") || route.path.contains("{organisation}");
+        let ask = |browser: &mut Browser<'_>| {
+            if is_form { browser.post(&path, &[]) } else { browser.get(&path) }
+        };
+
+        let nobody = ask(&mut stage.browser());
+        let asks_to_sign_in = nobody.location().is_some_and(|to| to.starts_with("/app/sign-in?next="));
+        assert_eq!(asks_to_sign_in, !public, "nobody: {route:?} {}", nobody.status);
+
+        for (n, role) in (1..).zip(Role::ALL) {
+            let answer = ask(&mut stage.signed_in(n));
+            if roles.contains(&role) {
+                assert!(!matches!(answer.status, 401 | 403 | 500), "{role:?}: {route:?} {}", answer.text());
+                assert!(
+                    !answer.location().is_some_and(|to| to.starts_with("/app/sign-in?next=")),
+                    "{route:?}"
+                );
+                assert!(answer.status != 404 || is_form || path.contains("static"), "{role:?}: {route:?}");
+            } else {
+                answer.is_problem(403, "auth/not_allowed");
+            }
+        }
+        for n in [10, 11] {
+            let answer = ask(&mut stage.signed_in(n));
+            if is_of_tenant {
+                // Like a path of an organisation that does not exist.
+                answer.is_problem(404, "request/not_found");
+            } else {
+                assert!(!matches!(answer.status, 403 | 500), "{n}: {route:?}");
+            }
+        }
+        for site in ["cross-site", "same-site"] {
+            let mut browser = stage.signed_in(1);
+            browser.site = Some(site);
+            let answer = ask(&mut browser);
+            answer.is_problem(403, "request/cross_site");
+        }
+    }
+    for (method, path, ..) in EXPECTED {
+        assert!(
+            table().iter().any(|route| route.method.as_str() == *method && route.path == *path),
+            "{method} {path} is not there any more"
+        );
+    }
+}
+
+#[test]
+fn every_route_is_for_those_whom_the_design_names() {
+    walk(&Stage::new());
+}
+
+#[test]
+fn every_route_is_for_those_whom_the_design_names_on_postgresql() {
+    walk(&Stage::on_postgres());
+}
+
+#[test]
+fn without_a_word_about_the_site_the_origin_decides() {
+    let stage = Stage::new();
+    let mut browser = stage.browser();
+    browser.site = None;
+    let theme = |browser: &mut Browser<'_>, origin: &[(&str, &str)]| {
+        let mut headers = vec![("content-type", "application/x-www-form-urlencoded")];
+        headers.extend(origin);
+        browser.send("POST", "/app/theme", &headers, "theme=dark&next=/app").status
+    };
+    assert_eq!(theme(&mut browser, &[("origin", HOME)]), 303);
+    for origin in ["https://evil.example", "null", "http://127.0.0.1:8081", "http://127.0.0.1", ""] {
+        assert_eq!(theme(&mut browser, &[("origin", origin)]), 403, "{origin}");
+    }
+    // No browser, which has no cookies but its own.
+    assert_eq!(theme(&mut browser, &[]), 303);
+    // What the browser says of the site counts more than an origin.
+    browser.site = Some("cross-site");
+    assert_eq!(theme(&mut browser, &[("origin", HOME)]), 403);
+}
+
+#[test]
+fn a_link_from_another_site_opens_a_page_and_nothing_else_does() {
+    let stage = Stage::new();
+    let mut browser = stage.browser();
+    browser.site = Some("cross-site");
+    assert_eq!(browser.send("GET", "/app/sign-in", &[("sec-fetch-mode", "navigate")], "").status, 200);
+    browser
+        .send("GET", "/app/sign-in", &[("sec-fetch-mode", "cors")], "")
+        .is_problem(403, "request/cross_site");
+}
+
+#[test]
+fn an_auditor_without_an_authenticator_is_led_to_set_one_up() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Auditor);
+    let mut browser = stage.signed_in(1);
+    let answer = browser.get(&events_path(1));
+    assert_eq!(answer.location().as_deref(), Some("/app/account?needed=authenticator"));
+    browser.follow(answer).shows("Auditors need an authenticator");
+    stage.with_authenticator(1);
+    assert_eq!(browser.get(&events_path(1)).status, 200);
+}
+
+#[test]
+fn an_auditor_sees_granted_projects_and_the_granted_time_and_every_view_is_recorded() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    let ids: Vec<_> = ["a", "b"]
+        .map(|actor| {
+            stage.append(live(1), &format!("{{\"action\":\"user.login\",\"actor_id\":\"{actor}\"}}"))
+        })
+        .into();
+    let time = |at: usize| stage.wait(stage.store.get(live(1), ids[at])).unwrap().unwrap().timestamp_ms;
+    let at = time(0);
+    let grants = |from_ms, until_ms| Grants { projects: Some(vec![project_id(1)]), from_ms, until_ms };
+    stage.member_with(1, 1, Role::Auditor, grants(None, Some(at + 1)), None);
+    stage.member_with(2, 1, Role::Auditor, grants(Some(at + 1), None), None);
+    let limits = Grants { projects: Some(vec![project_id(101)]), from_ms: None, until_ms: None };
+    stage.member_with(3, 1, Role::Auditor, limits, None);
+    for n in [1, 2, 3] {
+        stage.with_authenticator(n);
+    }
+    let event = |at: usize| format!("{}/{}", events_path(1), ids[at]);
+    let mut early = stage.signed_in(1);
+    assert_eq!(early.get(&event(0)).status, 200);
+    let list = early.get(&events_path(1));
+    assert!(list.has("Organisation 1") && list.has(&ids[0].to_string()));
+    assert!(!list.has("missing or damaged"));
+    let mut late = stage.signed_in(2);
+    for path in [event(0), format!("{}/hashed.txt", event(0))] {
+        late.get(&path).is_problem(404, "read/not_found");
+    }
+    assert!(!late.get(&events_path(1)).has(&ids[0].to_string()));
+    // Another project of the organisation is like one that does not exist, and is not offered.
+    let mut elsewhere = stage.signed_in(3);
+    elsewhere.get(&events_path(1)).is_problem(404, "request/not_found");
+    let own = elsewhere.get(&format!("/app/p/{}/live/events", project_id(101)));
+    assert!(own.status == 200 && !own.has(&project_id(1).to_string()));
+    let records = stage.records(1);
+    assert_eq!(
+        records.iter().filter(|record| record.contains("sealog.event_viewed")).count(),
+        1,
+        "{records:?}"
+    );
+    assert_eq!(records.iter().filter(|record| record.contains("sealog.events_viewed")).count(), 3);
+    assert!(!records.iter().any(|record| record.to_lowercase().contains("example.org")), "{records:?}");
+}
+
+#[test]
+fn an_admin_cannot_make_an_owner() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    stage.member(2, 1, Role::Admin);
+    let path = format!("/app/o/{}/members", tenant_id(1));
+    let invite = |browser: &mut Browser<'_>, email: &str| {
+        browser.post(&format!("{path}/invite"), &[("email", email), ("role", "owner")]).status
+    };
+    assert!(!stage.signed_in(2).get(&path).has("value=\"owner\""));
+    assert_eq!(invite(&mut stage.signed_in(2), "x@example.org"), 422);
+    assert!(stage.signed_in(1).get(&path).has("value=\"owner\""));
+    assert_eq!(invite(&mut stage.signed_in(1), "x@example.org"), 303);
+}

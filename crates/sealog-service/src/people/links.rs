@@ -1,0 +1,359 @@
+//! Links by which people get an account, a membership or a new password.
+//!
+//! The secret stands behind the `#` of a link: a browser sends it to no server and into no `Referer`, so it is
+//! in no log. The page submits it in a form.
+
+use sealog_control::{
+    ChangeError, Claimed, Guest, Invitation, Link, Member, NewNotice, People, Person, PersonId, Purpose,
+    Records,
+};
+use sealog_core::id::{TenantId, Uuid};
+use sealog_store::world::World;
+use serde_json::{Value, json};
+
+use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
+use super::token::Token;
+use super::{Accounts, Failed, Visitor};
+use crate::system_chain::actions;
+use crate::text::Text;
+use crate::{Secret, mail, password};
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
+pub const CLAIM_MS: u64 = 24 * HOUR_MS;
+pub const RESET_MS: u64 = HOUR_MS;
+pub const INVITATION_MS: u64 = 7 * 24 * HOUR_MS;
+/// The address of the owner that the first run makes, until somebody has claimed the account.
+pub const OWNER: &str = "owner@localhost";
+
+/// Names of templates in the outbox.
+pub const RESET: &str = "reset";
+pub const INVITATION: &str = "invitation";
+
+#[derive(Debug)]
+pub enum LinkError {
+    /// Unknown, used, over, or for something else.
+    Gone,
+    /// The address is none that mail can be sent to.
+    Email,
+    /// Somebody else has the address.
+    Taken,
+    Password(PasswordError),
+    Failed(Failed),
+}
+
+#[derive(Debug)]
+pub enum InvitationError {
+    Gone,
+    /// Somebody has an account with this address: that person has to sign in and accept.
+    NeedsSignIn,
+    /// The one who is signed in has another address, or has never shown to have this one.
+    NotYours,
+    AlreadyMember,
+    Password(PasswordError),
+    Failed(Failed),
+}
+
+impl<E: Into<Failed>> From<E> for LinkError {
+    fn from(error: E) -> LinkError {
+        LinkError::Failed(error.into())
+    }
+}
+
+impl<E: Into<Failed>> From<E> for InvitationError {
+    fn from(error: E) -> InvitationError {
+        InvitationError::Failed(error.into())
+    }
+}
+
+/// What became of the wish for a new password, as far as anybody may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// If there is such an account, a mail is on its way.
+    Accepted,
+    TooMany,
+}
+
+impl Accounts {
+    pub async fn claim(&self, token: &Token, email: &str, password: Secret) -> Result<Person, LinkError> {
+        let email = email.trim().to_owned();
+        if !mail::is_address(&email) || email.eq_ignore_ascii_case(OWNER) {
+            return Err(LinkError::Email);
+        }
+        check_chosen(&password).map_err(LinkError::Password)?;
+        self.expect(token, |purpose| matches!(purpose, Purpose::Claim { .. })).await?;
+        let password_hash = password::hash(&*self.world, password).await?;
+        let claimed = Claimed { email, password_hash };
+        let accounts = self.clone();
+        let records = Records::told_by(move |_, person: &Person| {
+            let resource = format!("member/{}", person.id.0);
+            vec![accounts.recorder(person.id).record(&actions::ACCOUNT_CLAIMED, &resource, json!({}))]
+        });
+        let made = self.people.claim(token.digest(), self.world.now_ms(), claimed, records).await;
+        self.wake.wake();
+        match made {
+            Ok(person) => person.ok_or(LinkError::Gone),
+            Err(ChangeError::AlreadyExists) => Err(LinkError::Taken),
+            Err(ChangeError::Store(error)) => Err(error.into()),
+        }
+    }
+
+    /// Somebody says to have lost a password. What is said in return takes as long whoever it is: the mail is
+    /// left to a task of its own.
+    pub async fn request_reset(&self, email: &str, visitor: &Visitor) -> Result<Reset, Failed> {
+        let email = email.trim().to_owned();
+        let account = subject("reset", email.to_lowercase().as_bytes());
+        match self.admit([account, address(visitor.address)]).await {
+            Ok(_) => {}
+            Err(SignInError::Failed(failed)) => return Err(failed),
+            Err(SignInError::TooMany | SignInError::Wrong) => return Ok(Reset::TooMany),
+        }
+        let accounts = self.clone();
+        tokio::spawn(async move {
+            if let Err(Failed(cause)) = accounts.mail_reset(email).await {
+                tracing::error!(cause, "a link to a new password could not be put into the outbox");
+            }
+        });
+        Ok(Reset::Accepted)
+    }
+
+    async fn mail_reset(&self, email: String) -> Result<(), Failed> {
+        let Some((person, _)) = self.people.person_by_email(email).await? else { return Ok(()) };
+        if !mail::is_address(&person.email) {
+            return Ok(());
+        }
+        let now_ms = self.world.now_ms();
+        let link = Link {
+            id: new_id(&*self.world),
+            digest: None,
+            purpose: Purpose::Reset { person_id: person.id },
+            created_at_ms: now_ms,
+            expires_at_ms: now_ms.saturating_add(RESET_MS),
+        };
+        let notice = NewNotice {
+            key: link.notice_key(),
+            tenant_id: None,
+            to: person.email,
+            template: RESET.into(),
+            parameters: json!({}).to_string(),
+            created_at_ms: now_ms,
+        };
+        self.people.create_link(link, Some(notice), Vec::new()).await?;
+        Ok(())
+    }
+
+    pub async fn reset_password(&self, token: &Token, password: Secret) -> Result<Person, LinkError> {
+        check_chosen(&password).map_err(LinkError::Password)?;
+        self.expect(token, |purpose| matches!(purpose, Purpose::Reset { .. })).await?;
+        let password_hash = password::hash(&*self.world, password).await?;
+        let now_ms = self.world.now_ms();
+        let person = self.people.reset_password(token.digest(), now_ms, password_hash).await?;
+        let person = person.ok_or(LinkError::Gone)?;
+        self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "link" })).await?;
+        // Whoever has guessed at the old password does not keep its owner out.
+        let account = subject("account", person.email.to_lowercase().as_bytes());
+        self.people.forget_attempts(account).await?;
+        Ok(person)
+    }
+
+    /// Before a password is hashed for it: whoever makes links up costs no more than a look.
+    async fn expect(&self, token: &Token, is_kind: fn(&Purpose) -> bool) -> Result<(), LinkError> {
+        let link = self.people.link(token.digest(), self.world.now_ms()).await?;
+        link.filter(|link| is_kind(&link.purpose)).map(drop).ok_or(LinkError::Gone)
+    }
+
+    /// Mails an invitation, on behalf of a member. Whether there is such a tenant.
+    pub async fn invite(
+        &self,
+        by: PersonId,
+        invitation: Invitation,
+        organisation: &str,
+    ) -> Result<bool, LinkError> {
+        if !mail::is_address(&invitation.email) {
+            return Err(LinkError::Email);
+        }
+        let now_ms = self.world.now_ms();
+        let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
+        let link = Link {
+            id: new_id(&*self.world),
+            digest: None,
+            purpose: Purpose::Invitation(invitation),
+            created_at_ms: now_ms,
+            expires_at_ms: now_ms.saturating_add(INVITATION_MS),
+        };
+        let notice = NewNotice {
+            key: link.notice_key(),
+            tenant_id: Some(tenant_id),
+            to: email,
+            template: INVITATION.into(),
+            parameters: json!({ "organisation": organisation }).to_string(),
+            created_at_ms: now_ms,
+        };
+        let resource = invitation_resource(link.id);
+        let metadata = json!({ "role": role.as_str() });
+        let records = vec![self.recorder(by).record(&actions::MEMBER_INVITED, &resource, metadata)];
+        let made = self.people.create_link(link, Some(notice), records).await?.is_some();
+        self.wake.wake();
+        Ok(made)
+    }
+
+    /// Takes an invitation back. Whether the organisation had such a one.
+    pub async fn withdraw(&self, by: PersonId, tenant_id: TenantId, id: Uuid) -> Result<bool, Failed> {
+        let resource = invitation_resource(id);
+        let records = vec![self.recorder(by).record(&actions::INVITATION_WITHDRAWN, &resource, json!({}))];
+        let withdrawn = self.people.withdraw_invitation(tenant_id, id, records).await?;
+        self.wake.wake();
+        Ok(withdrawn)
+    }
+
+    /// The invitation that a token stands for, and whether somebody has an account with its address.
+    pub async fn invitation(&self, token: &Token) -> Result<Option<(Invitation, bool)>, Failed> {
+        let link = self.people.link(token.digest(), self.world.now_ms()).await?;
+        let Some(Purpose::Invitation(invitation)) = link.map(|link| link.purpose) else { return Ok(None) };
+        let known = self.people.person_by_email(invitation.email.clone()).await?.is_some();
+        Ok(Some((invitation, known)))
+    }
+
+    /// Somebody without an account.
+    pub async fn accept_as_new(&self, token: &Token, password: Secret) -> Result<Member, InvitationError> {
+        check_chosen(&password).map_err(InvitationError::Password)?;
+        let (_, known) = self.invitation(token).await?.ok_or(InvitationError::Gone)?;
+        if known {
+            return Err(InvitationError::NeedsSignIn);
+        }
+        let password_hash = password::hash(&*self.world, password).await?;
+        let guest = Guest::New { id: PersonId(new_id(&*self.world)), password_hash };
+        self.accept(token, guest, InvitationError::NeedsSignIn).await
+    }
+
+    /// Somebody who is signed in.
+    pub async fn accept_as(&self, token: &Token, person: &Person) -> Result<Member, InvitationError> {
+        let (invitation, _) = self.invitation(token).await?.ok_or(InvitationError::Gone)?;
+        if invitation.email.to_lowercase() != person.email.to_lowercase() || !person.verified {
+            return Err(InvitationError::NotYours);
+        }
+        self.accept(token, Guest::Known(person.id), InvitationError::AlreadyMember).await
+    }
+
+    async fn accept(
+        &self,
+        token: &Token,
+        guest: Guest,
+        if_exists: InvitationError,
+    ) -> Result<Member, InvitationError> {
+        let now_ms = self.world.now_ms();
+        let accounts = self.clone();
+        let records = Records::told_by(move |_, member: &Member| {
+            let (person_id, role) = (member.person.id, member.membership.role);
+            let resource = format!("member/{}", person_id.0);
+            let metadata = json!({ "role": role.as_str(), "by": "invitation" });
+            vec![accounts.recorder(person_id).record(&actions::MEMBER_ADDED, &resource, metadata)]
+        });
+        let made = self.people.accept_invitation(token.digest(), now_ms, guest, records).await;
+        self.wake.wake();
+        match made {
+            Ok(member) => member.ok_or(InvitationError::Gone),
+            Err(ChangeError::AlreadyExists) => Err(if_exists),
+            Err(ChangeError::Store(error)) => Err(error.into()),
+        }
+    }
+}
+
+/// The link with which the owner that the first run makes is claimed, and what is kept of it.
+pub fn claim_link(
+    world: &dyn World,
+    app_url: &str,
+    tenant_id: TenantId,
+    person_id: PersonId,
+) -> (Link, Secret) {
+    let token = Token::new(world);
+    let now_ms = world.now_ms();
+    let link = Link {
+        id: new_id(world),
+        digest: Some(token.digest()),
+        purpose: Purpose::Claim { tenant_id, person_id },
+        created_at_ms: now_ms,
+        expires_at_ms: now_ms.saturating_add(CLAIM_MS),
+    };
+    (link, url(app_url, "claim", &token))
+}
+
+/// A link to a new password for whoever has this address, for a command on the host where there is no mail; or, for an
+/// owner whom nobody has claimed yet, another link to claim the account. Nothing when there is no such person.
+pub async fn make_reset_link(
+    people: &dyn People,
+    world: &dyn World,
+    app_url: &str,
+    email: &str,
+) -> Result<Option<Secret>, Failed> {
+    let Some((person, hash)) = people.person_by_email(email.trim().to_owned()).await? else {
+        return Ok(None);
+    };
+    if person.email == OWNER && hash.is_none() {
+        let Some(owned) = people.memberships(person.id).await?.into_iter().next() else { return Ok(None) };
+        let (link, url) = claim_link(world, app_url, owned.tenant_id, person.id);
+        return Ok(people.create_link(link, None, Vec::new()).await?.map(|()| url));
+    }
+    let (token, now_ms) = (Token::new(world), world.now_ms());
+    let link = Link {
+        id: new_id(world),
+        digest: Some(token.digest()),
+        purpose: Purpose::Reset { person_id: person.id },
+        created_at_ms: now_ms,
+        expires_at_ms: now_ms.saturating_add(RESET_MS),
+    };
+    Ok(people.create_link(link, None, Vec::new()).await?.map(|()| url(app_url, "reset", &token)))
+}
+
+fn invitation_resource(id: Uuid) -> String {
+    format!("invitation/{id}")
+}
+
+fn url(app_url: &str, page: &str, token: &Token) -> Secret {
+    Secret(format!("{app_url}/{page}#{}", token.0.0))
+}
+
+fn new_id(world: &dyn World) -> Uuid {
+    let mut bytes = [0; 16];
+    world.fill_random(&mut bytes);
+    Uuid::from_random(bytes)
+}
+
+/// The mails, with the secret that was made for them.
+pub(crate) fn reset_text(app_url: &str, token: &Token) -> Text {
+    let link = url(app_url, "reset", token);
+    Text {
+        subject: "A new password for Sealog".into(),
+        body: format!(
+            "Somebody, most likely you, asked for a new password for your account at {app_url}.
+
+Set it here, within an hour:
+
+{}
+
+The link works once. If you did not ask for it, nothing has changed and there is nothing to do.
+",
+            link.0
+        ),
+    }
+}
+
+pub(crate) fn invitation_text(parameters: &Value, app_url: &str, token: &Token) -> Option<Text> {
+    // A name is one line, whatever was put into it.
+    let name = parameters["organisation"].as_str()?;
+    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let link = url(app_url, "invitation", token);
+    Some(Text {
+        subject: format!("{name} invites you to Sealog"),
+        body: format!(
+            "{name} invites you to its audit event log at {app_url}.
+
+Accept the invitation here, within seven days:
+
+{}
+
+The link works once. If you know nothing of this, there is nothing to do.
+",
+            link.0
+        ),
+    })
+}

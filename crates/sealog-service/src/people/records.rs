@@ -1,0 +1,61 @@
+//! What people do here goes into the system chains of the organisations that they are members of, by their ids:
+//! an address never does.
+
+use std::sync::Arc;
+
+use sealog_control::{NewRecord, PersonId};
+use sealog_core::id::TenantId;
+use serde_json::{Value, json};
+
+use super::{Accounts, Failed};
+use crate::system_chain::actions::{self, SystemAction};
+use crate::system_chain::{Actor, Recorder};
+
+impl Accounts {
+    pub(super) fn recorder(&self, person_id: PersonId) -> Recorder {
+        Recorder::new(Actor::Person(person_id), Arc::clone(&self.world))
+    }
+
+    /// Of something that concerns the person everywhere. Durable when this returns.
+    pub(super) async fn record(
+        &self,
+        person_id: PersonId,
+        action: &'static SystemAction,
+        metadata: Value,
+    ) -> Result<(), Failed> {
+        let now_ms = self.world.now_ms();
+        let mut memberships = self.people.memberships(person_id).await?;
+        memberships.retain(|membership| !membership.has_ended(now_ms));
+        let recorder = self.recorder(person_id);
+        let resource = format!("member/{}", person_id.0);
+        let record = |tenant_id| (tenant_id, recorder.record(action, &resource, metadata.clone()));
+        let records = memberships.iter().map(|membership| record(membership.tenant_id)).collect();
+        self.add_records(records).await
+    }
+
+    /// An auditor looks at something. Durable when this returns; whoever cannot be recorded sees nothing.
+    pub async fn record_view(
+        &self,
+        person_id: PersonId,
+        tenant_id: TenantId,
+        resource: &str,
+        metadata: Value,
+    ) -> Result<(), Failed> {
+        let is_event = resource.starts_with("event/");
+        let action = if is_event { &actions::EVENT_VIEWED } else { &actions::EVENTS_VIEWED };
+        let record = self.recorder(person_id).record(action, resource, metadata);
+        self.add_records(vec![(tenant_id, record)]).await
+    }
+
+    async fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Result<(), Failed> {
+        if !records.is_empty() {
+            self.people.add_records(records).await?;
+            self.wake.wake();
+        }
+        Ok(())
+    }
+
+    pub(super) async fn record_sign_in(&self, person_id: PersonId, with_code: bool) -> Result<(), Failed> {
+        self.record(person_id, &actions::SIGNED_IN, json!({ "with_code": with_code })).await
+    }
+}

@@ -1,0 +1,96 @@
+//! Sessions: how long they last, and who is behind a token.
+
+use sealog_control::{Membership, Person, PersonId, Role, Session};
+use sealog_core::id::Hash;
+
+use super::token::Token;
+use super::{Accounts, Failed, Visitor};
+
+const MINUTE_MS: u64 = 60 * 1000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+
+/// Between a right password and the code that has to follow it.
+const CODE_MS: u64 = 10 * MINUTE_MS;
+/// How exactly it is known when a session was last used: each use would be a write otherwise.
+const SEEN_EVERY_MS: u64 = MINUTE_MS;
+/// Most that is kept of what a browser says of itself.
+const USER_AGENT_SCALARS_MAX: usize = 200;
+
+/// How long a session lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionRules {
+    /// Without being used.
+    pub idle_ms: u64,
+    /// In all.
+    pub absolute_ms: u64,
+    /// In all, of somebody who is an auditor anywhere.
+    pub auditor_ms: u64,
+}
+
+impl Default for SessionRules {
+    fn default() -> SessionRules {
+        SessionRules { idle_ms: 12 * HOUR_MS, absolute_ms: 7 * 24 * HOUR_MS, auditor_ms: 8 * HOUR_MS }
+    }
+}
+
+/// Who is signed in.
+#[derive(Clone, Debug)]
+pub struct SignedInPerson {
+    pub session: Session,
+    pub person: Person,
+    /// Those that have not ended.
+    pub memberships: Vec<Membership>,
+}
+
+impl Accounts {
+    /// Who this token belongs to, if to anybody now. Also whoever still has to show a code: see
+    /// [`Session::needs_code`].
+    pub async fn find(&self, token: &Token) -> Result<Option<SignedInPerson>, Failed> {
+        let now_ms = self.world.now_ms();
+        let Some(session) = self.people.session(token.digest(), now_ms).await? else { return Ok(None) };
+        let Some(person) = self.people.person(session.person_id).await? else { return Ok(None) };
+        let mut memberships = self.people.memberships(person.id).await?;
+        memberships.retain(|membership| !membership.has_ended(now_ms));
+        if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
+            self.people.touch_session(session.token_digest, now_ms).await?;
+        }
+        Ok(Some(SignedInPerson { session, person, memberships }))
+    }
+
+    pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
+        Ok(self.people.end_session(token.digest()).await?)
+    }
+
+    /// Begins a session in place of the one that the browser had.
+    pub(super) async fn begin_session(
+        &self,
+        person_id: PersonId,
+        visitor: &Visitor,
+        needs_code: bool,
+        replaces: Option<Hash>,
+    ) -> Result<Token, Failed> {
+        let now_ms = self.world.now_ms();
+        let memberships = self.people.memberships(person_id).await?;
+        let audits = memberships.iter().any(|membership| membership.role == Role::Auditor);
+        let lasts_ms = match (needs_code, audits) {
+            (true, _) => CODE_MS,
+            (false, true) => self.rules.auditor_ms,
+            (false, false) => self.rules.absolute_ms,
+        };
+        let token = Token::new(&*self.world);
+        let user_agent = visitor.user_agent.as_ref();
+        let session = Session {
+            token_digest: token.digest(),
+            person_id,
+            needs_code,
+            created_at_ms: now_ms,
+            expires_at_ms: now_ms.saturating_add(lasts_ms),
+            last_seen_at_ms: now_ms,
+            idle_ms: self.rules.idle_ms.min(lasts_ms),
+            address: Some(visitor.address.to_string()),
+            user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_SCALARS_MAX).collect()),
+        };
+        self.people.create_session(session, replaces).await?;
+        Ok(token)
+    }
+}

@@ -1,0 +1,185 @@
+//! Signing in with a password, and changing it.
+//!
+//! Whoever tries learns nothing but whether it was right: an address that nobody has costs the same work and
+//! gets the same answer. Attempts are counted in the store before they are made, for the account that was named
+//! (whether it exists or not) and for the address that they come from, so that all nodes count together.
+
+use std::net::IpAddr;
+
+use sealog_control::{Person, PersonId};
+use sealog_core::id::Hash;
+use serde_json::json;
+
+use super::token::{Token, digest};
+use super::{Accounts, Failed, Visitor};
+use crate::Secret;
+use crate::password::{self, LENGTH_MAX, LENGTH_MIN};
+use crate::system_chain::actions;
+
+/// How long attempts count.
+pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
+/// Failed attempts are recorded so often for one person.
+const NOTED_EVERY_MS: u64 = 60 * 1000;
+/// Wrong attempts for one account in this time.
+pub(super) const PER_ACCOUNT: u64 = 10;
+/// Attempts from one address in this time: several people may share it.
+pub(super) const PER_ADDRESS: u64 = 100;
+
+/// A right password.
+#[derive(Debug)]
+pub enum SignedIn {
+    Whole(Token, Person),
+    /// A code has to follow. The token opens nothing else.
+    NeedsCode(Token),
+}
+
+#[derive(Debug)]
+pub enum SignInError {
+    /// Of whatever it was that was wrong.
+    Wrong,
+    TooMany,
+    Failed(Failed),
+}
+
+/// What is wrong with a password that somebody chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PasswordError {
+    TooShort,
+    TooLong,
+}
+
+impl std::fmt::Display for PasswordError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PasswordError::TooShort => write!(f, "Use at least {LENGTH_MIN} characters."),
+            PasswordError::TooLong => write!(f, "Use at most {LENGTH_MAX} characters."),
+        }
+    }
+}
+
+impl<E: Into<Failed>> From<E> for SignInError {
+    fn from(error: E) -> SignInError {
+        SignInError::Failed(error.into())
+    }
+}
+
+/// Of length alone: rules about kinds of characters make passwords worse.
+pub(super) fn check_chosen(password: &Secret) -> Result<(), PasswordError> {
+    match password.0.chars().count() {
+        length if length < LENGTH_MIN => Err(PasswordError::TooShort),
+        length if length > LENGTH_MAX => Err(PasswordError::TooLong),
+        _ => Ok(()),
+    }
+}
+
+impl Accounts {
+    /// `replaces` is the session that the browser had before.
+    pub async fn sign_in(
+        &self,
+        email: &str,
+        password: Secret,
+        visitor: &Visitor,
+        replaces: Option<&Token>,
+    ) -> Result<SignedIn, SignInError> {
+        let email = email.trim();
+        let account = subject("account", email.to_lowercase().as_bytes());
+        let attempts = self.admit([account, address(visitor.address)]).await?;
+        let known = self.people.person_by_email(email.to_owned()).await?;
+        let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
+        // Whatever is known of the account, before anything is said of it.
+        let is_right = password::verify(hash, password).await.map_err(Failed)?;
+        let Some(person) = person else { return Err(SignInError::Wrong) };
+        if !is_right {
+            self.note_failure(person.id, attempts);
+            return Err(SignInError::Wrong);
+        }
+        self.people.forget_attempts(account).await?;
+        let authenticator = self.people.authenticator(person.id).await?;
+        let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
+        if !needs_code {
+            self.record_sign_in(person.id, false).await?;
+        }
+        let replaces = replaces.map(Token::digest);
+        let token = self.begin_session(person.id, visitor, needs_code, replaces).await?;
+        Ok(if needs_code { SignedIn::NeedsCode(token) } else { SignedIn::Whole(token, person) })
+    }
+
+    /// For somebody who is signed in and shows the old one. All other sessions end.
+    pub async fn change_password(
+        &self,
+        person: &Person,
+        old: Secret,
+        new: Secret,
+        keep: Hash,
+    ) -> Result<Result<(), PasswordError>, SignInError> {
+        if let Err(problem) = check_chosen(&new) {
+            return Ok(Err(problem));
+        }
+        self.check_password(person, old).await?;
+        let hash = password::hash(&*self.world, new).await.map_err(Failed)?;
+        // Not `verified`: the address is as well known as it was.
+        self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" })).await?;
+        self.people.set_password(person.id, hash, false).await?;
+        self.people.end_sessions(person.id, Some(keep)).await?;
+        Ok(Ok(()))
+    }
+
+    /// Asked for again before something that outlives the session.
+    pub async fn check_password(&self, person: &Person, password: Secret) -> Result<(), SignInError> {
+        let account = subject("account", person.email.to_lowercase().as_bytes());
+        self.admit([account]).await?;
+        let known = self.people.person_by_email(person.email.clone()).await?;
+        let hash = known.and_then(|(_, hash)| hash);
+        if !password::verify(hash, password).await.map_err(Failed)? {
+            return Err(SignInError::Wrong);
+        }
+        Ok(self.people.forget_attempts(account).await?)
+    }
+
+    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address. How many
+    /// there were for the account.
+    pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<u64, SignInError> {
+        let now_ms = self.world.now_ms();
+        let counts = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
+        let too_many = counts.iter().zip([PER_ACCOUNT, PER_ADDRESS]).any(|(count, most)| *count > most);
+        if too_many { Err(SignInError::TooMany) } else { Ok(counts.first().copied().unwrap_or(0)) }
+    }
+
+    /// For the system chain, at most once a minute. Left to a task of its own: how long the answer takes does not
+    /// tell that there is such an account.
+    fn note_failure(&self, person_id: PersonId, attempts: u64) {
+        let accounts = self.clone();
+        tokio::spawn(async move {
+            let noted = async {
+                let minute = vec![of_person("failure", person_id)];
+                let count =
+                    accounts.people.count_attempt(minute, accounts.world.now_ms(), NOTED_EVERY_MS).await?;
+                if count == [1] {
+                    let metadata = json!({ "attempts": attempts });
+                    accounts.record(person_id, &actions::SIGN_IN_FAILED, metadata).await?;
+                }
+                Ok::<_, Failed>(())
+            };
+            if let Err(Failed(cause)) = noted.await {
+                tracing::error!(cause, "a failed sign-in could not be recorded");
+            }
+        });
+    }
+}
+
+/// What attempts are counted by. A digest, so that no address of anybody stays in the store.
+pub(super) fn subject(kind: &str, whose: &[u8]) -> Hash {
+    digest(&[b"sealog attempts ", kind.as_bytes(), b" ", whose].concat())
+}
+
+pub(super) fn of_person(kind: &str, id: PersonId) -> Hash {
+    subject(kind, &id.0.0)
+}
+
+/// Somebody with IPv6 has a /64 at least.
+pub(super) fn address(address: IpAddr) -> Hash {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => subject("address", &v4.octets()),
+        IpAddr::V6(v6) => subject("address", &v6.octets()[..8]),
+    }
+}
