@@ -12,6 +12,5 @@ mod people;
 mod roles;
 #[path = "dashboard/rules.rs"]
 mod rules;
-#[allow(dead_code)]
 #[path = "../../sealog-store/tests/support/mod.rs"]
 mod support;

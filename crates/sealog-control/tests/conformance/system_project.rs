@@ -64,7 +64,7 @@ pub fn no_list_shows_a_system_project_and_nothing_can_change_it(control: &Contro
     assert_eq!(ask(control, 1, 1), Some(system(1)));
     assert_eq!(wait(control.projects(tenant_id(1), first(10))), Ok(vec![project]));
     assert_eq!(wait(control.project(system(1))), Ok(None));
-    assert_eq!(wait(control.update_project(system(1), ProjectChange::default(), vec![])), Ok(None));
+    assert_eq!(wait(control.update_project(system(1), ProjectChange::default(), Records::none())), Ok(None));
     let key = NewKey { project_id: system(1), ..new_key(2, 1) };
     assert_eq!(wait(control.create_key(key, vec![])), Ok(None));
     assert_eq!(wait(control.keys(system(1), first(10))), Ok(vec![]));
