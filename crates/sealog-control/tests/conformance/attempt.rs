@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 pub fn attempts_are_counted_by_subject_until_their_window_is_over(control: &Control) {
     let count = |subjects: &[u8], after| {

@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 fn confirmed(control: &Control) {
     furnish(control);

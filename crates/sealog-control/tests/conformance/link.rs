@@ -3,7 +3,7 @@
 use sealog_control::*;
 
 use crate::common::*;
-use crate::support::*;
+use sealog_testing::*;
 
 const NOW: u64 = MORNING_MS + 999;
 

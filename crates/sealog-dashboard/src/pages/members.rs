@@ -94,7 +94,7 @@ impl<'a> Page<'a> {
             here: format!("/app/o/{}/members", place.tenant.id),
             has_mail: app.config.has_mail,
             rows,
-            invited: invited.iter().filter_map(|link| invited_row(link)).collect(),
+            invited: invited.iter().filter_map(invited_row).collect(),
             roles: roles.collect(),
             projects: projects.collect(),
             email: asked.field("email"),

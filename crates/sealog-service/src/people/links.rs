@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
 use super::token::Token;
 use super::{Accounts, Failed, Visitor};
+use crate::address::is_address;
+use crate::password;
+use crate::secret::Secret;
 use crate::system_chain::actions;
 use crate::text::Text;
-use crate::{Secret, mail, password};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 pub const CLAIM_MS: u64 = 24 * HOUR_MS;
@@ -76,7 +78,7 @@ pub enum Reset {
 impl Accounts {
     pub async fn claim(&self, token: &Token, email: &str, password: Secret) -> Result<Person, LinkError> {
         let email = email.trim().to_owned();
-        if !mail::is_address(&email) || email.eq_ignore_ascii_case(OWNER) {
+        if !is_address(&email) || email.eq_ignore_ascii_case(OWNER) {
             return Err(LinkError::Email);
         }
         check_chosen(&password).map_err(LinkError::Password)?;
@@ -118,7 +120,7 @@ impl Accounts {
 
     async fn mail_reset(&self, email: String) -> Result<(), Failed> {
         let Some((person, _)) = self.people.person_by_email(email).await? else { return Ok(()) };
-        if !mail::is_address(&person.email) {
+        if !is_address(&person.email) {
             return Ok(());
         }
         let now_ms = self.world.now_ms();
@@ -168,7 +170,7 @@ impl Accounts {
         invitation: Invitation,
         organisation: &str,
     ) -> Result<bool, LinkError> {
-        if !mail::is_address(&invitation.email) {
+        if !is_address(&invitation.email) {
             return Err(LinkError::Email);
         }
         let now_ms = self.world.now_ms();
