@@ -91,7 +91,7 @@ pub const SCHEMA: Schema = Schema {
 
 /// Most operations that wait for a thread.
 const WAITING_MAX: usize = 10_000;
-/// What each counts in the queue. They are all small; the turns are by who pays.
+/// What each counts in the fair queue, whose key is the payer. They are all small.
 const COST: usize = 4 << 10;
 
 /// Open control data. Closes when dropped, after what is under way.
@@ -200,7 +200,7 @@ impl Control {
         let answer = self.pool.run_below(waiting_max, payer, COST, act);
         Box::pin(async move {
             let Some(answer) = answer else {
-                let cause = "too many operations on control data wait for their turn";
+                let cause = "the queue of operations on control data is full";
                 return Err(StoreError::Unavailable(cause.into()).into());
             };
             answer.await.unwrap_or_else(|_| Err(StoreError::Closing.into()))

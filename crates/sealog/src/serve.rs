@@ -169,7 +169,7 @@ impl Retry {
 
 /// Makes the first keys, if there are none.
 async fn prepare(store: &Opened, world: &dyn World, settings: &Settings) -> Result<(), first_run::Failure> {
-    let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
+    let _startup = store.startup_lock().await.map_err(first_run::Failure::Store)?;
     first_run::prepare(&**store.control(), world, &settings.data_dir, &settings.server.base_url).await
 }
 

@@ -51,14 +51,14 @@ use mark::MarkFile;
 use migrate::Schema;
 use pool::{Pool, Session};
 use rows::{Digest32, Id, signed, unsigned};
-use statements::{Closing, Opening};
+use statements::{CommitPhase, LockPhase};
 use url::Target;
 use writer::{UsedKey, Writer};
 
 /// How the store is set up. The defaults are for production.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections of this node at most, apart from the one that watches and those of control data. Half are for appends, half for everything else.
+    /// Connections of this node at most, apart from the monitor's and those of control data. Half are for appends, half for everything else.
     pub connections: usize,
     /// How long an append waits for another node that has its chain.
     pub lock_timeout: Duration,
@@ -72,7 +72,7 @@ pub struct Options {
     pub group_bytes_max: usize,
     /// Most bytes that may wait to be written.
     pub queue_bytes_max: usize,
-    /// How long a request may wait for its turn.
+    /// How long a request may wait in the queue.
     pub queue_deadline: Duration,
     /// How often the version in the shared row is looked at.
     pub poll: Duration,
@@ -207,11 +207,11 @@ fn is_refusal(error: &Error) -> bool {
     error.to_string().starts_with("invalid configuration")
 }
 
-/// What the watch has seen of the version in the shared row.
+/// What the monitor has seen of the version in the shared row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedVersion {
     pub version: u64,
-    /// Counts the connections of the watch. Behind a new one there may be another server, which never had some
+    /// Counts the connections of the monitor. Behind a new one there may be another server, which never had some
     /// of the changes before it and may have others under the same version.
     pub connection: u64,
 }
@@ -273,7 +273,7 @@ impl PostgresStore {
             runtime.block_on(async {
                 match start(target, options).await {
                     Ok(inner) => {
-                        for task in [watch, keep_mark, sweep].map(|task| task(&inner)) {
+                        for task in [monitor, keep_mark, sweep].map(|task| task(&inner)) {
                             tokio::spawn(task);
                         }
                         if started.send(Ok((inner, Handle::current()))).is_ok() {
@@ -338,13 +338,13 @@ impl PostgresStore {
         }
     }
 
-    /// Waits until no other node does what only one may do at a time; the others wait until the answer is dropped.
-    pub fn alone(&self) -> BoxFuture<'_, Result<Alone, StoreError>> {
+    /// Start-up lock: one node at a time does what only one may do. The others wait until it is dropped.
+    pub fn startup_lock(&self) -> BoxFuture<'_, Result<StartupLock, StoreError>> {
         let target = Arc::clone(&self.inner.target);
         self.run(async move {
             let session = Session::connect(&target).await?;
             migrate::lock(&session).await.map_err(|error| unavailable(&error))?;
-            Ok(Alone { _session: session })
+            Ok(StartupLock { _session: session })
         })
     }
 
@@ -386,9 +386,9 @@ impl Drop for PostgresStore {
     }
 }
 
-/// Ends with its connection, and a connection ends with its node.
+/// Released when its connection ends, also by the end of its node.
 #[derive(Debug)]
-pub struct Alone {
+pub struct StartupLock {
     _session: Session,
 }
 
@@ -436,7 +436,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         }
         None => (None, BTreeMap::new()),
     };
-    loss::look_for(&session, &mut acknowledged).await.map_err(|error| OpenError::of(&error))?;
+    loss::detect(&session, &mut acknowledged).await.map_err(|error| OpenError::of(&error))?;
     let findings: Arc<Findings> = Arc::default();
     findings.refresh(&session).await.map_err(|error| OpenError::of(&error))?;
     let distributed = migrate::is_distributed(&session).await?;
@@ -444,14 +444,14 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     let now_ms = clock.ask(&session).await.map_err(|error| OpenError::of(&error))?.now_ms;
     let clock_behind =
         ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
-    let opening = Opening::new(target.begin(&options), target.pooled, distributed);
+    let lock_phase = LockPhase::new(target.begin(&options), target.pooled, distributed);
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let feed: Arc<feed::Feed> = Arc::default();
     let inner = Inner {
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
         writer: Writer::new(
             &options,
-            (opening, Closing::new(distributed)),
+            (lock_phase, CommitPhase::new(distributed)),
             Arc::clone(&writes),
             &acknowledged,
             Arc::clone(&findings),
@@ -494,25 +494,26 @@ fn unsafe_storage(off: &[impl AsRef<str>]) -> StoreError {
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Keeps the version of the shared row, the findings and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
-fn watch(inner: &Arc<Inner>) -> Task {
+/// Keeps the version of the shared row, the findings and the state of the database up to date. Polling is the contract: `LISTEN` does not survive a pooler.
+fn monitor(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
     Box::pin(async move {
-        let mut watching = Watching::default();
+        let mut state = MonitorState::default();
         loop {
             tokio::time::sleep(inner.options.poll).await;
-            let seen = tokio::time::timeout(inner.options.connect_timeout, inner.look(&mut watching)).await;
+            let seen =
+                tokio::time::timeout(inner.options.connect_timeout, inner.poll_database(&mut state)).await;
             let seen =
                 seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".into())));
             if seen.is_err() {
-                watching.session = None;
+                state.session = None;
             }
             let mut health = inner.health.lock().unwrap_or_else(PoisonError::into_inner);
             match (&*health, &seen) {
                 (Ok(()), Err(error)) => {
-                    tracing::error!(%error, "the database cannot be used; events are refused")
+                    tracing::error!(%error, "the database is unavailable; events are refused until it is back")
                 }
-                (Err(_), Ok(())) => tracing::info!("the database can be used again"),
+                (Err(_), Ok(())) => tracing::info!("the database is available again"),
                 _ => {}
             }
             *health = seen;
@@ -520,9 +521,9 @@ fn watch(inner: &Arc<Inner>) -> Task {
     })
 }
 
-/// What the watch remembers from one look to the next.
+/// What the monitor remembers from one poll to the next.
 #[derive(Default)]
-struct Watching {
+struct MonitorState {
     session: Option<Session>,
     /// Whether there was a session before, and how often it had to be replaced by another one.
     connected: bool,
@@ -536,8 +537,8 @@ struct Watching {
 /// Besides a change of the version this finds what another node could not announce.
 const FINDINGS_EVERY: Duration = Duration::from_secs(10);
 
-/// Settings of a role or a database count for sessions that begin later, so the watch begins another one when they change.
-const LOOK: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+/// Settings of a role or a database count for sessions that begin later, so the monitor begins another one when they change.
+const POLL: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
     (SELECT string_agg(concat_ws(' ', setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole) FROM pg_db_role_setting
@@ -607,35 +608,35 @@ impl Inner {
     }
 
     /// Whether events can be appended, as far as the database's own state tells.
-    async fn look(&self, watching: &mut Watching) -> Result<(), StoreError> {
+    async fn poll_database(&self, state: &mut MonitorState) -> Result<(), StoreError> {
         let (open, rows) = loop {
-            let (open, is_new) = match watching.session.take() {
+            let (open, is_new) = match state.session.take() {
                 Some(open) => (open, false),
                 None => {
                     let open = Session::connect(&self.target).await?;
                     // The first one belongs to the start, which has just read everything.
-                    watching.connection += u64::from(std::mem::replace(&mut watching.connected, true));
+                    state.connection += u64::from(std::mem::replace(&mut state.connected, true));
                     (open, true)
                 }
             };
-            let rows = open.query(LOOK, &[], &[]).await.map_err(|error| unavailable(&error))?;
+            let rows = open.query(POLL, &[], &[]).await.map_err(|error| unavailable(&error))?;
             let own_settings = rows.first().and_then(|row| row.get("own_settings"));
-            if is_new || watching.own_settings == own_settings {
-                watching.own_settings = own_settings;
+            if is_new || state.own_settings == own_settings {
+                state.own_settings = own_settings;
                 break (open, rows);
             }
         };
         let row = rows.first().ok_or_else(|| StoreError::Unavailable("sealog.store has no row".into()))?;
         let version: i64 = row.get("version");
         // Not the highest that was ever seen: a failover that lost changes takes the version back, too.
-        let seen_now = SharedVersion { version: unsigned(version), connection: watching.connection };
+        let seen_now = SharedVersion { version: unsigned(version), connection: state.connection };
         self.versions.send_if_modified(|seen| std::mem::replace(seen, seen_now) != seen_now);
-        let known = watching.findings_at.is_some_and(|(at_version, at)| {
+        let known = state.findings_at.is_some_and(|(at_version, at)| {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });
         if !known {
             self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?;
-            watching.findings_at = Some((version, Instant::now()));
+            state.findings_at = Some((version, Instant::now()));
         }
         self.clock.read_row(row);
         if row.get("in_recovery") {
@@ -646,7 +647,7 @@ impl Inner {
         if !off.is_empty() && !self.options.allow_unsafe_storage {
             return Err(unsafe_storage(&off));
         }
-        watching.session = Some(open);
+        state.session = Some(open);
         Ok(())
     }
 
