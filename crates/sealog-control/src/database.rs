@@ -9,7 +9,7 @@ use crate::error::OpenError;
 use crate::postgres::{self, Tables};
 use crate::sqlite::File;
 
-/// What each operation counts in the queue for a thread. They are all small; the queue is fair by who pays.
+/// What each operation counts in the fair queue, whose key is the payer. They are all small.
 pub(crate) const COST: usize = 4 << 10;
 
 /// An open database.

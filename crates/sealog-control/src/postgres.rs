@@ -1,7 +1,7 @@
 //! The driver for PostgreSQL: tables in a schema of their own, on connections that the store lends.
 //!
-//! Whoever changes what a request may do first counts the store's version up. That row is a lock as well:
-//! changes come one after the other, so creation has one order.
+//! A change of what a request may do first increments the store's version. That row is a lock as well: changes
+//! are serialised by it, so creation has one order.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn failed(failure: Failure) -> DbError {
         Some(&SqlState::CHARACTER_NOT_IN_REPERTOIRE) => DbError::Refused("a text has a NUL in it".into()),
         _ => match failure {
             Failure::Store(error) => DbError::Store(error),
-            Failure::Database(_) | Failure::Silent => DbError::Failed(failure.to_string()),
+            Failure::Database(_) | Failure::TimedOut => DbError::Failed(failure.to_string()),
         },
     }
 }

@@ -45,8 +45,12 @@ impl Reserve {
         self.held = false;
         // With the directory synced, the room can be used by others.
         match self.disk.remove(&self.path).and_then(|()| self.disk.sync_dir(&self.dir)) {
-            Ok(()) => tracing::warn!("the disk is full; the room that was reserved for control data is used"),
-            Err(error) => tracing::error!(%error, "cannot use the room that was reserved for control data"),
+            Ok(()) => {
+                tracing::warn!("the disk is full; released the space that was reserved for control data")
+            }
+            Err(error) => {
+                tracing::error!(%error, "failed to release the space that is reserved for control data; changes may fail until the disk has room")
+            }
         }
         true
     }
@@ -59,7 +63,7 @@ impl Reserve {
         match self.take() {
             Ok(()) => self.held = true,
             Err(error) => {
-                tracing::warn!(%error, "cannot reserve room for control data; trying again with the next change");
+                tracing::warn!(%error, "failed to reserve space for control data; retrying with the next change");
                 let _ = self.disk.remove(&self.path);
             }
         }

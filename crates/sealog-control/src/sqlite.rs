@@ -113,7 +113,10 @@ impl File {
         let errors = [made.as_ref().err(), copied.as_ref().err()];
         let is_final = |error: &&DbError| matches!(error, DbError::Final(_));
         if let Some(DbError::Final(cause)) = errors.into_iter().flatten().find(is_final) {
-            tracing::error!(cause, "control data cannot be changed until the store is started again");
+            tracing::error!(
+                cause,
+                "a write or sync of control data has failed; it is read-only until the server is restarted"
+            );
             *failed = Some(cause.clone());
             // Closing must not copy the write-ahead log and remove it: it is what the next start begins with.
             let kept = db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);

@@ -1,5 +1,5 @@
-//! How often a tenant's data has changed, so that whoever remembers an answer knows when to ask again, and
-//! nobody has to because of another tenant.
+//! Cache invalidation: how often a tenant's data has changed, so that a cached answer is known to be stale, and
+//! a change of one tenant invalidates no other tenant's.
 //!
 //! Every process counts for itself what it has heard of. What it changes itself it counts at once; on
 //! PostgreSQL it hears of the others by the version in the store's shared row, at which every node looks
@@ -8,9 +8,9 @@
 //! tenant. t1: it commits. t2: another node sees v in the row, and reads all tenants above the version it saw
 //! before. Versions commit in their order, since the row is held, so none below v can appear after t2.
 //!
-//! Whoever does not know has to ask: when the version has gone back or the database was reached anew (a
+//! In doubt everything is invalidated: when the version has gone back or the connection was made anew (a
 //! failover may have lost changes and given their versions out again), and when the tenants cannot be read in
-//! time, everybody's answers count as old.
+//! time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,7 +111,7 @@ pub(crate) async fn follow(
         let is_later = now.connection == known.connection && now.version >= known.version;
         let since = std::mem::replace(&mut known, now).version;
         if !is_later {
-            tracing::info!("the database was reached anew; cached callers are looked up again");
+            tracing::info!("the connection to the database was made anew; invalidated all cached callers");
             versions.note_all();
             continue;
         }
@@ -121,12 +121,12 @@ pub(crate) async fn follow(
         match tokio::time::timeout(READ_MAX, changed).await {
             Ok(Ok(Ok(changed))) => versions.note(changed),
             Ok(Ok(Err(error))) => {
-                tracing::warn!(%error, "failed to read which tenants have changed; all cached callers are looked up again");
+                tracing::warn!(%error, "failed to read which tenants have changed; invalidated all cached callers");
                 versions.note_all();
             }
             Err(_) => {
                 tracing::warn!(
-                    "which tenants have changed was not read in time; all cached callers are looked up again"
+                    "timed out reading which tenants have changed; invalidated all cached callers"
                 );
                 versions.note_all();
             }

@@ -199,7 +199,7 @@ fn a_chain_that_changed_while_its_row_was_waited_for_is_looked_at_again() {
             format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {what}");
         database.sql(&sql) == "1"
     };
-    // Someone who does not wait in line, and takes back the last event.
+    // A writer that does not wait in the queue, and takes back the last event.
     let held = database.hold("SELECT chain_seq FROM sealog.chains FOR UPDATE");
     let answer = store.append(Append { chain: live(), drafts: vec![login("on it")], idempotency: None });
     eventually("it is waited for", || waiting("wait_event_type = 'Lock'"));
@@ -949,7 +949,7 @@ fn a_node_proves_the_loss_of_its_event_although_another_has_sealed_events_in_its
 }
 
 #[test]
-fn a_head_that_others_have_moved_is_no_loss_and_costs_no_further_journey() {
+fn a_head_that_others_have_moved_is_no_loss_and_costs_no_further_round_trip() {
     let cluster = Cluster::start("log_statement = all");
     let url = cluster.url("postgres");
     let [a, b] = [node(&url, 0), node(&url, 0)];
@@ -960,9 +960,9 @@ fn a_head_that_others_have_moved_is_no_loss_and_costs_no_further_journey() {
     assert_eq!((a.findings(), b.findings()), (vec![], vec![]));
     assert_eq!(line(&a).len(), 35);
     let log = std::fs::read_to_string(cluster.dir.join("log")).unwrap();
-    let locks = log.matches("EXECUTE sealog_take").count();
+    let locks = log.matches("EXECUTE sealog_lock").count();
     // One to lock, and nothing that looks again; the first append of a chain makes its row.
-    assert_eq!((locks, log.matches("EXECUTE sealog_look").count()), (35 + 1, 0));
+    assert_eq!((locks, log.matches("EXECUTE sealog_snapshot").count()), (35 + 1, 0));
     assert_eq!(log.matches("sealog.loss_accepted").count(), 0);
 }
 

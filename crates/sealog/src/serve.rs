@@ -180,7 +180,7 @@ async fn prepare(
     world: &Arc<dyn World>,
     settings: &Settings,
 ) -> Result<(), first_run::Failure> {
-    let _alone = store.alone().await.map_err(first_run::Failure::Store)?;
+    let _startup = store.startup_lock().await.map_err(first_run::Failure::Store)?;
     let control = Arc::clone(store.control());
     // The drain that it would wake has not begun, and looks at everything when it does.
     let admin = Admin::new(control.into(), Arc::clone(world), &settings.server.plans, Wake::default());

@@ -139,12 +139,12 @@ impl Opened {
         matches!(self.kind, Kind::Embedded(_))
     }
 
-    /// Keeps other nodes from doing the same at the same time, until the answer is dropped.
-    pub(crate) async fn alone(&self) -> Result<Option<postgres::Alone>, StoreError> {
+    /// One node at a time does what only one may do; the others wait until it is dropped.
+    pub(crate) async fn startup_lock(&self) -> Result<Option<postgres::StartupLock>, StoreError> {
         match &self.kind {
             // The directory's lock has seen to it.
             Kind::Embedded(_) => Ok(None),
-            Kind::Postgres(store) => store.alone().await.map(Some),
+            Kind::Postgres(store) => store.startup_lock().await.map(Some),
         }
     }
 

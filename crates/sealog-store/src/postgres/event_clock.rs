@@ -25,7 +25,7 @@ pub(super) struct EventClock {
     time: Time,
     world: Arc<dyn World>,
     guard: ClockGuard,
-    /// What the last look gave: `/readyz` must not ask the database.
+    /// The last reading: `/readyz` must not ask the database.
     seen: Mutex<Option<Reading>>,
 }
 
@@ -59,7 +59,7 @@ impl EventClock {
         Ok(self.read_row(&rows[0]))
     }
 
-    /// The last look. Before the first there is nothing to say.
+    /// The last reading. Before the first there is nothing to say.
     pub(super) fn seen(&self) -> Reading {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.unwrap_or(Reading::sane(0))
@@ -87,7 +87,7 @@ impl ClockBehind {
             chains = ahead.len(),
             %furthest,
             by_ms,
-            "the database's clock is behind the last event of chains, whose time stands still until it has caught up: set it right"
+            "the database's clock is behind the last event of some chains; their time stands still until it has caught up; correct the clock"
         );
         Ok(Some(ClockBehind { chains: ahead.len(), furthest, by_ms }))
     }

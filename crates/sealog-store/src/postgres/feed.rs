@@ -4,9 +4,9 @@
 //! ```text
 //! t0  transaction 90 appends to chain A and does not commit yet
 //! t1  transaction 100 appends to chain B and commits
-//! t2  a follower looks: B has changed, by 100. Of those below 100, 90 is still in progress
+//! t2  a follower polls: B has changed, by 100. Of those below 100, 90 is still in progress
 //! t3  90 commits
-//! t4  the follower looks for rows whose transaction is above 100, or is 90
+//! t4  the follower polls for rows whose transaction is above 100, or is 90
 //! ```
 //! So a position is the highest transaction that was seen to have changed a chain, and those below it that were in progress. It is one that has changed a chain because such a
 //! transaction is durable: a server that restarts gives no id below it again, while ids that were only handed out may be. And the event that it left behind is named, so that a
@@ -32,10 +32,10 @@ use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Kind, Position, Registration, Scope, Source, Start};
 use crate::types::BoxFuture;
 
-/// Rows that are asked for at once, in the order of their ids. More changes than that take several looks.
+/// Rows that are asked for at once, in the order of their ids. More changes than that take several polls.
 const PAGE_ROWS: usize = 1000;
 
-/// Who follows on this node, and whether there is a task that looks for them.
+/// The followers of this node, and whether there is a task that polls for them.
 /// Up to where changes were seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
@@ -54,8 +54,8 @@ struct Progress {
     cluster: u64,
     /// Nothing at the beginning.
     base: Option<Seen>,
-    /// Where a look at more rows than a page has got to, and the base when it is done.
-    look: Option<(Seen, Id)>,
+    /// How far a scan of more rows than a page has got, and the base when it is done.
+    scan: Option<(Seen, Id)>,
 }
 
 /// What one statement has found.
@@ -80,14 +80,14 @@ pub(super) async fn follow(
             "a store that is distributed by Citus cannot be followed: the nodes of the cluster number their transactions apart".into(),
         ));
     }
-    // Before the first look, so that nothing falls between that and the first wait.
+    // Before the first poll, so that nothing falls between that and the first wait.
     let registration = inner.feed.register(scope);
     let progress = match &start {
         Start::Beginning => Progress::default(),
         Start::After(position) => Progress::parse(position, &scope, inner.store_id)?,
         Start::Now => {
-            let page = look(&inner, scope, Progress::default(), 0).await?;
-            Progress { cluster: page.cluster, base: Some(page.seen), look: None }
+            let page = poll_changes(&inner, scope, Progress::default(), 0).await?;
+            Progress { cluster: page.cluster, base: Some(page.seen), scan: None }
         }
     };
     watch(&inner, &runtime);
@@ -123,7 +123,7 @@ impl Source for PostgresFollower {
                 let (inner, scope, progress) = (Arc::clone(&self.inner), self.scope, self.progress.clone());
                 let (answer, answered) = oneshot::channel();
                 self.runtime.spawn(async move {
-                    let _ = answer.send(look(&inner, scope, progress, PAGE_ROWS).await);
+                    let _ = answer.send(poll_changes(&inner, scope, progress, PAGE_ROWS).await);
                 });
                 let page = answered.await.unwrap_or(Err(StoreError::Closing))?;
                 self.is_last = page.rows.len() < PAGE_ROWS;
@@ -134,7 +134,7 @@ impl Source for PostgresFollower {
                 }
             }
             let taken: Vec<_> = self.rows.drain(..limit.min(self.rows.len())).collect();
-            if let (Some((_, at)), Some((id, _))) = (&mut self.progress.look, taken.last()) {
+            if let (Some((_, at)), Some((id, _))) = (&mut self.progress.scan, taken.last()) {
                 *at = *id;
             }
             if self.rows.is_empty() && self.is_last {
@@ -149,8 +149,13 @@ impl Source for PostgresFollower {
     }
 }
 
-/// One look on a connection of its own.
-async fn look(inner: &Inner, scope: Scope, progress: Progress, limit: usize) -> Result<Page, StoreError> {
+/// One poll, on a connection of its own.
+async fn poll_changes(
+    inner: &Inner,
+    scope: Scope,
+    progress: Progress,
+    limit: usize,
+) -> Result<Page, StoreError> {
     let page = inner.read(move |session| Box::pin(page(session, scope, progress, limit))).await?;
     page.ok_or_else(|| damaged("the row of a chain"))
 }
@@ -205,7 +210,7 @@ async fn page(
     let in_progress: Vec<i64> =
         base.map_or(Vec::new(), |base| base.in_progress.iter().map(|xid| signed(*xid)).collect());
     let groups: Vec<i64> = in_progress.iter().map(|xid| xid >> 8).collect();
-    let after = progress.look.as_ref().map(|(_, id)| *id);
+    let after = progress.scan.as_ref().map(|(_, id)| *id);
     let witness = base.and_then(|base| base.witness);
     let (witness_id, witness_hash) = (witness.map(|(id, ..)| id), witness.map(|(.., hash)| hash));
     let witness_seq = witness.map(|(_, seq, _)| signed(seq));
@@ -280,27 +285,27 @@ fn in_progress(snapshot: &str, below: u64) -> Option<Vec<u64>> {
 }
 
 impl Progress {
-    /// Takes over what a look has found: rows to announce, none if it has to begin again.
+    /// Takes over what a poll has found: rows to announce, none if the scan has to begin again.
     fn take(&mut self, page: Page) -> VecDeque<(Id, Change)> {
         let cluster = std::mem::replace(&mut self.cluster, page.cluster);
         let began_elsewhere = cluster != 0 && cluster != page.cluster;
         if !page.known && (self.base.is_some() || began_elsewhere) {
             tracing::warn!(
-                "the database has gone back behind a position of the feed; announcing every chain again"
+                "the database has gone back behind a position of the feed (failover or restore); announcing every chain again"
             );
             self.base = None;
-            self.look = None;
+            self.scan = None;
             return VecDeque::new();
         }
         // What a later page has seen is not all of what was seen at its moment.
-        let from = self.look.take();
-        self.look = Some(from.unwrap_or((page.seen, Id([0; 16]))));
+        let from = self.scan.take();
+        self.scan = Some(from.unwrap_or((page.seen, Id([0; 16]))));
         page.rows
     }
 
-    /// A look has come to its end.
+    /// A scan has come to its end.
     fn finish(&mut self) {
-        if let Some((seen, _)) = self.look.take() {
+        if let Some((seen, _)) = self.scan.take() {
             self.base = Some(seen);
         }
     }
@@ -309,8 +314,8 @@ impl Progress {
         let mut out = store_id.to_vec();
         out.extend_from_slice(&self.cluster.to_le_bytes());
         put_seen(self.base.as_ref(), &mut out);
-        put_seen(self.look.as_ref().map(|(seen, _)| seen), &mut out);
-        out.extend_from_slice(&self.look.as_ref().map_or([0; 16], |(_, id)| id.0));
+        put_seen(self.scan.as_ref().map(|(seen, _)| seen), &mut out);
+        out.extend_from_slice(&self.scan.as_ref().map_or([0; 16], |(_, id)| id.0));
         Position::new(Kind::Postgres, scope, &out)
     }
 
@@ -322,9 +327,9 @@ impl Progress {
         }
         let mut parse = || {
             let cluster = take.u64()?;
-            let (base, look) = (take.seen()?, take.seen()?);
+            let (base, scan) = (take.seen()?, take.seen()?);
             let at = Id(take.array()?);
-            take.0.is_empty().then_some(Progress { cluster, base, look: look.map(|seen| (seen, at)) })
+            take.0.is_empty().then_some(Progress { cluster, base, scan: scan.map(|seen| (seen, at)) })
         };
         parse().ok_or_else(feed::malformed)
     }
@@ -375,7 +380,7 @@ impl Take<'_> {
     }
 }
 
-/// Looks for everyone on this node who follows, while anybody does: one statement for each interval, and those who follow ask only when something of theirs has changed.
+/// Polls for all followers of this node, while there are any: one statement for each interval. A follower itself polls only when one of its chains has changed.
 fn watch(inner: &Arc<Inner>, runtime: &Handle) {
     let mut registry = inner.feed.registry();
     if registry.kept.watch.is_some() {
@@ -393,7 +398,7 @@ fn watch(inner: &Arc<Inner>, runtime: &Handle) {
         let mut progress: Option<Progress> = None;
         while is_wanted() {
             if let Err(error) = watch_once(&inner, &mut progress).await {
-                tracing::debug!(%error, "cannot look for changes for the feed; trying again");
+                tracing::debug!(%error, "failed to poll for changes; retrying");
                 progress = None;
             }
             tokio::time::sleep(inner.options.poll).await;
@@ -404,20 +409,20 @@ fn watch(inner: &Arc<Inner>, runtime: &Handle) {
 async fn watch_once(inner: &Inner, progress: &mut Option<Progress>) -> Result<(), StoreError> {
     loop {
         let Some(known) = progress else {
-            let now = look(inner, Scope::Everything, Progress::default(), 0).await?;
-            *progress = Some(Progress { cluster: now.cluster, base: Some(now.seen), look: None });
-            // Whatever has changed until here, they look for themselves.
+            let now = poll_changes(inner, Scope::Everything, Progress::default(), 0).await?;
+            *progress = Some(Progress { cluster: now.cluster, base: Some(now.seen), scan: None });
+            // For what has changed until here the followers poll themselves.
             inner.feed.registry().wake_all();
             return Ok(());
         };
-        let page = look(inner, Scope::Everything, known.clone(), PAGE_ROWS).await?;
+        let page = poll_changes(inner, Scope::Everything, known.clone(), PAGE_ROWS).await?;
         if !page.known {
             *progress = None;
             continue;
         }
         let is_last = page.rows.len() < PAGE_ROWS;
         let rows = known.take(page);
-        if let (Some((_, at)), Some((id, _))) = (&mut known.look, rows.back()) {
+        if let (Some((_, at)), Some((id, _))) = (&mut known.scan, rows.back()) {
             *at = *id;
         }
         let chains: Vec<ChainId> = rows.iter().map(|(_, change)| change.chain).collect();
@@ -447,9 +452,9 @@ mod tests {
         let witness = Some((Id([3; 16]), 12, Digest32([4; 32])));
         let all = [
             Progress::default(),
-            Progress { cluster: 5, base: Some(seen(10, witness)), look: None },
-            Progress { cluster: 5, base: None, look: Some((seen(11, None), Id([8; 16]))) },
-            Progress { cluster: 5, base: Some(seen(10, None)), look: Some((seen(11, witness), Id([8; 16]))) },
+            Progress { cluster: 5, base: Some(seen(10, witness)), scan: None },
+            Progress { cluster: 5, base: None, scan: Some((seen(11, None), Id([8; 16]))) },
+            Progress { cluster: 5, base: Some(seen(10, None)), scan: Some((seen(11, witness), Id([8; 16]))) },
         ];
         for progress in all {
             let position = progress.position(&Scope::Everything, [1; 16]);

@@ -19,11 +19,11 @@ use super::writer::Writer;
 use crate::error::StoreError;
 use crate::types::BoxFuture;
 
-/// What the watch has seen of the version in the shared row.
+/// What the monitor has seen of the version in the shared row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedVersion {
     pub version: u64,
-    /// Counts the connections of the watch. Behind a new one there may be another server, which never had some
+    /// Counts the connections of the monitor. Behind a new one there may be another server, which never had some
     /// of the changes before it and may have others under the same version.
     pub connection: u64,
 }

@@ -80,7 +80,7 @@ impl Findings {
             known.met.remove(&chain);
         }
         if !known.recorded.is_empty() && known.recorded.remove(&chain).is_some() {
-            // The watch may just be bringing an older state.
+            // The monitor may just be bringing an older state.
             self.set_stale();
         }
     }
@@ -118,7 +118,7 @@ impl Findings {
 
 /// Compares what this node has acknowledged with what is there, and notes in the database what is missing, so that every node knows. Where the loss was accepted, the
 /// acceptance takes the place of what was lost.
-pub(super) async fn look_for(
+pub(super) async fn detect(
     session: &Session,
     acknowledged: &mut BTreeMap<ChainId, Head>,
 ) -> Result<(), Error> {
@@ -131,7 +131,7 @@ pub(super) async fn look_for(
             *known = acceptance;
             continue;
         }
-        tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost events that this node has acknowledged; nothing more is sealed into this chain until the loss is accepted");
+        tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost events that this node has acknowledged; this chain refuses events until the loss is accepted");
         chain_row::create(session, *chain).await?;
         note(session, *chain, *known).await?;
     }
@@ -172,10 +172,10 @@ pub(super) async fn clear(session: &Session, chain: ChainId) -> Result<(), Error
     session.execute(CLEAR, &[Type::UUID], &[&Id::of_chain(chain)]).await.map(drop)
 }
 
-/// Tells the other nodes that there is a note more or fewer, by the version that they all watch. They would find out by themselves when they next append.
-pub(super) async fn tell(session: &Session) {
+/// Announces to the other nodes that a note was added or removed, by the version that they all poll. Without it they would find out when they next append.
+pub(super) async fn announce(session: &Session) {
     if let Err(error) = session.execute("UPDATE sealog.store SET version = version + 1", &[], &[]).await {
-        tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes");
+        tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes; they find out with their next poll or append");
     }
 }
 

@@ -29,4 +29,4 @@ pub use inner::SharedVersion;
 pub use loss::Finding;
 pub use migrate::migrate;
 pub use options::{Options, Time};
-pub use store::{Alone, PostgresStore};
+pub use store::{PostgresStore, StartupLock};

@@ -9,7 +9,7 @@ use crate::world::{SystemWorld, World};
 /// How the store is set up. The defaults are for production.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections of this node at most, apart from the one that watches and those of control data. Half are for appends, half for everything else.
+    /// Connections of this node at most, apart from the monitor's and those of control data. Half are for appends, half for everything else.
     pub connections: usize,
     /// How long an append waits for another node that has its chain.
     pub lock_timeout: Duration,
@@ -23,7 +23,7 @@ pub struct Options {
     pub group_bytes_max: usize,
     /// Most bytes that may wait to be written.
     pub queue_bytes_max: usize,
-    /// How long a request may wait for its turn.
+    /// How long a request may wait in the queue.
     pub queue_deadline: Duration,
     /// How often the version in the shared row is looked at.
     pub poll: Duration,

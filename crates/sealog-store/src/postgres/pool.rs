@@ -87,7 +87,7 @@ impl Lease {
 
 /// Why there is no connection.
 enum Unconnected {
-    Silent(String),
+    TimedOut(String),
     Failed(Error),
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Session {
     pub client: Client,
     pooled: bool,
     statements: Mutex<HashMap<Box<str>, Statement>>,
-    furnished: AtomicBool,
+    session_prepared: AtomicBool,
 }
 
 /// A statement that can be sent at once, so that several travel together in the order in which they are sent.
@@ -111,7 +111,7 @@ pub(super) enum Prepared {
 impl Session {
     pub(super) async fn connect(target: &Target) -> Result<Session, StoreError> {
         Session::try_connect(target).await.map_err(|error| match error {
-            Unconnected::Silent(problem) => StoreError::Unavailable(problem),
+            Unconnected::TimedOut(problem) => StoreError::Unavailable(problem),
             Unconnected::Failed(error) => unavailable(&error),
         })
     }
@@ -119,7 +119,7 @@ impl Session {
     /// For whoever opens the store and can tell what passes from what does not.
     pub(super) async fn open(target: &Target) -> Result<Session, OpenError> {
         Session::try_connect(target).await.map_err(|error| match error {
-            Unconnected::Silent(problem) => OpenError::Database(problem),
+            Unconnected::TimedOut(problem) => OpenError::Database(problem),
             Unconnected::Failed(error) => OpenError::of(&error),
         })
     }
@@ -128,8 +128,9 @@ impl Session {
         // The driver's own limit ends with the socket: a server that takes a connection and then says nothing would be waited for without end.
         let within = target.connect_timeout();
         let connect = tokio::time::timeout(within, target.config.connect(target.tls.clone())).await;
-        let silent = || format!("the database has not let anyone in for {} s", within.as_secs());
-        let connect = connect.map_err(|_| Unconnected::Silent(silent()))?;
+        let timed_out =
+            || format!("the database did not complete a connection within {} s", within.as_secs());
+        let connect = connect.map_err(|_| Unconnected::TimedOut(timed_out()))?;
         let (client, connection) = connect.map_err(Unconnected::Failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -140,15 +141,15 @@ impl Session {
             client,
             pooled: target.pooled,
             statements: Mutex::default(),
-            furnished: AtomicBool::new(false),
+            session_prepared: AtomicBool::new(false),
         })
     }
 
-    /// Runs what a connection needs before its first use, once.
-    pub(super) async fn furnish(&self, sql: &str) -> Result<(), Error> {
-        if !self.furnished.load(Ordering::Relaxed) {
+    /// Runs the statements that a connection needs before its first use, once.
+    pub(super) async fn prepare_session(&self, sql: &str) -> Result<(), Error> {
+        if !self.session_prepared.load(Ordering::Relaxed) {
             self.client.batch_execute(sql).await?;
-            self.furnished.store(true, Ordering::Relaxed);
+            self.session_prepared.store(true, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -170,7 +170,7 @@ impl Work {
         });
         match done {
             None => Err(Failure::Store(StoreError::Closing)),
-            Some(Err(_)) => Err(Failure::Silent),
+            Some(Err(_)) => Err(Failure::TimedOut),
             Some(Ok(done)) => done.map_err(Failure::Database),
         }
     }
@@ -192,14 +192,14 @@ pub enum Failure {
     Store(StoreError),
     Database(Error),
     /// The database did not answer in time. Whether the statement had its effect is unknown.
-    Silent,
+    TimedOut,
 }
 
 impl Failure {
     pub fn code(&self) -> Option<&SqlState> {
         match self {
             Failure::Database(error) => error.code(),
-            Failure::Store(_) | Failure::Silent => None,
+            Failure::Store(_) | Failure::TimedOut => None,
         }
     }
 }
@@ -209,7 +209,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Store(error) => error.fmt(f),
             Failure::Database(error) => f.write_str(&explain(error)),
-            Failure::Silent => f.write_str("the database did not answer in time"),
+            Failure::TimedOut => f.write_str("the database did not answer in time"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an append says to the database, and in how many messages: a message that is answered by itself costs both sides more than a small statement does.
+//! The SQL of an append, and how it is batched into messages: each message that is answered by itself costs both sides more than a small statement does.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,13 @@ use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::rows::{self, ARRAY_TYPES, COLUMNS, Id, VALUE_TYPES};
 
-/// Nodes wait for a chain in one line, in the order in which they came. Those who wait for a row instead are all woken whenever it changes, and whoever comes at that moment overtakes them.
-/// It is for speed alone: what keeps others out is the lock on the row.
-const TURN: &str = "SELECT pg_advisory_xact_lock($1)";
+/// Advisory lock as FIFO queue: the nodes that want to append to a chain take it before they lock the chain's row. Waiters for a row lock are
+/// all woken whenever the row changes, and a newcomer at that moment overtakes them. The queue is for speed alone; mutual exclusion is the row lock's.
+const QUEUE_LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, encode(hash, 'hex') AS hash, recorded_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
-/// The settings are looked at each time, because they can be changed at any time. `$2` is the last event that this node knows: if others have moved the head since,
-/// its hash is looked up, because after a failover there may be another event in its place.
-const AROUND: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+/// What sealing needs to know besides the row. The durability settings are read by each transaction, because they can be changed at any time. `$2` is the last event
+/// that this node knows: if other nodes have moved the head since, its hash is read, because after a failover there may be another event in its place.
+const SNAPSHOT_COLUMNS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
         current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
         (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash,
         CASE WHEN chain_seq <> $2 THEN (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 AND chain_seq = $2) END AS known_hash";
@@ -37,67 +37,68 @@ pub(super) struct Text {
     pub types: Vec<Type>,
 }
 
-/// How an append begins: one message, whose answers come together.
+/// The first round trip of an append: begin, queue for the chain, lock its row, read the snapshot. One message.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct LockPhase {
     begin: String,
-    take: String,
-    look: String,
-    /// The statements have names on each connection, so that the server need not parse and plan them each time.
-    named: bool,
+    lock: String,
+    snapshot: String,
+    /// The statements are prepared on each connection, so that the server does not parse and plan them each time.
+    prepared: bool,
 }
 
-impl Opening {
-    /// `begin` is the statements that begin a transaction. Behind a pooler nothing outlives a transaction, so no names; nor on Citus, which finds the shard of a statement by its text.
-    pub(super) fn new(begin: String, pooled: bool, distributed: bool) -> Opening {
-        // On Citus a statement goes to the shard of the table that it reads from, also one that looks around.
-        let look = format!("SELECT {AROUND} FROM sealog.chains WHERE chain_id = $1");
-        let take = match distributed {
-            false => format!("SELECT locked.*, {AROUND} FROM ({LOCK}) AS locked"),
-            true => format!("{LOCK}; {look}"),
+impl LockPhase {
+    /// `begin` is the statements that begin a transaction. Behind a pooler nothing outlives a transaction, so nothing is prepared there; nor on Citus, which finds the shard of a
+    /// statement by its text.
+    pub(super) fn new(begin: String, pooled: bool, distributed: bool) -> LockPhase {
+        // On Citus a statement goes to the shard of the table that it reads from, also one that only reads the snapshot.
+        let snapshot = format!("SELECT {SNAPSHOT_COLUMNS} FROM sealog.chains WHERE chain_id = $1");
+        let lock = match distributed {
+            false => format!("SELECT locked.*, {SNAPSHOT_COLUMNS} FROM ({LOCK}) AS locked"),
+            true => format!("{LOCK}; {snapshot}"),
         };
-        Opening { begin, take, look, named: !pooled && !distributed }
+        LockPhase { begin, lock, snapshot, prepared: !pooled && !distributed }
     }
 
-    /// To be run once on each connection.
-    pub(super) fn names(&self) -> Option<String> {
-        let Opening { take, look, .. } = self;
-        self.named.then(|| {
-            format!("PREPARE sealog_turn (bigint) AS {TURN}; PREPARE sealog_take (uuid, bigint) AS {take}; PREPARE sealog_look (uuid, bigint) AS {look}")
+    /// To be run once on each connection ([`Session::prepare_session`](super::pool::Session::prepare_session)).
+    pub(super) fn prepare_statements(&self) -> Option<String> {
+        let LockPhase { lock, snapshot, .. } = self;
+        self.prepared.then(|| {
+            format!("PREPARE sealog_queue (bigint) AS {QUEUE_LOCK}; PREPARE sealog_lock (uuid, bigint) AS {lock}; PREPARE sealog_snapshot (uuid, bigint) AS {snapshot}")
         })
     }
 
-    /// Begins a transaction, waits for the chain's turn, then takes it.
+    /// Begins a transaction, waits in the chain's queue, then locks the chain's row.
     pub(super) fn begin(&self, id: Id, known: Option<Head>) -> String {
-        let line = i64::from_be_bytes(std::array::from_fn(|at| id.0[at]));
-        let (begin, take) = (&self.begin, self.take(id, known));
-        match self.named {
-            true => format!("{begin}; EXECUTE sealog_turn ('{line}'); {take}"),
-            false => format!("{begin}; {}; {take}", TURN.replace("$1", &format!("'{line}'"))),
+        let queue = i64::from_be_bytes(std::array::from_fn(|at| id.0[at]));
+        let (begin, lock) = (&self.begin, self.lock(id, known));
+        match self.prepared {
+            true => format!("{begin}; EXECUTE sealog_queue ('{queue}'); {lock}"),
+            false => format!("{begin}; {}; {lock}", QUEUE_LOCK.replace("$1", &format!("'{queue}'"))),
         }
     }
 
-    /// Locks the chain's row and looks around: at the clock after it has the lock, at the last event as it was when the statement began.
-    pub(super) fn take(&self, id: Id, known: Option<Head>) -> String {
-        self.about(id, known, "sealog_take", &self.take)
+    /// Locks the chain's row and reads the snapshot: the clock after the lock was granted, the last event as it was when the statement began.
+    pub(super) fn lock(&self, id: Id, known: Option<Head>) -> String {
+        self.with_values(id, known, "sealog_lock", &self.lock)
     }
 
-    /// Looks around again, at what is at least as new as the lock.
-    pub(super) fn look(&self, id: Id, known: Option<Head>) -> String {
-        self.about(id, known, "sealog_look", &self.look)
+    /// Reads the snapshot again, which is then at least as new as the lock.
+    pub(super) fn snapshot(&self, id: Id, known: Option<Head>) -> String {
+        self.with_values(id, known, "sealog_snapshot", &self.snapshot)
     }
 
-    fn about(&self, id: Id, known: Option<Head>, name: &str, sql: &str) -> String {
+    fn with_values(&self, id: Id, known: Option<Head>, name: &str, sql: &str) -> String {
         let id = id.uuid();
         let known = known.map_or("NULL".to_owned(), |known| rows::signed(known.chain_seq).to_string());
-        match self.named {
+        match self.prepared {
             true => format!("EXECUTE {name} ('{id}', {known})"),
             false => sql.replace("$1", &format!("'{id}'")).replace("$2", &known),
         }
     }
 }
 
-/// The answer of a statement that locks, or looks: the row that has a column of its own.
+/// The row of an answer that has this column: that of the lock, or that of the snapshot.
 pub(super) fn row<'a>(messages: &'a [SimpleQueryMessage], column: &str) -> Option<&'a SimpleQueryRow> {
     messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.try_get(column).is_ok().then_some(row),
@@ -125,39 +126,39 @@ pub(super) fn head(lock: &SimpleQueryRow) -> Option<Head> {
 }
 
 /// Whether the last event is the one that the head names.
-pub(super) fn proves(look: &SimpleQueryRow, head: Head) -> bool {
-    match look.get("last_hash") {
+pub(super) fn proves(snapshot: &SimpleQueryRow, head: Head) -> bool {
+    match snapshot.get("last_hash") {
         Some(last) => head.chain_seq > 0 && Hash::parse(last) == Some(head.hash),
         None => head.chain_seq == 0,
     }
 }
 
 /// Whether the chain still has the event that this node knows.
-pub(super) fn holds(look: &SimpleQueryRow, head: Head, known: Head) -> bool {
+pub(super) fn has_event(snapshot: &SimpleQueryRow, head: Head, known: Head) -> bool {
     match head.chain_seq.cmp(&known.chain_seq) {
         std::cmp::Ordering::Less => false,
         std::cmp::Ordering::Equal => head.hash == known.hash,
         std::cmp::Ordering::Greater => {
-            look.get("known_hash").is_some_and(|hash| Hash::parse(hash) == Some(known.hash))
+            snapshot.get("known_hash").is_some_and(|hash| Hash::parse(hash) == Some(known.hash))
         }
     }
 }
 
 /// Settings without which an acknowledgement is worth nothing, and that are off.
-pub(super) fn unsafe_settings(look: &SimpleQueryRow) -> Vec<&'static str> {
-    SETTINGS.into_iter().filter(|setting| look.get(*setting) == Some("off")).collect()
+pub(super) fn unsafe_settings(snapshot: &SimpleQueryRow) -> Vec<&'static str> {
+    SETTINGS.into_iter().filter(|setting| snapshot.get(*setting) == Some("off")).collect()
 }
 
-pub(super) fn now_ms(look: &SimpleQueryRow) -> Option<u64> {
-    look.get("now_ms")?.parse().ok()
+pub(super) fn now_ms(snapshot: &SimpleQueryRow) -> Option<u64> {
+    snapshot.get("now_ms")?.parse().ok()
 }
 
-/// How an append ends, up to its COMMIT.
+/// The second round trip of an append: the inserts, the new head, COMMIT.
 #[derive(Debug)]
-pub(super) struct Closing {
+pub(super) struct CommitPhase {
     /// On plain PostgreSQL one statement stores the events, counts them and sets the head. Nothing where the tables are distributed: Citus sends a statement to a shard by its text,
     /// and rows that come out of `unnest` are not in it.
-    pub together: Option<Together>,
+    pub combined: Option<Combined>,
     /// Events, by the power of two of their number.
     pub events: Vec<Text>,
     /// Idempotency records, in the same way.
@@ -168,7 +169,7 @@ pub(super) struct Closing {
 }
 
 #[derive(Debug)]
-pub(super) struct Together {
+pub(super) struct Combined {
     /// Without and with a month's usage, for any number of events in arrays.
     pub arrays: [Text; 2],
     /// The same for one event, as it is.
@@ -178,15 +179,15 @@ pub(super) struct Together {
 /// The most rows in one statement, as a power of two.
 const VALUES_POWER_MAX: u32 = 8;
 
-impl Closing {
-    pub(super) fn new(distributed: bool) -> Closing {
+impl CommitPhase {
+    pub(super) fn new(distributed: bool) -> CommitPhase {
         let sizes = || (0..=VALUES_POWER_MAX).filter(|_| distributed).map(|power| 1 << power);
         let mut key_types = vec![Type::UUID];
         key_types.extend(KEY_TYPES.map(|(_, array)| array));
-        Closing {
-            together: (!distributed).then(|| Together {
-                arrays: [false, true].map(|usage| together(None, usage)),
-                one: [false, true].map(|usage| together(Some(1), usage)),
+        CommitPhase {
+            combined: (!distributed).then(|| Combined {
+                arrays: [false, true].map(|usage| combined(None, usage)),
+                one: [false, true].map(|usage| combined(Some(1), usage)),
             }),
             events: sizes().map(|rows| events(Some(rows))).collect(),
             keys: sizes().map(keys).collect(),
@@ -276,7 +277,7 @@ fn set_head(first: usize, distributed: bool) -> String {
 }
 
 /// Chain, tenant, project and the events; a month and its events; the new head and the seq of the one before.
-fn together(rows: Option<usize>, usage: bool) -> Text {
+fn combined(rows: Option<usize>, usage: bool) -> Text {
     let Text { sql: events, mut types } = events(rows);
     let mut sql = format!("WITH stored AS ({events})");
     if usage {
@@ -307,21 +308,23 @@ mod tests {
     const ID: Id = Id([0xab; 16]);
     const KNOWN: Option<Head> = Some(Head { chain_seq: 7, ..Head::EMPTY });
 
-    fn opening(pooled: bool, distributed: bool) -> Opening {
-        Opening::new("BEGIN".into(), pooled, distributed)
+    fn lock_phase(pooled: bool, distributed: bool) -> LockPhase {
+        LockPhase::new("BEGIN".into(), pooled, distributed)
     }
 
     #[test]
-    fn statements_have_names_only_where_a_name_stays_and_every_chain_is_named_in_full() {
-        let direct = opening(false, false);
-        assert!(direct.names().is_some_and(|sql| sql.matches("PREPARE ").count() == 3));
-        for text in [direct.begin(ID, KNOWN), direct.take(ID, KNOWN), direct.look(ID, None)] {
+    fn statements_are_prepared_only_where_they_stay_prepared_and_every_chain_is_named_in_full() {
+        let direct = lock_phase(false, false);
+        assert!(direct.prepare_statements().is_some_and(|sql| sql.matches("PREPARE ").count() == 3));
+        for text in [direct.begin(ID, KNOWN), direct.lock(ID, KNOWN), direct.snapshot(ID, None)] {
             assert!(!text.contains("SELECT") && !text.contains('$'), "{text}");
         }
         for (pooled, distributed) in [(true, false), (false, true), (true, true)] {
-            let opening = opening(pooled, distributed);
-            assert_eq!(opening.names(), None);
-            for text in [opening.begin(ID, KNOWN), opening.take(ID, None), opening.look(ID, KNOWN)] {
+            let lock_phase = lock_phase(pooled, distributed);
+            assert_eq!(lock_phase.prepare_statements(), None);
+            for text in
+                [lock_phase.begin(ID, KNOWN), lock_phase.lock(ID, None), lock_phase.snapshot(ID, KNOWN)]
+            {
                 assert!(!text.contains("EXECUTE") && !text.contains('$'), "{text}");
                 let of_chain = text.matches("chain_id = 'abababab-abab-abab-abab-abababababab'").count();
                 assert_eq!(of_chain, text.matches(" FROM sealog.").count(), "{text}");
@@ -330,9 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn the_row_is_locked_after_the_turn_has_come_and_the_clock_is_read_after_the_lock() {
+    fn the_row_is_locked_after_the_queue_and_the_clock_is_read_after_the_row_lock() {
         for (pooled, distributed) in [(true, false), (true, true)] {
-            let text = opening(pooled, distributed).begin(ID, None);
+            let text = lock_phase(pooled, distributed).begin(ID, None);
             let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
             assert!(at("BEGIN") < at("pg_advisory_xact_lock('-6076574518398440533')"));
             assert!(at("pg_advisory_xact_lock") < at("FOR UPDATE"));
@@ -345,9 +348,9 @@ mod tests {
 
     #[test]
     fn on_citus_every_row_is_a_value_in_the_text_and_never_the_outcome_of_a_function() {
-        let closing = Closing::new(true);
-        assert!(closing.together.is_none());
-        for (power, (events, keys)) in closing.events.iter().zip(&closing.keys).enumerate() {
+        let commit_phase = CommitPhase::new(true);
+        assert!(commit_phase.combined.is_none());
+        for (power, (events, keys)) in commit_phase.events.iter().zip(&commit_phase.keys).enumerate() {
             for text in [events, keys] {
                 assert!(!text.sql.contains("unnest") && !text.sql.contains("WITH"), "{}", text.sql);
                 assert_eq!(text.sql.matches("($1, ").count(), 1 << power);
@@ -360,7 +363,7 @@ mod tests {
 
     #[test]
     fn any_number_of_rows_is_cut_into_pieces_that_have_a_statement() {
-        let statements = Closing::new(true).events.len();
+        let statements = CommitPhase::new(true).events.len();
         for rows in (0..300).chain([999, 1000, 1001]) {
             let mut next = 0;
             for (size, piece) in pieces(0..rows) {

@@ -26,7 +26,7 @@ use super::migrate::Schema;
 use super::options::Options;
 use super::pool::{Pool, Session};
 use super::rows::{Digest32, Id, signed, unsigned};
-use super::statements::{Closing, Opening};
+use super::statements::{CommitPhase, LockPhase};
 use super::url::Target;
 use super::writer::{UsedKey, Writer};
 use super::{feed, loss, migrate, reader, statements};
@@ -69,7 +69,7 @@ impl PostgresStore {
             runtime.block_on(async {
                 match start(target, options).await {
                     Ok(inner) => {
-                        for task in [watch, keep_mark, sweep].map(|task| task(&inner)) {
+                        for task in [monitor, keep_mark, sweep].map(|task| task(&inner)) {
                             tokio::spawn(task);
                         }
                         if started.send(Ok((inner, Handle::current()))).is_ok() {
@@ -134,13 +134,13 @@ impl PostgresStore {
         }
     }
 
-    /// Waits until no other node does what only one may do at a time; the others wait until the answer is dropped.
-    pub fn alone(&self) -> BoxFuture<'_, Result<Alone, StoreError>> {
+    /// Start-up lock: one node at a time does what only one may do. The others wait until it is dropped.
+    pub fn startup_lock(&self) -> BoxFuture<'_, Result<StartupLock, StoreError>> {
         let target = Arc::clone(&self.inner.target);
         self.run(async move {
             let session = Session::connect(&target).await?;
             migrate::lock(&session).await.map_err(|error| unavailable(&error))?;
-            Ok(Alone { _session: session })
+            Ok(StartupLock { _session: session })
         })
     }
 
@@ -182,9 +182,9 @@ impl Drop for PostgresStore {
     }
 }
 
-/// Ends with its connection, and a connection ends with its node.
+/// Released when its connection ends, also by the end of its node.
 #[derive(Debug)]
-pub struct Alone {
+pub struct StartupLock {
     _session: Session,
 }
 
@@ -210,7 +210,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         }
         None => (None, BTreeMap::new()),
     };
-    loss::look_for(&session, &mut acknowledged).await.map_err(|error| OpenError::of(&error))?;
+    loss::detect(&session, &mut acknowledged).await.map_err(|error| OpenError::of(&error))?;
     let findings: Arc<Findings> = Arc::default();
     findings.refresh(&session).await.map_err(|error| OpenError::of(&error))?;
     let distributed = migrate::is_distributed(&session).await?;
@@ -218,14 +218,14 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     let now_ms = clock.ask(&session).await.map_err(|error| OpenError::of(&error))?.now_ms;
     let clock_behind =
         ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
-    let opening = Opening::new(target.begin(&options), target.pooled, distributed);
+    let lock_phase = LockPhase::new(target.begin(&options), target.pooled, distributed);
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let feed: Arc<Feed> = Arc::default();
     let inner = Inner {
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
         writer: Writer::new(
             &options,
-            (opening, Closing::new(distributed)),
+            (lock_phase, CommitPhase::new(distributed)),
             Arc::clone(&writes),
             &acknowledged,
             Arc::clone(&findings),
@@ -261,25 +261,26 @@ async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Error> {
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Keeps the version of the shared row, the findings and the state of the database up to date. Asking is the contract: `LISTEN` does not survive a pooler.
-fn watch(inner: &Arc<Inner>) -> Task {
+/// Keeps the version of the shared row, the findings and the state of the database up to date. Polling is the contract: `LISTEN` does not survive a pooler.
+fn monitor(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
     Box::pin(async move {
-        let mut watching = Watching::default();
+        let mut state = MonitorState::default();
         loop {
             tokio::time::sleep(inner.options.poll).await;
-            let seen = tokio::time::timeout(inner.options.connect_timeout, inner.look(&mut watching)).await;
+            let seen =
+                tokio::time::timeout(inner.options.connect_timeout, inner.poll_database(&mut state)).await;
             let seen =
                 seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".into())));
             if seen.is_err() {
-                watching.session = None;
+                state.session = None;
             }
             let mut health = inner.health.lock().unwrap_or_else(PoisonError::into_inner);
             match (&*health, &seen) {
                 (Ok(()), Err(error)) => {
-                    tracing::error!(%error, "the database cannot be used; events are refused")
+                    tracing::error!(%error, "the database is unavailable; events are refused until it is back")
                 }
-                (Err(_), Ok(())) => tracing::info!("the database can be used again"),
+                (Err(_), Ok(())) => tracing::info!("the database is available again"),
                 _ => {}
             }
             *health = seen;
@@ -287,9 +288,9 @@ fn watch(inner: &Arc<Inner>) -> Task {
     })
 }
 
-/// What the watch remembers from one look to the next.
+/// What the monitor remembers from one poll to the next.
 #[derive(Default)]
-struct Watching {
+struct MonitorState {
     session: Option<Session>,
     /// Whether there was a session before, and how often it had to be replaced by another one.
     connected: bool,
@@ -303,8 +304,8 @@ struct Watching {
 /// Besides a change of the version this finds what another node could not announce.
 const FINDINGS_EVERY: Duration = Duration::from_secs(10);
 
-/// Settings of a role or a database count for sessions that begin later, so the watch begins another one when they change.
-const LOOK: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+/// Settings of a role or a database count for sessions that begin later, so the monitor begins another one when they change.
+const POLL: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
     (SELECT string_agg(concat_ws(' ', setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole) FROM pg_db_role_setting
@@ -347,35 +348,35 @@ fn sweep(inner: &Arc<Inner>) -> Task {
 
 impl Inner {
     /// Whether events can be appended, as far as the database's own state tells.
-    async fn look(&self, watching: &mut Watching) -> Result<(), StoreError> {
+    async fn poll_database(&self, state: &mut MonitorState) -> Result<(), StoreError> {
         let (open, rows) = loop {
-            let (open, is_new) = match watching.session.take() {
+            let (open, is_new) = match state.session.take() {
                 Some(open) => (open, false),
                 None => {
                     let open = Session::connect(&self.target).await?;
                     // The first one belongs to the start, which has just read everything.
-                    watching.connection += u64::from(std::mem::replace(&mut watching.connected, true));
+                    state.connection += u64::from(std::mem::replace(&mut state.connected, true));
                     (open, true)
                 }
             };
-            let rows = open.query(LOOK, &[], &[]).await.map_err(|error| unavailable(&error))?;
+            let rows = open.query(POLL, &[], &[]).await.map_err(|error| unavailable(&error))?;
             let own_settings = rows.first().and_then(|row| row.get("own_settings"));
-            if is_new || watching.own_settings == own_settings {
-                watching.own_settings = own_settings;
+            if is_new || state.own_settings == own_settings {
+                state.own_settings = own_settings;
                 break (open, rows);
             }
         };
         let row = rows.first().ok_or_else(|| StoreError::Unavailable("sealog.store has no row".into()))?;
         let version: i64 = row.get("version");
         // Not the highest that was ever seen: a failover that lost changes takes the version back, too.
-        let seen_now = SharedVersion { version: unsigned(version), connection: watching.connection };
+        let seen_now = SharedVersion { version: unsigned(version), connection: state.connection };
         self.versions.send_if_modified(|seen| std::mem::replace(seen, seen_now) != seen_now);
-        let known = watching.findings_at.is_some_and(|(at_version, at)| {
+        let known = state.findings_at.is_some_and(|(at_version, at)| {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });
         if !known {
             self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?;
-            watching.findings_at = Some((version, Instant::now()));
+            state.findings_at = Some((version, Instant::now()));
         }
         self.clock.read_row(row);
         if row.get("in_recovery") {
@@ -386,7 +387,7 @@ impl Inner {
         if !off.is_empty() && !self.options.allow_unsafe_storage {
             return Err(unsafe_storage(&off));
         }
-        watching.session = Some(open);
+        state.session = Some(open);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Appending: each node groups what waits for a chain, and writes one group at a time in one transaction.
 //!
 //! ```text
-//! t0  BEGIN; wait in line; lock the chain's row; look at the clock and the last event; look up the keys      one journey to the database
-//! t1  take along what came while the lock was waited for (its keys are looked up by one more journey), and seal, here, with the same functions as every store
-//! t2  insert events, keys and usage; set the head; COMMIT                                                    one journey
+//! t0  BEGIN; wait in the chain's queue; lock the chain's row; read the clock and the last event; look up the keys   one round trip
+//! t1  add the requests that arrived while the lock was waited for (their keys cost one more round trip), and seal, here, with the same functions as every store
+//! t2  insert events, keys and usage; set the head; COMMIT                                                           one round trip
 //! t3  answer
 //! ```
 //! Up to t2 nothing has happened: a failure leaves nothing. From the moment COMMIT was sent until its answer the outcome is unknown, which the caller is told by an error;
@@ -35,7 +35,7 @@ use super::loss::{self, Finding, Findings, Loss};
 use super::options::Options;
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
-use super::statements::{self, Closing, Opening, Text, pieces};
+use super::statements::{self, CommitPhase, LockPhase, Text, pieces};
 use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, check_schema,
 };
@@ -48,8 +48,8 @@ const GROUP_EVENTS_MAX: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Writer {
     options: Options,
-    opening: Opening,
-    closing: Closing,
+    lock_phase: LockPhase,
+    commit_phase: CommitPhase,
     pool: Arc<Pool>,
     shared: Mutex<Shared>,
     /// Chains that could not be locked lately share half of the connections, so that the others keep the rest.
@@ -69,7 +69,7 @@ struct Times {
 
 #[derive(Debug, Default)]
 struct Shared {
-    lines: HashMap<ChainId, Line>,
+    queues: HashMap<ChainId, ChainQueue>,
     queued_bytes: usize,
     /// Chains that could not be locked the last time.
     contested: HashSet<ChainId>,
@@ -80,10 +80,10 @@ struct Shared {
     changed: HashMap<ChainId, Head>,
 }
 
-/// What waits for a chain. It is there as long as someone works on it.
+/// Requests that wait for a chain. The queue exists for as long as a driver works on it.
 #[derive(Debug, Default)]
-struct Line {
-    queue: VecDeque<Request>,
+struct ChainQueue {
+    requests: VecDeque<Request>,
 }
 
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl Request {
 impl Writer {
     pub(super) fn new(
         options: &Options,
-        (opening, closing): (Opening, Closing),
+        (lock_phase, commit_phase): (LockPhase, CommitPhase),
         pool: Arc<Pool>,
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
@@ -162,8 +162,8 @@ impl Writer {
             Mode::ALL.map(|_| Times { append: Histogram::durations(), commit: Histogram::durations() });
         Arc::new(Writer {
             options: options.clone(),
-            opening,
-            closing,
+            lock_phase,
+            commit_phase,
             pool,
             shared: Mutex::new(shared),
             contested,
@@ -225,12 +225,12 @@ impl Writer {
         }
         shared.queued_bytes += bytes;
         let request = Request { work, events, bytes, queued: Instant::now() };
-        if let Some(line) = shared.lines.get_mut(&chain) {
-            line.queue.push_back(request);
+        if let Some(queue) = shared.queues.get_mut(&chain) {
+            queue.requests.push_back(request);
             return Ok(());
         }
-        let line = Line { queue: VecDeque::from([request]) };
-        shared.lines.insert(chain, line);
+        let queue = ChainQueue { requests: VecDeque::from([request]) };
+        shared.queues.insert(chain, queue);
         drop(shared);
         let work = Driver { writer: Arc::clone(self), chain, finished: false };
         runtime.spawn(async move { work.drive().await });
@@ -243,15 +243,15 @@ impl Writer {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.lock().lines.is_empty()
+        self.lock().queues.is_empty()
     }
 
     pub(super) fn stats(&self) -> Vec<LogStats> {
         let shared = self.lock();
         let of = |mode: Mode| {
             let waiting = || {
-                let lines = shared.lines.iter().filter(move |(chain, _)| chain.mode == mode);
-                lines.flat_map(|(_, line)| &line.queue)
+                let queues = shared.queues.iter().filter(move |(chain, _)| chain.mode == mode);
+                queues.flat_map(|(_, queue)| &queue.requests)
             };
             LogStats {
                 mode,
@@ -280,21 +280,21 @@ impl Writer {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what waits for a chain to a group, as far as it fits. If the group stays empty, the line is gone. Whether the chain is contested.
+    /// Adds what waits for a chain to a group, as far as it fits. If the group stays empty, the queue is removed. Whether the chain is contested.
     fn take(&self, chain: ChainId, group: &mut Vec<Request>) -> bool {
         let mut shared = self.lock();
         let now = Instant::now();
         let of_group = |of: fn(&Request) -> usize| group.iter().map(of).sum::<usize>();
         let (mut events, mut bytes) = (of_group(|request| request.events), of_group(|request| request.bytes));
         let (bytes_before, mut late) = (bytes, Vec::new());
-        let line = shared.lines.get_mut(&chain).expect("a line is removed by its driver only");
-        while let Some(next) = line.queue.front() {
+        let queue = shared.queues.get_mut(&chain).expect("a queue is removed by its driver only");
+        while let Some(next) = queue.requests.front() {
             let full =
                 events + next.events > GROUP_EVENTS_MAX || bytes + next.bytes > self.options.group_bytes_max;
             if full && !group.is_empty() {
                 break;
             }
-            let request = line.queue.pop_front().expect("it was looked at");
+            let request = queue.requests.pop_front().expect("it was looked at");
             if now.duration_since(request.queued) >= self.options.queue_deadline {
                 late.push(request);
                 continue;
@@ -304,7 +304,7 @@ impl Writer {
             group.push(request);
         }
         if group.is_empty() {
-            shared.lines.remove(&chain);
+            shared.queues.remove(&chain);
         }
         shared.queued_bytes -= bytes - bytes_before + late.iter().map(|request| request.bytes).sum::<usize>();
         let contested = shared.contested.contains(&chain);
@@ -358,7 +358,7 @@ impl Writer {
             Ok(Err(Failed::Store(error))) => return Err(error),
             Ok(Ok(receipt)) => receipt,
         };
-        loss::tell(&lease.session).await;
+        loss::announce(&lease.session).await;
         lease.give_back();
         Ok(receipt)
     }
@@ -403,7 +403,7 @@ impl Writer {
 struct Driver {
     writer: Arc<Writer>,
     chain: ChainId,
-    /// The line is gone; if there is one by now, it has another driver.
+    /// The queue was removed; if there is one by now, it has another driver.
     finished: bool,
 }
 
@@ -441,7 +441,7 @@ impl Drop for Driver {
         }
         // Left behind by a panic, or at the end of the runtime; nobody would work on it again. Who waits hears that their answer will not come.
         let mut shared = self.writer.lock();
-        let left = shared.lines.remove(&self.chain).map_or(VecDeque::new(), |line| line.queue);
+        let left = shared.queues.remove(&self.chain).map_or(VecDeque::new(), |queue| queue.requests);
         shared.queued_bytes -= left.iter().map(|request| request.bytes).sum::<usize>();
         drop(shared);
         drop(left);
@@ -611,23 +611,23 @@ impl Transaction<'_> {
     async fn lock(&self, group: &[Request]) -> Result<Locked, Failed> {
         // Asked for before the transaction begins, so that everything can be sent at once.
         self.session.prepare(KEYS, &[Type::UUID, Type::BYTEA_ARRAY]).await?;
-        let opening = &self.writer.opening;
-        if let Some(names) = opening.names() {
-            self.session.furnish(&names).await?;
+        let lock_phase = &self.writer.lock_phase;
+        if let Some(sql) = lock_phase.prepare_statements() {
+            self.session.prepare_session(&sql).await?;
         }
         let known = self.writer.acknowledged(self.chain);
-        let mut text = opening.begin(self.id, known);
+        let mut text = lock_phase.begin(self.id, known);
         loop {
             let (found, keys) = join(self.session.client.simple_query(&text), self.keys(group)).await;
             // The first error is the cause of those behind it.
             let (found, keys) = (found?, keys?);
-            if let (Some(lock), Some(look)) =
+            if let (Some(lock), Some(snapshot)) =
                 (statements::row(&found, "recorded_seq"), statements::row(&found, "now_ms"))
             {
-                return self.locked(known, lock, look, keys).await;
+                return self.locked(known, lock, snapshot, keys).await;
             }
             self.create().await?;
-            text = opening.take(self.id, known);
+            text = lock_phase.lock(self.id, known);
         }
     }
 
@@ -648,12 +648,12 @@ impl Transaction<'_> {
         &self,
         known: Option<Head>,
         lock: &SimpleQueryRow,
-        look: &SimpleQueryRow,
+        snapshot: &SimpleQueryRow,
         keys: HashMap<[u8; 32], UsedKey>,
     ) -> Result<Locked, Failed> {
-        let (head, now_ms) = self.checked(lock, look)?;
+        let (head, now_ms) = self.checked(lock, snapshot)?;
         if let Some(known) = known
-            && !statements::holds(look, head, known)
+            && !statements::has_event(snapshot, head, known)
             && loss::accepted(self.session, self.chain, known).await?.is_none()
         {
             return Err(self.lost(known).await?);
@@ -663,7 +663,7 @@ impl Transaction<'_> {
             self.writer.findings.set_stale();
             return Err(self.unproven());
         }
-        if !statements::proves(look, head) && !self.proves_by_now(head).await? {
+        if !statements::proves(snapshot, head) && !self.proves_by_now(head).await? {
             let found = loss::at_or_before(self.session, self.chain, u64::MAX).await?;
             self.writer.findings.add(Finding { chain: self.chain, acknowledged: head, found });
             return Err(self.unproven());
@@ -672,8 +672,8 @@ impl Transaction<'_> {
     }
 
     /// The head in the row that was locked, and the time.
-    fn checked(&self, lock: &SimpleQueryRow, look: &SimpleQueryRow) -> Result<(Head, u64), Failed> {
-        let off = statements::unsafe_settings(look);
+    fn checked(&self, lock: &SimpleQueryRow, snapshot: &SimpleQueryRow) -> Result<(Head, u64), Failed> {
+        let off = statements::unsafe_settings(snapshot);
         if !off.is_empty() && !self.writer.options.allow_unsafe_storage {
             return Err(unsafe_storage(&off).into());
         }
@@ -681,7 +681,7 @@ impl Transaction<'_> {
             return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
         }
         let head = statements::head(lock).ok_or_else(|| self.unproven())?;
-        let database_ms = statements::now_ms(look)
+        let database_ms = statements::now_ms(snapshot)
             .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?;
         Ok((head, self.writer.clock.read(database_ms).sealing_ms()?))
     }
@@ -694,11 +694,11 @@ impl Transaction<'_> {
     /// the chain's row.
     async fn lost(&self, known: Head) -> Result<Failed, Failed> {
         let found = loss::at_or_before(self.session, self.chain, known.chain_seq).await?;
-        tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost acknowledged events; nothing more is sealed into this chain until the loss is accepted");
+        tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost acknowledged events; this chain refuses events until the loss is accepted");
         loss::note(self.session, self.chain, known).await?;
         self.session.client.batch_execute("COMMIT").await?;
         self.writer.findings.add(Finding { chain: self.chain, acknowledged: known, found });
-        loss::tell(self.session).await;
+        loss::announce(self.session).await;
         Ok(self.unproven())
     }
 
@@ -708,7 +708,7 @@ impl Transaction<'_> {
         if loss::at_or_before(self.session, self.chain, noted.chain_seq).await? != noted {
             return Ok(false);
         }
-        tracing::warn!(chain = %self.chain, noted = noted.chain_seq, "events that were lost are there again; the chain goes on");
+        tracing::warn!(chain = %self.chain, noted = noted.chain_seq, "lost events are back in the database; the chain accepts events again");
         loss::clear(self.session, self.chain).await?;
         Ok(true)
     }
@@ -726,19 +726,19 @@ impl Transaction<'_> {
     /// Seals the acceptance of a loss behind the last event that exists, as the one change of its transaction.
     async fn accept_loss(&self, reason: &str) -> Result<Receipt, Failed> {
         let (session, chain) = (self.session, self.chain);
-        let opening = &self.writer.opening;
-        if let Some(names) = opening.names() {
-            session.furnish(&names).await?;
+        let lock_phase = &self.writer.lock_phase;
+        if let Some(sql) = lock_phase.prepare_statements() {
+            session.prepare_session(&sql).await?;
         }
         let known = self.writer.acknowledged(chain);
-        let found = session.client.simple_query(&opening.begin(self.id, known)).await?;
+        let found = session.client.simple_query(&lock_phase.begin(self.id, known)).await?;
         let nothing_lost = crate::loss::nothing_lost;
-        let (Some(lock), Some(look)) =
+        let (Some(lock), Some(snapshot)) =
             (statements::row(&found, "recorded_seq"), statements::row(&found, "now_ms"))
         else {
             return Err(nothing_lost().into());
         };
-        let (head, now_ms) = self.checked(lock, look)?;
+        let (head, now_ms) = self.checked(lock, snapshot)?;
         let noted = self.row().await?.and_then(|(_, noted)| noted);
         let durable = loss::at_or_before(session, chain, u64::MAX).await?;
         // Everything that the chain is known to have had: what its row says, what any node has noted there, and what this node knows itself.
@@ -774,14 +774,15 @@ impl Transaction<'_> {
         self.store(head, next, &events, &[], &BTreeMap::new()).await?;
         self.writer.acknowledge(chain, next);
         self.writer.findings.accepted(chain);
-        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = loss.lost_to, reason, "the loss of events was accepted; the chain goes on");
+        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = loss.lost_to, reason, "a loss was accepted; the chain accepts events again");
         Ok(receipt)
     }
 
-    /// Whoever had the row without waiting in line may have appended after the statement began that waited for it, and then that saw the events before. Another one sees them all.
+    /// A writer that has locked the row without waiting in the queue may have appended after the statement began that waited for the row; that statement's snapshot is older. Another one sees
+    /// all events.
     async fn proves_by_now(&self, head: Head) -> Result<bool, Error> {
-        let found = self.session.client.simple_query(&self.writer.opening.look(self.id, None)).await?;
-        Ok(statements::row(&found, "now_ms").is_some_and(|look| statements::proves(look, head)))
+        let found = self.session.client.simple_query(&self.writer.lock_phase.snapshot(self.id, None)).await?;
+        Ok(statements::row(&found, "now_ms").is_some_and(|snapshot| statements::proves(snapshot, head)))
     }
 
     /// The first event of a chain. Whoever comes second finds the row.
@@ -822,7 +823,7 @@ impl Transaction<'_> {
         keys: &[KeyRow],
         months: &BTreeMap<u32, i64>,
     ) -> Result<(), Failed> {
-        let closing = &self.writer.closing;
+        let commit_phase = &self.writer.commit_phase;
         let (id, tenant) = (self.id, Id(self.chain.tenant_id.0.0));
         let project = Id(self.chain.project_id.0.0);
         let (seq, last_id, hash) =
@@ -836,26 +837,28 @@ impl Transaction<'_> {
         // The last statement sets the head.
         let mut changes = Vec::new();
         let columns = KeyColumns::of(keys);
-        match &closing.together {
+        match &commit_phase.combined {
             Some(_) if keys.is_empty() => {}
-            Some(_) => changes.push(self.change(&closing.key_arrays, columns.params(&id).to_vec()).await?),
+            Some(_) => {
+                changes.push(self.change(&commit_phase.key_arrays, columns.params(&id).to_vec()).await?)
+            }
             None => {
                 for (size, piece) in pieces(0..keys.len()) {
                     let rows = keys[piece].iter().flat_map(KeyRow::params);
                     let params = std::iter::once(&id as &(dyn ToSql + Sync)).chain(rows).collect();
-                    changes.push(self.change(&closing.keys[size], params).await?);
+                    changes.push(self.change(&commit_phase.keys[size], params).await?);
                 }
             }
         }
         // In general all events are of one month.
-        let together = closing.together.as_ref().map(|together| {
+        let combined = commit_phase.combined.as_ref().map(|combined| {
             let month = if months.len() == 1 { months.pop() } else { None };
-            (if events.len() == 1 { &together.one } else { &together.arrays }, month)
+            (if events.len() == 1 { &combined.one } else { &combined.arrays }, month)
         });
         for (month, count) in &months {
-            changes.push(self.change(&closing.usage, vec![&id, month, &tenant, count]).await?);
+            changes.push(self.change(&commit_phase.usage, vec![&id, month, &tenant, count]).await?);
         }
-        match &together {
+        match &combined {
             Some((texts, month)) => {
                 let mut params = of_events.to_vec();
                 match events.len() {
@@ -872,10 +875,10 @@ impl Transaction<'_> {
                 for (size, piece) in pieces(0..events.len()) {
                     let rows = piece.flat_map(|at| events.row(at));
                     let params = of_events.into_iter().chain(rows).collect();
-                    changes.push(self.change(&closing.events[size], params).await?);
+                    changes.push(self.change(&commit_phase.events[size], params).await?);
                 }
                 let params = std::iter::once(&id as &(dyn ToSql + Sync)).chain(of_head).collect();
-                changes.push(self.change(&closing.head, params).await?);
+                changes.push(self.change(&commit_phase.head, params).await?);
             }
         }
         let begun = Instant::now();

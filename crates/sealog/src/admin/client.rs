@@ -31,16 +31,16 @@ pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Stri
         if let Asked::Answered(answer) = ask(&settings.data_dir, request)? {
             return answer;
         }
-        match do_alone(settings, request)? {
-            Alone::Done(answer) => return answer,
+        match administer_stopped(settings, request)? {
+            Local::Done(answer) => return answer,
             // A server has the store open and does not listen: it is starting or stopping.
-            Alone::Busy(problem) if Instant::now() > until => {
+            Local::Busy(problem) if Instant::now() > until => {
                 return Err(format!(
                     "{problem}; it takes no commands at {}",
                     socket_path(&settings.data_dir).display()
                 ));
             }
-            Alone::Busy(_) => std::thread::sleep(BUSY_POLL),
+            Local::Busy(_) => std::thread::sleep(BUSY_POLL),
         }
     }
 }
@@ -138,14 +138,14 @@ fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Opti
     }
 }
 
-enum Alone {
+enum Local {
     Done(Result<Answer, String>),
     /// Another process has the store. Why that is known.
     Busy(String),
 }
 
 /// Opens the store and does it. Meanwhile no server can start there.
-fn do_alone(settings: &Settings, request: &Request) -> Result<Alone, String> {
+fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, String> {
     let data_dir = &settings.data_dir;
     let embedded = settings.store == Place::Embedded;
     // A mistyped directory must not become a store.
@@ -154,14 +154,14 @@ fn do_alone(settings: &Settings, request: &Request) -> Result<Alone, String> {
     }
     let lock = if embedded { Ok(None) } else { if_there(lock_directory(data_dir)) };
     let _lock = match lock {
-        Ok(Some(None)) => return Ok(Alone::Busy("another process uses the data directory".into())),
+        Ok(Some(None)) => return Ok(Local::Busy("another process uses the data directory".into())),
         Ok(lock) => lock,
         Err(error) => return Err(format!("{}: {error}", data_dir.display())),
     };
     let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::new(SystemWorld))
     {
         Ok(opened) => opened,
-        Err(unopened) if unopened.locked => return Ok(Alone::Busy(unopened.to_string())),
+        Err(unopened) if unopened.locked => return Ok(Local::Busy(unopened.to_string())),
         Err(unopened) => return Err(unopened.to_string()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -169,5 +169,5 @@ fn do_alone(settings: &Settings, request: &Request) -> Result<Alone, String> {
     let store = opened.store();
     let done = runtime.block_on(administer(&*store, opened.control(), request.clone()));
     opened.close();
-    Ok(Alone::Done(done))
+    Ok(Local::Done(done))
 }
