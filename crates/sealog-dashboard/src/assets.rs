@@ -12,8 +12,6 @@ use flate2::write::GzEncoder;
 use sealog_core::id::Hash;
 use sha2::{Digest, Sha256};
 
-use crate::problem::Problem;
-
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
@@ -60,8 +58,9 @@ impl Assets {
         &asset.expect("templates name files that are in the table; a test renders them all").path
     }
 
-    pub(crate) fn get(&self, path: &str, headers: &HeaderMap) -> Result<Response, Problem> {
-        let asset = self.0.iter().find(|asset| asset.path == path).ok_or(Problem::not_found())?;
+    /// Nothing, if there is no such file.
+    pub(crate) fn get(&self, path: &str, headers: &HeaderMap) -> Option<Response> {
+        let asset = self.0.iter().find(|asset| asset.path == path)?;
         let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
         let gzip = accepted.split(',').any(|coding| {
             let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
@@ -76,7 +75,7 @@ impl Assets {
         if gzip {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        Ok(response)
+        Some(response)
     }
 }
 

@@ -12,12 +12,12 @@ use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
 use sealog_service::people::SignedInPerson;
 use sealog_service::{Secret, Visit};
+use sealog_store::BoxFuture;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
-use crate::routes::{Handler, Needs};
 
 /// Most that is read of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -26,6 +26,22 @@ const PROJECTS_MAX: usize = 200;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+pub(crate) type Answer = BoxFuture<'static, Result<Response, Problem>>;
+pub(crate) type Handler = fn(Arc<Dashboard>, Arc<Asked>) -> Answer;
+
+/// What the gate asks for before a page is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: whoever asks is told who they are, if they are anybody.
+    Nothing,
+    /// A right password, with or without the code that has to follow it.
+    Password,
+    /// Somebody who is signed in.
+    Person,
+    /// A member of the path's `{organisation}`, or of that of its `{project}`, whose role includes this.
+    Member(Capability),
+}
 
 /// Answers a request with the page of its route, or with why not.
 pub(crate) async fn pass(

@@ -3,7 +3,7 @@
 use sealog_control::Role;
 use sealog_core::id::Mode;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::cookies::Theme;
 use crate::request::{Asked, Place};

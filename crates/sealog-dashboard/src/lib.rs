@@ -6,6 +6,7 @@
 //!
 //! Every control is a link or a form first. Scripts make it quicker, and none is inline.
 
+mod app;
 mod assets;
 mod capability;
 mod cookies;
@@ -18,93 +19,7 @@ mod request;
 mod routes;
 mod text;
 
-use std::sync::Arc;
-
-use axum::Router;
-use sealog_service::ControlData;
-use sealog_service::admin::Admin;
-use sealog_service::people::{Accounts, SessionRules};
-use sealog_service::system_chain::Wake;
-use sealog_store::Store;
-use sealog_store::world::World;
-use tokio::sync::Semaphore;
-
+pub use app::{Config, Dashboard, OnClaimed};
 pub use capability::{CAPABILITIES, Capability, may};
-pub use routes::{Needs, Route, table};
-
-use assets::Assets;
-use cookies::Cookies;
-
-/// Pages that read events at a time: each may hold a few megabytes. More wait.
-const READS_MAX: usize = 8;
-
-/// What an operator has decided that pages have to know.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where API clients reach the server; it stands in the examples.
-    pub base_url: String,
-    pub docs_url: String,
-    pub app_url: String,
-    /// Whether mails leave, so that pages can say that one is on its way.
-    pub has_mail: bool,
-}
-
-/// What is told when the first owner has claimed the account: the link is worth nothing any more.
-pub type OnClaimed = Arc<dyn Fn() + Send + Sync>;
-
-/// Everything that pages share.
-pub struct Dashboard {
-    store: Arc<dyn Store>,
-    control: ControlData,
-    world: Arc<dyn World>,
-    accounts: Accounts,
-    admin: Admin,
-    config: Config,
-    cookies: Cookies,
-    assets: Assets,
-    reads: Semaphore,
-    on_claimed: OnClaimed,
-}
-
-impl std::fmt::Debug for Dashboard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dashboard").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-impl Dashboard {
-    pub fn new(
-        store: Arc<dyn Store>,
-        control: ControlData,
-        world: Arc<dyn World>,
-        config: Config,
-        admin: Admin,
-        wake: Wake,
-        on_claimed: OnClaimed,
-    ) -> Arc<Dashboard> {
-        let accounts = Accounts {
-            people: Arc::clone(&control.people),
-            world: Arc::clone(&world),
-            app_url: config.app_url.clone(),
-            rules: SessionRules::default(),
-            wake,
-        };
-        Arc::new(Dashboard {
-            store,
-            control,
-            world,
-            accounts,
-            admin,
-            cookies: Cookies::new(&config.app_url),
-            assets: Assets::new(),
-            config,
-            reads: Semaphore::new(READS_MAX),
-            on_claimed,
-        })
-    }
-
-    /// For `sealog_server::serve_with_pages`, which adds what it knows of a request ([`sealog_service::Visit`]).
-    pub fn router(self: &Arc<Dashboard>) -> Router {
-        routes::router(self)
-    }
-}
+pub use gate::Needs;
+pub use routes::{Route, table};

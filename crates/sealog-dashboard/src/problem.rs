@@ -8,7 +8,7 @@ use sealog_core::reject::{Code, Reject};
 use sealog_service::people::Failed;
 use sealog_store::StoreError;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::Plain;
 use crate::request::{Asked, html};
 

@@ -7,30 +7,13 @@ use axum::extract::{RawPathParams, Request};
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
-use sealog_store::BoxFuture;
 
+use crate::app::Dashboard;
 use crate::capability::Capability;
+use crate::gate::{self, Handler, Needs};
+use crate::headers;
 use crate::pages::{account, claim, event, events, forgot, invitation, keys, members, projects, reset};
 use crate::pages::{sign_in, start, theme};
-use crate::problem::Problem;
-use crate::request::Asked;
-use crate::{Dashboard, gate, headers};
-
-pub(crate) type Answer = BoxFuture<'static, Result<Response, Problem>>;
-pub(crate) type Handler = fn(Arc<Dashboard>, Arc<Asked>) -> Answer;
-
-/// What the gate asks for before a page is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// Nothing: whoever asks is told who they are, if they are anybody.
-    Nothing,
-    /// A right password, with or without the code that has to follow it.
-    Password,
-    /// Somebody who is signed in.
-    Person,
-    /// A member of the path's `{organisation}`, or of that of its `{project}`, whose role includes this.
-    Member(Capability),
-}
 
 pub struct Route {
     pub path: &'static str,
@@ -122,4 +105,11 @@ pub(crate) fn router(app: &Arc<Dashboard>) -> Router {
             headers::add(gate::pass(&app, Needs::Nothing, None, &parameters, request).await)
         }),
     )
+}
+
+impl Dashboard {
+    /// For `sealog_server::serve_with_pages`, which adds what it knows of a request ([`sealog_service::Visit`]).
+    pub fn router(self: &Arc<Dashboard>) -> Router {
+        router(self)
+    }
 }

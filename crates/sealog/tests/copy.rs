@@ -166,10 +166,15 @@ fn furnish(control: &Control) {
     let session = Session {
         token_digest: Hash([4; 32]),
         person_id: PersonId(Uuid([3; 16])),
+        needs_code: false,
         created_at_ms: now,
         expires_at_ms: 1000,
+        last_seen_at_ms: now,
+        idle_ms: 500,
+        address: None,
+        user_agent: None,
     };
-    wait(control.create_session(session)).unwrap();
+    wait(control.create_session(session, None)).unwrap();
     for percent in [80, 100] {
         let notice = NewNotice {
             key: format!("quota/{percent}"),

@@ -9,7 +9,7 @@ use sealog_core::id::Hash;
 use sealog_service::Secret;
 use sealog_service::people::{CodeError, Offer, SignInError};
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::gate::of_control;
 use crate::layout::Shell;
 use crate::problem::Problem;

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::people::{LinkError, Token};
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};

@@ -19,7 +19,7 @@ use sealog_store::pool::Lane;
 use sealog_store::{Range, StoreError};
 use serde_json::json;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::pages::events::within;
 use crate::problem::Problem;

@@ -15,7 +15,7 @@ use sealog_core::time::iso_ms;
 use sealog_store::List;
 use serde_json::json;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with};

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use sealog_service::people::Reset;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, html};

@@ -8,7 +8,7 @@ use axum::response::Response;
 use sealog_control::Invitation;
 use sealog_service::people::{InvitationError, Token};
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::gate::of_control;
 use crate::layout::{Plain, role_name};
 use crate::pages::claim::{GONE, token_in};

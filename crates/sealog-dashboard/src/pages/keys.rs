@@ -13,7 +13,7 @@ use sealog_service::admin::keys::{CreatedKey, KeyInput};
 use sealog_service::admin::{Actor, AdminError, FieldError};
 use sealog_service::people::Failed;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::gate::of_control;
 use crate::layout::{Current, Shell};

@@ -10,7 +10,7 @@ use sealog_core::id::{ProjectId, Uuid};
 use sealog_core::time::{DAY_MS, Date};
 use sealog_service::people::LinkError;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::capability::may_give;
 use crate::gate::of_control;
 use crate::layout::{Current, Shell, role_name};

@@ -7,7 +7,7 @@ use axum::response::Response;
 use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode};
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html};

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::people::LinkError;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::Plain;
 use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::people::{CodeError, SignInError, SignedIn};
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, own_path, see_other, with_cookie};

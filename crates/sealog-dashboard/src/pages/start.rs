@@ -7,7 +7,7 @@ use axum::response::Response;
 use sealog_control::{ListPage, Membership};
 use sealog_core::id::Mode;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::gate::of_control;
 use crate::layout::{Plain, Shell, role_name};
 use crate::problem::Problem;
@@ -18,7 +18,7 @@ pub(crate) async fn to_app(_: Arc<Dashboard>, _: Arc<Asked>) -> Result<Response,
 }
 
 pub(crate) async fn asset(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    app.assets.get(&asked.path, &asked.headers)
+    app.assets.get(&asked.path, &asked.headers).ok_or_else(Problem::not_found)
 }
 
 #[derive(Template)]

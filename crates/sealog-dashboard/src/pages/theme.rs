@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
-use crate::Dashboard;
+use crate::app::Dashboard;
 use crate::cookies::Theme;
 use crate::problem::Problem;
 use crate::request::{Asked, own_path, see_other, with_cookie};

@@ -11,9 +11,9 @@ use sealog_core::id::{TenantId, Uuid};
 use sealog_store::world::World;
 use serde_json::{Value, json};
 
+use super::accounts::{Accounts, Failed, Visitor};
 use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
 use super::token::Token;
-use super::{Accounts, Failed, Visitor};
 use crate::address::is_address;
 use crate::password;
 use crate::secret::Secret;

@@ -7,7 +7,7 @@ use sealog_control::{NewRecord, PersonId};
 use sealog_core::id::TenantId;
 use serde_json::{Value, json};
 
-use super::{Accounts, Failed};
+use super::accounts::{Accounts, Failed};
 use crate::system_chain::actions::{self, SystemAction};
 use crate::system_chain::{Actor, Recorder};
 

@@ -4,11 +4,11 @@ use sealog_control::{Authenticator, Person, PersonId};
 use sealog_core::id::Hash;
 use serde_json::json;
 
+use super::accounts::{Accounts, Failed, Visitor};
 use super::session::SignedInPerson;
 use super::sign_in::{SignInError, of_person};
 use super::token::{Token, digest};
 use super::totp::{self, SECRET_BYTES};
-use super::{Accounts, Failed, Visitor};
 use crate::Secret;
 use crate::system_chain::actions;
 

@@ -3,8 +3,8 @@
 use sealog_control::{Membership, Person, PersonId, Role, Session};
 use sealog_core::id::Hash;
 
+use super::accounts::{Accounts, Failed, Visitor};
 use super::token::Token;
-use super::{Accounts, Failed, Visitor};
 
 const MINUTE_MS: u64 = 60 * 1000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -15,23 +15,6 @@ const CODE_MS: u64 = 10 * MINUTE_MS;
 const SEEN_EVERY_MS: u64 = MINUTE_MS;
 /// Most that is kept of what a browser says of itself.
 const USER_AGENT_SCALARS_MAX: usize = 200;
-
-/// How long a session lasts.
-#[derive(Clone, Copy, Debug)]
-pub struct SessionRules {
-    /// Without being used.
-    pub idle_ms: u64,
-    /// In all.
-    pub absolute_ms: u64,
-    /// In all, of somebody who is an auditor anywhere.
-    pub auditor_ms: u64,
-}
-
-impl Default for SessionRules {
-    fn default() -> SessionRules {
-        SessionRules { idle_ms: 12 * HOUR_MS, absolute_ms: 7 * 24 * HOUR_MS, auditor_ms: 8 * HOUR_MS }
-    }
-}
 
 /// Who is signed in.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use sealog_control::{Person, PersonId};
 use sealog_core::id::Hash;
 use serde_json::json;
 
+use super::accounts::{Accounts, Failed, Visitor};
 use super::token::{Token, digest};
-use super::{Accounts, Failed, Visitor};
 use crate::Secret;
 use crate::password::{self, LENGTH_MAX, LENGTH_MIN};
 use crate::system_chain::actions;

@@ -1,0 +1,83 @@
+//! What pages share.
+
+use std::sync::Arc;
+
+use sealog_service::ControlData;
+use sealog_service::admin::Admin;
+use sealog_service::people::{Accounts, SessionRules};
+use sealog_service::system_chain::Wake;
+use sealog_store::Store;
+use sealog_store::world::World;
+use tokio::sync::Semaphore;
+
+use crate::assets::Assets;
+use crate::cookies::Cookies;
+
+/// Pages that read events at a time: each may hold a few megabytes. More wait.
+const READS_MAX: usize = 8;
+
+/// What an operator has decided that pages have to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where API clients reach the server; it stands in the examples.
+    pub base_url: String,
+    pub docs_url: String,
+    pub app_url: String,
+    /// Whether mails leave, so that pages can say that one is on its way.
+    pub has_mail: bool,
+}
+
+/// What is told when the first owner has claimed the account: the link is worth nothing any more.
+pub type OnClaimed = Arc<dyn Fn() + Send + Sync>;
+
+/// Everything that pages share.
+pub struct Dashboard {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) control: ControlData,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) accounts: Accounts,
+    pub(crate) admin: Admin,
+    pub(crate) config: Config,
+    pub(crate) cookies: Cookies,
+    pub(crate) assets: Assets,
+    pub(crate) reads: Semaphore,
+    pub(crate) on_claimed: OnClaimed,
+}
+
+impl std::fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dashboard").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Dashboard {
+    pub fn new(
+        store: Arc<dyn Store>,
+        control: ControlData,
+        world: Arc<dyn World>,
+        config: Config,
+        admin: Admin,
+        wake: Wake,
+        on_claimed: OnClaimed,
+    ) -> Arc<Dashboard> {
+        let accounts = Accounts {
+            people: Arc::clone(&control.people),
+            world: Arc::clone(&world),
+            app_url: config.app_url.clone(),
+            rules: SessionRules::default(),
+            wake,
+        };
+        Arc::new(Dashboard {
+            store,
+            control,
+            world,
+            accounts,
+            admin,
+            cookies: Cookies::new(&config.app_url),
+            assets: Assets::new(),
+            config,
+            reads: Semaphore::new(READS_MAX),
+            on_claimed,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! What everything that people do stands on: control data, a clock, where links lead, and how long sessions last.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sealog_control::People;
+use sealog_store::StoreError;
+use sealog_store::world::World;
+
+use crate::system_chain::Wake;
+
+/// What is done for people who come through a browser.
+#[derive(Clone)]
+pub struct Accounts {
+    pub people: Arc<dyn People>,
+    pub world: Arc<dyn World>,
+    /// Where people reach the dashboard: links lead there, whatever address a request came in by.
+    pub app_url: String,
+    pub rules: SessionRules,
+    /// Tells the drain of the system chains that there are records.
+    pub wake: Wake,
+}
+
+impl std::fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Accounts").field("app_url", &self.app_url).finish_non_exhaustive()
+    }
+}
+
+/// Who asks, as far as the server can tell.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    pub address: IpAddr,
+    pub user_agent: Option<String>,
+}
+
+/// A failure that is ours, in words for the log.
+#[derive(Clone, Debug)]
+pub struct Failed(pub String);
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        Failed(error.to_string())
+    }
+}
+
+impl From<String> for Failed {
+    fn from(cause: String) -> Failed {
+        Failed(cause)
+    }
+}
+
+/// How long a session lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionRules {
+    /// Without being used.
+    pub idle_ms: u64,
+    /// In all.
+    pub absolute_ms: u64,
+    /// In all, of somebody who is an auditor anywhere.
+    pub auditor_ms: u64,
+}
+
+impl Default for SessionRules {
+    fn default() -> SessionRules {
+        SessionRules { idle_ms: 12 * HOUR_MS, absolute_ms: 7 * 24 * HOUR_MS, auditor_ms: 8 * HOUR_MS }
+    }
+}
