@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{RawPathParams, Request};
 use axum::http::Method;
-use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
 
 use crate::app::Dashboard;

@@ -9,6 +9,8 @@ use sealog_store::world::World;
 
 use crate::system_chain::Wake;
 
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
 /// What is done for people who come through a browser.
 #[derive(Clone)]
 pub struct Accounts {

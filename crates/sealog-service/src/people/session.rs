@@ -7,8 +7,6 @@ use super::accounts::{Accounts, Failed, Visitor};
 use super::token::Token;
 
 const MINUTE_MS: u64 = 60 * 1000;
-const HOUR_MS: u64 = 60 * MINUTE_MS;
-
 /// Between a right password and the code that has to follow it.
 const CODE_MS: u64 = 10 * MINUTE_MS;
 /// How exactly it is known when a session was last used: each use would be a write otherwise.
