@@ -180,8 +180,13 @@ fn furnish(control: &Control) {
         person_id: PersonId(Uuid([3; 16])),
         created_at_ms: now,
         expires_at_ms: 1000,
+        needs_code: false,
+        last_seen_at_ms: now,
+        idle_ms: 1 << 40,
+        address: None,
+        user_agent: None,
     };
-    wait(control.create_session(session)).unwrap();
+    wait(control.create_session(session, None)).unwrap();
     for percent in [80, 100] {
         let notice = NewNotice {
             key: format!("quota/{percent}"),
@@ -287,7 +292,7 @@ fn a_copy_has_the_system_chain_the_project_of_it_and_the_records_that_wait_for_i
     let system = ChainId { tenant_id, project_id: ask(&source.control, 1), mode: Mode::Live };
     let record = |n| NewRecord { id: Uuid([n; 16]), draft: format!("{{\"n\":{n}}}"), created_at_ms: 5 };
     let waiting = vec![record(20), record(21)];
-    wait(source.control.update_tenant(tenant_id, TenantChange::default(), waiting)).unwrap();
+    wait(source.control.update_tenant(tenant_id, TenantChange::default(), Records::of(waiting))).unwrap();
     // One that is in the chain, and was not removed before the copy: it is answered from there.
     let answers = [(system, 20, send(&source.store, system, 20, 1, 1))];
     append(&source.store, system, 150, "changes");
