@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::people::{Accounts, SessionRules};
-use sealog_service::system_chain::Wake;
 use sealog_store::Store;
 use sealog_store::world::World;
 use tokio::sync::Semaphore;
@@ -57,7 +56,6 @@ impl Dashboard {
         world: Arc<dyn World>,
         config: Config,
         admin: Admin,
-        wake: Wake,
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
         let accounts = Accounts {
@@ -65,7 +63,7 @@ impl Dashboard {
             world: Arc::clone(&world),
             app_url: config.app_url.clone(),
             rules: SessionRules::default(),
-            wake,
+            wake: admin.wake().clone(),
         };
         Arc::new(Dashboard {
             store,

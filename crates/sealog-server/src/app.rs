@@ -32,7 +32,8 @@ pub struct App {
     pub(crate) limits: Limits,
     pub(crate) connections: Arc<Connections>,
     pub(crate) ingest: Ingest,
-    pub(crate) admin: Admin,
+    /// Also for pages: whoever uses it wakes the drain of this process.
+    pub admin: Admin,
     pub(crate) jobs: Jobs,
     pub(crate) metrics: Metrics,
     /// Memory for answers, from the first byte that is read until the last one has left the write buffer.

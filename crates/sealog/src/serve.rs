@@ -81,8 +81,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let admin = AdminSocket::new(settings.data_dir.clone(), store.clone());
     let data_dir = settings.data_dir.clone();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
-    let pages = pages(&store, &world, &settings.server, data_dir);
     let app = App::new(store.store(), Arc::clone(store.control()).into(), world, settings.server);
+    let pages = pages(&app, data_dir);
     let metrics = metrics.map(|(listener, address)| {
         tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
         listener
@@ -190,8 +190,8 @@ async fn prepare(
 }
 
 /// The dashboard.
-fn pages(store: &Opened, world: &Arc<dyn World>, config: &Config, data_dir: PathBuf) -> Arc<Dashboard> {
-    let Config { base_url, docs_url, app_url, plans, smtp, .. } = config.clone();
+fn pages(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
+    let Config { base_url, docs_url, app_url, smtp, .. } = app.config.clone();
     let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail: smtp.is_some() };
     let on_claimed = move || {
         let data_dir = data_dir.clone();
@@ -202,10 +202,8 @@ fn pages(store: &Opened, world: &Arc<dyn World>, config: &Config, data_dir: Path
             }
         });
     };
-    let control: ControlData = Arc::clone(store.control()).into();
-    let wake = Wake::default();
-    let admin = Admin::new(control.clone(), Arc::clone(world), &plans, wake.clone());
-    Dashboard::new(store.store(), control, Arc::clone(world), config, admin, wake, Arc::new(on_claimed))
+    let (store, world, admin) = (Arc::clone(&app.store), Arc::clone(&app.world), app.admin.clone());
+    Dashboard::new(store, app.control.clone(), world, config, admin, Arc::new(on_claimed))
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see

@@ -170,7 +170,7 @@ fn furnish(control: &Control) {
         created_at_ms: now,
         expires_at_ms: 1000,
         last_seen_at_ms: now,
-        idle_ms: 500,
+        idle_ms: 1 << 40,
         address: None,
         user_agent: None,
     };

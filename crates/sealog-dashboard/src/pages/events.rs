@@ -55,6 +55,8 @@ struct Page<'a> {
     send: String,
     mode: &'static str,
     is_empty_chain: bool,
+    /// A filter is wrong: nothing was looked for.
+    has_error: bool,
     error: Option<String>,
 }
 
@@ -150,6 +152,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         mode: mode.as_str(),
         fields,
         here,
+        has_error,
         error,
     };
     let mut response = if asked.wants_part() {

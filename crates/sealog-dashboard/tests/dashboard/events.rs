@@ -70,7 +70,8 @@ fn what_is_wrong_with_a_filter_stands_beside_it_and_what_was_typed_stays() {
     page.shows("aria-describedby=\"e-date_from\"")
         .shows("must be a date, YYYY-MM-DD")
         .shows("value=\"yesterday\"");
-    page.shows("value=\"a.b\"");
+    page.shows("value=\"a.b\"").shows("Nothing was looked for");
+    assert!(!page.has("Nothing matches"));
     let page = browser.get(&format!("{}?foo=1", events_path(1)));
     assert_eq!(page.status, 400);
     page.shows("role=\"alert\"").shows("foo");

@@ -112,7 +112,6 @@ impl Stage {
             Arc::clone(&world),
             config,
             Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), Wake::default()),
-            Wake::default(),
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
         Stage {

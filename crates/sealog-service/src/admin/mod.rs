@@ -41,6 +41,11 @@ impl Admin {
         Admin { control, world, plans: plans.into(), wake }
     }
 
+    /// For others who leave records.
+    pub fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
     fn administration(&self) -> &dyn Administration {
         &*self.control.administration
     }
