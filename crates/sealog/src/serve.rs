@@ -12,7 +12,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_dashboard::Dashboard;
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background};
-use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
