@@ -229,8 +229,8 @@ impl Preparer {
         lock(&self.state).filled = end * 1000 / capacity.max(1);
     }
 
-    /// Lets the disk go on with events for as long as the last zeros took it, unless someone waits for these or soon will: `made` thousandths are there.
-    fn step_back(&self, file: &dyn DiskFile, made: u64) -> io::Result<()> {
+    /// Lets the disk go on with events for as long as the last zeros took it, unless someone waits for these or soon will: `made` thousandths are there. Whether it took the whole pause.
+    fn step_back(&self, file: &dyn DiskFile, made: u64) -> io::Result<bool> {
         let begun = Instant::now();
         file.sync()?;
         let until = Instant::now() + begun.elapsed();
@@ -238,11 +238,11 @@ impl Preparer {
         while !state.awaited && !state.stop && made >= (state.filled + ZEROS_AHEAD).min(1000) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                return Ok(true);
             }
             state = wait_for(&self.changed, state, left);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Whether the zeros are so far ahead of the events that a large request, which would shorten their lead, makes nobody wait for the next segment.
@@ -327,7 +327,7 @@ impl Preparer {
             let made = made * 1000 / capacity;
             lock(&self.state).made = made;
             on_progress();
-            self.step_back(file, made)
+            self.step_back(file, made).map(drop)
         });
         match filled {
             Ok(capacity) => Ok(capacity),
@@ -535,8 +535,8 @@ mod tests {
         }
         let slow = Slow(file);
         let begun = Instant::now();
-        preparer.step_back(&slow, 500).unwrap();
-        assert!(begun.elapsed() >= Duration::from_millis(200));
+        assert!(preparer.step_back(&slow, 500).unwrap(), "nobody waits");
+        assert!(begun.elapsed() >= Duration::from_millis(200), "as long as the sync has taken");
 
         // A lead of half as much is enough for others to go on; without a segment in the making, there is nothing to wait for.
         assert!(preparer.keeps_up());
@@ -565,11 +565,7 @@ mod tests {
         assert_eq!(std::fs::metadata(next_path(dir.path())).unwrap().len(), 8 << 20);
 
         lock(&preparer.state).stop = false;
-        let hurried = |what: &str| {
-            let begun = Instant::now();
-            preparer.step_back(&slow, 500).unwrap();
-            assert!(begun.elapsed() < Duration::from_millis(190), "{what}");
-        };
+        let hurried = |what: &str| assert!(!preparer.step_back(&slow, 500).unwrap(), "{what}");
         lock(&preparer.state).awaited = true;
         hurried("someone waits");
         lock(&preparer.state).awaited = false;
