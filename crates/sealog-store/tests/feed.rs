@@ -609,6 +609,8 @@ mod on_postgres {
         let followed = read(store);
         let (by_opening, by_following) = (opened - before, followed - opened);
         println!("rows read by opening: {by_opening}, by opening and 30 changes: {by_following}");
-        assert!(by_following < by_opening + 20_000, "each of the looks has read less than all chains");
+        // Thirty looks at all chains would read 600,000 rows. The search for losses does read them all, every ten
+        // seconds: on a busy machine several times meanwhile.
+        assert!(by_following < by_opening + 300_000, "the looks have read more than the chains that changed");
     }
 }
