@@ -78,7 +78,7 @@ impl Reason {
             Reason::Tail => {
                 "the chain ends before a position that it is known to have reached: its end was cut off"
             }
-            Reason::Malformed => "a field that is checked is missing, stands twice or has no proper value",
+            Reason::Malformed => "a field that is checked is missing, duplicate or malformed",
         }
     }
 }

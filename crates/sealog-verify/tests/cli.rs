@@ -304,7 +304,7 @@ fn json_is_the_whole_result_in_one_line() {
 
     let malformed = verify(&["--json"], chain.texts[0].replace("\"u-0\"", "0"));
     let expected = format!(
-        r#"{{"valid":false,"checked":1,"first_seq":1,"last_seq":1,"broken_at":1,"broken_hash":"{}","reason":"malformed","message":"a field that is checked is missing, stands twice or has no proper value (`actor_id` is not a string)","head":null,"confirmed":0,"unchecked":[]}}"#,
+        r#"{{"valid":false,"checked":1,"first_seq":1,"last_seq":1,"broken_at":1,"broken_hash":"{}","reason":"malformed","message":"a field that is checked is missing, duplicate or malformed (`actor_id` is not a string)","head":null,"confirmed":0,"unchecked":[]}}"#,
         chain.events[0].sealed.hash
     );
     assert_eq!((code(&malformed), stdout(&malformed)), (10, &*(expected + "\n")));
