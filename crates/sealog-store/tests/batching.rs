@@ -22,7 +22,7 @@ fn open(disk: &SimDisk, world: Arc<dyn World>) -> Arc<EmbeddedStore> {
 /// An event loop as the server has it.
 fn event_loop() -> Runtime {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.spawn(embedded::hand_over_in_turns());
+    runtime.spawn(embedded::batch_by_tick());
     runtime.block_on(tokio::task::yield_now());
     runtime
 }

@@ -297,7 +297,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 /// The tasks that every event loop needs.
 fn equip(runtime: &tokio::runtime::Runtime) {
     // What its tasks append in one turn goes to the store together.
-    runtime.spawn(embedded::hand_over_in_turns());
+    runtime.spawn(embedded::batch_by_tick());
     // A runtime wakes itself, by a system call, for every timer that is due before all others. Those of requests are due in seconds; with this one they never come first.
     runtime.spawn(async {
         loop {

@@ -26,4 +26,4 @@ pub use log::disk::{self, FILE_MODE};
 pub use options::{OpenError, Options};
 pub use recovery::finding::Finding;
 pub use store::EmbeddedStore;
-pub use write::batching::hand_over_in_turns;
+pub use write::batching::batch_by_tick;

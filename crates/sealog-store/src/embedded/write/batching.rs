@@ -79,7 +79,7 @@ fn flush() {
 }
 
 /// Makes the event loop of this thread one that batches its appends by tick, for as long as this runs. It must be a task of a runtime that has this thread alone.
-pub async fn hand_over_in_turns() {
+pub async fn batch_by_tick() {
     let completions = Arc::new(Completions::default());
     let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
     TICK.set(Some(Tick {
