@@ -145,7 +145,7 @@ impl Group {
             if self.start + large.bytes as u64 <= plan.capacity {
                 return self.take_alone(queue, large);
             }
-            if fits_next(large.bytes, plan, next) {
+            if self.begins.is_none() && fits_next(large.bytes, plan, next) {
                 self.begin_segment(plan, next);
                 return self.take_alone(queue, large);
             }
@@ -168,7 +168,9 @@ impl Group {
                 if planned > 0 {
                     break;
                 }
-                if !fits_next(bytes, plan, next) {
+                // A group whose requests were all refused may have begun a segment already; a second one would name a
+                // predecessor that is never made.
+                if self.begins.is_some() || !fits_next(bytes, plan, next) {
                     queue.fail_next(StoreError::NoRoom);
                     continue;
                 }
@@ -437,6 +439,21 @@ mod tests {
         let requests = group.take_from(&mut queue, &mut plan, GROUP_MAX, &next);
         assert_eq!(taken(&requests), [(chain(2), KIB)]);
         assert!(matches!(answers[0].try_recv(), Ok(Err(StoreError::NoRoom))));
+    }
+
+    #[test]
+    fn a_group_begins_one_segment_at_most() {
+        let (mut queue, mut answers) = queue_of(&[(1, KIB), (2, 3 * KIB)]);
+        let mut plan = plan(SEGMENT_HEADER_LEN as u64);
+        let small = Next { capacity: (SEGMENT_HEADER_LEN + 2 * KIB) as u64, keeps_up: true };
+        let mut group = Group::new(0, 1, &plan, Vec::new());
+        let first = group.take_from(&mut queue, &mut plan, KIB, &small);
+        assert_eq!(taken(&first), [(chain(1), KIB)]);
+        // It was refused, so the group is empty again; and the segment after the one that it begins could be larger.
+        drop(first);
+        assert_eq!(taken(&group.take_from(&mut queue, &mut plan, GROUP_MAX, &NEXT)), []);
+        assert!(matches!(answers[1].try_recv(), Ok(Err(StoreError::NoRoom))));
+        assert_eq!(group.complete(&plan, &mut queue).begins.unwrap().number, 2);
     }
 
     #[test]

@@ -424,6 +424,11 @@ impl Writer {
         for request in shared.queue.drain() {
             request.fail(error.clone());
         }
+        drop(shared);
+        // A writer that sleeps beside a large request which waits for its segment has nothing to wait for any more;
+        // if the log is being closed, whoever closes it waits for that writer.
+        self.work.notify_all();
+        self.ahead_due.notify_all();
         error
     }
 
