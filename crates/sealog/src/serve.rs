@@ -185,7 +185,7 @@ async fn prepare(
     let admin = Admin::new(control.into(), Arc::clone(world), &settings.server.plans, Wake::default());
     let Config { base_url, app_url, .. } = &settings.server;
     let addresses = first_run::Addresses { data_dir: &settings.data_dir, base_url, app_url };
-    first_run::prepare(store.control(), &admin, &**world, addresses).await
+    first_run::prepare(store.control(), &admin, world, addresses).await
 }
 
 /// The dashboard.
