@@ -15,18 +15,18 @@ use crate::error::ChangeError;
 use crate::membership::{self, Grants, Member, Membership, NewMember, Role};
 use crate::outbox::{self, NewNotice};
 use crate::person::{self, NewPerson, Person, PersonId};
-use crate::record::{NewRecord, Records};
+use crate::record::{self, NewRecord, Records};
 use crate::{session, tenant};
 
 pub trait Links: Send + Sync {
     /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same person,
-    /// or for the same address in the same tenant, are worth nothing any more. Nothing when there is no such
-    /// person or tenant.
+    /// or for the same address in the same tenant, are worth nothing any more. Nothing, and no record, when there
+    /// is no such person or tenant. A link of a person can concern several tenants, so each record names its own.
     fn create_link(
         &self,
         link: Link,
         notice: Option<NewNotice>,
-        records: Vec<NewRecord>,
+        records: Vec<(TenantId, NewRecord)>,
     ) -> Answer<'_, Option<()>>;
     /// A link that is neither used nor over, by the digest of its secret.
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>>;
@@ -64,20 +64,14 @@ impl Links for Control {
         &self,
         link: Link,
         notice: Option<NewNotice>,
-        records: Vec<NewRecord>,
+        records: Vec<(TenantId, NewRecord)>,
     ) -> Answer<'_, Option<()>> {
-        let tenant_id = link.purpose.tenant_id();
-        let act = move |db: &mut dyn Db| create(db, &link, notice);
-        match tenant_id {
-            Some(tenant_id) => self.change_of_tenant(Lock::Order, move |db| {
-                Ok(act(db)?.then_some(Changed { tenant_id, value: (), records }))
-            }),
-            // Of a person, who may be a member of several tenants or of none.
-            None => {
-                let made = self.change::<_, sealog_store::StoreError>(Lock::Order, act);
-                Box::pin(async move { Ok(made.await?.then_some(())) })
+        self.change(Lock::Order, move |db| {
+            if !create(db, &link, notice)? {
+                return Ok(None);
             }
-        }
+            record::insert_all(db, &records).map(Some)
+        })
     }
 
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {

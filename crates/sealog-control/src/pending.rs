@@ -8,7 +8,7 @@ use sealog_core::id::{TenantId, Uuid};
 
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, params};
-use crate::record::{NewRecord, insert};
+use crate::record::{NewRecord, insert, insert_all};
 
 pub trait PendingRecords: Send + Sync {
     /// Records of what changed no control data: who signed in, who looked at what. They are durable before it goes on.
@@ -25,11 +25,7 @@ pub trait PendingRecords: Send + Sync {
 
 impl PendingRecords for Control {
     fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()> {
-        self.change(Lock::Order, move |db| {
-            records
-                .iter()
-                .try_for_each(|(tenant_id, record)| insert(db, *tenant_id, std::slice::from_ref(record)))
-        })
+        self.change(Lock::Order, move |db| insert_all(db, &records))
     }
 
     fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>> {

@@ -48,6 +48,11 @@ impl<T> fmt::Debug for Records<T> {
     }
 }
 
+/// Of a change that concerns several tenants, each in its own chain.
+pub(crate) fn insert_all(db: &mut dyn Db, records: &[(TenantId, NewRecord)]) -> Result<(), DbError> {
+    records.iter().try_for_each(|(tenant_id, record)| insert(db, *tenant_id, std::slice::from_ref(record)))
+}
+
 /// In the transaction of the change, which holds its place in the order.
 pub(crate) fn insert(db: &mut dyn Db, tenant_id: TenantId, records: &[NewRecord]) -> Result<(), DbError> {
     let sql = "INSERT INTO {pending} (id, tenant_id, draft, created_at_ms) VALUES (?1, ?2, ?3, ?4)";

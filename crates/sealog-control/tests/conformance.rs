@@ -128,6 +128,7 @@ conformance! {
     }
     link: {
         a_link_is_found_by_its_secret_until_it_is_over
+        a_link_and_its_records_are_made_together_or_not_at_all
         a_newer_link_takes_the_place_of_an_older_one_of_its_kind
         a_claim_sets_address_and_password_once
         a_claim_with_an_address_that_somebody_has_changes_nothing

@@ -47,7 +47,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     }
     let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     let request = Request::AcceptLoss(loss::Request { chain, reason });
-    let Answer::AcceptLoss(accepted) = client::run(&settings, &request)?;
+    let Answer::AcceptLoss(accepted) = client::run(&settings, &request)? else {
+        return Err(client::OTHER_ANSWER.into());
+    };
     if matches.get_flag("json") {
         println!("{}", serde_json::to_string(&accepted).expect("texts and numbers"));
     } else {

@@ -220,6 +220,15 @@ impl Settings {
         OpenOptions { allow_unsafe_storage, clock_strict }
     }
 
+    /// Where people reach the dashboard of a server with these settings that does not run. Nothing where the kernel
+    /// will choose its port.
+    pub(crate) fn app_url(&self) -> Option<String> {
+        if self.app_url_given || self.base_url_given {
+            return Some(self.server.app_url.clone());
+        }
+        (self.listen.port() != 0).then(|| Config::at(&format!("http://{}", self.listen)).app_url)
+    }
+
     /// Fills in the addresses that were not given, now that the port is known.
     pub(crate) fn listening_on(&mut self, address: SocketAddr) {
         if !self.base_url_given {
@@ -623,6 +632,18 @@ mod tests {
         };
         assert_eq!(settings(&[]), "http://127.0.0.1:81/app");
         assert_eq!(settings(&[("app_url", "https://log.example/ui/")]), "https://log.example/ui");
+    }
+
+    #[test]
+    fn the_dashboard_of_a_stopped_server_is_where_it_will_be_and_unknown_without_a_port() {
+        let app_url = |flags: &[(&str, &str)]| resolve(&map(flags), &map(&[]), &file("")).unwrap().app_url();
+        let listen = ("listen", "127.0.0.1:0");
+        assert_eq!(app_url(&[("listen", "127.0.0.1:81")]).as_deref(), Some("http://127.0.0.1:81/app"));
+        assert_eq!(app_url(&[listen]), None);
+        let base_url = ("base_url", "https://log.example");
+        assert_eq!(app_url(&[listen, base_url]).as_deref(), Some("https://log.example/app"));
+        let given = ("app_url", "https://ui.example/app");
+        assert_eq!(app_url(&[listen, base_url, given]).as_deref(), Some("https://ui.example/app"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sealog_control::{Control, Links, ListPage, Persons, Tenants};
 use sealog_service::Secret;
@@ -69,7 +70,7 @@ pub(crate) struct Addresses<'a> {
 pub(crate) async fn prepare(
     control: &Control,
     admin: &Admin,
-    world: &dyn World,
+    world: &Arc<dyn World>,
     addresses: Addresses<'_>,
 ) -> Result<(), Failure> {
     let data_dir = addresses.data_dir;
@@ -101,7 +102,11 @@ pub(crate) async fn prepare(
 
 /// As long as nobody has claimed the account of the first owner, there is a link to do it with; afterwards there is
 /// none in the file.
-async fn renew_claim(control: &Control, world: &dyn World, addresses: Addresses<'_>) -> Result<(), Failure> {
+async fn renew_claim(
+    control: &Control,
+    world: &Arc<dyn World>,
+    addresses: Addresses<'_>,
+) -> Result<(), Failure> {
     let cannot =
         |error: io::Error| Failure::Other(format!("cannot write the link to claim the account: {error}"));
     let owner = control.person_by_email(OWNER.into()).await.map_err(Failure::Store)?;
@@ -111,7 +116,7 @@ async fn renew_claim(control: &Control, world: &dyn World, addresses: Addresses<
     }
     let made = people::make_reset_link(control, world, addresses.app_url, OWNER).await;
     let made = made.map_err(|people::Failed(cause)| Failure::Other(cause))?;
-    let Some(link) = made else { return Ok(()) };
+    let Some(people::HostLink { url: link, .. }) = made else { return Ok(()) };
     if io::stdout().is_terminal() {
         println!(
             "Nobody has claimed the owner's account yet. This link does, once, within 24 hours:\n\n  {}\n",
@@ -233,8 +238,6 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    use std::sync::Arc;
-
     use sealog_control::{Claimed, KeyAccess, PendingRecords, Records};
     use sealog_core::key;
     use sealog_core::plan::Plan;
@@ -263,8 +266,9 @@ mod tests {
         Addresses { data_dir, base_url: URL, app_url: APP_URL }
     }
 
-    fn prepare_in(dir: &Path, store: &Arc<Control>) -> Result<(), Failure> {
-        wait(prepare(store, &admin(store), &SystemWorld, addresses(dir)))
+    fn prepare_in(dir: &Path, store: &Arc<Control>, world: impl World + 'static) -> Result<(), Failure> {
+        let world: Arc<dyn World> = Arc::new(world);
+        wait(prepare(store, &admin(store), &world, addresses(dir)))
     }
 
     /// What the first run does, one step after the other; a crash comes after so many of them.
@@ -298,7 +302,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             crash_after(steps, dir.path());
             let store = open(dir.path());
-            prepare_in(dir.path(), &store).unwrap();
+            prepare_in(dir.path(), &store, SystemWorld).unwrap();
             let file = dir.path().join(FILE);
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             let keys = keys_in(&file);
@@ -339,16 +343,16 @@ mod tests {
     fn the_file_loses_the_link_once_the_account_is_claimed_and_keeps_the_keys() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
-        prepare_in(dir.path(), &store).unwrap();
+        prepare_in(dir.path(), &store, SystemWorld).unwrap();
         let file = dir.path().join(FILE);
         let (before, claim) = (std::fs::read_to_string(&file).unwrap(), claim_in(&file).unwrap());
         // Nothing happens to a link that works, however often the server starts.
-        prepare_in(dir.path(), &store).unwrap();
+        prepare_in(dir.path(), &store, SystemWorld).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
         let owner = Claimed { email: "me@example.org".into(), password_hash: "h".into() };
         wait(store.claim(claim.digest(), now(), owner, Records::none())).unwrap().unwrap();
         // The server died before it could write the file.
-        prepare_in(dir.path(), &store).unwrap();
+        prepare_in(dir.path(), &store, SystemWorld).unwrap();
         let after = std::fs::read_to_string(&file).unwrap();
         assert_eq!((claim_in(&file), keys_in(&file).len()), (None, 2));
         assert!(!after.contains("/claim#") && !after.contains(&claim.0.0), "{after}");
@@ -358,7 +362,7 @@ mod tests {
         forget_claim(dir.path()).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
         std::fs::remove_file(&file).unwrap();
-        prepare_in(dir.path(), &store).unwrap();
+        prepare_in(dir.path(), &store, SystemWorld).unwrap();
         assert!(!file.exists());
     }
 
@@ -377,18 +381,21 @@ mod tests {
         for keeps_file in [true, false] {
             let dir = tempfile::tempdir().unwrap();
             let store = open(dir.path());
-            prepare_in(dir.path(), &store).unwrap();
+            prepare_in(dir.path(), &store, SystemWorld).unwrap();
             let file = dir.path().join(FILE);
             let first = claim_in(&file).unwrap();
             if !keeps_file {
                 std::fs::remove_file(&file).unwrap();
             }
-            wait(prepare(&store, &admin(&store), &Later, addresses(dir.path()))).unwrap();
+            prepare_in(dir.path(), &store, Later).unwrap();
             let second = claim_in(&file).unwrap();
             assert_ne!(first, second);
             let works =
                 |token: &people::Token| wait(store.link(token.digest(), Later.now_ms())).unwrap().is_some();
             assert_eq!((works(&first), works(&second)), (false, true));
+            let tenants = wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap();
+            let told = wait(store.pending_records(tenants[0].id, 9)).unwrap().pop().unwrap().draft;
+            assert!(told.contains("sealog.reset_link_made") && told.contains("\"host\""), "{told}");
             assert_eq!(keys_in(&file).len(), if keeps_file { 2 } else { 0 });
         }
     }
@@ -399,7 +406,7 @@ mod tests {
         std::fs::write(dir.path().join(FILE), "keys of another database").unwrap();
         std::fs::write(dir.path().join("first-run.1.txt"), "and of a third").unwrap();
         let store = open(dir.path());
-        prepare_in(dir.path(), &store).unwrap();
+        prepare_in(dir.path(), &store, SystemWorld).unwrap();
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!((read("first-run.1.txt"), read("first-run.2.txt")), {
             ("and of a third".to_owned(), "keys of another database".to_owned())
@@ -413,7 +420,7 @@ mod tests {
         // Not even root can write a file where a directory is.
         std::fs::create_dir(dir.path().join("first-run.unfinished")).unwrap();
         let store = open(dir.path());
-        let failure = prepare_in(dir.path(), &store).unwrap_err();
+        let failure = prepare_in(dir.path(), &store, SystemWorld).unwrap_err();
         assert!(failure.to_string().starts_with("cannot write the first keys: "), "{failure}");
         assert_eq!(wait(store.tenants(ListPage { after: None, limit: 1 })), Ok(vec![]));
     }

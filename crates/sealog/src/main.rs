@@ -6,6 +6,7 @@ mod config;
 mod copy;
 mod first_run;
 mod migrate;
+mod reset;
 mod serve;
 mod store;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -52,6 +54,7 @@ fn command() -> Command {
         .subcommand(migrate::command())
         .subcommand(copy::command())
         .subcommand(accept_loss::command())
+        .subcommand(reset::command())
 }
 
 #[cfg(test)]

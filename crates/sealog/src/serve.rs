@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
@@ -77,10 +78,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
-    let admin = AdminSocket::new(settings.data_dir.clone(), store.clone());
     let data_dir = settings.data_dir.clone();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
-    let app = App::new(store.store(), Arc::clone(store.control()).into(), world, settings.server);
+    let app =
+        App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
+    let (app_url, wake) = (Some(app.config.app_url.clone()), app.admin.wake().clone());
+    let admin = AdminSocket::new(data_dir.clone(), Host { opened: store.clone(), world, app_url, wake });
     let pages = pages(&app, data_dir);
     let metrics = metrics.map(|(listener, address)| {
         tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
@@ -185,7 +188,7 @@ async fn prepare(
     let admin = Admin::new(control.into(), Arc::clone(world), &settings.server.plans, Wake::default());
     let Config { base_url, app_url, .. } = &settings.server;
     let addresses = first_run::Addresses { data_dir: &settings.data_dir, base_url, app_url };
-    first_run::prepare(store.control(), &admin, &**world, addresses).await
+    first_run::prepare(store.control(), &admin, world, addresses).await
 }
 
 /// The dashboard.

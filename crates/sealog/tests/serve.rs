@@ -62,20 +62,6 @@ fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
     server.stop();
 }
 
-/// What a browser does: a form, and what the answer's head says.
-fn submit(server: &Running, path: &str, cookie: &str, form: &str) -> String {
-    let (host, length) = (&server.address, form.len());
-    server.raw(&format!(
-        "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nSec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
-    ))
-}
-
-fn open_page(server: &Running, path: &str, cookie: &str) -> String {
-    let host = &server.address;
-    server
-        .raw(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n"))
-}
-
 #[test]
 fn the_owner_claims_the_account_and_sees_the_first_event() {
     let dir = tempfile::tempdir().unwrap();

@@ -50,6 +50,27 @@ pub fn a_link_is_found_by_its_secret_until_it_is_over(control: &Control) {
     assert_eq!(wait(control.export()).unwrap().links.len(), 1);
 }
 
+pub fn a_link_and_its_records_are_made_together_or_not_at_all(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    unverified(control, 1, 1, "a@example.com");
+    let records = || vec![(tenant_id(1), record(1)), (tenant_id(2), record(2))];
+    let before = wait(control.count_records()).unwrap();
+    for purpose in [reset(9), claim(1, 9), invitation(9, "b@example.com")] {
+        assert_eq!(wait(control.create_link(new_link(5, purpose), None, records())), Ok(None));
+    }
+    assert_eq!(wait(control.count_records()), Ok(before));
+    // A link of a person tells every organisation of the person, each in its own chain.
+    assert_eq!(wait(control.create_link(new_link(1, reset(1)), None, records())), Ok(Some(())));
+    let last = |n| wait(control.pending_records(tenant_id(n), 99)).unwrap().pop().map(|record| record.id);
+    assert_eq!((last(1), last(2)), (Some(record(1).id), Some(record(2).id)));
+    assert_eq!(wait(control.count_records()), Ok(before + 2));
+    // Records that cannot be kept keep the link from being made.
+    assert!(wait(control.create_link(new_link(2, reset(1)), None, records())).is_err());
+    let works = |n| wait(control.link(digest(n), NOW)).unwrap().is_some();
+    assert_eq!((works(1), works(2)), (true, false));
+}
+
 pub fn a_newer_link_takes_the_place_of_an_older_one_of_its_kind(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();

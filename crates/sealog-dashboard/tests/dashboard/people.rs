@@ -1,9 +1,11 @@
 //! How people come in, stay, and leave.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealog_control::*;
 use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, Token, claim_link, make_reset_link, totp};
+use sealog_store::world::World;
 
 use crate::harness::*;
 
@@ -401,10 +403,11 @@ fn a_lost_password_is_set_anew_by_mail_which_ends_all_sessions_and_leaves_the_au
 fn a_link_that_is_made_on_the_host_leads_to_the_configured_address() {
     let stage = stage();
     let make = |email: &str| {
-        stage.wait(make_reset_link(&*stage.control, &*stage.clock, "https://log.example/app", email)).unwrap()
+        let world: Arc<dyn World> = Arc::clone(&stage.clock) as _;
+        stage.wait(make_reset_link(&*stage.control, &world, "https://log.example/app", email)).unwrap()
     };
     assert!(make("nobody@example.org").is_none());
-    let link = make("person1@example.org").unwrap();
+    let link = make("person1@example.org").unwrap().url;
     assert!(link.0.starts_with("https://log.example/app/reset#"), "{}", link.0);
     let token = token_of(&link.0).0.0.clone();
     let mut browser = stage.browser();

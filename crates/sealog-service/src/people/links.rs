@@ -3,21 +3,25 @@
 //! The secret stands behind the `#` of a link: a browser sends it to no server and into no `Referer`, so it is
 //! in no log. The page submits it in a form.
 
+use std::sync::Arc;
+
 use sealog_control::{
     ChangeError, Claimed, Guest, Invitation, Link, Member, NewNotice, People, Person, PersonId, Purpose,
     Records,
 };
 use sealog_core::id::{TenantId, Uuid};
+use sealog_core::time::iso_ms;
 use sealog_store::world::World;
 use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed, Visitor};
+use super::records::about_member;
 use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
 use super::token::Token;
 use crate::address::is_address;
 use crate::password;
 use crate::secret::Secret;
-use crate::system_chain::actions;
+use crate::system_chain::{Actor, Recorder, actions};
 use crate::text::Text;
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -192,7 +196,8 @@ impl Accounts {
         };
         let resource = invitation_resource(link.id);
         let metadata = json!({ "role": role.as_str() });
-        let records = vec![self.recorder(by).record(&actions::MEMBER_INVITED, &resource, metadata)];
+        let record = self.recorder(by).record(&actions::MEMBER_INVITED, &resource, metadata);
+        let records = vec![(tenant_id, record)];
         let made = self.people.create_link(link, Some(notice), records).await?.is_some();
         self.wake.wake();
         Ok(made)
@@ -279,31 +284,52 @@ pub fn claim_link(
     (link, url(app_url, "claim", &token))
 }
 
+/// A link that was made on the host, for the one who sees it there.
+#[derive(Debug)]
+pub struct HostLink {
+    pub url: Secret,
+    pub expires_at_ms: u64,
+    /// It claims the account of the first owner, and is no link to a new password.
+    pub is_claim: bool,
+}
+
 /// A link to a new password for whoever has this address, for a command on the host where there is no mail; or, for an
 /// owner whom nobody has claimed yet, another link to claim the account. Nothing when there is no such person.
+/// Whoever has the link has the account, so the system chains of all of the person's organisations tell of it.
 pub async fn make_reset_link(
     people: &dyn People,
-    world: &dyn World,
+    world: &Arc<dyn World>,
     app_url: &str,
     email: &str,
-) -> Result<Option<Secret>, Failed> {
+) -> Result<Option<HostLink>, Failed> {
     let Some((person, hash)) = people.person_by_email(email.trim().to_owned()).await? else {
         return Ok(None);
     };
-    if person.email == OWNER && hash.is_none() {
+    let is_claim = person.email == OWNER && hash.is_none();
+    let (link, url) = if is_claim {
         let Some(owned) = people.memberships(person.id).await?.into_iter().next() else { return Ok(None) };
-        let (link, url) = claim_link(world, app_url, owned.tenant_id, person.id);
-        return Ok(people.create_link(link, None, Vec::new()).await?.map(|()| url));
-    }
+        claim_link(&**world, app_url, owned.tenant_id, person.id)
+    } else {
+        reset_link(&**world, app_url, person.id)
+    };
+    let expires_at_ms = link.expires_at_ms;
+    let recorder = Recorder::new(Actor::Host, Arc::clone(world));
+    let metadata = json!({ "expires_at": iso_ms(expires_at_ms) });
+    let records = about_member(people, &recorder, person.id, &actions::RESET_LINK_MADE, metadata).await?;
+    let made = people.create_link(link, None, records).await?;
+    Ok(made.map(|()| HostLink { url, expires_at_ms, is_claim }))
+}
+
+fn reset_link(world: &dyn World, app_url: &str, person_id: PersonId) -> (Link, Secret) {
     let (token, now_ms) = (Token::new(world), world.now_ms());
     let link = Link {
         id: new_id(world),
         digest: Some(token.digest()),
-        purpose: Purpose::Reset { person_id: person.id },
+        purpose: Purpose::Reset { person_id },
         created_at_ms: now_ms,
         expires_at_ms: now_ms.saturating_add(RESET_MS),
     };
-    Ok(people.create_link(link, None, Vec::new()).await?.map(|()| url(app_url, "reset", &token)))
+    (link, url(app_url, "reset", &token))
 }
 
 fn invitation_resource(id: Uuid) -> String {

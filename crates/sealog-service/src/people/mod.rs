@@ -14,7 +14,7 @@ pub mod totp;
 
 pub use accounts::{Accounts, Failed, SessionRules, Visitor};
 pub use links::{CLAIM_MS, INVITATION, INVITATION_MS, OWNER, RESET, RESET_MS, claim_link};
-pub use links::{InvitationError, LinkError, Reset, make_reset_link};
+pub use links::{HostLink, InvitationError, LinkError, Reset, make_reset_link};
 pub(crate) use links::{invitation_text, reset_text};
 pub use second_factor::{CodeError, Offer, RECOVERY_CODES};
 pub use session::SignedInPerson;

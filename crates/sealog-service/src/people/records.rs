@@ -3,13 +3,29 @@
 
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, PersonId};
+use sealog_control::{NewRecord, People, PersonId};
 use sealog_core::id::TenantId;
 use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed};
 use crate::system_chain::actions::{self, SystemAction};
 use crate::system_chain::{Actor, Recorder};
+
+/// Something that concerns a person everywhere: a record for each organisation that the person is a member of.
+pub(super) async fn about_member(
+    people: &dyn People,
+    recorder: &Recorder,
+    person_id: PersonId,
+    action: &SystemAction,
+    metadata: Value,
+) -> Result<Vec<(TenantId, NewRecord)>, Failed> {
+    let now_ms = recorder.now_ms();
+    let mut memberships = people.memberships(person_id).await?;
+    memberships.retain(|membership| !membership.has_ended(now_ms));
+    let resource = format!("member/{}", person_id.0);
+    let record = |tenant_id| (tenant_id, recorder.record(action, &resource, metadata.clone()));
+    Ok(memberships.iter().map(|membership| record(membership.tenant_id)).collect())
+}
 
 impl Accounts {
     pub(super) fn recorder(&self, person_id: PersonId) -> Recorder {
@@ -23,13 +39,8 @@ impl Accounts {
         action: &'static SystemAction,
         metadata: Value,
     ) -> Result<(), Failed> {
-        let now_ms = self.world.now_ms();
-        let mut memberships = self.people.memberships(person_id).await?;
-        memberships.retain(|membership| !membership.has_ended(now_ms));
         let recorder = self.recorder(person_id);
-        let resource = format!("member/{}", person_id.0);
-        let record = |tenant_id| (tenant_id, recorder.record(action, &resource, metadata.clone()));
-        let records = memberships.iter().map(|membership| record(membership.tenant_id)).collect();
+        let records = about_member(&*self.people, &recorder, person_id, action, metadata).await?;
         self.add_records(records).await
     }
 

@@ -44,6 +44,8 @@ vocabulary! {
         "Somebody tried to sign in as a member with a wrong password; at most one event a minute, with a count.";
     PASSWORD_CHANGED = "sealog.password_changed", "auth", "warning",
         "A member changed the password, or set a new one by a link.";
+    RESET_LINK_MADE = "sealog.reset_link_made", "auth", "warning",
+        "Somebody on the host of the server made a link that sets a new password for a member, or claims the first owner's account.";
     AUTHENTICATOR_CHANGED = "sealog.authenticator_changed", "auth", "warning",
         "A member set up or removed an authenticator, or made new recovery codes.";
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";

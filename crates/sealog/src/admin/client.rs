@@ -8,8 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_store::world::SystemWorld;
+use sealog_service::system_chain::Wake;
+use sealog_store::world::{SystemWorld, World};
 
+use super::host::Host;
 use super::operations::{Answer, Request, administer};
 use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, distrusted, line, socket_path};
 use super::socket::{WORK_DEADLINE, lock_directory};
@@ -23,6 +25,10 @@ const BUSY_POLL: Duration = Duration::from_millis(50);
 const GREETING_DEADLINE: Duration = Duration::from_secs(10);
 /// A little longer than the server gives itself.
 const REPLY_DEADLINE: Duration = WORK_DEADLINE.saturating_add(Duration::from_secs(10));
+
+/// For a server that answers another question than it was asked.
+pub(crate) const OTHER_ANSWER: &str =
+    "the running server has answered something else; look at its log, and use the program of the server";
 
 /// Has a command done. An error is a text for the operator.
 pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, String> {
@@ -158,16 +164,16 @@ fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, S
         Ok(lock) => lock,
         Err(error) => return Err(format!("{}: {error}", data_dir.display())),
     };
-    let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::new(SystemWorld))
-    {
+    let world: Arc<dyn World> = Arc::new(SystemWorld);
+    let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::clone(&world)) {
         Ok(opened) => opened,
         Err(unopened) if unopened.locked => return Ok(Local::Busy(unopened.to_string())),
         Err(unopened) => return Err(unopened.to_string()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let store = opened.store();
-    let done = runtime.block_on(administer(&*store, opened.control(), request.clone()));
-    opened.close();
+    let host = Host { opened, world, app_url: settings.app_url(), wake: Wake::default() };
+    let done = runtime.block_on(administer(&host, request.clone()));
+    host.opened.close();
     Ok(Local::Done(done))
 }

@@ -7,7 +7,9 @@
 //! [`operations::administer`].
 
 pub(crate) mod client;
+pub(crate) mod host;
 pub(crate) mod loss;
 pub(crate) mod operations;
 mod protocol;
+pub(crate) mod reset;
 pub(crate) mod socket;

@@ -1,16 +1,16 @@
 //! What administrative commands can ask for, and the one function that does it.
 
-use sealog_control::Control;
-use sealog_store::Store;
 use serde::{Deserialize, Serialize};
 
-use super::loss;
+use super::host::Host;
+use super::{loss, reset};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     AcceptLoss(loss::Request),
+    Reset(reset::Request),
 }
 
 impl Request {
@@ -18,6 +18,7 @@ impl Request {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Request::AcceptLoss(_) => "accept-loss",
+            Request::Reset(_) => "reset",
         }
     }
 }
@@ -26,15 +27,16 @@ impl Request {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     AcceptLoss(loss::Accepted),
+    Reset(reset::Made),
 }
 
 /// Does what a command asks. An error is a text for the operator.
-pub(super) async fn administer(
-    store: &dyn Store,
-    control: &Control,
-    request: Request,
-) -> Result<Answer, String> {
+pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, String> {
     match request {
-        Request::AcceptLoss(request) => loss::accept(store, control, &request).await.map(Answer::AcceptLoss),
+        Request::AcceptLoss(request) => {
+            let (store, control) = (host.opened.store(), host.opened.control());
+            loss::accept(&*store, control, &request).await.map(Answer::AcceptLoss)
+        }
+        Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
     }
 }

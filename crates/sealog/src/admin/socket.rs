@@ -17,9 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::host::Host;
 use super::operations::{Request, administer};
 use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, line, may_command, socket_path};
-use crate::store::Opened;
 
 /// Clients that are served at a time. Others wait to be accepted.
 const CLIENTS_MAX: usize = 8;
@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct AdminSocket {
     data_dir: PathBuf,
-    opened: Opened,
+    host: Host,
     /// Of the data directory, where the store has none on it.
     lock: OnceLock<File>,
 }
@@ -67,8 +67,8 @@ pub(super) fn lock_directory(data_dir: &Path) -> io::Result<Option<File>> {
 
 impl AdminSocket {
     /// Of a server that has this store open. The directory is locked until this is dropped, which is after the store was closed.
-    pub(crate) fn new(data_dir: PathBuf, opened: Opened) -> AdminSocket {
-        AdminSocket { data_dir, opened, lock: OnceLock::new() }
+    pub(crate) fn new(data_dir: PathBuf, host: Host) -> AdminSocket {
+        AdminSocket { data_dir, host, lock: OnceLock::new() }
     }
 
     /// Takes commands until the server stops, and ends when those under way are done. A socket that cannot be made is logged, and the
@@ -83,7 +83,7 @@ impl AdminSocket {
             Ok(listening) => listening,
             Err(error) => {
                 let path = socket_path(&self.data_dir);
-                tracing::error!(error, path = %path.display(), "cannot open the administrative socket; commands such as accept-loss need this server to be stopped");
+                tracing::error!(error, path = %path.display(), "cannot open the administrative socket; commands such as accept-loss and reset need this server to be stopped");
                 return;
             }
         };
@@ -105,7 +105,7 @@ impl AdminSocket {
             while clients.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    clients.spawn(serve_client(stream, self.opened.clone(), owner, place));
+                    clients.spawn(serve_client(stream, self.host.clone(), owner, place));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection on the administrative socket");
@@ -118,7 +118,7 @@ impl AdminSocket {
     async fn listen(&self) -> Result<Listening, String> {
         let text = |error: io::Error| error.to_string();
         // The embedded store has locked the directory. Beside a database a command may be at work there, or another server by mistake.
-        if !self.opened.is_embedded() {
+        if !self.host.opened.is_embedded() {
             let lock = self.await_lock().await.map_err(text)?;
             self.lock.set(lock).expect("it listens once");
         }
@@ -174,13 +174,13 @@ impl AdminSocket {
     }
 }
 
-async fn serve_client(mut stream: UnixStream, opened: Opened, owner: u32, _place: OwnedSemaphorePermit) {
-    if let Err(error) = converse(&mut stream, &opened, owner).await {
+async fn serve_client(mut stream: UnixStream, host: Host, owner: u32, _place: OwnedSemaphorePermit) {
+    if let Err(error) = converse(&mut stream, &host, owner).await {
         tracing::warn!(%error, "a client of the administrative socket has left before its answer");
     }
 }
 
-async fn converse(stream: &mut UnixStream, opened: &Opened, owner: u32) -> io::Result<()> {
+async fn converse(stream: &mut UnixStream, host: &Host, owner: u32) -> io::Result<()> {
     let client = stream.peer_cred()?;
     let (uid, pid) = (client.uid(), client.pid());
     if !may_command(uid, owner) {
@@ -200,8 +200,7 @@ async fn converse(stream: &mut UnixStream, opened: &Opened, owner: u32) -> io::R
         Ok(request) => {
             let command = request.name();
             tracing::info!(command, uid, pid, "received an administrative command");
-            let store = opened.store();
-            match timeout(WORK_DEADLINE, administer(&*store, opened.control(), request)).await {
+            match timeout(WORK_DEADLINE, administer(host, request)).await {
                 Ok(Ok(answer)) => Reply::Done(answer),
                 Ok(Err(problem)) => {
                     tracing::warn!(command, problem, "an administrative command has failed");

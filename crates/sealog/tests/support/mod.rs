@@ -36,6 +36,20 @@ pub fn ended(Output { status, stdout, stderr }: Output) -> (Option<i32>, String,
     (status.code(), text(stdout), text(stderr))
 }
 
+/// What a browser does: a form, and what the answer's head says.
+pub fn submit(server: &Running, path: &str, cookie: &str, form: &str) -> String {
+    let (host, length) = (&server.address, form.len());
+    server.raw(&format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nSec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+    ))
+}
+
+pub fn open_page(server: &Running, path: &str, cookie: &str) -> String {
+    let host = &server.address;
+    server
+        .raw(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n"))
+}
+
 /// A stopped store whose chain has lost its last three of eight events; the key and the project.
 pub fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
     let server = serve(data);

@@ -1,0 +1,59 @@
+//! Making a link to a new password: what the command asks for, what is done, and what came of it.
+
+use sealog_core::time::iso_ms;
+use sealog_service::Secret;
+use sealog_service::people::{Failed, HostLink, make_reset_link};
+use serde::{Deserialize, Serialize};
+
+use super::host::Host;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    pub email: String,
+}
+
+/// What was made, as machines read it. Whoever has the link has the account, so nothing prints it by mistake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Made {
+    #[serde(with = "as_text")]
+    pub link: Secret,
+    pub opens: Opens,
+    pub expires_at: String,
+}
+
+/// What a link is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Opens {
+    NewPassword,
+    /// Nobody has claimed the account of the first owner yet.
+    Claim,
+}
+
+/// No error names the address: a running server logs errors, and its log has nobody's address.
+pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, String> {
+    let Some(app_url) = &host.app_url else {
+        return Err("where the dashboard will be is not known before the server has a port; give --app-url as the server has it".into());
+    };
+    let made = make_reset_link(&**host.opened.control(), &host.world, app_url, &request.email).await;
+    host.wake.wake();
+    let made = made.map_err(|Failed(cause)| cause)?;
+    let HostLink { url, expires_at_ms, is_claim } = made.ok_or("nobody has an account with this address")?;
+    let opens = if is_claim { Opens::Claim } else { Opens::NewPassword };
+    Ok(Made { link: url, opens, expires_at: iso_ms(expires_at_ms) })
+}
+
+/// Only where a link is handed over is it written out.
+mod as_text {
+    use sealog_service::Secret;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&secret.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        String::deserialize(from).map(Secret)
+    }
+}
