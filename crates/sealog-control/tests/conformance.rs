@@ -88,6 +88,8 @@ conformance! {
         access_shows_revoked_and_expired_keys
         revoking_twice_keeps_the_first_time
         a_keys_last_use_never_goes_back
+        keys_of_a_tenant_are_listed_newest_first_and_pages_join
+        a_key_is_found_by_its_id_with_its_tenant
     }
     action: {
         actions_are_unique_in_their_tenant
