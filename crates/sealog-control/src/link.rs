@@ -144,7 +144,7 @@ impl Links for Control {
                 return Ok(None);
             };
             let Purpose::Reset { person_id } = link.purpose else { return Ok(None) };
-            person::set_password(db, person_id, &password_hash, true)?;
+            person::set_password(db, person_id, &password_hash)?;
             session::end_all(db, person_id, None)?;
             let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = 'reset'";
             db.execute(sql, params![person_id])?;

@@ -102,7 +102,8 @@ conformance! {
     }
     person: {
         an_email_is_found_in_any_case
-        a_password_is_set_later_and_an_address_stays_verified
+        a_password_by_a_link_shows_the_address_and_a_changed_one_leaves_it_as_it_was
+        a_changed_password_ends_all_sessions_but_one_and_is_changed_from_the_one_that_was_shown
     }
     membership: {
         an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_person
@@ -116,6 +117,8 @@ conformance! {
         a_session_that_nobody_uses_ends_before_its_time
         a_new_session_takes_the_place_of_the_one_before_it
         a_person_ends_one_session_or_all_others_and_never_anothers
+        a_session_begins_with_the_password_that_the_person_has
+        a_whole_session_begins_with_a_code_once_there_is_an_authenticator
     }
     authenticator: {
         an_authenticator_counts_from_its_first_code_on

@@ -119,7 +119,7 @@ pub fn a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator(
     furnish(control);
     unverified(control, 1, 1, "a@example.com");
     wait(control.offer_authenticator(new_authenticator(1))).unwrap();
-    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(1)])).unwrap();
+    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(1)], None)).unwrap();
     for n in [1, 2] {
         wait(control.create_session(new_session(n, 1, u64::MAX), None)).unwrap();
     }

@@ -137,11 +137,13 @@ pub(crate) async fn confirm_authenticator(
     app: Arc<Dashboard>,
     asked: Arc<Asked>,
 ) -> Result<Response, Problem> {
-    let confirmed = app.accounts.confirm_authenticator(asked.person().person.id, asked.field("code")).await;
+    let (who, code) = (asked.person(), asked.field("code"));
+    let keep = who.session.token_digest;
+    let confirmed = app.accounts.confirm_authenticator(who.person.id, code, keep).await;
     let page = Page::new(&app, &asked).await?;
     let (status, error) = match confirmed {
         Ok(codes) => {
-            let notice = Some("From now on signing in asks for a code.");
+            let notice = Some("From now on signing in asks for a code. All other sessions have ended.");
             return Ok(html(&Page { codes, notice, ..page }));
         }
         Err(CodeError::Wrong) => {

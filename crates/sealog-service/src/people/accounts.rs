@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sealog_control::People;
+use sealog_control::{Membership, People, Role};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
@@ -61,6 +61,14 @@ pub struct SessionRules {
     pub absolute_ms: u64,
     /// In all, of somebody who is an auditor anywhere.
     pub auditor_ms: u64,
+}
+
+impl SessionRules {
+    /// In all, for somebody with these memberships.
+    pub(super) fn lasts_ms(&self, memberships: &[Membership]) -> u64 {
+        let audits = memberships.iter().any(|membership| membership.role == Role::Auditor);
+        if audits { self.auditor_ms } else { self.absolute_ms }
+    }
 }
 
 impl Default for SessionRules {

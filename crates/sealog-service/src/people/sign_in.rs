@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use sealog_control::{Person, PersonId};
+use sealog_control::{Person, PersonId, Shown};
 use sealog_core::id::Hash;
 use serde_json::json;
 
@@ -87,20 +87,23 @@ impl Accounts {
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
-        let is_right = password::verify(hash, password).await.map_err(Failed)?;
+        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
         let Some(person) = person else { return Err(SignInError::Wrong) };
-        if !is_right {
+        let Some(hash) = hash.filter(|_| is_right) else {
             self.note_failure(person.id, attempts);
             return Err(SignInError::Wrong);
-        }
+        };
         self.people.forget_attempts(account).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
+        let shown = Shown::Password { hash, replaces: replaces.map(Token::digest) };
+        let token = self.begin_session(person.id, visitor, needs_code, shown).await?;
+        // The password was changed while it was being checked.
+        let token = token.ok_or(SignInError::Wrong)?;
         if !needs_code {
+            // Nobody has the token before the record is durable.
             self.record_sign_in(person.id, false).await?;
         }
-        let replaces = replaces.map(Token::digest);
-        let token = self.begin_session(person.id, visitor, needs_code, replaces).await?;
         Ok(if needs_code { SignedIn::NeedsCode(token) } else { SignedIn::Whole(token, person) })
     }
 
@@ -115,25 +118,29 @@ impl Accounts {
         if let Err(problem) = check_chosen(&new) {
             return Ok(Err(problem));
         }
-        self.check_password(person, old).await?;
-        let hash = password::hash(&*self.world, new).await.map_err(Failed)?;
-        // Not `verified`: the address is as well known as it was.
+        let from = self.right_hash(person, old).await?;
+        let to = password::hash(&*self.world, new).await.map_err(Failed)?;
         self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" })).await?;
-        self.people.set_password(person.id, hash, false).await?;
-        self.people.end_sessions(person.id, Some(keep)).await?;
-        Ok(Ok(()))
+        let changed = self.people.change_password(person.id, from, to, keep).await?;
+        // Somebody else has changed it since: the old one is wrong by now.
+        if changed { Ok(Ok(())) } else { Err(SignInError::Wrong) }
     }
 
     /// Asked for again before something that outlives the session.
     pub async fn check_password(&self, person: &Person, password: Secret) -> Result<(), SignInError> {
+        self.right_hash(person, password).await.map(drop)
+    }
+
+    /// The hash of which this is the password.
+    async fn right_hash(&self, person: &Person, password: Secret) -> Result<String, SignInError> {
         let account = subject("account", person.email.to_lowercase().as_bytes());
         self.admit([account]).await?;
         let known = self.people.person_by_email(person.email.clone()).await?;
         let hash = known.and_then(|(_, hash)| hash);
-        if !password::verify(hash, password).await.map_err(Failed)? {
-            return Err(SignInError::Wrong);
-        }
-        Ok(self.people.forget_attempts(account).await?)
+        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
+        let hash = hash.filter(|_| is_right).ok_or(SignInError::Wrong)?;
+        self.people.forget_attempts(account).await?;
+        Ok(hash)
     }
 
     /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address. How many
