@@ -53,7 +53,7 @@ pub use error::{ChangeError, OpenError};
 pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
-pub use link::{Claimed, Guest, Invitation, Link, Links, Purpose};
+pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
 pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};

@@ -142,6 +142,7 @@ conformance! {
         an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alone
         an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant
         an_invitation_that_was_withdrawn_opens_nothing
+        an_invitation_is_replaced_by_those_alone_who_may_give_its_role
         of_many_that_use_a_link_at_once_one_has_used_it
     }
     outbox: {
