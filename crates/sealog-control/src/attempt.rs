@@ -6,7 +6,7 @@
 use sealog_core::id::Hash;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, count, params};
+use crate::db::{Db, DbError, Lock, all, count, params};
 
 pub trait Attempts: Send + Sync {
     /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is made:
@@ -19,12 +19,21 @@ pub trait Attempts: Send + Sync {
 impl Attempts for Control {
     fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<u64>> {
         self.change(Lock::None, move |db| {
-            // In one order on every node, so that two nodes never wait for each other.
-            let mut ordered = subjects.clone();
-            ordered.sort_unstable_by_key(|subject| subject.0);
+            // A few at a time: whoever tries a million names leaves no more than that to clean up at once.
+            let over = "SELECT subject FROM {attempts} WHERE ends_at_ms <= ?1 ORDER BY ends_at_ms LIMIT 8";
+            let mut ordered = all(db, over, params![now_ms], |row| row.get("subject"))?;
+            ordered.extend(&subjects);
+            // In one order on every node, those that are cleaned up among those that are counted, so that two
+            // nodes never wait for each other.
+            ordered.sort_unstable_by_key(|subject: &Hash| subject.0);
             ordered.dedup();
             for subject in ordered {
-                add(db, subject, now_ms, now_ms.saturating_add(window_ms))?;
+                if subjects.contains(&subject) {
+                    add(db, subject, now_ms, now_ms.saturating_add(window_ms))?;
+                } else {
+                    let sql = "DELETE FROM {attempts} WHERE subject = ?1 AND ends_at_ms <= ?2";
+                    db.execute(sql, params![subject, now_ms])?;
+                }
             }
             let sql = "SELECT attempts AS count FROM {attempts} WHERE subject = ?1";
             subjects.iter().map(|subject| count(db, sql, params![*subject])).collect()
@@ -43,9 +52,5 @@ fn add(db: &mut dyn Db, subject: Hash, now_ms: u64, ends_at_ms: u64) -> Result<(
                ON CONFLICT (subject) DO UPDATE SET
                    attempts = CASE WHEN attempts.ends_at_ms <= ?2 THEN 1 ELSE attempts.attempts + 1 END,
                    ends_at_ms = CASE WHEN attempts.ends_at_ms <= ?2 THEN ?3 ELSE attempts.ends_at_ms END";
-    db.execute(sql, params![subject, now_ms, ends_at_ms])?;
-    // A few at a time: whoever tries a million names leaves no more than that to clean up at once.
-    let over = "DELETE FROM {attempts} WHERE subject IN
-                (SELECT subject FROM {attempts} WHERE ends_at_ms <= ?1 ORDER BY ends_at_ms LIMIT 4)";
-    db.execute(over, params![now_ms]).map(drop)
+    db.execute(sql, params![subject, now_ms, ends_at_ms]).map(drop)
 }

@@ -130,6 +130,7 @@ conformance! {
     attempt: {
         attempts_are_counted_by_subject_until_their_window_is_over
         attempts_at_the_same_time_are_all_counted
+        attempts_that_are_over_are_cleaned_up_by_many_at_once_and_none_fails
     }
     link: {
         a_link_is_found_by_its_secret_until_it_is_over

@@ -28,3 +28,16 @@ pub fn attempts_at_the_same_time_are_all_counted(control: &Control) {
     all.sort_unstable();
     assert_eq!(all, (1..=20).collect::<Vec<_>>());
 }
+
+pub fn attempts_that_are_over_are_cleaned_up_by_many_at_once_and_none_fails(control: &Control) {
+    // Each window is over when the next attempt comes, so that each attempt cleans up those of others.
+    let attempts: Vec<_> = (0..400u16)
+        .map(|n| {
+            let subjects = [n * 7 % 11, n * 5 % 13].map(|n| digest(n.to_le_bytes()[0])).into();
+            control.count_attempt(subjects, MORNING_MS + u64::from(n) * 10, 1)
+        })
+        .collect();
+    for attempt in attempts {
+        assert!(wait(attempt).unwrap().iter().all(|count| *count >= 1));
+    }
+}
