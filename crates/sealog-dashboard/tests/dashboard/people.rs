@@ -279,14 +279,25 @@ fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_wo
     let stage = stage();
     let mut browser = stage.signed_in(1);
     assert_eq!(browser.post("/app/account/authenticator", &[("old", "wrong")]).status, 422);
-    assert_eq!(browser.post("/app/account/authenticator", &[("old", PASSWORD)]).status, 303);
-    let page = browser.get("/app/account");
+    let page = browser.post("/app/account/authenticator", &[("old", PASSWORD)]);
+    assert_eq!(page.status, 200);
     page.shows("otpauth://totp/Sealog:Person1@Example.org?secret=");
+    // A browser that was left open shows no secret, and turns nothing on.
+    let page = browser.get("/app/account");
+    assert!(!page.has("otpauth:") && !page.has("Key for the authenticator"));
+    page.shows("action=\"/app/account/authenticator/confirm\"");
     let secret = stage.wait(stage.control.authenticator(person_id(1))).unwrap().unwrap().secret;
     let code = totp::code_at(&secret, stage.now_ms() / 30_000);
     let mut without_code = stage.signed_in(1);
-    assert_eq!(browser.post("/app/account/authenticator/confirm", &[("code", "x")]).status, 422);
-    let page = browser.post("/app/account/authenticator/confirm", &[("code", &code)]);
+    let mut confirm = |code: &str, old: &str| {
+        browser.post("/app/account/authenticator/confirm", &[("code", code), ("old", old)])
+    };
+    let refused = confirm(&code, "wrong");
+    assert!(refused.status == 422 && !refused.has("otpauth:"));
+    let refused = confirm("x", PASSWORD);
+    assert_eq!(refused.status, 422);
+    refused.shows("The code is wrong.").shows("otpauth:");
+    let page = confirm(&code, PASSWORD);
     page.shows("Recovery codes").shows("Shown once");
     assert!(!without_code.is_signed_in(), "it began without a code");
     let codes: Vec<String> = page
