@@ -4,21 +4,22 @@
 //! of a copy.
 
 use sealog_core::id::Hash;
+use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, all, count, params};
+use crate::db::{Db, DbError, Lock, Row, all, one, params};
 
 pub trait Attempts: Send + Sync {
     /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is made:
     /// attempts at the same time are all counted. How many there were in the window of each, with this one.
-    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<u64>>;
+    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>>;
     /// Forgets a subject's: the attempt was right.
     fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()>;
 }
 
 impl Attempts for Control {
-    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<u64>> {
-        self.change(Lock::None, move |db| {
+    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>> {
+        self.change_for(Payer::Stranger, Lock::None, move |db| {
             // A few at a time: whoever tries a million names leaves no more than that to clean up at once.
             let over = "SELECT subject FROM {attempts} WHERE ends_at_ms <= ?1 ORDER BY ends_at_ms LIMIT 8";
             let mut ordered = all(db, over, params![now_ms], |row| row.get("subject"))?;
@@ -35,8 +36,7 @@ impl Attempts for Control {
                     db.execute(sql, params![subject, now_ms])?;
                 }
             }
-            let sql = "SELECT attempts AS count FROM {attempts} WHERE subject = ?1";
-            subjects.iter().map(|subject| count(db, sql, params![*subject])).collect()
+            subjects.iter().map(|subject| counted(db, *subject)).collect()
         })
     }
 
@@ -45,6 +45,20 @@ impl Attempts for Control {
             db.execute("DELETE FROM {attempts} WHERE subject = ?1", params![subject]).map(drop)
         })
     }
+}
+
+/// Attempts of one subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    pub attempts: u64,
+    /// When they are forgotten.
+    pub ends_at_ms: u64,
+}
+
+fn counted(db: &mut dyn Db, subject: Hash) -> Result<Counted, DbError> {
+    let sql = "SELECT attempts, ends_at_ms FROM {attempts} WHERE subject = ?1";
+    let read = |row: &Row| Ok(Counted { attempts: row.get("attempts")?, ends_at_ms: row.get("ends_at_ms")? });
+    Ok(one(db, sql, params![subject], read)?.unwrap_or(Counted { attempts: 0, ends_at_ms: 0 }))
 }
 
 fn add(db: &mut dyn Db, subject: Hash, now_ms: u64, ends_at_ms: u64) -> Result<(), DbError> {

@@ -44,7 +44,7 @@ pub mod version;
 use sealog_store::postgres as store_postgres;
 
 pub use action::Actions;
-pub use attempt::Attempts;
+pub use attempt::{Attempts, Counted};
 pub use authenticator::{Authenticator, Authenticators};
 pub use control::{Answer, Control};
 pub use credentials::{Credentials, Shown};

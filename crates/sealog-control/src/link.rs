@@ -8,6 +8,7 @@
 //! work done, and of any number of callers with the same link one has used it.
 
 use sealog_core::id::{Hash, TenantId, Uuid};
+use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Listed, Lock, Row, all, one, params};
@@ -96,7 +97,7 @@ impl Links for Control {
     }
 
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {
-        self.read(move |db| find(db, secret, now_ms))
+        self.read_for(Payer::Stranger, move |db| find(db, secret, now_ms))
     }
 
     fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool> {

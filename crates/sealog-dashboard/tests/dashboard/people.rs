@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use sealog_control::*;
 use sealog_core::id::{Hash, Uuid};
 use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, Token, claim_link, make_reset_link, totp};
+use sha2::{Digest, Sha256};
 
 use crate::harness::*;
 
@@ -171,6 +172,31 @@ fn after_ten_attempts_an_account_waits_whether_it_exists_or_not_and_by_whichever
         }
         assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 303);
     }
+}
+
+#[test]
+fn whoever_goes_on_after_being_refused_costs_no_write_and_a_new_password_lets_in_at_once() {
+    let stage = stage();
+    let known = |whose: &str| Hash(Sha256::digest(format!("sealog attempts account {whose}")).into());
+    let account = known("person1@example.org");
+    let attempts = |n| {
+        let counted = stage.wait(stage.control.count_attempt(vec![account], stage.now_ms(), 15 * MINUTE_MS));
+        assert_eq!(counted.unwrap()[0].attempts, n);
+    };
+    for n in 1..=10 {
+        attempts(n);
+    }
+    let mut browser = stage.browser();
+    for _ in 0..5 {
+        browser.sign_in(1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    }
+    // The first of the five was counted, and refused by that; the others were refused by memory.
+    attempts(12);
+    let link = stage.wait(make_reset_link(&*stage.control, &*stage.clock, HOME, &email(1))).unwrap().unwrap();
+    let token = token_of(&link.0);
+    let reset = [("token", token.0.0.as_str()), ("password", NEW_PASSWORD)];
+    assert_eq!(stage.browser().post("/app/reset", &reset).status, 303);
+    assert_eq!(browser.sign_in(1, NEW_PASSWORD).status, 303);
 }
 
 #[test]

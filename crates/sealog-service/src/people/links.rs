@@ -153,7 +153,7 @@ impl Accounts {
         self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "link" })).await?;
         // Whoever has guessed at the old password does not keep its owner out.
         let account = subject("account", person.email.to_lowercase().as_bytes());
-        self.people.forget_attempts(account).await?;
+        self.forget_attempts(account).await?;
         Ok(person)
     }
 

@@ -60,7 +60,7 @@ impl Accounts {
         if !is_right {
             return Err(CodeError::Wrong);
         }
-        self.people.forget_attempts(of_person("code", person_id)).await?;
+        self.forget_attempts(of_person("code", person_id)).await?;
         let shown = Shown::Code { asked_by: asked.session.token_digest };
         // The session that asked may have ended since, as with a new password.
         let token = self.begin_session(person_id, visitor, false, shown).await?.ok_or(CodeError::Wrong)?;
@@ -110,7 +110,7 @@ impl Accounts {
         if !self.people.confirm_authenticator(person_id, secret, step, digests, Some(keep)).await? {
             return Err(CodeError::NotNow);
         }
-        self.people.forget_attempts(of_person("code", person_id)).await?;
+        self.forget_attempts(of_person("code", person_id)).await?;
         Ok(codes)
     }
 

@@ -93,7 +93,7 @@ impl Accounts {
             self.note_failure(person.id, attempts);
             return Err(SignInError::Wrong);
         };
-        self.people.forget_attempts(account).await?;
+        self.forget_attempts(account).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
         let shown = Shown::Password { hash, replaces: replaces.map(Token::digest) };
@@ -139,17 +139,34 @@ impl Accounts {
         let hash = known.and_then(|(_, hash)| hash);
         let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
         let hash = hash.filter(|_| is_right).ok_or(SignInError::Wrong)?;
-        self.people.forget_attempts(account).await?;
+        self.forget_attempts(account).await?;
         Ok(hash)
     }
 
-    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address. How many
+    /// Counts an attempt, and refuses one too many, without a write while that is known. The first subject is an account, the second an address. How many
     /// there were for the account.
     pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<u64, SignInError> {
         let now_ms = self.world.now_ms();
-        let counts = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
-        let too_many = counts.iter().zip([PER_ACCOUNT, PER_ADDRESS]).any(|(count, most)| *count > most);
-        if too_many { Err(SignInError::TooMany) } else { Ok(counts.first().copied().unwrap_or(0)) }
+        if subjects.iter().any(|subject| self.refused.has(*subject, now_ms)) {
+            return Err(SignInError::TooMany);
+        }
+        let counted = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
+        let mut too_many = false;
+        for ((subject, counted), most) in subjects.iter().zip(&counted).zip([PER_ACCOUNT, PER_ADDRESS]) {
+            if counted.attempts > most {
+                self.refused.add(*subject, now_ms, counted.ends_at_ms);
+                too_many = true;
+            }
+        }
+        let attempts = counted.first().map_or(0, |counted| counted.attempts);
+        if too_many { Err(SignInError::TooMany) } else { Ok(attempts) }
+    }
+
+    /// Forgets the attempts of a subject: one was right.
+    pub(super) async fn forget_attempts(&self, subject: Hash) -> Result<(), Failed> {
+        self.people.forget_attempts(subject).await?;
+        self.refused.forget(subject);
+        Ok(())
     }
 
     /// For the system chain, at most once a minute. Left to a task of its own: how long the answer takes does not
@@ -161,7 +178,7 @@ impl Accounts {
                 let minute = vec![of_person("failure", person_id)];
                 let count =
                     accounts.people.count_attempt(minute, accounts.world.now_ms(), NOTED_EVERY_MS).await?;
-                if count == [1] {
+                if count.iter().all(|count| count.attempts == 1) {
                     let metadata = json!({ "attempts": attempts });
                     accounts.record(person_id, &actions::SIGN_IN_FAILED, metadata).await?;
                 }
