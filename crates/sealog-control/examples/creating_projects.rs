@@ -32,7 +32,7 @@ fn project(n: u64) -> NewProject {
     let mut id = [0xAB; 16];
     id[..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
     NewProject {
-        id: ProjectId(Uuid(id)),
+        id: ProjectId(Uuid::from_random(id)),
         tenant_id: TenantId(Uuid([1; 16])),
         name: format!("Project {n}"),
         frameworks: FrameworkSet::from_bits(0xFFF),
