@@ -11,15 +11,6 @@ pub trait Authenticators: Send + Sync {
     /// Keeps a secret until the person has shown that the authenticator has it. In place of one that was never
     /// shown to work; one that was stays, and the answer is no.
     fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool>;
-    /// A code of this time step was right: from now on signing in asks for one. With the digests of the codes
-    /// that stand in for it. Not if it was confirmed before, or is no longer the secret that was asked about.
-    fn confirm_authenticator(
-        &self,
-        person_id: PersonId,
-        secret: Vec<u8>,
-        step: u64,
-        recovery_codes: Vec<Hash>,
-    ) -> Answer<'_, bool>;
     /// A code of this step was right. Whether it is the first use of this step, and of any after it.
     fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool>;
     /// Whether it was one that had not been used.
@@ -47,24 +38,6 @@ impl Authenticators for Control {
         })
     }
 
-    fn confirm_authenticator(
-        &self,
-        person_id: PersonId,
-        secret: Vec<u8>,
-        step: u64,
-        recovery_codes: Vec<Hash>,
-    ) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| {
-            let sql = "UPDATE {authenticators} SET last_step = ?3
-                       WHERE person_id = ?1 AND secret = ?2 AND last_step IS NULL";
-            let confirmed = db.execute(sql, params![person_id, secret, step])? > 0;
-            if confirmed {
-                replace_codes(db, person_id, &recovery_codes)?;
-            }
-            Ok(confirmed)
-        })
-    }
-
     fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool> {
         // Whoever comes second waits for the row, and then finds the step used.
         self.change(Lock::None, move |db| {
@@ -89,8 +62,7 @@ impl Authenticators for Control {
 
     fn replace_recovery_codes(&self, person_id: PersonId, digests: Vec<Hash>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
-            let sql = format!("{SELECT} WHERE person_id = ?1 AND last_step IS NOT NULL");
-            let confirmed = one(db, &sql, params![person_id], read)?.is_some();
+            let confirmed = is_confirmed(db, person_id)?;
             if confirmed {
                 replace_codes(db, person_id, &digests)?;
             }
@@ -132,7 +104,13 @@ impl std::fmt::Debug for Authenticator {
 
 const SELECT: &str = "SELECT person_id, secret, last_step, created_at_ms FROM {authenticators}";
 
-fn replace_codes(db: &mut dyn Db, person_id: PersonId, digests: &[Hash]) -> Result<(), DbError> {
+/// Whether signing in asks this person for a code.
+pub(crate) fn is_confirmed(db: &mut dyn Db, person_id: PersonId) -> Result<bool, DbError> {
+    let sql = "SELECT count(*) AS count FROM {authenticators} WHERE person_id = ?1 AND last_step IS NOT NULL";
+    Ok(count(db, sql, params![person_id])? > 0)
+}
+
+pub(crate) fn replace_codes(db: &mut dyn Db, person_id: PersonId, digests: &[Hash]) -> Result<(), DbError> {
     db.execute("DELETE FROM {recovery_codes} WHERE person_id = ?1", params![person_id])?;
     digests.iter().try_for_each(|digest| insert_code(db, person_id, *digest))
 }

@@ -84,8 +84,17 @@ impl Control {
         lock: Lock,
         act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,
     ) -> Answer<'_, T, E> {
+        self.change_for(Payer::Operator, lock, act)
+    }
+
+    pub(crate) fn change_for<T: Send + 'static, E: From<DbError> + From<StoreError> + Send + 'static>(
+        &self,
+        payer: Payer,
+        lock: Lock,
+        act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Answer<'_, T, E> {
         let database = Arc::clone(&self.database);
-        self.run(Payer::Operator, move || database.change(lock, |db, _| act(db)))
+        self.run(payer, move || database.change(lock, |db, _| act(db)))
     }
 
     /// A change of something that a tenant has. `act` says whose it was, and which records of it go into the
@@ -124,7 +133,8 @@ impl Control {
         payer: Payer,
         act: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Answer<'_, T, E> {
-        // Half of the queue is closed to look-ups of unknown keys: no crowd of them keeps a key from being revoked.
+        // Half of the queue is closed to what strangers can ask for (look-ups of keys, sessions and links, attempts
+        // to sign in): no crowd of them keeps a key from being revoked.
         let waiting_max = if payer == Payer::Stranger { WAITING_MAX / 2 } else { WAITING_MAX };
         let answer = self.pool.run_below(waiting_max, payer, COST, act);
         Box::pin(async move {

@@ -6,7 +6,7 @@ use sealog_core::key::KeyState;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
@@ -32,6 +32,16 @@ pub trait Keys: Send + Sync {
     /// Revoking twice is the same as once. Nothing when there is no such key.
     fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>>;
     fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>>;
+    /// A key, with the tenant that it belongs to.
+    fn key(&self, id: KeyId) -> Answer<'_, Option<(TenantId, ApiKey)>>;
+    /// The keys of all projects of a tenant, or of those among them that are named, each with the name of its
+    /// project. The newest comes first, and a page goes on to older ones.
+    fn keys_of_tenant(
+        &self,
+        tenant_id: TenantId,
+        projects: Option<Vec<ProjectId>>,
+        page: ListPage,
+    ) -> Answer<'_, Vec<(ApiKey, String)>>;
 }
 
 impl KeyAccess for Control {
@@ -76,6 +86,22 @@ impl Keys for Control {
 
     fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
         self.read(move |db| KEYS.page(db, Some(("project_id", project_id.into())), page, read))
+    }
+
+    fn key(&self, id: KeyId) -> Answer<'_, Option<(TenantId, ApiKey)>> {
+        self.read(move |db| {
+            let sql = format!("{OF_TENANT} WHERE k.id = ?1");
+            one(db, &sql, params![id], |row| Ok((row.get("tenant_id")?, read(row)?)))
+        })
+    }
+
+    fn keys_of_tenant(
+        &self,
+        tenant_id: TenantId,
+        projects: Option<Vec<ProjectId>>,
+        page: ListPage,
+    ) -> Answer<'_, Vec<(ApiKey, String)>> {
+        self.read(move |db| newest(db, tenant_id, projects.as_deref(), page))
     }
 }
 
@@ -138,6 +164,43 @@ const KEYS: Listed = Listed {
     table: "keys",
     id: "id",
 };
+
+/// Keys with the projects that they are for.
+const OF_TENANT: &str = "SELECT k.id AS id, k.project_id AS project_id, k.name AS name, k.mode AS mode, k.prefix AS prefix,
+        k.expires_at_ms AS expires_at_ms, k.revoked_at_ms AS revoked_at_ms, k.last_used_at_ms AS last_used_at_ms,
+        k.created_at_ms AS created_at_ms, p.tenant_id AS tenant_id, p.name AS project_name
+    FROM {keys} AS k JOIN {projects} AS p ON p.id = k.project_id";
+
+/// A page of a tenant's keys, the newest first. Behind a key that is not the tenant's there is nothing.
+fn newest(
+    db: &mut dyn Db,
+    tenant_id: TenantId,
+    projects: Option<&[ProjectId]>,
+    page: ListPage,
+) -> Result<Vec<(ApiKey, String)>, DbError> {
+    let mut params = vec![Value::from(page.limit), tenant_id.into()];
+    let mut sql = format!("{OF_TENANT} WHERE p.tenant_id = ?2");
+    if let Some(projects) = projects {
+        if projects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places: Vec<String> = (0..projects.len()).map(|at| format!("?{}", at + 3)).collect();
+        params.extend(projects.iter().map(|id| Value::from(*id)));
+        sql.push_str(&format!(" AND p.id IN ({})", places.join(", ")));
+    }
+    if let Some(after) = page.after {
+        params.push(after.into());
+        let of_tenant = "SELECT id FROM {projects} WHERE tenant_id = ?2";
+        let from = format!(
+            "SELECT number FROM {{keys}} WHERE id = ?{} AND project_id IN ({of_tenant})",
+            params.len()
+        );
+        sql.push_str(&format!(" AND k.number < ({from})"));
+    }
+    // The plus keeps a database from walking back through the keys of everybody to find those of one tenant.
+    sql.push_str(" ORDER BY +k.number DESC LIMIT ?1");
+    all(db, &sql, &params, |row| Ok((read(row)?, row.get("project_name")?)))
+}
 
 /// With its tenant.
 pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, ApiKey)>, DbError> {

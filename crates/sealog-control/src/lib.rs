@@ -16,6 +16,7 @@ pub mod action;
 pub mod attempt;
 pub mod authenticator;
 mod control;
+pub mod credentials;
 pub mod database;
 pub mod db;
 mod error;
@@ -43,15 +44,16 @@ pub mod version;
 use sealog_store::postgres as store_postgres;
 
 pub use action::Actions;
-pub use attempt::Attempts;
+pub use attempt::{Attempts, Counted};
 pub use authenticator::{Authenticator, Authenticators};
 pub use control::{Answer, Control};
+pub use credentials::{Credentials, Shown};
 pub use db::ListPage;
 pub use error::{ChangeError, OpenError};
 pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
-pub use link::{Claimed, Guest, Invitation, Link, Links, Purpose};
+pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
 pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};
@@ -73,12 +75,20 @@ impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Adm
 
 /// Who may sign in, and where to.
 pub trait People:
-    Persons + Memberships + Sessions + Links + Authenticators + Attempts + PendingRecords
+    Persons + Memberships + Sessions + Credentials + Links + Authenticators + Attempts + PendingRecords
 {
 }
 
 impl<T> People for T where
-    T: Persons + Memberships + Sessions + Links + Authenticators + Attempts + PendingRecords + ?Sized
+    T: Persons
+        + Memberships
+        + Sessions
+        + Credentials
+        + Links
+        + Authenticators
+        + Attempts
+        + PendingRecords
+        + ?Sized
 {
 }
 

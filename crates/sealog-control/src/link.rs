@@ -8,6 +8,7 @@
 //! work done, and of any number of callers with the same link one has used it.
 
 use sealog_core::id::{Hash, TenantId, Uuid};
+use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Listed, Lock, Row, all, one, params};
@@ -34,9 +35,24 @@ pub trait Links: Send + Sync {
     fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool>;
     /// The invitations of a tenant that are neither accepted nor over, in the order in which they were made.
     fn invitations(&self, tenant_id: TenantId, now_ms: u64) -> Answer<'_, Vec<Link>>;
-    /// Takes an invitation back. Whether the tenant had such a one.
-    fn withdraw_invitation(&self, tenant_id: TenantId, id: Uuid, records: Vec<NewRecord>)
-    -> Answer<'_, bool>;
+    /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It takes
+    /// the place of one of the same tenant to the same address, of which `records` are told, if that is for one
+    /// of these roles, too.
+    fn invite(
+        &self,
+        link: Link,
+        notice: NewNotice,
+        may_give: Vec<Role>,
+        records: Records<Link>,
+    ) -> Answer<'_, Invited>;
+    /// Takes an invitation of a tenant back, on behalf of somebody who may give these roles.
+    fn withdraw_invitation(
+        &self,
+        tenant_id: TenantId,
+        id: Uuid,
+        may_give: Vec<Role>,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Invited>;
     /// The person of a claim gets an address and a password. `Err(AlreadyExists)` if another has the address.
     fn claim(
         &self,
@@ -75,7 +91,7 @@ impl Links for Control {
     }
 
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {
-        self.read(move |db| find(db, secret, now_ms))
+        self.read_for(Payer::Stranger, move |db| find(db, secret, now_ms))
     }
 
     fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool> {
@@ -96,18 +112,47 @@ impl Links for Control {
         })
     }
 
+    fn invite(
+        &self,
+        link: Link,
+        notice: NewNotice,
+        may_give: Vec<Role>,
+        records: Records<Link>,
+    ) -> Answer<'_, Invited> {
+        let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
+            let Some(Invitation { tenant_id, email, .. }) = link.purpose.invitation().cloned() else {
+                return Err(DbError::Refused("the link is no invitation".into()));
+            };
+            let sql =
+                format!("{} WHERE tenant_id = ?1 AND email_lower = ?2 AND expires_at_ms > ?3", LINKS.select);
+            let before = all(db, &sql, params![tenant_id, email.to_lowercase(), link.created_at_ms], read)?;
+            if !before.iter().all(|replaced| replaced.is_for(&may_give)) {
+                return Ok(Some(Changed { tenant_id, value: Invited::Refused, records: Vec::new() }));
+            }
+            let made = create(db, &link, Some(notice))?;
+            let records = records.tell(before.first(), &link);
+            Ok(made.then_some(Changed { tenant_id, value: Invited::Done, records }))
+        });
+        Box::pin(async move { Ok(made.await?.unwrap_or(Invited::Missing)) })
+    }
+
     fn withdraw_invitation(
         &self,
         tenant_id: TenantId,
         id: Uuid,
+        may_give: Vec<Role>,
         records: Vec<NewRecord>,
-    ) -> Answer<'_, bool> {
+    ) -> Answer<'_, Invited> {
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
-            let sql = "DELETE FROM {links} WHERE tenant_id = ?1 AND id = ?2 AND purpose = 'invitation'";
-            let withdrawn = db.execute(sql, params![tenant_id, id])? > 0;
-            Ok(withdrawn.then_some(Changed { tenant_id, value: (), records }))
+            let sql = format!("{} WHERE tenant_id = ?1 AND id = ?2 AND purpose = 'invitation'", LINKS.select);
+            let Some(link) = one(db, &sql, params![tenant_id, id], read)? else { return Ok(None) };
+            if !link.is_for(&may_give) {
+                return Ok(Some(Changed { tenant_id, value: Invited::Refused, records: Vec::new() }));
+            }
+            db.execute("DELETE FROM {links} WHERE id = ?1", params![id])?;
+            Ok(Some(Changed { tenant_id, value: Invited::Done, records }))
         });
-        Box::pin(async move { Ok(made.await?.is_some()) })
+        Box::pin(async move { Ok(made.await?.unwrap_or(Invited::Missing)) })
     }
 
     fn claim(
@@ -138,7 +183,7 @@ impl Links for Control {
                 return Ok(None);
             };
             let Purpose::Reset { person_id } = link.purpose else { return Ok(None) };
-            person::set_password(db, person_id, &password_hash, true)?;
+            person::set_password(db, person_id, &password_hash)?;
             session::end_all(db, person_id, None)?;
             let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = 'reset'";
             db.execute(sql, params![person_id])?;
@@ -242,6 +287,21 @@ impl Link {
     pub fn notice_key(&self) -> String {
         format!("{NOTICE_KEY}{}", self.id)
     }
+
+    /// Whether it invites for one of these roles.
+    fn is_for(&self, roles: &[Role]) -> bool {
+        self.purpose.invitation().is_some_and(|invitation| roles.contains(&invitation.role))
+    }
+}
+
+/// What became of a change of invitations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invited {
+    Done,
+    /// There is no such tenant, or no such invitation.
+    Missing,
+    /// An invitation for a role that the one who asks may not give stays as it is.
+    Refused,
 }
 
 /// What an owner chose.

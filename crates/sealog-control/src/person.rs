@@ -3,15 +3,12 @@
 use sealog_core::id::Uuid;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, one, params};
+use crate::db::{Db, DbError, FromValue, Listed, Row, Value, count, one, params};
 
 pub trait Persons: Send + Sync {
     fn person(&self, id: PersonId) -> Answer<'_, Option<Person>>;
     /// By e-mail address, in any case; with the hash of the password, if there is one.
     fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>>;
-    /// Whether there is such a person. Whoever sets a password by a link that was mailed to the address has
-    /// shown that it is theirs.
-    fn set_password(&self, id: PersonId, password_hash: String, verified: bool) -> Answer<'_, bool>;
 }
 
 impl Persons for Control {
@@ -21,10 +18,6 @@ impl Persons for Control {
 
     fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
         self.read(move |db| by_email(db, &email))
-    }
-
-    fn set_password(&self, id: PersonId, password_hash: String, verified: bool) -> Answer<'_, bool> {
-        self.change(Lock::Order, move |db| set_password(db, id, &password_hash, verified))
     }
 }
 
@@ -91,14 +84,16 @@ pub(crate) fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbEr
     one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read)
 }
 
-pub(crate) fn set_password(
-    db: &mut dyn Db,
-    id: PersonId,
-    password_hash: &str,
-    verified: bool,
-) -> Result<bool, DbError> {
-    let sql = "UPDATE {persons} SET password_hash = ?2, verified = (verified OR ?3) WHERE id = ?1";
-    Ok(db.execute(sql, params![id, password_hash, verified])? > 0)
+/// Whoever sets a password by a link that was mailed to the address has shown that it is theirs.
+pub(crate) fn set_password(db: &mut dyn Db, id: PersonId, password_hash: &str) -> Result<(), DbError> {
+    let sql = "UPDATE {persons} SET password_hash = ?2, verified = true WHERE id = ?1";
+    db.execute(sql, params![id, password_hash]).map(drop)
+}
+
+/// Whether this is still the hash of the person's password.
+pub(crate) fn has_password(db: &mut dyn Db, id: PersonId, hash: &str) -> Result<bool, DbError> {
+    let sql = "SELECT count(*) AS count FROM {persons} WHERE id = ?1 AND password_hash = ?2";
+    Ok(count(db, sql, params![id, hash])? > 0)
 }
 
 /// An address that the person is known to have, and a password.

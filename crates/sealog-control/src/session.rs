@@ -1,14 +1,14 @@
 //! Sessions of people who have signed in.
 
 use sealog_core::id::Hash;
+use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Row, all, one, params};
 use crate::person::PersonId;
 
 pub trait Sessions: Send + Sync {
-    /// Begins a session in place of another, if there is one: whoever signs in gets a new token, and the old
-    /// one is worth nothing.
+    /// Begins a session in place of another, if there is one, whatever was shown for it.
     fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()>;
     /// A session that has not ended at `now_ms`.
     fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>>;
@@ -26,17 +26,17 @@ pub trait Sessions: Send + Sync {
 impl Sessions for Control {
     fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
-            let over = "DELETE FROM {sessions} WHERE expires_at_ms <= ?1";
-            db.execute(over, params![session.created_at_ms])?;
+            remove_over(db, session.created_at_ms)?;
             if let Some(replaced) = replaces {
-                db.execute("DELETE FROM {sessions} WHERE token_digest = ?1", params![replaced])?;
+                end(db, replaced)?;
             }
             insert(db, &session)
         })
     }
 
     fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>> {
-        self.read(move |db| {
+        // Whoever makes a token up is a stranger.
+        self.read_for(Payer::Stranger, move |db| {
             let sql = format!("{SESSIONS} WHERE token_digest = ?1 AND {RUNS}");
             one(db, &sql, params![token_digest, now_ms], read)
         })
@@ -60,9 +60,7 @@ impl Sessions for Control {
     }
 
     fn end_session(&self, token_digest: Hash) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| {
-            db.execute("DELETE FROM {sessions} WHERE token_digest = ?1", params![token_digest]).map(drop)
-        })
+        self.change(Lock::None, move |db| end(db, token_digest))
     }
 
     fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool> {
@@ -99,7 +97,7 @@ const SESSIONS: &str = "SELECT token_digest, person_id, needs_code, created_at_m
 /// Not `last_seen_at_ms + idle_ms > ?2`, which could overflow.
 const RUNS: &str = "expires_at_ms > ?2 AND idle_ms > ?2 - last_seen_at_ms";
 
-fn insert(db: &mut dyn Db, session: &Session) -> Result<(), DbError> {
+pub(crate) fn insert(db: &mut dyn Db, session: &Session) -> Result<(), DbError> {
     let sql = "INSERT INTO {sessions} (token_digest, person_id, needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let params = params![
@@ -114,6 +112,14 @@ fn insert(db: &mut dyn Db, session: &Session) -> Result<(), DbError> {
         &session.user_agent,
     ];
     db.execute(sql, params).map(drop)
+}
+
+pub(crate) fn remove_over(db: &mut dyn Db, now_ms: u64) -> Result<(), DbError> {
+    db.execute("DELETE FROM {sessions} WHERE expires_at_ms <= ?1", params![now_ms]).map(drop)
+}
+
+pub(crate) fn end(db: &mut dyn Db, token_digest: Hash) -> Result<(), DbError> {
+    db.execute("DELETE FROM {sessions} WHERE token_digest = ?1", params![token_digest]).map(drop)
 }
 
 pub(crate) fn end_all(db: &mut dyn Db, person_id: PersonId, keep: Option<Hash>) -> Result<(), DbError> {

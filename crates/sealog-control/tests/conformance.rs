@@ -88,6 +88,8 @@ conformance! {
         access_shows_revoked_and_expired_keys
         revoking_twice_keeps_the_first_time
         a_keys_last_use_never_goes_back
+        keys_of_a_tenant_are_listed_newest_first_and_pages_join
+        a_key_is_found_by_its_id_with_its_tenant
     }
     action: {
         actions_are_unique_in_their_tenant
@@ -100,7 +102,8 @@ conformance! {
     }
     person: {
         an_email_is_found_in_any_case
-        a_password_is_set_later_and_an_address_stays_verified
+        a_password_by_a_link_shows_the_address_and_a_changed_one_leaves_it_as_it_was
+        a_changed_password_ends_all_sessions_but_one_and_is_changed_from_the_one_that_was_shown
     }
     membership: {
         an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_person
@@ -114,6 +117,8 @@ conformance! {
         a_session_that_nobody_uses_ends_before_its_time
         a_new_session_takes_the_place_of_the_one_before_it
         a_person_ends_one_session_or_all_others_and_never_anothers
+        a_session_begins_with_the_password_that_the_person_has
+        a_whole_session_begins_with_a_code_once_there_is_an_authenticator
     }
     authenticator: {
         an_authenticator_counts_from_its_first_code_on
@@ -125,6 +130,7 @@ conformance! {
     attempt: {
         attempts_are_counted_by_subject_until_their_window_is_over
         attempts_at_the_same_time_are_all_counted
+        attempts_that_are_over_are_cleaned_up_by_many_at_once_and_none_fails
     }
     link: {
         a_link_is_found_by_its_secret_until_it_is_over
@@ -138,6 +144,7 @@ conformance! {
         an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alone
         an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant
         an_invitation_that_was_withdrawn_opens_nothing
+        an_invitation_is_replaced_by_those_alone_who_may_give_its_role
         of_many_that_use_a_link_at_once_one_has_used_it
     }
     outbox: {

@@ -319,7 +319,7 @@ fn furnish(control: &Control) {
     wait(control.add_member(member, Records::of(vec![record]))).unwrap();
     wait(control.update_member(tenant_id, person_id, MemberChange::default(), Records::none())).unwrap();
     wait(control.remove_record(Uuid([7; 16]))).unwrap();
-    wait(control.set_password(person_id, "h".into(), true)).unwrap();
+    wait(control.change_password(person_id, "h".into(), "h2".into(), Hash([9; 32]))).unwrap();
     for value in [Some("1".into()), Some("2".into()), None] {
         wait(control.set_setting(tenant_id, "a".into(), value, vec![])).unwrap();
     }
@@ -352,12 +352,13 @@ fn furnish(control: &Control) {
     let offered = Authenticator { person_id, secret: vec![1; 20], last_step: None, created_at_ms: now };
     assert!(wait(control.offer_authenticator(offered)).unwrap());
     let codes = vec![Hash([7; 32])];
-    assert!(wait(control.confirm_authenticator(person_id, vec![1; 20], 1, codes)).unwrap());
+    assert!(wait(control.confirm_authenticator(person_id, vec![1; 20], 1, codes, None)).unwrap());
     assert!(wait(control.use_step(person_id, 2)).unwrap());
     assert!(wait(control.use_recovery_code(person_id, Hash([7; 32]))).unwrap());
     assert!(wait(control.remove_authenticator(person_id)).unwrap());
     for count in [1, 2] {
-        assert_eq!(wait(control.count_attempt(vec![Hash([7; 32])], now, 9)), Ok(vec![count]));
+        let counted = wait(control.count_attempt(vec![Hash([7; 32])], now, 9)).unwrap();
+        assert_eq!(counted, [Counted { attempts: count, ends_at_ms: now + 9 }]);
     }
     wait(control.forget_attempts(Hash([7; 32]))).unwrap();
     let link = Link {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
-use sealog_service::people::{Accounts, SessionRules};
+use sealog_service::people::Accounts;
 use sealog_store::Store;
 use sealog_store::world::World;
 use tokio::sync::Semaphore;
@@ -58,13 +58,8 @@ impl Dashboard {
         admin: Admin,
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
-        let accounts = Accounts {
-            people: Arc::clone(&control.people),
-            world: Arc::clone(&world),
-            app_url: config.app_url.clone(),
-            rules: SessionRules::default(),
-            wake: admin.wake().clone(),
-        };
+        let (people, app_url) = (Arc::clone(&control.people), config.app_url.clone());
+        let accounts = Accounts::new(people, Arc::clone(&world), app_url, admin.wake().clone());
         Arc::new(Dashboard {
             store,
             control,

@@ -20,18 +20,26 @@ static AT_A_TIME: Semaphore = Semaphore::const_new(2);
 pub async fn hash(world: &dyn World, password: Secret) -> Result<String, String> {
     let mut salt = [0; 16];
     world.fill_random(&mut salt);
-    in_turn(move || hash_now(&password.0, &salt)).await?
+    in_turn(&AT_A_TIME, move || hash_now(&password.0, &salt)).await?
 }
 
 /// Whether this is the password of which that is the hash. Without a hash it is not, after the same work: how long
 /// it takes does not tell whether there is such an account.
 pub async fn verify(hash: Option<String>, password: Secret) -> Result<bool, String> {
-    in_turn(move || verify_now(hash.as_deref(), &password.0)).await?
+    in_turn(&AT_A_TIME, move || verify_now(hash.as_deref(), &password.0)).await?
 }
 
 /// Runs on a thread for blocking work, when there is room for one more.
-async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    let _place = AT_A_TIME.acquire().await.map_err(|error| error.to_string())?;
+async fn in_turn<T: Send + 'static>(
+    places: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let place = places.acquire().await.map_err(|error| error.to_string())?;
+    // The work has the place: it goes on when whoever asked for it has hung up.
+    let work = move || {
+        let _place = place;
+        work()
+    };
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
 }
 
@@ -79,6 +87,7 @@ mod tests {
     #[test]
     fn two_hashes_are_made_at_a_time_and_the_others_wait() {
         const ALL: usize = 8;
+        static PLACES: Semaphore = Semaphore::const_new(2);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (begun, begins) = std::sync::mpsc::channel();
         let (release, gate) = std::sync::mpsc::channel::<()>();
@@ -86,7 +95,7 @@ mod tests {
         let hashes: Vec<_> = (0..ALL)
             .map(|_| {
                 let (begun, gate) = (begun.clone(), Arc::clone(&gate));
-                runtime.spawn(in_turn(move || {
+                runtime.spawn(in_turn(&PLACES, move || {
                     begun.send(()).unwrap();
                     let _ = gate.lock().unwrap().recv();
                 }))
@@ -96,7 +105,7 @@ mod tests {
             for done in 0..ALL {
                 // All that can begin has begun: nobody else is let in before one of these has ended.
                 tokio::task::yield_now().await;
-                let places = AT_A_TIME.available_permits();
+                let places = PLACES.available_permits();
                 assert_eq!(places, if done == ALL - 1 { 1 } else { 0 }, "after {done}");
                 release.send(()).unwrap();
                 while hashes.iter().filter(|hash| hash.is_finished()).count() <= done {
@@ -105,5 +114,26 @@ mod tests {
             }
         });
         assert_eq!(begins.try_iter().count(), ALL);
+    }
+
+    #[test]
+    fn work_keeps_its_place_when_whoever_asked_for_it_has_gone() {
+        static PLACES: Semaphore = Semaphore::const_new(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            let asked = tokio::spawn(in_turn(&PLACES, move || {
+                begun.send(()).unwrap();
+                let _ = gate.recv();
+            }));
+            tokio::task::yield_now().await;
+            begins.recv().unwrap();
+            asked.abort();
+            assert!(asked.await.unwrap_err().is_cancelled());
+            assert_eq!(PLACES.available_permits(), 0, "it still runs");
+            release.send(()).unwrap();
+            let _place = PLACES.acquire().await.unwrap();
+        });
     }
 }

@@ -10,7 +10,7 @@ fn confirmed(control: &Control) {
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     assert_eq!(wait(control.offer_authenticator(new_authenticator(1))), Ok(true));
     let codes = vec![digest(1), digest(2)];
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, codes)), Ok(true));
+    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, codes, None)), Ok(true));
 }
 
 pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
@@ -27,10 +27,13 @@ pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
     assert_eq!(wait(control.use_step(person_id(1), 9)), Ok(false));
     assert_eq!(wait(control.replace_recovery_codes(person_id(1), vec![digest(1)])), Ok(false));
     // Of a page that was opened before the second offer.
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![])), Ok(false));
+    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![], None)), Ok(false));
     let codes = vec![digest(1), digest(2)];
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![2; 20], 7, codes.clone())), Ok(true));
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![2; 20], 8, codes)), Ok(false));
+    assert_eq!(
+        wait(control.confirm_authenticator(person_id(1), vec![2; 20], 7, codes.clone(), None)),
+        Ok(true)
+    );
+    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![2; 20], 8, codes, None)), Ok(false));
     assert!(!offer(3));
     assert_eq!(found().map(|found| (found.last_step, found.secret)), Some((Some(7), vec![2; 20])));
     assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(2));

@@ -69,3 +69,36 @@ pub fn a_keys_last_use_never_goes_back(control: &Control) {
     wait(control.keys_used(vec![])).unwrap();
     assert_eq!(last_used(), [Some(60), Some(70)]);
 }
+
+pub fn keys_of_a_tenant_are_listed_newest_first_and_pages_join(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for (project, tenant) in [(2, 1), (3, 2)] {
+        wait(control.create_project(new_project(project, tenant, &[]), vec![])).unwrap();
+    }
+    for (n, project) in [(2, 2), (3, 3), (4, 1), (5, 2)] {
+        wait(control.create_key(new_key(n, project), vec![])).unwrap();
+    }
+    let list = |tenant, projects: Option<&[u8]>, page| -> Vec<(KeyId, String)> {
+        let projects = projects.map(|ids| ids.iter().map(|n| project_id(*n)).collect());
+        let keys = wait(control.keys_of_tenant(tenant_id(tenant), projects, page)).unwrap();
+        keys.into_iter().map(|(key, project)| (key.id, project)).collect()
+    };
+    let key = |n, project: u8| (KeyId(id(n)), format!("Project {project}"));
+    let all = [key(5, 2), key(4, 1), key(2, 2), key(1, 1)];
+    assert_eq!(list(1, None, first(9)), all);
+    assert_eq!(list(1, None, first(2)), all[..2]);
+    assert_eq!(list(1, None, page(Some(id(4)), 9)), all[2..]);
+    assert_eq!(list(1, Some(&[2]), first(9)), [key(5, 2), key(2, 2)]);
+    assert_eq!(list(1, Some(&[2]), page(Some(id(5)), 9)), [key(2, 2)]);
+    assert_eq!(list(1, Some(&[3, 1]), first(9)), [key(4, 1), key(1, 1)], "of another tenant it is nothing");
+    assert_eq!(list(1, Some(&[]), first(9)), []);
+    assert_eq!(list(1, None, page(Some(id(3)), 9)), [], "behind the key of another tenant");
+    assert_eq!(list(2, None, first(9)), [key(3, 3)]);
+}
+
+pub fn a_key_is_found_by_its_id_with_its_tenant(control: &Control) {
+    let (tenant, _, key) = furnish(control);
+    assert_eq!(wait(control.key(key.id)), Ok(Some((tenant.id, key))));
+    assert_eq!(wait(control.key(KeyId(id(2)))), Ok(None));
+}

@@ -140,7 +140,7 @@ pub fn a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator(
     furnish(control);
     unverified(control, 1, 1, "a@example.com");
     wait(control.offer_authenticator(new_authenticator(1))).unwrap();
-    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(1)])).unwrap();
+    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(1)], None)).unwrap();
     for n in [1, 2] {
         wait(control.create_session(new_session(n, 1, u64::MAX), None)).unwrap();
     }
@@ -240,10 +240,42 @@ pub fn an_invitation_that_was_withdrawn_opens_nothing(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
     create(control, new_link(1, invitation(1, "a@example.com")));
-    let withdraw = |tenant| wait(control.withdraw_invitation(tenant_id(tenant), id(1), vec![record(1)]));
-    assert_eq!((withdraw(2), withdraw(1), withdraw(1)), (Ok(false), Ok(true), Ok(false)));
+    let withdraw = |tenant, role| {
+        wait(control.withdraw_invitation(tenant_id(tenant), id(1), vec![role], vec![record(1)])).unwrap()
+    };
+    assert_eq!(withdraw(2, Role::Auditor), Invited::Missing);
+    assert_eq!(withdraw(1, Role::Developer), Invited::Refused, "it is for an auditor");
+    assert_eq!(withdraw(1, Role::Auditor), Invited::Done);
+    assert_eq!(withdraw(1, Role::Auditor), Invited::Missing);
     assert_eq!(accept(control, 1, guest(5)), Ok(None));
     assert_eq!(wait(control.count_records()), Ok(1));
+}
+
+pub fn an_invitation_is_replaced_by_those_alone_who_may_give_its_role(control: &Control) {
+    furnish(control);
+    let invite = |n: u8, tenant, email: &str, roles: &[Role]| {
+        let link = new_link(n, invitation(tenant, email));
+        let tell = move |before: Option<&Link>, after: &Link| {
+            assert_eq!(after.id, id(n));
+            // One record for the new one, and one for that which it replaces.
+            before.into_iter().map(|_| record(n + 100)).chain([record(n)]).collect()
+        };
+        wait(control.invite(link, new_notice(1, 1, n), roles.to_vec(), Records::told_by(tell))).unwrap()
+    };
+    let links = || -> Vec<_> {
+        let known = wait(control.invitations(tenant_id(1), MORNING_MS)).unwrap();
+        known.iter().map(|link| link.id).collect()
+    };
+    let count = || wait(control.count_records()).unwrap();
+    assert_eq!(invite(1, 1, "a@example.com", &[]), Invited::Done);
+    assert_eq!((links(), count()), (vec![id(1)], 1));
+    assert_eq!(invite(2, 1, "A@example.com", &[Role::Developer]), Invited::Refused);
+    assert_eq!((links(), count()), (vec![id(1)], 1));
+    assert_eq!(invite(2, 1, "A@example.com", &[Role::Developer, Role::Auditor]), Invited::Done);
+    assert_eq!((links(), count()), (vec![id(2)], 3));
+    assert_eq!(invite(3, 1, "b@example.com", &[]), Invited::Done);
+    assert_eq!((links(), count()), (vec![id(2), id(3)], 4));
+    assert_eq!(invite(4, 9, "a@example.com", &[]), Invited::Missing);
 }
 
 pub fn of_many_that_use_a_link_at_once_one_has_used_it(control: &Control) {

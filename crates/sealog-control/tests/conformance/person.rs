@@ -24,22 +24,45 @@ pub fn an_email_is_found_in_any_case(control: &Control) {
     assert_eq!(wait(control.person(person_id(9))), Ok(None));
 }
 
-pub fn a_password_is_set_later_and_an_address_stays_verified(control: &Control) {
+pub fn a_password_by_a_link_shows_the_address_and_a_changed_one_leaves_it_as_it_was(control: &Control) {
     furnish(control);
-    let unverified = NewPerson { password_hash: None, verified: false, ..new_person(1, "a@example.com") };
-    let new = NewMember { person: unverified, ..new_member(1, 1, "") };
+    let person =
+        NewPerson { password_hash: Some("h0".into()), verified: false, ..new_person(1, "a@example.com") };
+    let new = NewMember { person, ..new_member(1, 1, "") };
     wait(control.add_member(new, Records::none())).unwrap().unwrap();
     let found = || {
         let (person, hash) = wait(control.person_by_email("a@example.com".into())).unwrap().unwrap();
-        (person.verified, hash)
+        (person.verified, hash.unwrap())
     };
-    assert_eq!(found(), (false, None));
-    let set = |hash: &str, verified| wait(control.set_password(person_id(1), hash.into(), verified)).unwrap();
-    assert!(set("h1", false));
-    assert_eq!(found(), (false, Some("h1".into())));
-    assert!(set("h2", true));
-    assert_eq!(found(), (true, Some("h2".into())));
-    assert!(set("h3", false));
-    assert_eq!(found(), (true, Some("h3".into())));
-    assert_eq!(wait(control.set_password(person_id(9), "h".into(), true)), Ok(false));
+    let change = |n, from: &str, to: &str| {
+        wait(control.change_password(person_id(n), from.into(), to.into(), digest(1))).unwrap()
+    };
+    assert!(change(1, "h0", "h1"));
+    assert_eq!(found(), (false, "h1".into()));
+    wait(control.create_link(new_link(1, reset(1)), None, vec![])).unwrap().unwrap();
+    wait(control.reset_password(digest(1), MORNING_MS, "h2".into())).unwrap().unwrap();
+    assert_eq!(found(), (true, "h2".into()));
+    assert!(change(1, "h2", "h3"));
+    assert_eq!(found(), (true, "h3".into()));
+    assert!(!change(9, "h3", "h4"));
+}
+
+pub fn a_changed_password_ends_all_sessions_but_one_and_is_changed_from_the_one_that_was_shown(
+    control: &Control,
+) {
+    furnish(control);
+    for n in [1, 2] {
+        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
+    }
+    for (n, person) in [(1, 1), (2, 1), (3, 2)] {
+        wait(control.create_session(new_session(n, person, u64::MAX), None)).unwrap();
+    }
+    let change = |from: &str| {
+        wait(control.change_password(person_id(1), from.into(), "new".into(), digest(1))).unwrap()
+    };
+    let run = || [1, 2, 3].map(|n| wait(control.session(digest(n), MORNING_MS)).unwrap().is_some());
+    assert!(!change("an older one"));
+    assert_eq!(run(), [true, true, true]);
+    assert!(change("$argon2id$1"));
+    assert_eq!(run(), [true, false, true]);
 }

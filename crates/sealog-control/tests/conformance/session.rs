@@ -109,3 +109,50 @@ pub fn a_person_ends_one_session_or_all_others_and_never_anothers(control: &Cont
     wait(control.end_sessions(person_id(1), Some(digest(1)))).unwrap();
     assert_eq!((left(1), left(2)), (vec![digest(1)], vec![digest(4)]));
 }
+
+pub fn a_session_begins_with_the_password_that_the_person_has(control: &Control) {
+    furnish(control);
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    let begin = |n, person, hash: &str, replaces: Option<u8>| {
+        let shown = Shown::Password { hash: hash.into(), replaces: replaces.map(digest) };
+        wait(control.begin_session(new_session(n, person, 1 << 60), shown)).unwrap()
+    };
+    let session = |n| wait(control.session(digest(n), MORNING_MS)).unwrap();
+    assert!(begin(1, 1, "$argon2id$1", None));
+    assert!(begin(2, 1, "$argon2id$1", Some(1)));
+    assert_eq!((session(1), session(2)), (None, Some(new_session(2, 1, 1 << 60))));
+    wait(control.change_password(person_id(1), "$argon2id$1".into(), "new".into(), digest(9))).unwrap();
+    assert!(!begin(3, 1, "$argon2id$1", None), "the password was another when it was checked");
+    assert_eq!(session(3), None);
+    assert!(begin(3, 1, "new", None));
+    assert!(!begin(4, 2, "new", None), "nobody");
+}
+
+pub fn a_whole_session_begins_with_a_code_once_there_is_an_authenticator(control: &Control) {
+    furnish(control);
+    for n in [1, 2] {
+        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
+    }
+    wait(control.offer_authenticator(new_authenticator(1))).unwrap();
+    let confirmed = wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![], None));
+    assert_eq!(confirmed, Ok(true));
+    let password = |n, needs_code| {
+        let shown = Shown::Password { hash: "$argon2id$1".into(), replaces: None };
+        let session = Session { needs_code, ..new_session(n, 1, u64::MAX) };
+        wait(control.begin_session(session, shown)).unwrap()
+    };
+    let code = |n, person, asked_by| {
+        let shown = Shown::Code { asked_by: digest(asked_by) };
+        wait(control.begin_session(new_session(n, person, u64::MAX), shown)).unwrap()
+    };
+    assert!(!password(1, false));
+    assert!(password(1, true));
+    assert!(!code(2, 1, 9), "no session has asked for it");
+    assert!(!code(2, 2, 1), "that of another has");
+    assert!(code(2, 1, 1));
+    assert!(!code(3, 1, 1), "it was answered");
+    assert!(!code(3, 1, 2), "a whole one asks for nothing");
+    assert!(password(4, true));
+    wait(control.end_sessions(person_id(1), None)).unwrap();
+    assert!(!code(5, 1, 4), "it has ended");
+}

@@ -19,7 +19,14 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.add_member(new_member(1, 2, "Zoë@Example.com"), Records::none())).unwrap();
     wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
     wait(control.offer_authenticator(new_authenticator(1))).unwrap();
-    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(8), digest(9)])).unwrap();
+    wait(control.confirm_authenticator(
+        person_id(1),
+        vec![1; 20],
+        7,
+        vec![digest(8), digest(9)],
+        Some(digest(1)),
+    ))
+    .unwrap();
     wait(control.create_link(new_link(3, reset(1)), None, vec![])).unwrap();
     let mailed = Link { digest: None, ..new_link(4, invitation(1, "New@Example.com")) };
     wait(control.create_link(mailed, None, vec![])).unwrap();

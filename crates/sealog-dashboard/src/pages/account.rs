@@ -5,6 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use sealog_control::Authenticator;
 use sealog_core::id::Hash;
 use sealog_service::Secret;
 use sealog_service::people::{CodeError, Offer, SignInError};
@@ -28,6 +29,9 @@ struct Page<'a> {
     password_error: Option<String>,
     code_error: Option<&'static str>,
     is_confirmed: bool,
+    /// A secret waits for its first code.
+    is_offered: bool,
+    /// That secret, shown to whoever has just given the password.
     offer: Option<Offer>,
     codes_left: u64,
     /// Shown once.
@@ -65,8 +69,9 @@ impl<'a> Page<'a> {
             old_error: None,
             password_error: None,
             code_error: None,
-            is_confirmed: authenticator.is_some_and(|authenticator| authenticator.is_confirmed()),
-            offer: app.accounts.offered(&who.person).await?,
+            is_confirmed: authenticator.as_ref().is_some_and(Authenticator::is_confirmed),
+            is_offered: authenticator.is_some_and(|authenticator| !authenticator.is_confirmed()),
+            offer: None,
             codes_left: people.recovery_codes_left(who.person.id).await.map_err(of_control)?,
             codes: Vec::new(),
             sessions: sessions.iter().filter(|session| !session.needs_code).map(row).collect(),
@@ -127,7 +132,8 @@ pub(crate) async fn offer_authenticator(app: Arc<Dashboard>, asked: Arc<Asked>) 
         return Ok(refused);
     }
     match app.accounts.offer_authenticator(&asked.person().person).await {
-        Ok(_) | Err(CodeError::NotNow) => Ok(see_other("/app/account#authenticator")),
+        Ok(offer) => Ok(html(&Page { offer: Some(offer), ..Page::new(&app, &asked).await? })),
+        Err(CodeError::NotNow) => Ok(see_other("/app/account#authenticator")),
         Err(CodeError::Failed(failed)) => Err(failed.into()),
         Err(CodeError::Wrong | CodeError::TooMany) => Err(Problem::not_found()),
     }
@@ -137,11 +143,16 @@ pub(crate) async fn confirm_authenticator(
     app: Arc<Dashboard>,
     asked: Arc<Asked>,
 ) -> Result<Response, Problem> {
-    let confirmed = app.accounts.confirm_authenticator(asked.person().person.id, asked.field("code")).await;
+    if let Some(refused) = check_password(&app, &asked).await? {
+        return Ok(refused);
+    }
+    let (who, code) = (asked.person(), asked.field("code"));
+    let keep = who.session.token_digest;
+    let confirmed = app.accounts.confirm_authenticator(who.person.id, code, keep).await;
     let page = Page::new(&app, &asked).await?;
     let (status, error) = match confirmed {
         Ok(codes) => {
-            let notice = Some("From now on signing in asks for a code.");
+            let notice = Some("From now on signing in asks for a code. All other sessions have ended.");
             return Ok(html(&Page { codes, notice, ..page }));
         }
         Err(CodeError::Wrong) => {
@@ -151,7 +162,8 @@ pub(crate) async fn confirm_authenticator(
         Err(CodeError::NotNow) => return Ok(see_other("/app/account#authenticator")),
         Err(CodeError::Failed(failed)) => return Err(failed.into()),
     };
-    Ok(html_with(status, &Page { code_error: Some(error), ..page }))
+    let offer = app.accounts.offered(&who.person).await?;
+    Ok(html_with(status, &Page { code_error: Some(error), offer, ..page }))
 }
 
 pub(crate) async fn remove_authenticator(

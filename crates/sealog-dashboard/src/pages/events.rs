@@ -238,9 +238,10 @@ fn rows(
     found: &Found,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
-    // Numbers have no gaps where nothing is left out. The window of an auditor leaves out the end.
-    let newest = found.head_seq.filter(|_| grants.until_ms.is_none());
-    let mut next = query.before_seq.or(newest.map(|seq| seq + 1)).filter(|_| is_unfiltered);
+    // Numbers have no gaps where nothing is left out. The window of an auditor leaves out the end, which may begin
+    // below the cursor.
+    let newest = query.before_seq.or(found.head_seq.map(|seq| seq + 1));
+    let mut next = newest.filter(|_| is_unfiltered && grants.until_ms.is_none());
     for event in &found.events {
         let seq = event.sealed.chain_seq;
         if let Some(next) = next.filter(|next| seq + 1 < *next) {

@@ -21,8 +21,8 @@ use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::text::{day, moment, visible};
 
-/// Of one project. Keys stay listed for ever, and nobody reads more of them.
-const KEYS_MAX: usize = 200;
+/// Keys stay listed for ever: a page has so many, and older ones are on the next.
+const KEYS_ON_PAGE: usize = 100;
 
 #[derive(Template)]
 #[template(path = "pages/keys.html")]
@@ -31,7 +31,8 @@ struct Page<'a> {
     here: String,
     base_url: &'a str,
     rows: Vec<Row>,
-    is_cut: bool,
+    /// The page with those that were made before.
+    older: Option<String>,
     notice: Option<&'static str>,
     error: Option<String>,
     /// Shown this once.
@@ -81,34 +82,41 @@ impl State {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
         let (place, now_ms) = (asked.place(), app.world.now_ms());
-        let (mut rows, mut is_cut) = (Vec::new(), false);
-        for project in &place.projects {
-            let page = ListPage { after: None, limit: KEYS_MAX };
-            let keys = app.control.administration.keys(project.id, page).await.map_err(of_control)?;
-            is_cut |= keys.len() == KEYS_MAX;
-            rows.extend(keys.iter().map(|key| {
-                let state = State::of(key, now_ms);
-                Row {
-                    id: key.id.0.to_string(),
-                    name: visible(&key.name),
-                    prefix: key.prefix.clone(),
-                    project: visible(&project.name),
-                    mode: key.mode.as_str(),
-                    created: day(key.created_at_ms),
-                    last_used: key.last_used_at_ms.map_or("Never".into(), moment),
-                    expires: key.expires_at_ms.map_or("Never".into(), day),
-                    state,
-                    may_revoke: state == State::Active && place.may(needed(key.mode)),
-                }
-            }));
-        }
+        let here = format!("/app/o/{}/keys", place.tenant.id);
+        // Behind the key of another organisation there is nothing.
+        let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+        // One more than is shown tells whether there are older ones.
+        let page = ListPage { after: before.transpose()?, limit: KEYS_ON_PAGE + 1 };
+        let granted = place.membership.grants.projects.clone();
+        let keys = app.control.administration.keys_of_tenant(place.tenant.id, granted, page).await;
+        let mut keys = keys.map_err(of_control)?;
+        let are_more = keys.len() > KEYS_ON_PAGE;
+        keys.truncate(KEYS_ON_PAGE);
+        let last = keys.last().filter(|_| are_more);
+        let older = last.map(|(key, _)| format!("{here}?before={}", key.id.0));
+        let row = |(key, project): &(ApiKey, String)| {
+            let state = State::of(key, now_ms);
+            Row {
+                id: key.id.0.to_string(),
+                name: visible(&key.name),
+                prefix: key.prefix.clone(),
+                project: visible(project),
+                mode: key.mode.as_str(),
+                created: day(key.created_at_ms),
+                last_used: key.last_used_at_ms.map_or("Never".into(), moment),
+                expires: key.expires_at_ms.map_or("Never".into(), day),
+                state,
+                may_revoke: state == State::Active && place.may(needed(key.mode)),
+            }
+        };
+        let rows = keys.iter().map(row).collect();
         let name_of = |project: &Project| (project.id.to_string(), visible(&project.name));
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Keys)),
-            here: format!("/app/o/{}/keys", place.tenant.id),
+            here,
             base_url: &app.config.base_url,
             rows,
-            is_cut,
+            older,
             notice: None,
             error: None,
             created: None,
@@ -180,13 +188,13 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
 pub(crate) async fn revoke(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let place = asked.place();
     let id = KeyId(Uuid::parse(asked.field("key")).ok_or(Problem::not_found())?);
-    let mut found = None;
-    for project in &place.projects {
-        let page = ListPage { after: None, limit: KEYS_MAX };
-        let keys = app.control.administration.keys(project.id, page).await.map_err(of_control)?;
-        found = found.or(keys.into_iter().find(|key| key.id == id));
-    }
-    let key = found.ok_or(Problem::not_found())?;
+    let found = app.control.administration.key(id).await.map_err(of_control)?;
+    // Of another organisation, or of a project that is not granted, it is like one that does not exist.
+    let is_seen = |key: &ApiKey| {
+        place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&key.project_id))
+    };
+    let key = found.filter(|(tenant_id, key)| *tenant_id == place.tenant.id && is_seen(key));
+    let (_, key) = key.ok_or(Problem::not_found())?;
     if !place.may(needed(key.mode)) {
         return Err(Problem::not_allowed());
     }

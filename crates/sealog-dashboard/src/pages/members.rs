@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_control::{Grants, Invitation, Link, ListPage, Member, Purpose, Role};
+use sealog_control::{Grants, Invitation, Invited, Link, ListPage, Member, Purpose, Role};
 use sealog_core::id::{ProjectId, Uuid};
 use sealog_core::time::{DAY_MS, Date};
 use sealog_service::people::LinkError;
@@ -19,6 +19,7 @@ use crate::request::{Asked, html, html_with, see_other};
 use crate::text::{day, visible};
 
 const MEMBERS_MAX: usize = 500;
+const HELD: &str = "This address is invited for a role that you may not give.";
 /// How long an auditor stays a member, unless the invitation says otherwise.
 const AUDITOR_DAYS: u64 = 90;
 
@@ -29,7 +30,7 @@ struct Page<'a> {
     here: String,
     has_mail: bool,
     rows: Vec<Row>,
-    invited: Vec<Invited>,
+    invited: Vec<InvitedRow>,
     roles: Vec<Choice>,
     projects: Vec<Choice>,
     email: &'a str,
@@ -51,7 +52,8 @@ struct Row {
     is_confirmed: bool,
 }
 
-struct Invited {
+struct InvitedRow {
+    may_withdraw: bool,
     id: String,
     email: String,
     role: &'static str,
@@ -77,7 +79,7 @@ impl<'a> Page<'a> {
         }
         let invited = people.invitations(place.tenant.id, now_ms).await.map_err(of_control)?;
         let wanted = asked.field("role");
-        let roles = Role::ALL.into_iter().filter(|role| may_give(place.role(), *role)).map(|role| Choice {
+        let roles = given_by(place.role()).into_iter().map(|role| Choice {
             value: role.as_str().into(),
             label: role_name(role).into(),
             is_chosen: if wanted.is_empty() { role == Role::Developer } else { wanted == role.as_str() },
@@ -94,7 +96,7 @@ impl<'a> Page<'a> {
             here: format!("/app/o/{}/members", place.tenant.id),
             has_mail: app.config.has_mail,
             rows,
-            invited: invited.iter().filter_map(invited_row).collect(),
+            invited: invited.iter().filter_map(|link| invited_row(link, place.role())).collect(),
             roles: roles.collect(),
             projects: projects.collect(),
             email: asked.field("email"),
@@ -136,9 +138,10 @@ fn row(member: &Member, is_confirmed: bool, now_ms: u64) -> Row {
     }
 }
 
-fn invited_row(link: &Link) -> Option<Invited> {
+fn invited_row(link: &Link, role: Role) -> Option<InvitedRow> {
     let Purpose::Invitation(invitation) = &link.purpose else { return None };
-    Some(Invited {
+    Some(InvitedRow {
+        may_withdraw: may_give(role, invitation.role),
         id: link.id.to_string(),
         email: visible(&invitation.email),
         role: role_name(invitation.role),
@@ -175,9 +178,11 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
     let email = page.email.trim().to_owned();
     let invitation = Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms };
-    match app.accounts.invite(asked.person().person.id, invitation, &place.tenant.name).await {
-        Ok(true) => Ok(see_other(&format!("{}?done=invite", page.here))),
-        Ok(false) => Err(Problem::not_found()),
+    let by = asked.person().person.id;
+    match app.accounts.invite(by, given_by(place.role()), invitation, &place.tenant.name).await {
+        Ok(Invited::Done) => Ok(see_other(&format!("{}?done=invite", page.here))),
+        Ok(Invited::Missing) => Err(Problem::not_found()),
+        Ok(Invited::Refused) => wrong(Page { email_error: Some(HELD), ..page }),
         Err(LinkError::Failed(failed)) => Err(failed.into()),
         Err(_) => wrong(Page { email_error: Some("This is no address that mail can be sent to."), ..page }),
     }
@@ -217,10 +222,16 @@ fn limits(asked: &Asked, role: Role, now_ms: u64) -> Result<(Grants, Option<u64>
 }
 
 pub(crate) async fn withdraw(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let tenant_id = asked.place().tenant.id;
+    let (place, by) = (asked.place(), asked.person().person.id);
+    let (tenant_id, may_give) = (place.tenant.id, given_by(place.role()));
     let id = Uuid::parse(asked.field("invitation")).ok_or(Problem::not_found())?;
-    if !app.accounts.withdraw(asked.person().person.id, tenant_id, id).await? {
-        return Err(Problem::not_found());
+    match app.accounts.withdraw(by, may_give, tenant_id, id).await? {
+        Invited::Done => Ok(see_other(&format!("/app/o/{tenant_id}/members?done=withdraw"))),
+        Invited::Missing => Err(Problem::not_found()),
+        Invited::Refused => Err(Problem::not_allowed()),
     }
-    Ok(see_other(&format!("/app/o/{tenant_id}/members?done=withdraw")))
+}
+
+fn given_by(role: Role) -> Vec<Role> {
+    Role::ALL.into_iter().filter(|given| may_give(role, *given)).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -30,21 +30,38 @@ pub const HOME: &str = "http://127.0.0.1:8080";
 pub const PASSWORD: &str = "correct horse battery";
 
 /// A clock that moves when it is told to, and randomness that is some.
-#[derive(Debug)]
-pub struct Clock(AtomicU64);
+pub struct Clock {
+    now_ms: AtomicU64,
+    at_random: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Clock").field(&self.now_ms).finish()
+    }
+}
 
 impl Clock {
     pub fn advance(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
+        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Does something in the middle of a request: when it next asks for randomness, as for a new token.
+    pub fn at_next_random(&self, act: impl FnOnce() + Send + 'static) {
+        *self.at_random.lock().unwrap() = Some(Box::new(act));
     }
 }
 
 impl World for Clock {
     fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.now_ms.load(Ordering::SeqCst)
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
+        let act = self.at_random.lock().unwrap().take();
+        if let Some(act) = act {
+            act();
+        }
         SystemWorld.fill_random(bytes);
     }
 }
@@ -96,7 +113,10 @@ impl Stage {
         database: Option<sealog_testing::postgres::Database>,
     ) -> Stage {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (control, clock) = (Arc::new(control), Arc::new(Clock(AtomicU64::new(MORNING_MS))));
+        let (control, clock) = (
+            Arc::new(control),
+            Arc::new(Clock { now_ms: AtomicU64::new(MORNING_MS), at_random: Mutex::default() }),
+        );
         let config = Config {
             base_url: HOME.into(),
             docs_url: format!("{HOME}/docs"),
@@ -208,7 +228,10 @@ impl Stage {
             created_at_ms: MORNING_MS,
         };
         assert!(self.wait(self.control.offer_authenticator(offered)).unwrap());
-        assert!(self.wait(self.control.confirm_authenticator(person_id(n), vec![n; 20], 1, vec![])).unwrap());
+        assert!(
+            self.wait(self.control.confirm_authenticator(person_id(n), vec![n; 20], 1, vec![], None))
+                .unwrap()
+        );
     }
 
     /// A browser that is signed in, without the work of a password.

@@ -1,6 +1,7 @@
 //! API keys: created, shown once, revoked.
 
-use sealog_control::{KeyAccess, Role};
+use sealog_control::{Grants, KeyAccess, KeyId, Keys, NewKey, Role};
+use sealog_core::id::{Hash, Mode, ProjectId, Uuid};
 use sealog_core::key;
 
 use crate::harness::*;
@@ -81,4 +82,77 @@ fn what_is_wrong_with_a_key_stands_beside_its_field_and_a_foreign_project_is_not
     let keys = format!("/app/o/{}/keys/revoke", tenant_id(1));
     let foreign = [("key", "00000000-0000-4000-8000-000000000000"), ("name", "x")];
     stage.signed_in(1).post(&keys, &foreign).is_problem(404, "request/not_found");
+}
+
+fn key_id(n: u16) -> KeyId {
+    let [high, low] = n.to_be_bytes();
+    KeyId(Uuid::from_random([9, 9, high, low, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]))
+}
+
+fn add_key(stage: &Stage, n: u16, project_id: ProjectId) {
+    let [high, low] = n.to_be_bytes();
+    let mut digest = [7; 32];
+    (digest[0], digest[1]) = (high, low);
+    let new = NewKey {
+        id: key_id(n),
+        project_id,
+        name: format!("key-{n:03}"),
+        mode: Mode::Test,
+        digest: Hash(digest),
+        prefix: "at_test_abcd".into(),
+        expires_at_ms: None,
+        created_at_ms: stage.now_ms(),
+    };
+    stage.wait(stage.control.create_key(new, vec![])).unwrap().unwrap();
+}
+
+#[test]
+fn every_key_is_on_a_page_newest_first_and_can_be_revoked_from_it() {
+    let stage = stage();
+    for n in 0..210 {
+        add_key(&stage, n, project_id(if n % 2 == 0 { 1 } else { 101 }));
+    }
+    let mut browser = stage.signed_in(1);
+    let mut path = Some(format!("/app/o/{}/keys", tenant_id(1)));
+    let mut seen = Vec::new();
+    while let Some(page) = path.take().map(|path| browser.get(&path)) {
+        let names = page.text().split("<b>key-").skip(1).map(|rest| rest[..3].parse::<u16>().unwrap());
+        let names: Vec<u16> = names.collect();
+        assert!(names.len() <= 100, "a page is bounded");
+        seen.extend(names);
+        path = page
+            .text()
+            .split("rel=\"next\" href=\"")
+            .nth(1)
+            .map(|rest| rest.split('"').next().unwrap().to_owned());
+    }
+    assert_eq!(seen, (0..210).rev().collect::<Vec<_>>());
+    for n in [0, 209] {
+        let (id, name) = (key_id(n).0.to_string(), format!("key-{n:03}"));
+        let path = format!("/app/o/{}/keys/revoke", tenant_id(1));
+        assert_eq!(browser.post(&path, &[("key", &id), ("name", &name)]).status, 303);
+        let (_, key) = stage.wait(stage.control.key(key_id(n))).unwrap().unwrap();
+        assert!(key.revoked_at_ms.is_some(), "{n}");
+    }
+}
+
+#[test]
+fn a_key_of_another_organisation_or_of_a_project_that_is_not_granted_is_neither_seen_nor_revoked() {
+    let stage = stage();
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
+    stage.member_with(3, 1, Role::Owner, grants, None);
+    for (n, project) in [(1, 1), (2, 101), (3, 2)] {
+        add_key(&stage, n, project_id(project));
+    }
+    let mut browser = stage.signed_in(3);
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let list = browser.get(&keys);
+    assert!(list.has("key-001") && !list.has("key-002") && !list.has("key-003"));
+    for n in [2, 3] {
+        let (id, name) = (key_id(n).0.to_string(), format!("key-{n:03}"));
+        let answer = browser.post(&format!("{keys}/revoke"), &[("key", &id), ("name", &name)]);
+        answer.is_problem(404, "request/not_found");
+        let (_, key) = stage.wait(stage.control.key(key_id(n))).unwrap().unwrap();
+        assert_eq!(key.revoked_at_ms, None);
+    }
 }

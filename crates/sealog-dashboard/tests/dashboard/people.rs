@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealog_control::*;
+use sealog_core::id::{Hash, Uuid};
 use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, Token, claim_link, make_reset_link, totp};
 use sealog_store::world::World;
+use sha2::{Digest, Sha256};
 
 use crate::harness::*;
 
@@ -174,6 +176,32 @@ fn after_ten_attempts_an_account_waits_whether_it_exists_or_not_and_by_whichever
 }
 
 #[test]
+fn whoever_goes_on_after_being_refused_costs_no_write_and_a_new_password_lets_in_at_once() {
+    let stage = stage();
+    let known = |whose: &str| Hash(Sha256::digest(format!("sealog attempts account {whose}")).into());
+    let account = known("person1@example.org");
+    let attempts = |n| {
+        let counted = stage.wait(stage.control.count_attempt(vec![account], stage.now_ms(), 15 * MINUTE_MS));
+        assert_eq!(counted.unwrap()[0].attempts, n);
+    };
+    for n in 1..=10 {
+        attempts(n);
+    }
+    let mut browser = stage.browser();
+    for _ in 0..5 {
+        browser.sign_in(1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    }
+    // The first of the five was counted, and refused by that; the others were refused by memory.
+    attempts(12);
+    let world: Arc<dyn World> = stage.clock.clone();
+    let link = stage.wait(make_reset_link(&*stage.control, &world, HOME, &email(1))).unwrap().unwrap();
+    let token = token_of(&link.url.0);
+    let reset = [("token", token.0.0.as_str()), ("password", NEW_PASSWORD)];
+    assert_eq!(stage.browser().post("/app/reset", &reset).status, 303);
+    assert_eq!(browser.sign_in(1, NEW_PASSWORD).status, 303);
+}
+
+#[test]
 fn failed_attempts_of_members_are_recorded_once_a_minute_with_a_count() {
     let stage = stage();
     let failures = || {
@@ -279,14 +307,27 @@ fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_wo
     let stage = stage();
     let mut browser = stage.signed_in(1);
     assert_eq!(browser.post("/app/account/authenticator", &[("old", "wrong")]).status, 422);
-    assert_eq!(browser.post("/app/account/authenticator", &[("old", PASSWORD)]).status, 303);
-    let page = browser.get("/app/account");
+    let page = browser.post("/app/account/authenticator", &[("old", PASSWORD)]);
+    assert_eq!(page.status, 200);
     page.shows("otpauth://totp/Sealog:Person1@Example.org?secret=");
+    // A browser that was left open shows no secret, and turns nothing on.
+    let page = browser.get("/app/account");
+    assert!(!page.has("otpauth:") && !page.has("Key for the authenticator"));
+    page.shows("action=\"/app/account/authenticator/confirm\"");
     let secret = stage.wait(stage.control.authenticator(person_id(1))).unwrap().unwrap().secret;
     let code = totp::code_at(&secret, stage.now_ms() / 30_000);
-    assert_eq!(browser.post("/app/account/authenticator/confirm", &[("code", "x")]).status, 422);
-    let page = browser.post("/app/account/authenticator/confirm", &[("code", &code)]);
+    let mut without_code = stage.signed_in(1);
+    let mut confirm = |code: &str, old: &str| {
+        browser.post("/app/account/authenticator/confirm", &[("code", code), ("old", old)])
+    };
+    let refused = confirm(&code, "wrong");
+    assert!(refused.status == 422 && !refused.has("otpauth:"));
+    let refused = confirm("x", PASSWORD);
+    assert_eq!(refused.status, 422);
+    refused.shows("The code is wrong.").shows("otpauth:");
+    let page = confirm(&code, PASSWORD);
     page.shows("Recovery codes").shows("Shown once");
+    assert!(!without_code.is_signed_in(), "it began without a code");
     let codes: Vec<String> = page
         .text()
         .split_once("aria-label=\"Recovery codes\" data-copy>")
@@ -328,6 +369,44 @@ fn a_new_password_needs_the_old_one_and_ends_all_other_sessions() {
     assert!(browser.is_signed_in() && !other.is_signed_in());
     assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 422);
     assert_eq!(stage.browser().sign_in(1, NEW_PASSWORD).status, 303);
+}
+
+/// A link to a new password is used in the middle of the next request, when that makes its token.
+fn reset_meanwhile(stage: &Stage, n: u8) {
+    let (control, now_ms) = (Arc::clone(&stage.control), stage.now_ms());
+    stage.clock.at_next_random(move || {
+        let link = Link {
+            id: Uuid::from_random([n; 16]),
+            digest: Some(Hash([n; 32])),
+            purpose: Purpose::Reset { person_id: person_id(n) },
+            created_at_ms: now_ms,
+            expires_at_ms: now_ms + 1,
+        };
+        sealog_testing::wait(control.create_link(link, None, vec![])).unwrap().unwrap();
+        sealog_testing::wait(control.reset_password(Hash([n; 32]), now_ms, "h".into())).unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_password_that_was_right_begins_no_session_once_another_is_set() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    reset_meanwhile(&stage, 1);
+    browser.sign_in(1, PASSWORD).shows("E-mail or password is wrong.");
+    assert!(!browser.is_signed_in());
+    assert!(!stage.records(1).iter().any(|record| record.contains("sealog.signed_in")));
+}
+
+#[test]
+fn a_code_that_was_right_begins_no_session_once_another_password_is_set() {
+    let stage = stage();
+    stage.with_authenticator(1);
+    let mut browser = stage.browser();
+    assert_eq!(browser.sign_in(1, PASSWORD).status, 303);
+    let code = code(&stage, 1);
+    reset_meanwhile(&stage, 1);
+    browser.post("/app/sign-in/code", &[("code", &code)]).shows("The code is wrong");
+    assert!(!browser.is_signed_in());
 }
 
 #[test]
@@ -476,6 +555,23 @@ fn somebody_with_an_account_accepts_an_invitation_signed_in_and_nobody_else_does
     assert_eq!(accept(&mut stage.signed_in(5)).location().as_deref(), Some("/app?choose=1"));
     assert_eq!(memberships(), 2);
     stage.signed_in(5).get("/app").shows("Organisation 1").shows("Organisation 2");
+}
+
+#[test]
+fn a_session_is_as_short_as_an_auditors_from_the_acceptance_on() {
+    let stage = stage();
+    stage.tenant(2);
+    stage.member(5, 2, Role::Owner);
+    let hour_ms = 60 * MINUTE_MS;
+    let mut browser = stage.signed_in(5);
+    stage.clock.advance(7 * hour_ms);
+    let token = invite(&stage, &email(5));
+    let answer = browser.post("/app/invitation", &[("token", &token.0.0), ("accept", "1")]);
+    assert_eq!(answer.location().as_deref(), Some("/app?choose=1"));
+    assert!(browser.is_signed_in());
+    stage.clock.advance(hour_ms);
+    assert!(!browser.is_signed_in(), "eight hours after it began");
+    assert_eq!(stage.wait(stage.control.sessions(person_id(5), stage.now_ms())), Ok(vec![]));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Every route, asked for by everybody.
 
 use axum::http::Method;
-use sealog_control::{Grants, Role};
+use sealog_control::{Grants, Links, Role};
 use sealog_dashboard::{Route, table};
 
 use crate::harness::*;
+use sealog_core::query::encode_cursor;
 
 const ALL: &[Role] = &Role::ALL;
 const MANAGERS: &[Role] = &[Role::Owner, Role::Admin];
@@ -180,7 +181,7 @@ fn an_auditor_without_an_authenticator_is_led_to_set_one_up() {
     assert_eq!(answer.location().as_deref(), Some("/app/account?needed=authenticator"));
     browser.follow(answer).shows("Auditors need an authenticator");
     stage.with_authenticator(1);
-    assert_eq!(browser.get(&events_path(1)).status, 200);
+    assert_eq!(stage.signed_in(1).get(&events_path(1)).status, 200);
 }
 
 #[test]
@@ -229,6 +230,23 @@ fn an_auditor_sees_granted_projects_and_the_granted_time_and_every_view_is_recor
 }
 
 #[test]
+fn what_comes_after_an_auditors_window_is_not_missing_wherever_the_page_begins() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    let ids: Vec<_> = (0..3).map(|_| stage.append(live(1), r#"{"action":"user.login"}"#)).collect();
+    let at = stage.wait(stage.store.get(live(1), ids[0])).unwrap().unwrap().timestamp_ms;
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: Some(at) };
+    stage.member_with(1, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(1);
+    let mut auditor = stage.signed_in(1);
+    for cursor in ["".to_owned(), format!("?cursor={}", encode_cursor(3, live(1)))] {
+        let list = auditor.get(&format!("{}{cursor}", events_path(1)));
+        assert_eq!(list.status, 200);
+        assert!(!list.has("missing or damaged"), "{cursor}");
+    }
+}
+
+#[test]
 fn an_admin_cannot_make_an_owner() {
     let stage = Stage::new();
     stage.tenant(1);
@@ -242,4 +260,41 @@ fn an_admin_cannot_make_an_owner() {
     assert_eq!(invite(&mut stage.signed_in(2), "x@example.org"), 422);
     assert!(stage.signed_in(1).get(&path).has("value=\"owner\""));
     assert_eq!(invite(&mut stage.signed_in(1), "x@example.org"), 303);
+}
+
+#[test]
+fn an_admin_neither_withdraws_nor_replaces_the_invitation_of_an_owner() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    stage.member(2, 1, Role::Admin);
+    let path = format!("/app/o/{}/members", tenant_id(1));
+    let invite = |n, email: &str, role: &str| {
+        stage.signed_in(n).post(&format!("{path}/invite"), &[("email", email), ("role", role)])
+    };
+    let ids = || {
+        let known = stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms())).unwrap();
+        known.iter().map(|link| link.id.to_string()).collect::<Vec<_>>()
+    };
+    let withdraw = |n, id: &str| stage.signed_in(n).post(&format!("{path}/withdraw"), &[("invitation", id)]);
+    let withdrawals = || {
+        let records = stage.records(1);
+        records.iter().filter(|record| record.contains("sealog.invitation_withdrawn")).count()
+    };
+    assert_eq!(invite(1, "x@example.org", "owner").status, 303);
+    let owners = ids();
+    withdraw(2, &owners[0]).is_problem(403, "auth/not_allowed");
+    let refused = invite(2, "X@example.org", "developer");
+    assert_eq!(refused.status, 422);
+    refused.shows("invited for a role that you may not give");
+    assert!(!stage.signed_in(2).get(&path).has(&owners[0]), "no button that does nothing");
+    assert_eq!((ids(), withdrawals()), (owners.clone(), 0));
+    // An owner replaces it, and the record says that the first one is withdrawn.
+    assert_eq!(invite(1, "x@example.org", "developer").status, 303);
+    assert_eq!((ids().len(), withdrawals()), (1, 1));
+    assert!(
+        stage.records(1).iter().any(|record| record.contains("withdrawn") && record.contains(&owners[0]))
+    );
+    assert_eq!(withdraw(2, &ids()[0]).status, 303);
+    assert_eq!(withdrawals(), 2);
 }

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sealog_control::People;
+use sealog_control::{Membership, People, Role};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
+use super::refused::Refused;
 use crate::system_chain::Wake;
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -21,6 +22,14 @@ pub struct Accounts {
     pub rules: SessionRules,
     /// Tells the drain of the system chains that there are records.
     pub wake: Wake,
+    pub(super) refused: Arc<Refused>,
+}
+
+impl Accounts {
+    pub fn new(people: Arc<dyn People>, world: Arc<dyn World>, app_url: String, wake: Wake) -> Accounts {
+        let (rules, refused) = (SessionRules::default(), Arc::default());
+        Accounts { people, world, app_url, rules, wake, refused }
+    }
 }
 
 impl std::fmt::Debug for Accounts {
@@ -61,6 +70,14 @@ pub struct SessionRules {
     pub absolute_ms: u64,
     /// In all, of somebody who is an auditor anywhere.
     pub auditor_ms: u64,
+}
+
+impl SessionRules {
+    /// In all, for somebody with these memberships.
+    pub(super) fn lasts_ms(&self, memberships: &[Membership]) -> u64 {
+        let audits = memberships.iter().any(|membership| membership.role == Role::Auditor);
+        if audits { self.auditor_ms } else { self.absolute_ms }
+    }
 }
 
 impl Default for SessionRules {

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    ChangeError, Claimed, Guest, Invitation, Link, Member, NewNotice, People, Person, PersonId, Purpose,
-    Records,
+    ChangeError, Claimed, Guest, Invitation, Invited, Link, Member, NewNotice, People, Person, PersonId,
+    Purpose, Records, Role,
 };
 use sealog_core::id::{TenantId, Uuid};
 use sealog_core::time::iso_ms;
@@ -157,7 +157,7 @@ impl Accounts {
         self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "link" })).await?;
         // Whoever has guessed at the old password does not keep its owner out.
         let account = subject("account", person.email.to_lowercase().as_bytes());
-        self.people.forget_attempts(account).await?;
+        self.forget_attempts(account).await?;
         Ok(person)
     }
 
@@ -167,13 +167,15 @@ impl Accounts {
         link.filter(|link| is_kind(&link.purpose)).map(drop).ok_or(LinkError::Gone)
     }
 
-    /// Mails an invitation, on behalf of a member. Whether there is such a tenant.
+    /// Mails an invitation, on behalf of a member who may give these roles. An earlier one to the same address is
+    /// withdrawn, if it is for one of them.
     pub async fn invite(
         &self,
         by: PersonId,
+        may_give: Vec<Role>,
         invitation: Invitation,
         organisation: &str,
-    ) -> Result<bool, LinkError> {
+    ) -> Result<Invited, LinkError> {
         if !is_address(&invitation.email) {
             return Err(LinkError::Email);
         }
@@ -194,20 +196,32 @@ impl Accounts {
             parameters: json!({ "organisation": organisation }).to_string(),
             created_at_ms: now_ms,
         };
-        let resource = invitation_resource(link.id);
-        let metadata = json!({ "role": role.as_str() });
-        let record = self.recorder(by).record(&actions::MEMBER_INVITED, &resource, metadata);
-        let records = vec![(tenant_id, record)];
-        let made = self.people.create_link(link, Some(notice), records).await?.is_some();
+        let recorder = self.recorder(by);
+        let records = Records::told_by(move |replaced: Option<&Link>, link: &Link| {
+            let withdrawn = replaced.map(|replaced| {
+                let resource = invitation_resource(replaced.id);
+                recorder.record(&actions::INVITATION_WITHDRAWN, &resource, json!({}))
+            });
+            let metadata = json!({ "role": role.as_str() });
+            let invited = recorder.record(&actions::MEMBER_INVITED, &invitation_resource(link.id), metadata);
+            withdrawn.into_iter().chain([invited]).collect()
+        });
+        let made = self.people.invite(link, notice, may_give, records).await?;
         self.wake.wake();
         Ok(made)
     }
 
-    /// Takes an invitation back. Whether the organisation had such a one.
-    pub async fn withdraw(&self, by: PersonId, tenant_id: TenantId, id: Uuid) -> Result<bool, Failed> {
+    /// Takes an invitation of an organisation back, on behalf of a member who may give these roles.
+    pub async fn withdraw(
+        &self,
+        by: PersonId,
+        may_give: Vec<Role>,
+        tenant_id: TenantId,
+        id: Uuid,
+    ) -> Result<Invited, Failed> {
         let resource = invitation_resource(id);
         let records = vec![self.recorder(by).record(&actions::INVITATION_WITHDRAWN, &resource, json!({}))];
-        let withdrawn = self.people.withdraw_invitation(tenant_id, id, records).await?;
+        let withdrawn = self.people.withdraw_invitation(tenant_id, id, may_give, records).await?;
         self.wake.wake();
         Ok(withdrawn)
     }

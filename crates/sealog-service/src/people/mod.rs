@@ -6,6 +6,7 @@
 mod accounts;
 mod links;
 mod records;
+mod refused;
 mod second_factor;
 mod session;
 mod sign_in;

@@ -1,6 +1,6 @@
 //! The code beside the password: an authenticator, and recovery codes for the day that it is lost.
 
-use sealog_control::{Authenticator, Person, PersonId};
+use sealog_control::{Authenticator, Person, PersonId, Shown};
 use sealog_core::id::Hash;
 use serde_json::json;
 
@@ -60,10 +60,13 @@ impl Accounts {
         if !is_right {
             return Err(CodeError::Wrong);
         }
-        self.people.forget_attempts(of_person("code", person_id)).await?;
+        self.forget_attempts(of_person("code", person_id)).await?;
+        let shown = Shown::Code { asked_by: asked.session.token_digest };
+        // The session that asked may have ended since, as with a new password.
+        let token = self.begin_session(person_id, visitor, false, shown).await?.ok_or(CodeError::Wrong)?;
+        // Nobody has the token before the record is durable.
         self.record_sign_in(person_id, true).await?;
-        let replaces = Some(asked.session.token_digest);
-        Ok(self.begin_session(person_id, visitor, false, replaces).await?)
+        Ok(token)
     }
 
     /// A new secret, which counts once a code of it was shown.
@@ -89,11 +92,13 @@ impl Accounts {
         Ok(offered.map(|offered| offer(person, &offered.secret)))
     }
 
-    /// The first code of a secret that was offered. With the recovery codes, which are shown once.
+    /// The first code of a secret that was offered. With the recovery codes, which are shown once. All other
+    /// sessions end.
     pub async fn confirm_authenticator(
         &self,
         person_id: PersonId,
         code: &str,
+        keep: Hash,
     ) -> Result<Vec<Secret>, CodeError> {
         self.admit_code(person_id).await?;
         let offered = self.people.authenticator(person_id).await?;
@@ -101,10 +106,11 @@ impl Accounts {
         let step = totp::step_of(&offered.secret, code, self.world.now_ms()).ok_or(CodeError::Wrong)?;
         let (codes, digests) = self.recovery_codes(person_id);
         self.record(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "set_up" })).await?;
-        if !self.people.confirm_authenticator(person_id, offered.secret, step, digests).await? {
+        let secret = offered.secret;
+        if !self.people.confirm_authenticator(person_id, secret, step, digests, Some(keep)).await? {
             return Err(CodeError::NotNow);
         }
-        self.people.forget_attempts(of_person("code", person_id)).await?;
+        self.forget_attempts(of_person("code", person_id)).await?;
         Ok(codes)
     }
 

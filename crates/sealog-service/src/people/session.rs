@@ -1,7 +1,6 @@
 //! Sessions: how long they last, and who is behind a token.
 
-use sealog_control::{Membership, Person, PersonId, Role, Session};
-use sealog_core::id::Hash;
+use sealog_control::{Membership, Person, PersonId, Session, Shown};
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::token::Token;
@@ -32,6 +31,12 @@ impl Accounts {
         let Some(person) = self.people.person(session.person_id).await? else { return Ok(None) };
         let mut memberships = self.people.memberships(person.id).await?;
         memberships.retain(|membership| !membership.has_ended(now_ms));
+        // Somebody may have become an auditor since the session began.
+        let lasts_ms = self.rules.lasts_ms(&memberships);
+        if now_ms.saturating_sub(session.created_at_ms) >= lasts_ms {
+            self.people.end_session(session.token_digest).await?;
+            return Ok(None);
+        }
         if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
             self.people.touch_session(session.token_digest, now_ms).await?;
         }
@@ -42,22 +47,17 @@ impl Accounts {
         Ok(self.people.end_session(token.digest()).await?)
     }
 
-    /// Begins a session in place of the one that the browser had.
+    /// Begins a session, if what was shown for it still holds.
     pub(super) async fn begin_session(
         &self,
         person_id: PersonId,
         visitor: &Visitor,
         needs_code: bool,
-        replaces: Option<Hash>,
-    ) -> Result<Token, Failed> {
+        shown: Shown,
+    ) -> Result<Option<Token>, Failed> {
         let now_ms = self.world.now_ms();
         let memberships = self.people.memberships(person_id).await?;
-        let audits = memberships.iter().any(|membership| membership.role == Role::Auditor);
-        let lasts_ms = match (needs_code, audits) {
-            (true, _) => CODE_MS,
-            (false, true) => self.rules.auditor_ms,
-            (false, false) => self.rules.absolute_ms,
-        };
+        let lasts_ms = if needs_code { CODE_MS } else { self.rules.lasts_ms(&memberships) };
         let token = Token::new(&*self.world);
         let user_agent = visitor.user_agent.as_ref();
         let session = Session {
@@ -71,7 +71,6 @@ impl Accounts {
             address: Some(visitor.address.to_string()),
             user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_SCALARS_MAX).collect()),
         };
-        self.people.create_session(session, replaces).await?;
-        Ok(token)
+        Ok(self.people.begin_session(session, shown).await?.then_some(token))
     }
 }

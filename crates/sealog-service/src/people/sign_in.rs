@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use sealog_control::{Person, PersonId};
+use sealog_control::{Person, PersonId, Shown};
 use sealog_core::id::Hash;
 use serde_json::json;
 
@@ -87,20 +87,23 @@ impl Accounts {
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
-        let is_right = password::verify(hash, password).await.map_err(Failed)?;
+        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
         let Some(person) = person else { return Err(SignInError::Wrong) };
-        if !is_right {
+        let Some(hash) = hash.filter(|_| is_right) else {
             self.note_failure(person.id, attempts);
             return Err(SignInError::Wrong);
-        }
-        self.people.forget_attempts(account).await?;
+        };
+        self.forget_attempts(account).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
+        let shown = Shown::Password { hash, replaces: replaces.map(Token::digest) };
+        let token = self.begin_session(person.id, visitor, needs_code, shown).await?;
+        // The password was changed while it was being checked.
+        let token = token.ok_or(SignInError::Wrong)?;
         if !needs_code {
+            // Nobody has the token before the record is durable.
             self.record_sign_in(person.id, false).await?;
         }
-        let replaces = replaces.map(Token::digest);
-        let token = self.begin_session(person.id, visitor, needs_code, replaces).await?;
         Ok(if needs_code { SignedIn::NeedsCode(token) } else { SignedIn::Whole(token, person) })
     }
 
@@ -115,34 +118,55 @@ impl Accounts {
         if let Err(problem) = check_chosen(&new) {
             return Ok(Err(problem));
         }
-        self.check_password(person, old).await?;
-        let hash = password::hash(&*self.world, new).await.map_err(Failed)?;
-        // Not `verified`: the address is as well known as it was.
+        let from = self.right_hash(person, old).await?;
+        let to = password::hash(&*self.world, new).await.map_err(Failed)?;
         self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" })).await?;
-        self.people.set_password(person.id, hash, false).await?;
-        self.people.end_sessions(person.id, Some(keep)).await?;
-        Ok(Ok(()))
+        let changed = self.people.change_password(person.id, from, to, keep).await?;
+        // Somebody else has changed it since: the old one is wrong by now.
+        if changed { Ok(Ok(())) } else { Err(SignInError::Wrong) }
     }
 
     /// Asked for again before something that outlives the session.
     pub async fn check_password(&self, person: &Person, password: Secret) -> Result<(), SignInError> {
+        self.right_hash(person, password).await.map(drop)
+    }
+
+    /// The hash of which this is the password.
+    async fn right_hash(&self, person: &Person, password: Secret) -> Result<String, SignInError> {
         let account = subject("account", person.email.to_lowercase().as_bytes());
         self.admit([account]).await?;
         let known = self.people.person_by_email(person.email.clone()).await?;
         let hash = known.and_then(|(_, hash)| hash);
-        if !password::verify(hash, password).await.map_err(Failed)? {
-            return Err(SignInError::Wrong);
-        }
-        Ok(self.people.forget_attempts(account).await?)
+        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
+        let hash = hash.filter(|_| is_right).ok_or(SignInError::Wrong)?;
+        self.forget_attempts(account).await?;
+        Ok(hash)
     }
 
-    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address. How many
+    /// Counts an attempt, and refuses one too many, without a write while that is known. The first subject is an account, the second an address. How many
     /// there were for the account.
     pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<u64, SignInError> {
         let now_ms = self.world.now_ms();
-        let counts = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
-        let too_many = counts.iter().zip([PER_ACCOUNT, PER_ADDRESS]).any(|(count, most)| *count > most);
-        if too_many { Err(SignInError::TooMany) } else { Ok(counts.first().copied().unwrap_or(0)) }
+        if subjects.iter().any(|subject| self.refused.has(*subject, now_ms)) {
+            return Err(SignInError::TooMany);
+        }
+        let counted = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
+        let mut too_many = false;
+        for ((subject, counted), most) in subjects.iter().zip(&counted).zip([PER_ACCOUNT, PER_ADDRESS]) {
+            if counted.attempts > most {
+                self.refused.add(*subject, now_ms, counted.ends_at_ms);
+                too_many = true;
+            }
+        }
+        let attempts = counted.first().map_or(0, |counted| counted.attempts);
+        if too_many { Err(SignInError::TooMany) } else { Ok(attempts) }
+    }
+
+    /// Forgets the attempts of a subject: one was right.
+    pub(super) async fn forget_attempts(&self, subject: Hash) -> Result<(), Failed> {
+        self.people.forget_attempts(subject).await?;
+        self.refused.forget(subject);
+        Ok(())
     }
 
     /// For the system chain, at most once a minute. Left to a task of its own: how long the answer takes does not
@@ -154,7 +178,7 @@ impl Accounts {
                 let minute = vec![of_person("failure", person_id)];
                 let count =
                     accounts.people.count_attempt(minute, accounts.world.now_ms(), NOTED_EVERY_MS).await?;
-                if count == [1] {
+                if count.iter().all(|count| count.attempts == 1) {
                     let metadata = json!({ "attempts": attempts });
                     accounts.record(person_id, &actions::SIGN_IN_FAILED, metadata).await?;
                 }
