@@ -83,6 +83,10 @@ bench-postgres *ARGS: _bench-build
     scripts/bench-setup
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/postgres.toml --json {{bench_out}}/postgres.json {{ARGS}} | tee {{bench_out}}/postgres.md
 
+# This build beside another one of the server, in one run: what a change costs. About three minutes.
+bench-compare OTHER *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/compare.toml --compare {{OTHER}} --json {{bench_out}}/compare.json {{ARGS}} | tee {{bench_out}}/compare.md
+
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/matrix.toml --json {{bench_out}}/matrix.json | tee {{bench_out}}/matrix.md
