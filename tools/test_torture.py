@@ -109,6 +109,16 @@ class WhatTheWriterSends(unittest.TestCase):
             before.read(file.name, 30)
             self.assertEqual(before.acked, {})
 
+    def test_the_services_own_records_are_told_by_their_project_and_have_an_id(self):
+        # A UUID of version 8, and one of version 4.
+        self.assertTrue(oracle.is_system(bytes.fromhex("00112233445586778899aabbccddeeff")))
+        self.assertFalse(oracle.is_system(bytes.fromhex("00112233445546778899aabbccddeeff")))
+        name, number = b'{"name":"a\nb","record_id":"414fd94a-0000-4000-8000-000000000001"}', b"414fd94a-0000-4000-8000-000000000001"
+        text = b'"action":"sealog.tenant_created","actor_id":"host","resource":"tenant/x","metadata":' + name
+        self.assertEqual(oracle.RECORD.match(text)[1], number)
+        self.assertIsNone(oracle.RECORD.match(text.replace(b"sealog.", b"user.")))
+        self.assertIsNone(oracle.NONCE.match(text))
+
 
 class TheDisk(unittest.TestCase):
     def test_structures_are_those_of_the_kernel(self):
