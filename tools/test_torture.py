@@ -57,6 +57,13 @@ class WhenThePowerGoes(unittest.TestCase):
         self.assertEqual({moment for moment, kind in plan if kind == "torn"}, {5, 6})
         self.assertEqual(plan, sorted(plan))
 
+    def test_a_missing_name_is_looked_for_shortly_after_a_segment_was_begun(self):
+        header, frame, flush = (0, 0, b"SEALOGSG" + bytes(500)), (0, 512, b"SLFR"), (0, None, b"")
+        writes = [frame, flush] * 50 + [header, flush] + [frame, flush] * 50
+        plan = disk.moments(writes, 200, ("segment begun",), random.Random(1))
+        self.assertEqual({moment for moment, _ in plan}, set(range(101, 101 + disk.AFTER_SEGMENT)))
+        self.assertEqual(disk.survivors(writes[:3], "segment begun", random.Random(1)), [])
+
     def test_without_a_large_frame_any_moment_will_do(self):
         plan = disk.moments([(0, 0, b"x"), (0, None, b""), (0, 0, b"y")], 40, disk.KINDS, random.Random(1))
         self.assertEqual({kind for _, kind in plan}, set(disk.KINDS))

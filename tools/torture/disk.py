@@ -97,7 +97,7 @@ def unflushed(writes, at):
 
 def survivors(writes, kind, dice):
     """What of the writes since the last flush is on the disk: (offset, data), in the order in which they came."""
-    if kind == "none":
+    if kind in ("none", "segment begun"):
         return []
     if kind == "all":
         return [(offset, data) for _, offset, data in writes]
@@ -126,17 +126,26 @@ def has_large_frame(data):
     return False
 
 
+# A segment's name is written with the file system's journal, which follows within a few groups of events.
+AFTER_SEGMENT = 24
+
+
 def moments(writes, states, kinds, dice):
-    """When the power goes and what is left then, in order. What tears is best seen where something large was under way."""
-    large, under_way = [], False
+    """When the power goes and what is left then, in order. What tears is best seen where something large was under way, and a
+    name that is not on the disk shortly after a segment was begun ("segment begun": what was not flushed is lost)."""
+    large, under_way, begun, since = [], False, [], AFTER_SEGMENT
     for at, (_, offset, data) in enumerate(writes):
         if under_way:
             large.append(at)
         under_way = offset is not None and (under_way or has_large_frame(data))
+        if since < AFTER_SEGMENT:
+            begun.append(at)
+        since = 0 if offset is not None and data.startswith(b"SEALOGSG") else since + 1
+    wanted = {"torn": large, "segment begun": begun}
     plan = []
     for number in range(states):
         kind = kinds[number % len(kinds)]
-        moment = dice.choice(large) if kind == "torn" and large else dice.randrange(1, len(writes))
+        moment = dice.choice(wanted.get(kind) or range(1, len(writes)))
         plan.append((moment, kind))
     return sorted(plan)
 

@@ -14,9 +14,9 @@ def cuts(shape, count=12):
     return experiment
 
 
-def states(*kinds):
+def states(kind, shape="large"):
     def experiment(bench, tally, dice, mutant):
-        return cache_loss(bench, tally, dice, states=40, seconds=0.8, mutant=mutant, kinds=kinds) > 0
+        return cache_loss(bench, tally, dice, states=40, shape=shape, seconds=0.8, mutant=mutant, kinds=(kind,)) > 0
 
     return experiment
 
@@ -38,7 +38,7 @@ def rewrite(bench, tally, dice, mutant):
 MUTANTS = (
     ("ack-before-sync", cuts("small"), ("lost",)),
     # What is gone may be a segment, or a mark that the verifier misses before it gets as far.
-    ("skip-directory-sync", states("none", "subset"), ("lost", "invalid")),
+    ("skip-directory-sync", states("segment begun", shape="small"), ("lost", "invalid")),
     ("retry-failed-sync", refusal, ("retried",)),
     ("frame-without-checksum", states("torn"), ("invalid",)),
     ("key-outside-frame", cuts("small"), ("wrong",)),
