@@ -48,6 +48,8 @@ class Ledger:
 
     def __init__(self):
         self.sent, self.acked = set(), {}
+        # The texts of the service's own records, in order, as the last check found them.
+        self.records = []
 
     def read(self, path, known=None):
         """Takes in what a hammer said. If `known` is given, only what was acknowledged in so many bytes counts as that."""
@@ -135,10 +137,12 @@ def is_system(project):
 def check(path, ledger, tally):
     """Reads a store as it lies there and compares it with its ledger. Whether everything held."""
     found, before, last, sealed = {}, (len(tally.lost), len(tally.problems)), {}, set()
+    ledger.records = []
 
     def tap_system(records):
         """The service's own records of what was changed: each is sealed once, whatever happened."""
         for record in records:
+            ledger.records.append(record.text.decode())
             match = RECORD.match(record.text)
             if not match:
                 tally.problem("wrong", "a system chain has what is no record: %r" % record.text[:200])

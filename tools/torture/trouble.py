@@ -1,11 +1,13 @@
 """A server in trouble: a full disk, one that goes read-only, stalls or loses writes, clocks that jump, storms of retries, a second process."""
 
 import glob
+import json
 import os
 import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -20,6 +22,8 @@ from .service import (
 )
 
 GO_ON_SECONDS = 30
+# A drain that was refused tries again within a minute.
+DRAIN_SECONDS = 90
 
 
 def end(bench, service, store, tally, dice, volume=None):
@@ -76,7 +80,31 @@ def can_read(service, store, tally, what):
         connection.close()
 
 
+def drained(store):
+    """Whether every record of a change is in a system chain by now."""
+    database = sqlite3.connect("file:%s?mode=ro" % os.path.join(store.path, "control.db"), uri=True)
+    try:
+        return database.execute("SELECT count(*) FROM pending").fetchone()[0] == 0
+    finally:
+        database.close()
+
+
+def unrecorded(ledger):
+    """The acknowledged changes that no system chain has, and those that are not in the order in which they were made."""
+    places = {}
+    for place, text in enumerate(ledger.records):
+        record = json.loads("{%s" % text.lstrip("{"))
+        places[record["action"], record["resource"].rpartition("/")[2]] = place
+    made = [places.get(("sealog.key_created", key)) for key in ledger.made]
+    revoked = [(places.get(("sealog.key_created", key)), places.get(("sealog.key_revoked", key))) for key in ledger.revoked]
+    missing = made.count(None) + sum(None in pair for pair in revoked)
+    known = [place for place in made if place is not None]
+    disordered = (known != sorted(known)) + sum(None not in pair and pair[0] > pair[1] for pair in revoked)
+    return missing, disordered
+
+
 def disk_full(bench, tally, dice, fs="ext4"):
+    """What an operator changes meanwhile is refused, or it is recorded in the system chain once there is room."""
     volume = bench.volume(fs, 320 << 20)
     store = ServiceStore(os.path.join(volume.path, "data"))
     service = begin(bench, store, tally, dice)
@@ -93,7 +121,13 @@ def disk_full(bench, tally, dice, fs="ext4"):
     os.remove(filler)
     tally.counts["resumed_ms"] = round(1000 * goes_on(clients, tally, "room again"))
     clients.join()
+    if not wait_until(lambda: drained(store), DRAIN_SECONDS, pause=0.2):
+        tally.problem("stuck", "room again: records of changes are not appended; %s" % service.complaint())
     end(bench, service, store, tally, dice)
+    missing, disordered = unrecorded(store.ledger)
+    if missing or disordered:
+        tally.problem("wrong", "of %d keys made, %d records are missing, %d out of order" % (len(store.ledger.made), missing, disordered))
+    tally.counts["recorded"] = len(store.ledger.records)
     bench.drop(volume)
 
 
