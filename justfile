@@ -78,6 +78,10 @@ bench *ARGS: _bench-build
 bench-growth *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" growth --plots {{bench_out}} --json {{bench_out}}/growth.json {{ARGS}} | tee {{bench_out}}/growth.md
 
+# Every page of the dashboard over 1 and 20 million events, and what people who look at them cost ingest: about ten minutes, 20 GB of disk under bench/data.
+bench-pages *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" pages --json {{bench_out}}/pages.json {{ARGS}} | tee {{bench_out}}/pages.md
+
 # Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL.
 bench-postgres *ARGS: _bench-build
     scripts/bench-setup

@@ -9,6 +9,7 @@ mod growth;
 mod http;
 mod machine;
 mod meter;
+mod pages;
 mod peers;
 mod plot;
 mod process;
@@ -43,6 +44,8 @@ enum What {
     Http(http::HttpArgs),
     /// What becomes of ingest, reads, verification, start-up, memory and disk as a store grows to 20 million events
     Growth(growth::GrowthArgs),
+    /// How long every page of the dashboard takes over 1 and 20 million events, and what people cost ingest
+    Pages(pages::PagesArgs),
     /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         What::Store(args) => store::run(&args),
         What::Http(args) => http::run(&args),
         What::Growth(args) => growth::run(&args),
+        What::Pages(args) => pages::run(&args),
         What::BareHttp(args) => bare_http::run(&args),
         What::Probe(args) => store::reopen::probe(&args),
     };

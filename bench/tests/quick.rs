@@ -92,6 +92,18 @@ fn a_tiny_store_that_grows_keeps_what_was_acknowledged_when_it_is_killed() {
 }
 
 #[test]
+fn a_tiny_run_of_the_pages_follows_links_from_the_first_page_to_events_and_keys() {
+    let sealog = sealog();
+    let arguments = ["pages", "--quick", "--seconds", "0.12", "--events", "2000", "--sealog"];
+    let (report, stdout) = report("pages-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
+    for page in ["/app/p/{}/live/events`", "/app/p/{}/live/events/{}`", "/app/o/{}/keys`", "/app/account`"] {
+        assert_eq!(stdout.matches(page).count(), 2, "{page}: {stdout}");
+    }
+    let beside = rows(&report).into_iter().filter(|row| row["what"].as_str().unwrap().contains("looked at"));
+    assert!(beside.count() >= 2, "{stdout}");
+}
+
+#[test]
 fn a_tiny_run_of_the_store_benchmark_reports_every_row() {
     let arguments = ["store", "--quick", "--events", "3000", "--seconds", "0.03"];
     let (report, stdout) = report("bench-quick", &arguments);

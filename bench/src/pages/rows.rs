@@ -1,0 +1,108 @@
+//! From what was measured to the rows of the report.
+
+use serde_json::json;
+
+use super::{Beside, Page, Size, visitor};
+use crate::report::{Row, Section, Target, number};
+use crate::setting::doubt;
+use crate::stats::{Spread, median};
+use crate::store::reopen::{MEMORY_FIXED, MEMORY_PER_EVENT};
+
+/// At the 95th percentile, at this many events and fewer; more have the second.
+const PAGE_MS: [(u64, f64); 2] = [(1_000_000, 50.0), (u64::MAX, 150.0)];
+/// What ingest keeps beside five people.
+const KEPT: f64 = 0.9;
+
+pub fn sections(sizes: &[Size], beside: &[Beside]) -> Vec<Section> {
+    let pages = sizes.iter().flat_map(|size| {
+        let first = sizes.first();
+        size.pages.iter().map(move |page| row(page, size, first))
+    });
+    vec![
+        Section {
+            name: "Pages, warm, on one connection",
+            ratio_of: "p95 over that of the smallest size",
+            rows: pages.collect(),
+        },
+        Section {
+            name: "Ingest beside people",
+            ratio_of: "requests/s over those without people",
+            rows: beside.iter().map(ingest).collect(),
+        },
+        Section {
+            name: "Memory of the server",
+            ratio_of: "resident memory over 25 B an event + 300 MB",
+            rows: sizes.iter().map(memory).collect(),
+        },
+    ]
+}
+
+impl Page {
+    fn p95_ms(&self) -> f64 {
+        median(self.times.iter().map(|(times, _)| times.p95)) / 1e3
+    }
+}
+
+fn row(page: &Page, size: &Size, first: Option<&Size>) -> Row {
+    let name = visitor::name(&page.path);
+    let base = first.and_then(|first| first.pages.iter().find(|other| visitor::name(&other.path) == name));
+    let ratio =
+        base.and_then(|base| Spread::of(page.times.iter().map(|(times, _)| times.p95 / 1e3 / base.p95_ms())));
+    let limit = PAGE_MS.iter().find(|(events, _)| size.events <= *events).map_or(0.0, |(_, ms)| *ms);
+    let of = |value: fn(&crate::stats::Percentiles) -> f64| {
+        number(median(page.times.iter().map(|(times, _)| value(times))) / 1e3)
+    };
+    Row {
+        what: format!("{} events, `{name}`", number(size.events as f64)),
+        ratio,
+        target: Some((Target::AtMost(limit, " ms p95"), page.p95_ms())),
+        doubt: doubt(page.times.iter().map(|(_, others)| *others)),
+        sealog: format!(
+            "p50 {} p95 {} p99 {} ms; {} KB",
+            of(|times| times.p50),
+            of(|times| times.p95),
+            of(|times| times.p99),
+            number(page.bytes as f64 / 1e3)
+        ),
+        beside: String::new(),
+        json: json!({
+            "path": name, "events": size.events, "bytes": page.bytes,
+            "p95_us": page.times.iter().map(|(times, _)| times.p95).collect::<Vec<_>>(),
+        }),
+    }
+}
+
+fn ingest(beside: &Beside) -> Row {
+    let ratio =
+        Spread::of(beside.pairs.iter().map(|(alone, with)| with.requests_per_s / alone.requests_per_s));
+    let wrong =
+        beside.pairs.iter().find_map(|(alone, with)| alone.errors.clone().or_else(|| with.errors.clone()));
+    let rate = |of: &dyn Fn(&(crate::http::case::Side, crate::http::case::Side)) -> f64| {
+        number(median(beside.pairs.iter().map(of)))
+    };
+    Row {
+        what: format!("{}, {} pages were looked at", beside.send.name(), number(beside.looked_at as f64)),
+        ratio,
+        target: ratio.map(|ratio| (Target::AtLeast(KEPT, "x"), ratio.median)),
+        doubt: wrong.or_else(|| doubt([beside.others])),
+        sealog: format!("{} requests/s", rate(&|(_, with)| with.requests_per_s)),
+        beside: format!("{} requests/s without people", rate(&|(alone, _)| alone.requests_per_s)),
+        json: json!({
+            "repeats": beside.pairs.iter().map(|(alone, with)| json!({ "alone": alone.json(), "beside": with.json() })).collect::<Vec<_>>(),
+        }),
+    }
+}
+
+fn memory(size: &Size) -> Row {
+    let allowed = MEMORY_PER_EVENT * size.events as f64 + MEMORY_FIXED;
+    let ratio = size.resident as f64 / allowed;
+    Row {
+        what: format!("{} events, after every page was looked at", number(size.events as f64)),
+        ratio: Spread::of([ratio]),
+        target: Some((Target::AtMost(1.0, "x"), ratio)),
+        doubt: None,
+        sealog: format!("{} MB", number(size.resident as f64 / 1e6)),
+        beside: format!("{} MB", number(allowed / 1e6)),
+        json: json!({ "resident": size.resident, "allowed": allowed }),
+    }
+}
