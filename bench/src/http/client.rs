@@ -65,6 +65,27 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Reads an answer of any length and keeps nothing of it. How many bytes it had, or nothing if it was stopped before its end.
+    pub fn drain(&mut self, request: &[u8], stop: &dyn Fn() -> bool) -> Outcome<Option<u64>> {
+        self.stream.write_all(request)?;
+        let (mut bytes, mut buffer) = (0, vec![0; 256 << 10]);
+        while !stop() {
+            let length = self.stream.read(&mut buffer)?;
+            if length == 0 {
+                return Err("the server closed the connection".into());
+            }
+            bytes += length as u64;
+            match self.answers.feed(&buffer[..length])? {
+                Some(200) => return Ok(Some(bytes)),
+                Some(status) => return Err(format!("answered with {status}").into()),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
 pub fn request(method: &str, path: &str, token: &str, body: &str) -> String {
     let length = body.len();
     let body = match method {

@@ -58,14 +58,23 @@ struct Size {
     resident: u64,
 }
 
-/// Ingest without and with people who look at pages.
+/// Ingest without and with something beside it.
 #[derive(Debug)]
 struct Beside {
     send: Send,
+    what: &'static str,
     pairs: Vec<(Side, Side)>,
     others: f64,
-    /// Pages that were looked at meanwhile.
-    looked_at: u64,
+    /// How often that was done meanwhile: pages that were looked at, downloads that were ended.
+    done: u64,
+}
+
+/// Downloads of a whole chain, one after the other, with nothing beside them: MB/s of every repeat.
+#[derive(Debug)]
+struct Downloads {
+    mb_per_s: Vec<f64>,
+    bytes: u64,
+    others: f64,
 }
 
 pub fn run(args: &PagesArgs) -> Outcome<()> {
@@ -79,7 +88,7 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
     let (mut visitor, account) = Visitor::claim(sealog.addresses()[0], FirstRun::read(sealog.dir())?)?;
     // The chain that this person may see takes the place of the one that was made.
     sealog.accounts[0] = account;
-    let (mut sizes, mut filled) = (Vec::new(), 0);
+    let (mut sizes, mut filled, mut exported) = (Vec::new(), 0, None);
     for size in [events / 20, events] {
         sealog.while_stopped(Process::stop, |sealog| {
             sealog.fill_stopped(&setting, filled..size, events).map(|(store, _)| store.close())
@@ -87,18 +96,31 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         filled = size;
         visitor.sign_in(sealog.addresses()[0])?;
         sizes.push(measure(&setting, &sealog, &visitor, size)?);
+        if exported.is_none() {
+            let path = visitor.export(sealog.addresses()[0], sealog.accounts[0].chain)?;
+            exported = Some((download(&setting, &sealog, &visitor.request(&path))?, path));
+        }
     }
-    let beside = [Send::Single, Send::Batch]
-        .into_iter()
-        .map(|send| browse_beside_ingest(&setting, &mut sealog, &visitor, send))
-        .collect::<Outcome<Vec<_>>>()?;
+    let Some((downloads, path)) = exported else { return Err("nothing was exported".into()) };
+    let mut beside = Vec::new();
+    for send in [Send::Single, Send::Batch] {
+        let address = sealog.addresses()[0];
+        let pages = visitor.pages(address)?;
+        let people = |number, over: &AtomicBool, done: &AtomicU64| {
+            browse(address, &visitor, &pages, number, over, done)
+        };
+        beside.push(beside_ingest(&setting, &mut sealog, send.clone(), "people", PEOPLE, &people)?);
+        let download = visitor.request(&path);
+        let one = |_, over: &AtomicBool, done: &AtomicU64| keep_downloading(address, &download, over, done);
+        beside.push(beside_ingest(&setting, &mut sealog, send, "an export", 1, &one)?);
+    }
     sealog.check(0)?;
     sealog.stop()?;
     let settings = format!(
         "one chain that grows to {} events; pages one after the other on one connection; {PEOPLE} people who ask for a page each second beside ingest on 64 connections",
         number(events as f64)
     );
-    let sections = rows::sections(&sizes, &beside);
+    let sections = rows::sections(&sizes, &downloads, &beside);
     setting.report("Sealog: pages", &settings, &json!({ "events": events }), sections)
 }
 
@@ -136,34 +158,50 @@ fn ask(address: SocketAddr, visitor: &Visitor, path: &str, limit: Duration) -> O
     Ok((Percentiles::of_ns(&mut times).ok_or("no answer")?, bytes))
 }
 
-fn browse_beside_ingest(
+/// The smaller store, whole.
+fn download(setting: &Setting, sealog: &Sealog, request: &str) -> Outcome<Downloads> {
+    let mut downloads = Downloads { mb_per_s: Vec::new(), bytes: 0, others: 0.0 };
+    for repeat in 1..=setting.repeats {
+        let what = format!("repeat {repeat} of {}: an export", setting.repeats);
+        let slice = setting.quietly(&what, || {
+            let start = Instant::now();
+            let bytes = Client::connect(sealog.addresses()[0], "")?.drain(request.as_bytes(), &|| false)?;
+            Ok((bytes.unwrap_or(0), start.elapsed()))
+        })?;
+        let (bytes, elapsed) = slice.value;
+        downloads.bytes = bytes;
+        downloads.mb_per_s.push(bytes as f64 / 1e6 / elapsed.as_secs_f64());
+        downloads.others = downloads.others.max(slice.others);
+    }
+    Ok(downloads)
+}
+
+/// What somebody does until it is over; the number says which of them it is.
+type Act<'a> = dyn Fn(usize, &AtomicBool, &AtomicU64) -> Outcome<()> + Sync + 'a;
+
+fn beside_ingest(
     setting: &Setting,
     sealog: &mut Sealog,
-    visitor: &Visitor,
     send: Send,
+    what: &'static str,
+    number: usize,
+    act: &Act<'_>,
 ) -> Outcome<Beside> {
-    let address = sealog.addresses()[0];
-    let pages = visitor.pages(address)?;
-    let (mut pairs, mut others, looked_at) = (Vec::new(), 0f64, AtomicU64::new(0));
+    let (mut pairs, mut others, done) = (Vec::new(), 0f64, AtomicU64::new(0));
     for repeat in 1..=setting.repeats {
-        let what = format!("repeat {repeat} of {}: {} beside people", setting.repeats, send.name());
-        let slice = setting.quietly(&what, || {
+        let name = format!("repeat {repeat} of {}: {} beside {what}", setting.repeats, send.name());
+        let slice = setting.quietly(&name, || {
             let alone = ingest(setting, sealog, &send)?;
             let over = AtomicBool::new(false);
             let beside = std::thread::scope(|scope| {
-                let people: Vec<_> = (0..PEOPLE)
-                    .map(|person| {
-                        let (pages, over, looked_at) = (&pages, &over, &looked_at);
-                        scope.spawn(move || {
-                            browse(address, visitor, pages, person, over, looked_at)
-                                .map_err(|error| error.to_string())
-                        })
-                    })
-                    .collect();
+                let (over, done) = (&over, &done);
+                let start =
+                    |one| scope.spawn(move || act(one, over, done).map_err(|error| error.to_string()));
+                let acting: Vec<_> = (0..number).map(start).collect();
                 let beside = ingest(setting, sealog, &send);
                 over.store(true, Ordering::Relaxed);
-                for person in people {
-                    person.join().map_err(|_| "a person has panicked")??;
+                for one in acting {
+                    one.join().map_err(|_| "what was beside ingest has panicked")??;
                 }
                 beside
             })?;
@@ -172,7 +210,18 @@ fn browse_beside_ingest(
         others = others.max(slice.others);
         pairs.push(slice.value);
     }
-    Ok(Beside { send, pairs, others, looked_at: looked_at.into_inner() })
+    Ok(Beside { send, what, pairs, others, done: done.into_inner() })
+}
+
+fn keep_downloading(address: SocketAddr, request: &str, over: &AtomicBool, done: &AtomicU64) -> Outcome<()> {
+    let is_over = || over.load(Ordering::Relaxed);
+    while !is_over() {
+        // A connection of its own each time, since one that was left in the middle is of no more use.
+        if Client::connect(address, "")?.drain(request.as_bytes(), &is_over)?.is_some() {
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
 }
 
 /// Into the last chain, which belongs to another tenant.
@@ -193,13 +242,13 @@ fn browse(
     pages: &[String],
     person: usize,
     over: &AtomicBool,
-    looked_at: &AtomicU64,
+    done: &AtomicU64,
 ) -> Outcome<()> {
     let mut client = Client::connect(address, "")?;
     for page in pages.iter().cycle().skip(person * 3) {
         let due = Instant::now() + PAGE_EVERY;
         client.raw(visitor.request(page).as_bytes())?;
-        looked_at.fetch_add(1, Ordering::Relaxed);
+        done.fetch_add(1, Ordering::Relaxed);
         while Instant::now() < due {
             if over.load(Ordering::Relaxed) {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Beside, Page, Size, visitor};
+use super::{Beside, Downloads, Page, Size, visitor};
 use crate::report::{Row, Section, Target, number};
 use crate::setting::doubt;
 use crate::stats::{Spread, median};
@@ -10,10 +10,11 @@ use crate::store::reopen::{MEMORY_FIXED, MEMORY_PER_EVENT};
 
 /// At the 95th percentile, at this many events and fewer; more have the second.
 const PAGE_MS: [(u64, f64); 2] = [(1_000_000, 50.0), (u64::MAX, 150.0)];
-/// What ingest keeps beside five people.
+/// What ingest keeps beside five people, and beside an export.
 const KEPT: f64 = 0.9;
+const EXPORT_MB_PER_S: f64 = 100.0;
 
-pub fn sections(sizes: &[Size], beside: &[Beside]) -> Vec<Section> {
+pub fn sections(sizes: &[Size], downloads: &Downloads, beside: &[Beside]) -> Vec<Section> {
     let pages = sizes.iter().flat_map(|size| {
         let first = sizes.first();
         size.pages.iter().map(move |page| row(page, size, first))
@@ -24,9 +25,10 @@ pub fn sections(sizes: &[Size], beside: &[Beside]) -> Vec<Section> {
             ratio_of: "p95 over that of the smallest size",
             rows: pages.collect(),
         },
+        Section { name: "Exports", ratio_of: "none", rows: vec![export(downloads)] },
         Section {
-            name: "Ingest beside people",
-            ratio_of: "requests/s over those without people",
+            name: "Ingest beside people and exports",
+            ratio_of: "requests/s over those without them",
             rows: beside.iter().map(ingest).collect(),
         },
         Section {
@@ -72,6 +74,19 @@ fn row(page: &Page, size: &Size, first: Option<&Size>) -> Row {
     }
 }
 
+fn export(downloads: &Downloads) -> Row {
+    let rate = median(downloads.mb_per_s.iter().copied());
+    Row {
+        what: format!("NDJSON of {} MB, alone", number(downloads.bytes as f64 / 1e6)),
+        ratio: None,
+        target: Some((Target::AtLeast(EXPORT_MB_PER_S, " MB/s"), rate)),
+        doubt: doubt([downloads.others]),
+        sealog: format!("{} MB/s", number(rate)),
+        beside: String::new(),
+        json: json!({ "bytes": downloads.bytes, "mb_per_s": downloads.mb_per_s }),
+    }
+}
+
 fn ingest(beside: &Beside) -> Row {
     let ratio =
         Spread::of(beside.pairs.iter().map(|(alone, with)| with.requests_per_s / alone.requests_per_s));
@@ -81,12 +96,12 @@ fn ingest(beside: &Beside) -> Row {
         number(median(beside.pairs.iter().map(of)))
     };
     Row {
-        what: format!("{}, {} pages were looked at", beside.send.name(), number(beside.looked_at as f64)),
+        what: format!("{} beside {} ({} done)", beside.send.name(), beside.what, number(beside.done as f64)),
         ratio,
         target: ratio.map(|ratio| (Target::AtLeast(KEPT, "x"), ratio.median)),
         doubt: wrong.or_else(|| doubt([beside.others])),
         sealog: format!("{} requests/s", rate(&|(_, with)| with.requests_per_s)),
-        beside: format!("{} requests/s without people", rate(&|(alone, _)| alone.requests_per_s)),
+        beside: format!("{} requests/s alone", rate(&|(alone, _)| alone.requests_per_s)),
         json: json!({
             "repeats": beside.pairs.iter().map(|(alone, with)| json!({ "alone": alone.json(), "beside": with.json() })).collect::<Vec<_>>(),
         }),

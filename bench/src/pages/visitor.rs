@@ -90,6 +90,16 @@ impl Visitor {
         Err(format!("POST {path}: {}", head.lines().next().unwrap_or_default()).into())
     }
 
+    /// Freezes an export of all events of a chain as NDJSON, and says where it is downloaded.
+    pub fn export(&self, address: SocketAddr, chain: ChainId) -> Outcome<String> {
+        let page = format!("/app/p/{}/{}/exports", chain.project_id, chain.mode.as_str());
+        self.post(address, &format!("{page}/create"), &[("format", "ndjson")])?;
+        let answer = Client::connect(address, "")?.raw(self.request(&page).as_bytes())?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let found = links(&unchunked(head, body)).into_iter().find(|link| link.ends_with("/download"));
+        found.ok_or_else(|| format!("{page} has no download").into())
+    }
+
     pub fn request(&self, path: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", self.cookie)
     }
