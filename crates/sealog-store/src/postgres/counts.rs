@@ -38,12 +38,14 @@ const DAY: &str = "SELECT content FROM sealog.counts WHERE chain_id = $1 AND day
 const SET_DAY: &str = "INSERT INTO sealog.counts (chain_id, day, content) VALUES ($1, $2, $3)
     ON CONFLICT (chain_id, day) DO UPDATE SET content = excluded.content";
 const MOVE_CHAIN: &str = "UPDATE sealog.counted SET chain_seq = $2, log_id = $3 WHERE chain_id = $1";
-const BEHIND: &str =
-    "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id
-    WHERE c.chain_seq > coalesce(k.chain_seq, 0) LIMIT $1";
+/// In no order, so that chains of which nothing more can be counted, because events are lost, do not keep the others from it.
+const BEHIND: &str = "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id
+    WHERE c.chain_seq > 0 AND (k.chain_id IS NULL OR k.chain_seq <> c.chain_seq OR k.log_id <> c.log_id) ORDER BY random() LIMIT $1";
 const DAYS: &str = "SELECT day, content FROM sealog.counts WHERE chain_id = $1 AND day >= $2 AND day < $3";
-const UNCOUNTED: &str = "SELECT c.chain_seq - coalesce(k.chain_seq, 0) AS uncounted FROM sealog.chains c
-    LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id WHERE c.chain_id = $1";
+/// How many events are left to count, and whether nothing is: the last event is the last that was counted.
+const STATE: &str = "SELECT c.chain_seq - coalesce(k.chain_seq, 0) AS uncounted,
+        coalesce(k.chain_seq = c.chain_seq AND k.log_id = c.log_id, c.chain_seq = 0) AS is_counted
+    FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id WHERE c.chain_id = $1";
 
 /// Counts as they were read: decoding them is work for the thread pool.
 pub(super) struct Stored {
@@ -75,11 +77,16 @@ impl Inner {
     /// Counts what is left of a chain, up to a bound, and reads the days.
     pub(super) async fn counts(&self, chain: ChainId, days: Days) -> Result<Stored, StoreError> {
         let id = Id::of_chain(chain);
+        // Of most questions nothing is left to count, and then they cost two reads.
+        let mut state = self.count_state(id).await?;
         for _ in 0..CATCH_UP_PIECES {
-            if self.count_piece(id).await? < PIECE_EVENTS {
+            let Some((_, false)) = state else { break };
+            if self.count_piece(id).await? == 0 {
                 break;
             }
+            state = self.count_state(id).await?;
         }
+        let uncounted = state.map_or(0, |(uncounted, _)| u64::try_from(uncounted).unwrap_or(0));
         let range = days.range();
         let bound = |day: u32| i32::try_from(day).unwrap_or(i32::MAX);
         let (from, until) = (bound(range.start), bound(range.end));
@@ -90,12 +97,21 @@ impl Inner {
                 let day =
                     |row: &Row| (u32::try_from(row.get::<_, i32>("day")).unwrap_or(0), row.get("content"));
                 let days = rows.iter().map(day).collect();
-                let left = session.query(UNCOUNTED, &[Type::UUID], &[&id]).await?;
-                let uncounted = left.first().map_or(0, |row| row.get::<_, i64>("uncounted"));
-                Ok(Stored { days, uncounted: u64::try_from(uncounted).unwrap_or(0) })
+                Ok(Stored { days, uncounted })
             })
         })
         .await
+    }
+
+    /// Nothing for a chain without events.
+    async fn count_state(&self, id: Id) -> Result<Option<(i64, bool)>, StoreError> {
+        let state = self.read(move |session| {
+            Box::pin(async move {
+                let rows = session.query(STATE, &[Type::UUID], &[&id]).await?;
+                Ok(rows.first().map(|row| (row.get("uncounted"), row.get("is_counted"))))
+            })
+        });
+        state.await
     }
 
     /// Counts one piece of a chain; how many events it had.
@@ -137,11 +153,11 @@ pub(super) async fn keep(inner: Arc<Inner>) {
         loop {
             let begun = Instant::now();
             let counted = async {
-                let behind = inner.behind().await?;
-                for id in &behind {
-                    inner.count_piece(*id).await?;
+                let mut events = 0;
+                for id in inner.behind().await? {
+                    events += inner.count_piece(id).await?;
                 }
-                Ok::<_, StoreError>(behind.len())
+                Ok::<_, StoreError>(events)
             };
             match counted.await {
                 Ok(0) => {
