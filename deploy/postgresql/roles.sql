@@ -26,6 +26,8 @@ BEGIN
     -- Events are only ever added.
     GRANT INSERT ON sealog.events TO sealog_node;
     GRANT INSERT, UPDATE ON sealog.chains, sealog.usage TO sealog_node;
+    -- Counts are made from events, and again where events were lost.
+    GRANT INSERT, UPDATE, DELETE ON sealog.counts, sealog.counted TO sealog_node;
     -- Idempotency records end after 24 hours.
     GRANT INSERT, UPDATE, DELETE ON sealog.idempotency TO sealog_node;
 

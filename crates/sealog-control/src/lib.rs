@@ -55,7 +55,7 @@ pub use job::{Job, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
-pub use outbox::{NewNotice, Notice, NoticeOutcome, Outbox};
+pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};
 pub use person::{NewPerson, Person, PersonId, Persons};
 pub use project::{NewProject, Project, ProjectChange, Projects};

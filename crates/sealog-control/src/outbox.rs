@@ -30,6 +30,8 @@ pub trait Outbox: Send + Sync {
     ) -> Answer<'_, bool>;
     /// What became of an attempt: sent, or to be tried again at a time.
     fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()>;
+    /// What became of the notices with these keys, as far as there are such.
+    fn notices_with_keys(&self, keys: Vec<String>) -> Answer<'_, Vec<KeptNotice>>;
     /// Notices that wait.
     fn pending_notices(&self) -> Answer<'_, u64>;
     /// The notice that this secret was sent with.
@@ -67,6 +69,17 @@ impl Outbox for Control {
 
     fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| attempted(db, id, &outcome))
+    }
+
+    fn notices_with_keys(&self, keys: Vec<String>) -> Answer<'_, Vec<KeptNotice>> {
+        self.read(move |db| {
+            let mut found = Vec::new();
+            for key in keys {
+                let sql = format!("{OUTBOX} WHERE notice_key = ?1");
+                found.extend(one(db, &sql, params![&key], read_kept)?);
+            }
+            Ok(found)
+        })
     }
 
     fn pending_notices(&self) -> Answer<'_, u64> {
@@ -221,22 +234,24 @@ fn read_notice(row: &Row) -> Result<Notice, DbError> {
     })
 }
 
-pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<KeptNotice>, DbError> {
-    all(db, &format!("{OUTBOX} ORDER BY id"), &[], |row| {
-        Ok(KeptNotice {
-            key: row.get("notice_key")?,
-            tenant_id: row.get("tenant_id")?,
-            to: row.get("recipient")?,
-            template: row.get("template")?,
-            parameters: row.get("parameters")?,
-            secret_digest: row.get("secret_digest")?,
-            created_at_ms: row.get("created_at_ms")?,
-            due_at_ms: row.get("due_at_ms")?,
-            attempts: row.get("attempts")?,
-            last_failure: row.get("last_failure")?,
-            sent_at_ms: row.get("sent_at_ms")?,
-        })
+fn read_kept(row: &Row) -> Result<KeptNotice, DbError> {
+    Ok(KeptNotice {
+        key: row.get("notice_key")?,
+        tenant_id: row.get("tenant_id")?,
+        to: row.get("recipient")?,
+        template: row.get("template")?,
+        parameters: row.get("parameters")?,
+        secret_digest: row.get("secret_digest")?,
+        created_at_ms: row.get("created_at_ms")?,
+        due_at_ms: row.get("due_at_ms")?,
+        attempts: row.get("attempts")?,
+        last_failure: row.get("last_failure")?,
+        sent_at_ms: row.get("sent_at_ms")?,
     })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<KeptNotice>, DbError> {
+    all(db, &format!("{OUTBOX} ORDER BY id"), &[], read_kept)
 }
 
 pub(crate) fn import(db: &mut dyn Db, notices: &[KeptNotice]) -> Result<(), DbError> {

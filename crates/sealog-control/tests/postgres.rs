@@ -199,6 +199,9 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
     assert_valid(&store, live(), 9);
     let mut follower = wait(store.follow(Scope::Everything, Start::Beginning)).unwrap();
     assert_eq!(wait(follower.next(1)).unwrap().changes[0].head.chain_seq, 9);
+    let today = sealog_store::counts::day_of(MORNING_MS);
+    let counts = wait(store.counts(live(), sealog_store::counts::Days::new(today, today + 1))).unwrap();
+    assert_eq!((counts.events(), counts.uncounted), (9, 0));
     let control = Control::on_postgres(&store).unwrap();
     furnish(&control);
     stage.world.advance(2 * IDEMPOTENCY_RETENTION_MS);

@@ -78,7 +78,10 @@ pub(crate) struct Item {
 /// The pages that the rail can mark as the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Current {
+    Overview,
     Events,
+    Frameworks,
+    Usage,
     Keys,
     Projects,
     Members,
@@ -116,10 +119,18 @@ fn rail(place: &Place, current: Option<Current>) -> Rail {
     };
     let mut pages = Vec::new();
     if let Some((project, mode)) = &chain {
+        let of_project = |page: &str| format!("/app/p/{}/{}{page}", project.id, mode.as_str());
+        pages.push(item(of_project(""), "overview", "Overview", Current::Overview));
         pages.push(item(events(project, *mode), "events", "Events", Current::Events));
+        if place.may(Capability::ViewFrameworks) {
+            pages.push(item(of_project("/frameworks"), "layers", "Frameworks", Current::Frameworks));
+        }
     }
     if place.may(Capability::ViewKeys) {
         pages.push(item(format!("/app/o/{tenant_id}/keys"), "key", "API keys", Current::Keys));
+    }
+    if place.may(Capability::ViewUsage) {
+        pages.push(item(format!("/app/o/{tenant_id}/usage"), "gauge", "Usage", Current::Usage));
     }
     let mut more = Vec::new();
     if place.may(Capability::ViewProjects) {

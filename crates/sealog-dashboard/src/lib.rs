@@ -9,7 +9,9 @@
 mod app;
 mod assets;
 mod capability;
+mod charts;
 mod cookies;
+mod figures;
 mod gate;
 mod headers;
 mod layout;

@@ -12,7 +12,7 @@ use crate::capability::Capability;
 use crate::gate::{self, Handler, Needs};
 use crate::headers;
 use crate::pages::{account, claim, event, events, forgot, invitation, keys, members, projects, reset};
-use crate::pages::{sign_in, start, theme};
+use crate::pages::{framework, frameworks, overview, sign_in, start, theme, usage};
 
 pub struct Route {
     pub path: &'static str,
@@ -69,12 +69,18 @@ static ROUTES: &[Route] = routes! {
     POST "/app/account/authenticator/remove" Needs::Person => account::remove_authenticator;
     POST "/app/account/recovery-codes" Needs::Person => account::new_recovery_codes;
     POST "/app/account/sessions" Needs::Person => account::end_sessions;
+    GET "/app/p/{project}/{mode}" Needs::Member(Capability::ReadEvents) => overview::show;
+    GET "/app/p/{project}/{mode}/frameworks" Needs::Member(Capability::ViewFrameworks) => frameworks::show;
+    GET "/app/p/{project}/{mode}/frameworks/{framework}" Needs::Member(Capability::ViewFrameworks) => framework::show;
+    GET "/app/p/{project}/{mode}/frameworks/{framework}/change" Needs::Member(Capability::ManageFrameworks) => framework::ask;
+    POST "/app/p/{project}/{mode}/frameworks/{framework}/change" Needs::Member(Capability::ManageFrameworks) => framework::change;
     GET "/app/p/{project}/{mode}/events" Needs::Member(Capability::ReadEvents) => events::show;
     GET "/app/p/{project}/{mode}/events/{log_id}" Needs::Member(Capability::ReadEvents) => event::show;
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;
     GET "/app/o/{organisation}/keys" Needs::Member(Capability::ViewKeys) => keys::show;
     POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;
     POST "/app/o/{organisation}/keys/revoke" Needs::Member(Capability::TestKeys) => keys::revoke;
+    GET "/app/o/{organisation}/usage" Needs::Member(Capability::ViewUsage) => usage::show;
     GET "/app/o/{organisation}/projects" Needs::Member(Capability::ViewProjects) => projects::show;
     GET "/app/o/{organisation}/members" Needs::Member(Capability::ManageMembers) => members::show;
     POST "/app/o/{organisation}/members/invite" Needs::Member(Capability::ManageMembers) => members::invite;

@@ -1,7 +1,7 @@
 //! How values are shown. What events hold is hostile until it has passed here and through the templates' escaping.
 
 use sealog_core::json;
-use sealog_core::time::iso_ms;
+use sealog_core::time::{DAY_MS, iso_ms};
 
 /// Characters that change what surrounds them, or that nobody sees, are written out: a name must not read as
 /// another one.
@@ -41,6 +41,29 @@ pub(crate) fn day(timestamp_ms: u64) -> String {
     let iso = iso_ms(timestamp_ms);
     let month: usize = iso[5..7].parse().unwrap_or(1);
     format!("{} {} {}", iso[8..10].trim_start_matches('0'), MONTHS[month - 1], &iso[..4])
+}
+
+/// `Sun 15 Nov 2026`, of a count of days since 1970-01-01.
+pub(crate) fn short_day(days: u32) -> String {
+    // The first one was a Thursday.
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    format!("{} {}", WEEKDAYS[days as usize % 7], day(u64::from(days) * DAY_MS))
+}
+
+/// `2026-11-15`, of a count of days since 1970-01-01.
+pub(crate) fn iso_day(days: u32) -> String {
+    iso_ms(u64::from(days) * DAY_MS)[..10].to_owned()
+}
+
+/// `12 s`, `6 min`, `3 h`, `9 days`.
+pub(crate) fn span(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", number(seconds / 86_400)),
+    }
 }
 
 /// `09:37:38.208`
@@ -129,6 +152,16 @@ mod tests {
         assert_eq!(moment(1794735458208), "15 Nov 2026 09:37:38.208 UTC");
         assert_eq!((day(0), clock_ms(86_399_999)), ("1 Jan 1970".into(), "23:59:59.999".into()));
         assert_eq!([0, 999, 1000, 1234567].map(number), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn days_and_spans_read_as_people_write_them() {
+        assert_eq!((short_day(0), short_day(20_772)), ("Thu 1 Jan 1970".into(), "Sun 15 Nov 2026".into()));
+        assert_eq!(iso_day(20_772), "2026-11-15");
+        assert_eq!(
+            [0, 119_999, 120_000, 7_200_000, 172_800_000].map(span),
+            ["0 s", "119 s", "2 min", "2 h", "2 days"]
+        );
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 #[path = "dashboard/events.rs"]
 mod events;
+#[path = "dashboard/figures.rs"]
+mod figures;
 #[path = "dashboard/harness.rs"]
 mod harness;
 #[path = "dashboard/keys.rs"]

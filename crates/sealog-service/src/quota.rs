@@ -184,7 +184,7 @@ impl Watch {
                 let percent = notice.percent();
                 let quota = Quota { tenant: &tenant, month, used, events_per_month, percent };
                 let notice = NewNotice {
-                    key: format!("quota/{tenant_id}/{month}/{percent}"),
+                    key: notice_key(tenant_id, month, percent),
                     tenant_id: Some(tenant_id),
                     to: to.clone(),
                     template: TEMPLATE.into(),
@@ -208,6 +208,11 @@ struct Quota<'a> {
     used: u64,
     events_per_month: u64,
     percent: u8,
+}
+
+/// The key of a notice in the outbox: there is one for each.
+pub fn notice_key(tenant_id: TenantId, month: Month, percent: u8) -> String {
+    format!("quota/{tenant_id}/{month}/{percent}")
 }
 
 pub(crate) const TEMPLATE: &str = "quota";

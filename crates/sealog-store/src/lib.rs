@@ -6,6 +6,7 @@
 
 mod append;
 pub mod clock;
+pub mod counts;
 pub mod embedded;
 mod error;
 pub mod fair_queue;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use sealog_core::chain::Head;
-use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
+use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::{self, Item};
@@ -16,6 +16,8 @@ use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
     WantedKeys, check_schema,
 };
+use crate::counts::event::count;
+use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Scope, Source, Start};
 use crate::loss::{self, Loss};
@@ -427,6 +429,19 @@ impl Store for ReferenceStore {
             })
         });
         Box::pin(async move { follower })
+    }
+
+    fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        let mut counts = Counts::default();
+        self.with(|state| {
+            for event in state.chains.get(&chain).into_iter().flatten() {
+                let Annotations { severity, country, .. } = &event.annotations;
+                let (severity, country) = (severity.as_deref(), country.as_deref());
+                count(&mut counts.days, event.timestamp_ms, &event.text.fields(), severity, country);
+            }
+        });
+        counts.days.retain(|day, _| days.range().contains(day));
+        Box::pin(async move { Ok(counts) })
     }
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -10,6 +10,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
 use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved, WantedKeys};
+use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::FairPool;
@@ -63,6 +64,10 @@ pub trait Store: Send + Sync {
 
     /// Live events of a tenant that were sealed in a month, but for those of its system chain ([`ChainId::is_system`]).
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
+
+    /// What was counted of a chain on some days. Kept while events become durable and made again from the log; the work of one call is bounded by the days and by how much of the log
+    /// holds them, never by the number of events. [`Counts::uncounted`] says what is left to count.
+    fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>>;
 
     /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,
     /// and on the first fault nothing is written. With the key of their request they are the whole request, and a retry of it is answered from them.

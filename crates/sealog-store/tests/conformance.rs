@@ -1,5 +1,7 @@
 //! One suite for every store: what the contract in `src/lib.rs` says, rule by rule.
 
+#[path = "conformance/counts.rs"]
+mod counts;
 #[path = "conformance/feed.rs"]
 mod feed;
 #[path = "conformance/loss.rs"]
@@ -98,6 +100,13 @@ conformance! {
         imported_events_are_announced
         under_load_nothing_is_announced_too_early_or_left_out
     }
+    counts: {
+        counts_are_what_looking_at_every_event_counts
+        counts_are_of_the_days_that_were_asked_for_and_of_no_more_than_a_year
+        a_day_counts_so_many_actions_apart_and_the_others_together
+        distinct_actors_are_estimated_within_a_few_percent
+        imported_events_are_counted
+    }
 }
 
 /// Runs each rule of a loss on a fresh store that can lose events.
@@ -128,6 +137,10 @@ losses! {
     feed: {
         a_position_outlives_a_restart
         an_accepted_loss_is_announced_as_a_head_that_has_gone_back
+    }
+    counts: {
+        counts_outlive_a_restart
+        events_that_are_lost_are_not_counted_any_more
     }
     loss: {
         an_accepted_loss_is_the_next_event_of_a_chain_that_goes_on_shorter

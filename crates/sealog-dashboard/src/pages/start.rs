@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::response::Response;
 use sealog_control::{ListPage, Membership};
-use sealog_core::id::Mode;
+use sealog_core::id::{ChainId, Mode, ProjectId, TenantId};
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -34,7 +34,7 @@ struct Organisation {
     href: Option<String>,
 }
 
-/// With one organisation straight to its events; with several, or none, a list.
+/// With one organisation straight to its first project; with several, or none, a list.
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let Some(who) = &asked.who else { return Ok(see_other("/app/sign-in")) };
     let mut organisations = Vec::new();
@@ -61,8 +61,19 @@ async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option
             projects.first().map(|project| project.id)
         }
     };
-    let href = first.map(|project_id| format!("/app/p/{project_id}/{}/events", Mode::Live.as_str()));
+    let href = match first {
+        Some(project_id) => Some(first_page(app, tenant.id, project_id).await?),
+        None => None,
+    };
     Ok(Some(Organisation { name: tenant.name, role: role_name(membership.role), href }))
+}
+
+/// Figures; without an event there are none, and the list of events says how to send the first.
+async fn first_page(app: &Dashboard, tenant_id: TenantId, project_id: ProjectId) -> Result<String, Problem> {
+    let mode = Mode::Live;
+    let head = app.store.head(ChainId { tenant_id, project_id, mode }).await?;
+    let page = if head.end().chain_seq == 0 { "/events" } else { "" };
+    Ok(format!("/app/p/{project_id}/{}{page}", mode.as_str()))
 }
 
 #[derive(Template)]

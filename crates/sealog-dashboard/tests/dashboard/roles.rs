@@ -12,6 +12,9 @@ const MANAGERS: &[Role] = &[Role::Owner, Role::Admin];
 const TEST_KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer];
 const KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::Auditor];
 
+/// Whoever belongs to the organisation.
+const STAFF: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::PrivacyOfficer];
+
 /// What the design says of each page, apart from the code: whether it is for anybody, and which roles may have it.
 const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/", true, ALL),
@@ -39,6 +42,12 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/account/authenticator/remove", false, ALL),
     ("POST", "/app/account/recovery-codes", false, ALL),
     ("POST", "/app/account/sessions", false, ALL),
+    ("GET", "/app/p/{project}/{mode}", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/frameworks", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/frameworks/{framework}", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/frameworks/{framework}/change", false, MANAGERS),
+    ("POST", "/app/p/{project}/{mode}/frameworks/{framework}/change", false, MANAGERS),
+    ("GET", "/app/o/{organisation}/usage", false, STAFF),
     ("GET", "/app/p/{project}/{mode}/events", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}/hashed.txt", false, ALL),
@@ -82,7 +91,8 @@ fn walk(stage: &Stage) {
             .replace("{log_id}", &log_id.to_string())
             .replace("{organisation}", &tenant_id(1).to_string())
             .replace("{hash}", "0")
-            .replace("{file}", "none");
+            .replace("{file}", "none")
+            .replace("{framework}", "soc2");
         let is_of_tenant = route.path.contains("{project}") || route.path.contains("{organisation}");
         let ask = |browser: &mut Browser<'_>| {
             if is_form { browser.post(&path, &[]) } else { browser.get(&path) }

@@ -18,6 +18,7 @@ use sealog_server::config::Config;
 use sealog_server::{App, Server, background, serve_with_pages};
 use sealog_service::{ControlData, Secret};
 use sealog_store::clock::GuardedWorld;
+use sealog_store::counts::{Counts, Days};
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
@@ -772,6 +773,10 @@ impl Store for Hinge {
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.inner.usage(tenant_id, month)
+    }
+
+    fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        self.inner.counts(chain, days)
     }
 
     fn import(

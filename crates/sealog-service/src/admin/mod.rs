@@ -46,6 +46,11 @@ impl Admin {
         &self.wake
     }
 
+    /// What a plan of this name includes; nothing where the operator has taken it out of the configuration.
+    pub fn plan(&self, name: &str) -> Option<&Plan> {
+        self.plans.iter().find(|plan| plan.name == name)
+    }
+
     fn administration(&self) -> &dyn Administration {
         &*self.control.administration
     }

@@ -1,6 +1,6 @@
 //! What a log holds, as far as memory knows it: its segments, the index of its chains and keys, counters, and the end of what is durable. Readers, the writer and upkeep share it.
 //!
-//! Every lock in here but `rebuilding` is held for a look or a change, and never during I/O. `write/threads.rs` has the order of locks.
+//! Every lock in here but `rebuilding` and that of `counting` is held for a look or a change, and never during I/O. `write/threads.rs` has the order of locks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -12,6 +12,7 @@ use sealog_core::id::{ChainId, Mode, TenantId, Ulid};
 use sealog_core::time::Month;
 
 use super::cache::Cache;
+use super::counting::state::Counting;
 use super::index::chain_index::{Chain, Chains};
 use super::index::keys::Keys;
 use super::index::salt::IndexSalt;
@@ -38,6 +39,7 @@ pub(crate) struct Contents {
     pub keys: Keys,
     pub caches: Caches,
     pub files: Arc<OpenFiles>,
+    pub counting: Counting,
     pub read_failures: ReadFailures,
     /// Why not everything could be read when the log was opened.
     pub unreadable: Option<String>,
@@ -95,6 +97,7 @@ impl Contents {
                 columns: Cache::new(options.cache_bytes / 8 * 7),
             },
             files: parts.files,
+            counting: Counting::new(parts.end.0.segment),
             read_failures: ReadFailures::default(),
             unreadable: parts.unreadable,
             unreadable_chains: parts.unreadable_chains,
@@ -110,6 +113,11 @@ impl Contents {
 
     pub(crate) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
         read(&self.segments).get(&number).cloned()
+    }
+
+    /// In order.
+    pub(crate) fn segment_numbers(&self) -> Vec<u64> {
+        read(&self.segments).keys().copied().collect()
     }
 
     /// Events are written to another segment from now on.

@@ -190,6 +190,13 @@ impl OpenLog {
                 log.writer.panics("that writes high-water marks and index files", || log.upkeep.run());
             })?;
             opened.start("deadlines", |log| log.writer.deadline_thread())?;
+            opened.start("count", |log| {
+                // Counts are derived: without them events are accepted and read as well.
+                let count = || log.contents.count(|time| log.upkeep.pause(time));
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(count)).is_err() {
+                    tracing::error!("the thread that counts events has panicked; counts are brought up to date by questions alone");
+                }
+            })?;
             if opened.log.upkeep.has_stale_indexes() {
                 opened.start("reindex", |log| {
                     log.writer.panics("that rebuilds old index files", || log.upkeep.reindex());

@@ -27,6 +27,7 @@ use super::recovery::finding::Finding;
 use super::recovery::state;
 use super::watch;
 use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved, WantedKeys};
+use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane, Payer};
@@ -209,6 +210,10 @@ impl Store for EmbeddedStore {
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
         let usage = self.live.log().contents.usage(tenant_id, month);
         Box::pin(async move { usage })
+    }
+
+    fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        self.read(chain, LOOKUP_COST, move |log| log.counts(chain, days))
     }
 
     fn import(

@@ -1,6 +1,6 @@
 -- Distributes the tables of events over the nodes of a Citus cluster, by chain_id. Run once, as the owner, after the migrations; `sealog migrate --citus` runs this file.
 --
--- What belongs to a chain is on one shard: its head, its events, its idempotency records, its usage. Control data stays on the coordinator.
+-- What belongs to a chain is on one shard: its head, its events, its idempotency records, its usage, its counts. Control data stays on the coordinator.
 -- With rows in the tables Citus moves them, and nothing can be written until it is done.
 
 CREATE EXTENSION IF NOT EXISTS citus;
@@ -8,3 +8,5 @@ SELECT create_distributed_table('sealog.chains', 'chain_id');
 SELECT create_distributed_table('sealog.events', 'chain_id', colocate_with => 'sealog.chains');
 SELECT create_distributed_table('sealog.idempotency', 'chain_id', colocate_with => 'sealog.chains');
 SELECT create_distributed_table('sealog.usage', 'chain_id', colocate_with => 'sealog.chains');
+SELECT create_distributed_table('sealog.counts', 'chain_id', colocate_with => 'sealog.chains');
+SELECT create_distributed_table('sealog.counted', 'chain_id', colocate_with => 'sealog.chains');

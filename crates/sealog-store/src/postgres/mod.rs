@@ -4,6 +4,7 @@
 //! `writer` appends; `reader` answers reads; `pool` has the connections; [`sessions`] lends some of them to other parts of the program.
 
 mod chain_row;
+mod counts;
 mod error;
 mod event_clock;
 mod feed;

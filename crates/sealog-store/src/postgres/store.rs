@@ -29,11 +29,12 @@ use super::rows::{Digest32, Id, signed, unsigned};
 use super::statements::{CommitPhase, LockPhase};
 use super::url::Target;
 use super::writer::{UsedKey, Writer};
-use super::{feed, loss, migrate, reader, statements};
+use super::{counts, feed, loss, migrate, reader, statements};
 use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
     WantedKeys,
 };
+use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane};
@@ -72,6 +73,7 @@ impl PostgresStore {
                         for task in [monitor, keep_mark, sweep].map(|task| task(&inner)) {
                             tokio::spawn(task);
                         }
+                        tokio::spawn(counts::keep(Arc::clone(&inner)));
                         if started.send(Ok((inner, Handle::current()))).is_ok() {
                             let _ = stopped.await;
                         }
@@ -516,6 +518,16 @@ impl Store for PostgresStore {
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.read(move |session| Box::pin(reader::usage(session, tenant_id, month)))
+    }
+
+    fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        let stored = self.run(async move { inner.counts(chain, days).await });
+        Box::pin(async move {
+            let stored = stored.await?;
+            let decoded = self.pool.run(Lane::Compute, chain, stored.cost(), move || stored.decode());
+            decoded.await.unwrap_or(Err(StoreError::Closing))
+        })
     }
 
     fn import(

@@ -469,6 +469,36 @@ fn record_intact(record: &[u8], salt: &Salt, chain: ChainId, chain_seq: u64) -> 
     RecordSeed::new(salt, chain).is_right(record, chain_seq)
 }
 
+/// What is counted of a record, where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Glance<'a> {
+    pub log_id: Ulid,
+    pub text: &'a str,
+    pub severity: Option<&'a str>,
+    pub country: Option<&'a str>,
+}
+
+impl<'a> RecordSlice<'a> {
+    /// Nothing for a record that is damaged.
+    pub(crate) fn glance(&self) -> Option<Glance<'a>> {
+        let mut take = Take(self.bytes.get(..self.bytes.len() - 4).filter(|_| self.intact)?);
+        take.u32()?;
+        let annotations_len = take.u32()? as usize;
+        let log_id = take.ulid()?;
+        take.bytes(64)?;
+        let (mut severity, mut country) = (None, None);
+        each_annotation(take.bytes(annotations_len)?, |tag, value| {
+            match Annotations::NAMES.get(usize::from(tag).checked_sub(1)?)? {
+                &"severity" => severity = Some(std::str::from_utf8(value).ok()?),
+                &"country" => country = Some(std::str::from_utf8(value).ok()?),
+                _ => {}
+            }
+            Some(())
+        })?;
+        Some(Glance { log_id, text: std::str::from_utf8(take.0).ok()?, severity, country })
+    }
+}
+
 impl RecordSlice<'_> {
     /// What stands where the hash should be, even if the record is damaged.
     pub(crate) fn raw_hash(&self) -> Hash {

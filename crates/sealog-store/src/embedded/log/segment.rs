@@ -19,6 +19,10 @@ pub(crate) fn index_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}.idx"))
 }
 
+pub(crate) fn counts_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:08}.cnt"))
+}
+
 pub(crate) fn next_path(dir: &Path) -> PathBuf {
     dir.join("next.seg")
 }

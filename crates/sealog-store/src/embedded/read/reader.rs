@@ -59,7 +59,7 @@ impl Contents {
         Ok(chain)
     }
 
-    fn check_all_readable(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_all_readable(&self) -> Result<(), StoreError> {
         match &self.unreadable {
             None => Ok(()),
             Some(cause) => Err(self.read_failed(&io::Error::other(cause.clone()))),

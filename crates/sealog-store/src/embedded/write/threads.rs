@@ -39,6 +39,7 @@
 //! | 3 | `Writer::shared` | queue, admission, who seals and who commits | no |
 //! | 4 | `Writer::sealer` | what sealing goes by | look-ups of idempotency keys |
 //! | 5 | `Contents::rebuilding` | which indexes were built again | yes: a segment is read, an index written |
+//! | | `Contents::counting` | how far events are counted. Taken alone | yes: a piece of a segment is read |
 //! | 6 | `Committer::active` | the active segment. Never with 3, 4 or 5 | yes: write, sync, roll |
 //! | | `Preparer::state`, `Upkeep::due` | the next segment; what upkeep has to do | no |
 //! | | `Contents::{segments, ends, usage, durable}`, each chain, `Keys`, caches, `OpenFiles` | what is known of the log | no |

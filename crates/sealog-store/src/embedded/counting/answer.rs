@@ -1,0 +1,111 @@
+//! Counts of a chain, put together from the segments that have its events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sealog_core::id::ChainId;
+
+use super::file;
+use super::state::{ChainCounts, Place, Stretches};
+use crate::counts::{Counts, Days};
+use crate::embedded::contents::Contents;
+use crate::embedded::log::segment::counts_path;
+use crate::error::StoreError;
+use crate::sync::lock;
+
+/// Chains in damaged segments whose counts are remembered.
+const SPECIAL_MAX: usize = 1024;
+
+impl Contents {
+    pub(crate) fn counts(&self, id: ChainId, days: Days) -> Result<Counts, StoreError> {
+        self.check_all_readable()?;
+        let mut counts = Counts::default();
+        let Some(chain) = self.chains.get(id) else { return Ok(counts) };
+        self.catch_up();
+        let mut of_segments: BTreeMap<u64, Stretches> = BTreeMap::new();
+        {
+            let progress = lock(&self.counting.progress);
+            let snapshot = chain.snapshot();
+            for run in snapshot.runs().filter(|run| run.end_seq() > run.first_seq()) {
+                let (first, last) = run.log_ids();
+                if first.timestamp_ms() < days.end_ms() && last.timestamp_ms() >= days.start_ms() {
+                    of_segments.entry(run.segment()).or_default().push((run.first_seq(), run.end_seq()));
+                }
+            }
+            // The segment that is followed has no counts anywhere else, and while the lock is held nothing is added to them.
+            let is_open = self.end_of(progress.segment).is_none();
+            let followed = of_segments.split_off(&progress.segment);
+            for (segment, stretches) in followed {
+                if segment != progress.segment || is_open {
+                    let counted = progress.counts.get(&id).filter(|_| segment == progress.segment);
+                    counts.uncounted +=
+                        length(&stretches).saturating_sub(counted.map_or(0, |counted| counted.events));
+                    counted.into_iter().for_each(|counted| add(&mut counts, counted, days));
+                } else {
+                    of_segments.insert(segment, stretches);
+                }
+            }
+        }
+        for (segment, stretches) in of_segments {
+            match self.counts_in(segment, id, &stretches) {
+                Some(counted) => add(&mut counts, &counted, days),
+                None => counts.uncounted += length(&stretches),
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The counts of a chain in a full segment; nothing where there are none yet.
+    fn counts_in(&self, segment: u64, chain: ChainId, stretches: &Stretches) -> Option<Arc<ChainCounts>> {
+        let (place, special) = {
+            let progress = lock(&self.counting.progress);
+            let followed = (segment == progress.segment).then(|| progress.counts.get(&chain).cloned());
+            if let Some(counted) = followed.flatten().filter(|counted| counted.events == length(stretches)) {
+                return Some(Arc::new(counted));
+            }
+            (progress.places.get(&segment).cloned(), progress.special.get(&(segment, chain)).cloned())
+        };
+        if let Some((of, counted)) = special.filter(|(of, _)| of == stretches) {
+            drop(of);
+            return Some(counted);
+        }
+        let counted = match place {
+            Some(Place::Unreadable | Place::Damaged) => return None,
+            Some(Place::Unwritten(counts) | Place::Kept(counts)) => counts.get(&chain).cloned(),
+            Some(Place::File) | None => {
+                let end = self.end_of(segment)?;
+                match file::read(&*self.files.file(counts_path(&self.dir, segment)), &end, chain) {
+                    Ok(counted) => counted,
+                    Err(error) => {
+                        if place.is_some() {
+                            tracing::warn!(%error, segment, "counts cannot be read; counting again");
+                            lock(&self.counting.progress).places.insert(segment, Place::Damaged);
+                        }
+                        return None;
+                    }
+                }
+            }
+        };
+        if let Some(counted) = counted.filter(|counted| counted.events == length(stretches)) {
+            return Some(Arc::new(counted));
+        }
+        // The segment is damaged, or has events twice that are the chain's only once.
+        let counted = Arc::new(self.count_stretches(segment, chain, stretches).ok()?);
+        let mut progress = lock(&self.counting.progress);
+        if progress.special.len() >= SPECIAL_MAX {
+            progress.special.clear();
+        }
+        progress.special.insert((segment, chain), (stretches.clone(), Arc::clone(&counted)));
+        Some(counted)
+    }
+}
+
+fn length(stretches: &Stretches) -> u64 {
+    stretches.iter().map(|(first, end)| end - first).sum()
+}
+
+fn add(counts: &mut Counts, counted: &ChainCounts, days: Days) {
+    for (day, of_day) in counted.days.range(days.range()) {
+        counts.days.entry(*day).or_default().merge(of_day);
+    }
+}

@@ -1,0 +1,210 @@
+//! Counting behind the log: the segment that is written to, in pieces; then the ones before it that have no counts.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealog_core::id::ChainId;
+
+use super::file;
+use super::state::{ChainCounts, Place, Progress, SegmentCounts, Stretches, count_frame};
+use crate::embedded::contents::Contents;
+use crate::embedded::log::disk;
+use crate::embedded::log::format::{Frame, FrameHeader};
+use crate::embedded::log::segment::{self, Piece, Segment, counts_path};
+use crate::sync::lock;
+
+/// Read and counted at once, while whoever asks for counts waits.
+const PIECE: usize = 1 << 20;
+/// What one question counts itself before it is answered. The thread is behind by what is written in a second, which is less.
+const CATCH_UP_BYTES: u64 = 64 << 20;
+/// Nobody waits for counts of old segments.
+const NICENESS: i32 = 10;
+
+impl Contents {
+    /// The thread that counts. `pause` waits for so long, or until the end is near: then true.
+    pub(crate) fn count(&self, pause: impl Fn(Duration) -> bool) {
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        loop {
+            self.count_new(u64::MAX);
+            loop {
+                let begun = Instant::now();
+                if !self.count_old() {
+                    break;
+                }
+                // As long a pause, so that at most half of a disk's time goes into this.
+                if pause(begun.elapsed()) {
+                    return;
+                }
+                self.count_new(u64::MAX);
+            }
+            if pause(self.options.tick) {
+                return;
+            }
+        }
+    }
+
+    /// Counts what has become durable, before a question about it is answered.
+    pub(super) fn catch_up(&self) {
+        self.count_new(CATCH_UP_BYTES);
+    }
+
+    /// Counts up to the durable end, at most so many bytes.
+    fn count_new(&self, bytes_max: u64) {
+        let mut left = bytes_max;
+        loop {
+            let mut progress = lock(&self.counting.progress);
+            let before = progress.position;
+            match self.count_piece(&mut progress) {
+                Ok(true) if left > 0 => left = left.saturating_sub(progress.position.saturating_sub(before)),
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(%error, log = self.mode.as_str(), "cannot read what is to be counted; trying again");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Counts the next piece of the segment that is followed, or goes to the next one; false at the end.
+    fn count_piece(&self, progress: &mut Progress) -> io::Result<bool> {
+        let (plan, _) = self.durable();
+        let end = if progress.segment == plan.segment {
+            plan.end
+        } else {
+            // One that is not there was never begun.
+            self.end_of(progress.segment).map_or(0, |end| end.final_len)
+        };
+        if progress.position >= end {
+            if progress.segment >= plan.segment {
+                return Ok(false);
+            }
+            progress.close();
+            return Ok(true);
+        }
+        let Some(segment) = self.segment(progress.segment) else {
+            progress.broken = true;
+            progress.position = end;
+            return Ok(true);
+        };
+        let Progress { position, counts, buffer, .. } = progress;
+        let length = usize::try_from(end - *position).unwrap_or(usize::MAX);
+        fill(&segment, buffer, *position, length.min(PIECE))?;
+        if let Some(header) = FrameHeader::decode(buffer, *position, &segment.salt, self.mode)
+            && header.length as usize > buffer.len()
+        {
+            fill(&segment, buffer, *position, length.min(header.length as usize))?;
+        }
+        let mut at = 0;
+        while let Some(frame) = Frame::decode(&buffer[at..], *position + at as u64, &segment.salt, self.mode)
+        {
+            count_frame(counts, &frame, |_| true);
+            at += frame.header.length as usize;
+        }
+        if at == 0 {
+            // Durable and not readable. When the segment is full it is looked at as a whole.
+            progress.broken = true;
+            progress.position = end;
+        } else {
+            *position += at as u64;
+        }
+        Ok(true)
+    }
+
+    /// Writes or makes the counts of one full segment, the newest first; false when all have some.
+    fn count_old(&self) -> bool {
+        let next = {
+            let progress = lock(&self.counting.progress);
+            let numbers =
+                self.segment_numbers().into_iter().rev().filter(|number| *number < progress.segment);
+            let mut due = numbers.filter_map(|number| match progress.places.get(&number) {
+                Some(Place::File | Place::Kept(_) | Place::Unreadable) => None,
+                place => Some((number, place.cloned())),
+            });
+            due.next()
+        };
+        let Some((number, place)) = next else { return false };
+        let place = match place {
+            Some(Place::Unwritten(counts)) => self.write_counts(number, counts),
+            None if self.has_counts(number) => Place::File,
+            _ => self.make_counts(number),
+        };
+        // What cannot be written is tried again after a pause.
+        let goes_on = !matches!(place, Place::Unwritten(_));
+        lock(&self.counting.progress).places.insert(number, place);
+        goes_on
+    }
+
+    /// Whether an earlier start has left counts of a segment. What is in them is checked when it is read.
+    fn has_counts(&self, number: u64) -> bool {
+        let file = self.files.file(counts_path(&self.dir, number));
+        self.end_of(number).is_some_and(|end| file::check(&*file, &end).is_ok())
+    }
+
+    fn make_counts(&self, number: u64) -> Place {
+        match self.count_segment(number, |_, _| true) {
+            Ok((counts, true)) => self.write_counts(number, Arc::new(counts)),
+            Ok((counts, false)) => Place::Kept(Arc::new(counts)),
+            Err(error) => {
+                tracing::warn!(%error, segment = number, "cannot count the events of a segment; trying again at the next start");
+                Place::Unreadable
+            }
+        }
+    }
+
+    fn write_counts(&self, number: u64, counts: Arc<SegmentCounts>) -> Place {
+        let Some(end) = self.end_of(number) else { return Place::Kept(counts) };
+        let path = counts_path(&self.dir, number);
+        let written = disk::replace(&*self.disk, &path, &file::encode(&end, &counts));
+        self.files.forget(&path);
+        match written {
+            Ok(()) => Place::File,
+            Err(error) => {
+                tracing::warn!(%error, segment = number, "cannot write counts; keeping them in memory and trying again");
+                Place::Unwritten(counts)
+            }
+        }
+    }
+
+    /// Counts a full segment from its file, as far as it can be read; whether that is all of it.
+    fn count_segment(
+        &self,
+        number: u64,
+        wanted: impl Fn(ChainId, u64) -> bool,
+    ) -> io::Result<(SegmentCounts, bool)> {
+        let (Some(segment), Some(end)) = (self.segment(number), self.end_of(number)) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let content = disk::read_all(&*segment.file)?;
+        let mut counts = SegmentCounts::default();
+        let mut whole = true;
+        for piece in segment::walk(&content, end.final_len, &segment.salt, self.mode) {
+            whole &= matches!(piece, Piece::Intact(_));
+            if let Piece::Intact(frame) | Piece::Broken(frame) = piece {
+                count_frame(&mut counts, &frame, |seq| wanted(frame.header.chain, seq));
+            }
+        }
+        Ok((counts, whole))
+    }
+
+    /// Counts some stretches of a chain in a full segment.
+    pub(super) fn count_stretches(
+        &self,
+        number: u64,
+        chain: ChainId,
+        stretches: &Stretches,
+    ) -> io::Result<ChainCounts> {
+        let wanted = |of: ChainId, seq: u64| {
+            of == chain && stretches.iter().any(|(first, end)| (*first..*end).contains(&seq))
+        };
+        let (mut counts, _) = self.count_segment(number, wanted)?;
+        Ok(counts.remove(&chain).unwrap_or_default())
+    }
+}
+
+fn fill(segment: &Segment, buffer: &mut Vec<u8>, position: u64, length: usize) -> io::Result<()> {
+    buffer.resize(length, 0);
+    let filled = segment.file.read_at(buffer, position)?;
+    buffer.truncate(filled);
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Counts of the embedded store: their files, and what happens without them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sealog_core::time::DAY_MS;
+use sealog_store::Store;
+use sealog_store::counts::{Counts, Days, day_of};
+use sealog_store::embedded::EmbeddedStore;
+use sealog_testing::*;
+
+fn days() -> Days {
+    let today = day_of(MORNING_MS);
+    Days::new(today - 1, today + 60)
+}
+
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(dir.join("live")).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|extension| extension == ending)).collect()
+}
+
+fn counted(store: &dyn Store) -> Counts {
+    let mut counts = Counts::default();
+    eventually("everything is counted", || {
+        counts = wait(store.counts(live(), days())).unwrap();
+        counts.uncounted == 0
+    });
+    counts
+}
+
+/// A store with many small segments, closed again, and its counts.
+fn filled(world: &Arc<StillWorld>) -> (tempfile::TempDir, Counts) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &small(world)).unwrap();
+    for n in 0..40 {
+        append(&store, live(), (0..50).map(|k| login(&format!("u{}", n * k))).collect());
+        world.advance(DAY_MS / 4);
+    }
+    let counts = counted(&store);
+    assert_eq!((counts.events(), counts.days.len()), (2000, 10));
+    eventually("full segments have counts", || {
+        files(dir.path(), "cnt").len() + 1 >= files(dir.path(), "log").len()
+    });
+    assert!(files(dir.path(), "cnt").len() > 3);
+    drop(store);
+    (dir, counts)
+}
+
+#[test]
+fn counts_that_are_missing_or_damaged_are_made_again_from_the_log() {
+    let world = StillWorld::new();
+    let (dir, expected) = filled(&world);
+    for damage in ["none", "missing", "cut", "flipped", "of another segment"] {
+        let before = files(dir.path(), "cnt");
+        for path in &before {
+            let bytes = std::fs::read(path).unwrap();
+            match damage {
+                "none" => {}
+                "missing" => std::fs::remove_file(path).unwrap(),
+                "cut" => std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap(),
+                "flipped" => {
+                    let mut flipped = bytes.clone();
+                    *flipped.last_mut().unwrap() ^= 1;
+                    std::fs::write(path, flipped).unwrap();
+                }
+                _ => drop(std::fs::copy(&before[0], path).unwrap()),
+            }
+        }
+        let store = EmbeddedStore::open(dir.path(), &small(&world)).unwrap();
+        assert_eq!(counted(&store), expected, "{damage}");
+        let logs = files(dir.path(), "log").len();
+        eventually("they are written again", || files(dir.path(), "cnt").len() + 1 >= logs);
+    }
+}
+
+#[test]
+fn counts_that_are_kept_are_not_made_again() {
+    let world = StillWorld::new();
+    let (dir, expected) = filled(&world);
+    drop(EmbeddedStore::open(dir.path(), &small(&world)).unwrap());
+    let store = EmbeddedStore::open(dir.path(), &small(&world)).unwrap();
+    assert_eq!(counted(&store), expected);
+    eventually("the last segments have counts", || {
+        files(dir.path(), "cnt").len() + 1 >= files(dir.path(), "log").len()
+    });
+    drop(store);
+    let times = || {
+        let mut times: Vec<_> = files(dir.path(), "cnt")
+            .into_iter()
+            .map(|path| (path.clone(), std::fs::metadata(path).unwrap().modified().unwrap()))
+            .collect();
+        times.sort();
+        times
+    };
+    let before = times();
+    let store = EmbeddedStore::open(dir.path(), &small(&world)).unwrap();
+    assert_eq!(counted(&store), expected);
+    drop(store);
+    assert_eq!(times()[..before.len()], before[..]);
+}
+
+#[test]
+fn a_question_reads_no_events_of_full_segments() {
+    let world = StillWorld::new();
+    let (dir, expected) = filled(&world);
+    let store = EmbeddedStore::open(dir.path(), &small(&world)).unwrap();
+    assert_eq!(counted(&store), expected);
+    // Events that are not there any more cannot be looked at; their counts are in files of their own.
+    for path in files(dir.path(), "log").iter().filter(|path| path.with_extension("cnt").exists()) {
+        std::fs::write(path, []).unwrap();
+    }
+    assert_eq!(wait(store.counts(live(), days())).unwrap(), expected);
+}
