@@ -80,7 +80,8 @@ pub(crate) fn number(number: u64) -> String {
 }
 
 /// JSON with one member in a line. Canonical text in, so that a character outside of a string is never white
-/// space; numbers and strings stay as they are.
+/// space. Numbers and strings stay as they are, but for characters that nobody sees: those become escapes, which mean
+/// the same.
 pub(crate) fn indented(canonical: &str) -> String {
     let mut out = String::with_capacity(canonical.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
@@ -92,7 +93,12 @@ pub(crate) fn indented(canonical: &str) -> String {
     let mut before = ' ';
     for character in canonical.chars() {
         if in_string {
-            out.push(character);
+            if is_hidden(character) {
+                let units = character.encode_utf16(&mut [0; 2]).to_vec();
+                out.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+            } else {
+                out.push(character);
+            }
             in_string = escaped || character != '"';
             escaped = !escaped && character == '\\';
             before = character;
@@ -174,6 +180,10 @@ mod tests {
         );
         assert_eq!(json::canonical(&shown).unwrap(), canonical);
         assert_eq!(indented("null"), "null");
+        let hidden = "{\"\u{202e}a\":\"\u{200b}\u{e0001}\\\\\u{feff}\"}";
+        let shown = indented(hidden);
+        assert_eq!(shown, "{\n  \"\\u202ea\": \"\\u200b\\udb40\\udc01\\\\\\ufeff\"\n}");
+        assert_eq!(json::canonical(&shown).unwrap(), hidden);
         // As deep as a body can be.
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(indented(&deep).len() < 100 * deep.len());

@@ -265,6 +265,12 @@ pub(crate) fn load(
     settings
 }
 
+/// Settings of a command that takes nothing from the environment or a file: these, and the defaults.
+pub(crate) fn of_flags(given: &[(&str, &str)]) -> Result<Settings, ConfigError> {
+    let flags = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    resolve(&flags.collect(), &BTreeMap::new(), &BTreeMap::new())
+}
+
 fn resolve(
     flags: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,

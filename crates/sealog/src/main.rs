@@ -4,6 +4,8 @@ mod accept_loss;
 mod admin;
 mod config;
 mod copy;
+mod demo;
+mod demo_mark;
 mod first_run;
 mod migrate;
 mod reset;
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
+        Some(("demo", matches)) => demo::run(matches),
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
@@ -51,6 +54,7 @@ fn command() -> Command {
                  Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line is wrong, 74 a write or sync of the store has failed; start it again then.",
             ),
         ))
+        .subcommand(demo::command())
         .subcommand(migrate::command())
         .subcommand(copy::command())
         .subcommand(accept_loss::command())

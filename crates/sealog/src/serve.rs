@@ -25,7 +25,7 @@ use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
-use crate::{config, first_run};
+use crate::{config, demo_mark, first_run};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -43,8 +43,17 @@ const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
-    let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    demo_mark::refuse(&settings.data_dir)?;
     log_to_stderr(settings.log_level);
+    serve(settings, &prepare)
+}
+
+/// Serves until it is asked to stop. `prepare` is run once the address is known, and before anybody is answered; where the store cannot be reached, it is run again.
+pub(crate) fn serve(
+    mut settings: Settings,
+    prepare: &impl AsyncFn(&Opened, &Arc<dyn World>, &Settings) -> Result<(), first_run::Failure>,
+) -> Result<ExitCode, String> {
     // Before the store is opened, which keeps as many of its files open as it may.
     let files = raise_file_limit();
     settings.server.connections_max = connections_max(settings.server.connections_max, files);
@@ -390,7 +399,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 }
 
 /// For people on a terminal, as JSON for machines.
-fn log_to_stderr(level: tracing::Level) {
+pub(crate) fn log_to_stderr(level: tracing::Level) {
     let lines = tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(level);
     if stderr().is_terminal() { lines.init() } else { lines.json().init() }
 }

@@ -47,6 +47,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         return Ok(see_other("/app"));
     }
     let next = asked.query_value("next").unwrap_or_default();
+    // Of a link that knows who follows it: only the password is missing.
+    let email = asked.query_value("email").unwrap_or_default();
     let notice = match asked.query_value("after").as_deref() {
         Some("claim") => Some("The account is yours. Sign in with the password that you have just set."),
         Some("reset") => Some("The password is set, and all sessions have ended. Sign in with the new one."),
@@ -55,7 +57,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         }
         _ => None,
     };
-    Ok(html(&Page { next: own_path(&next).unwrap_or(""), notice, ..Page::new(&app, &asked) }))
+    let next = own_path(&next).unwrap_or("");
+    Ok(html(&Page { next, email: &email, notice, ..Page::new(&app, &asked) }))
 }
 
 pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
