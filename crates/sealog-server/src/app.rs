@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
-use sealog_service::background::Jobs;
+use sealog_service::background::{Jobs, Workers};
 use sealog_service::ingest::Ingest;
+use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::system_chain::{Drain, Wake};
+use sealog_service::verification::Verifier;
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -83,6 +85,15 @@ impl App {
                 wake: wake.clone(),
                 every: config.background.drain_every,
             }),
+            runner: Arc::new(Runner {
+                jobs: Arc::clone(&control.jobs),
+                world: Arc::clone(&world),
+                works: vec![Arc::new(Verifier { store: Arc::clone(&store), world: Arc::clone(&world) })],
+                wake: Wake::default(),
+                records: wake.clone(),
+                every: config.background.jobs_every,
+                pace: Pace::default(),
+            }),
             intervals: config.background,
         };
         Arc::new(App {
@@ -102,6 +113,13 @@ impl App {
             last_ready: LastAnswer::default(),
             config,
         })
+    }
+}
+
+impl App {
+    /// For pages: what works in the background of this process.
+    pub fn workers(&self) -> Workers {
+        Workers { drain: Arc::clone(&self.jobs.drain), runner: Arc::clone(&self.jobs.runner) }
     }
 }
 

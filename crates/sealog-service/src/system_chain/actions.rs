@@ -50,6 +50,13 @@ vocabulary! {
         "A member set up or removed an authenticator, or made new recovery codes.";
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
+    VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
+        "Somebody started the verification of a chain.";
+    VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
+        "Somebody cancelled the verification of a chain.";
+    VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
+        "A verification found nothing wrong with a chain.";
+    CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 
 /// By its name.
