@@ -10,7 +10,7 @@ use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
 use sealog_service::quota::{Changed, Quotas};
-use sealog_service::system_chain::{Drain, Wake};
+use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::Verifier;
 use sealog_store::Store;
 use sealog_store::world::World;
@@ -84,6 +84,7 @@ impl App {
                 world: Arc::clone(&world),
                 wake: wake.clone(),
                 every: config.background.drain_every,
+                turns: Turns::default(),
             }),
             runner: Arc::new(Runner {
                 jobs: Arc::clone(&control.jobs),
