@@ -7,11 +7,15 @@
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, one, params};
+use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, count, one, params};
 use crate::person::PersonId;
+use crate::record::{self, NewRecord};
 
 pub trait Jobs: Send + Sync {
     fn create_job(&self, new: NewJob) -> Answer<'_, Job>;
+    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if the tenant
+    /// has so many jobs of the kind already that have not ended.
+    fn queue_job(&self, new: NewJob, unended_max: usize, records: Vec<NewRecord>) -> Answer<'_, Option<Job>>;
     /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.
     fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>>;
     /// Takes a job: of any number of callers that found it due, one. It is due again at `until_ms` unless the
@@ -20,10 +24,20 @@ pub trait Jobs: Send + Sync {
     /// Keeps the position and extends the lease; `until_ms` of now gives the job back. Whether it is still
     /// the caller's.
     fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool>;
-    /// Ends a job. Whether it was still the caller's.
-    fn end_job(&self, id: JobId, claim: u64, outcome: JobOutcome, now_ms: u64) -> Answer<'_, bool>;
+    /// Ends a job. Whether it was still the caller's; if it was not, nothing is recorded.
+    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool>;
+    /// Ends a job whoever works on it, who is told at the next step. Whether it had not ended.
+    fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
     fn jobs(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Job>>;
+    /// Those of a kind about one subject, newest first: what was created before `page.after`.
+    fn jobs_about(
+        &self,
+        tenant_id: TenantId,
+        kind: String,
+        subject: String,
+        page: ListPage,
+    ) -> Answer<'_, Vec<Job>>;
 }
 
 impl Jobs for Control {
@@ -31,6 +45,22 @@ impl Jobs for Control {
         self.change(Lock::Order, move |db| {
             let job = Job::from(new);
             insert(db, &job).map(|()| job)
+        })
+    }
+
+    fn queue_job(&self, new: NewJob, unended_max: usize, records: Vec<NewRecord>) -> Answer<'_, Option<Job>> {
+        // The place in the order is held from here on: nobody counts between the count and the row.
+        self.change(Lock::Order, move |db| {
+            let job = Job::from(new);
+            let tenant_id = job.tenant_id.ok_or(DbError::NoOwner)?;
+            let sql = "SELECT count(*) AS count FROM {jobs} WHERE tenant_id = ?1 AND kind = ?2 AND ended_at_ms IS NULL";
+            let unended = count(db, sql, params![tenant_id, &job.kind])?;
+            if unended >= unended_max as u64 {
+                return Ok(None);
+            }
+            insert(db, &job)?;
+            record::insert(db, tenant_id, &records)?;
+            Ok(Some(job))
         })
     }
 
@@ -64,15 +94,25 @@ impl Jobs for Control {
         })
     }
 
-    fn end_job(&self, id: JobId, claim: u64, outcome: JobOutcome, now_ms: u64) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| {
+    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool> {
+        self.change(Lock::Order, move |db| {
+            let JobEnd { outcome, position, at_ms, records } = end;
             let (state, cause) = match outcome {
                 JobOutcome::Done => (JobState::Done, None),
                 JobOutcome::Failed { cause } => (JobState::Failed, Some(cause)),
             };
-            let sql = "UPDATE {jobs} SET state = ?3, cause = ?4, ended_at_ms = ?5
+            let sql = "UPDATE {jobs} SET state = ?3, cause = ?4, ended_at_ms = ?5, position = COALESCE(?6, position)
                        WHERE id = ?1 AND claim = ?2 AND ended_at_ms IS NULL";
-            Ok(db.execute(sql, params![id, claim, state.as_str(), cause, now_ms])? > 0)
+            let ended = db.execute(sql, params![id, claim, state.as_str(), cause, at_ms, position])? > 0;
+            record_end(db, id, ended, &records)
+        })
+    }
+
+    fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
+        self.change(Lock::Order, move |db| {
+            let sql = "UPDATE {jobs} SET state = 'cancelled', ended_at_ms = ?2 WHERE id = ?1 AND ended_at_ms IS NULL";
+            let ended = db.execute(sql, params![id, now_ms])? > 0;
+            record_end(db, id, ended, &records)
         })
     }
 
@@ -82,6 +122,28 @@ impl Jobs for Control {
 
     fn jobs(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Job>> {
         self.read(move |db| JOBS.page(db, Some(("tenant_id", tenant_id.into())), page, read))
+    }
+
+    fn jobs_about(
+        &self,
+        tenant_id: TenantId,
+        kind: String,
+        subject: String,
+        page: ListPage,
+    ) -> Answer<'_, Vec<Job>> {
+        self.read(move |db| {
+            let mut params = vec![tenant_id.into(), kind.into(), subject.into(), page.limit.into()];
+            let scope = "tenant_id = ?1 AND kind = ?2 AND subject = ?3";
+            let mut sql = format!("{} WHERE {scope}", JOBS.select);
+            if let Some(after) = page.after {
+                params.push(Value::from(after));
+                sql.push_str(&format!(
+                    " AND number < (SELECT number FROM {{jobs}} WHERE id = ?5 AND {scope})"
+                ));
+            }
+            sql.push_str(" ORDER BY number DESC LIMIT ?4");
+            all(db, &sql, &params, read)
+        })
     }
 }
 
@@ -109,6 +171,8 @@ pub struct NewJob {
     pub tenant_id: Option<TenantId>,
     /// Who asked for it.
     pub person_id: Option<PersonId>,
+    /// What it is about, by which it is found.
+    pub subject: Option<String>,
     /// What to do; a JSON object.
     pub parameters: String,
     pub created_at_ms: u64,
@@ -120,6 +184,7 @@ pub struct Job {
     pub kind: String,
     pub tenant_id: Option<TenantId>,
     pub person_id: Option<PersonId>,
+    pub subject: Option<String>,
     pub parameters: String,
     pub state: JobState,
     /// How far it has got, in a form that only its kind knows.
@@ -136,12 +201,13 @@ pub struct Job {
 
 impl From<NewJob> for Job {
     fn from(new: NewJob) -> Job {
-        let NewJob { id, kind, tenant_id, person_id, parameters, created_at_ms } = new;
+        let NewJob { id, kind, tenant_id, person_id, subject, parameters, created_at_ms } = new;
         Job {
             id,
             kind,
             tenant_id,
             person_id,
+            subject,
             parameters,
             state: JobState::Waiting,
             position: None,
@@ -162,10 +228,13 @@ pub enum JobState {
     Running,
     Done,
     Failed,
+    /// By a person.
+    Cancelled,
 }
 
 impl JobState {
-    pub const ALL: [JobState; 4] = [JobState::Waiting, JobState::Running, JobState::Done, JobState::Failed];
+    pub const ALL: [JobState; 5] =
+        [JobState::Waiting, JobState::Running, JobState::Done, JobState::Failed, JobState::Cancelled];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -173,6 +242,7 @@ impl JobState {
             JobState::Running => "running",
             JobState::Done => "done",
             JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
         }
     }
 }
@@ -183,20 +253,38 @@ pub enum JobOutcome {
     Failed { cause: String },
 }
 
+/// How a job ends, for whoever has it.
+#[derive(Clone, Debug)]
+pub struct JobEnd {
+    pub outcome: JobOutcome,
+    /// What it has come to, in the form of its kind; without one, the last position stays.
+    pub position: Option<Vec<u8>>,
+    pub at_ms: u64,
+    /// For the system chain of its tenant.
+    pub records: Vec<NewRecord>,
+}
+
+impl JobEnd {
+    pub fn new(outcome: JobOutcome, at_ms: u64) -> JobEnd {
+        JobEnd { outcome, position: None, at_ms, records: Vec::new() }
+    }
+}
+
 const JOBS: Listed = Listed {
-    select: "SELECT id, kind, tenant_id, person_id, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms FROM {jobs}",
+    select: "SELECT id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms FROM {jobs}",
     table: "jobs",
     id: "id",
 };
 
 fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
-    let sql = "INSERT INTO {jobs} (id, kind, tenant_id, person_id, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    let sql = "INSERT INTO {jobs} (id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     let params = params![
         job.id,
         &job.kind,
         job.tenant_id,
         job.person_id,
+        &job.subject,
         &job.parameters,
         job.state.as_str(),
         job.position.clone(),
@@ -209,6 +297,15 @@ fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
     db.execute(sql, params).map(drop)
 }
 
+/// In the transaction that has ended it.
+fn record_end(db: &mut dyn Db, id: JobId, ended: bool, records: &[NewRecord]) -> Result<bool, DbError> {
+    let job = if ended { find(db, id)? } else { None };
+    if let Some(tenant_id) = job.and_then(|job| job.tenant_id) {
+        record::insert(db, tenant_id, records)?;
+    }
+    Ok(ended)
+}
+
 fn find(db: &mut dyn Db, id: JobId) -> Result<Option<Job>, DbError> {
     one(db, &format!("{} WHERE id = ?1", JOBS.select), params![id], read)
 }
@@ -219,6 +316,7 @@ fn read(row: &Row) -> Result<Job, DbError> {
         kind: row.get("kind")?,
         tenant_id: row.get("tenant_id")?,
         person_id: row.get("person_id")?,
+        subject: row.get("subject")?,
         parameters: row.get("parameters")?,
         state: row.word("state", &JobState::ALL, JobState::as_str)?,
         position: row.get("position")?,

@@ -17,6 +17,8 @@ pub trait PendingRecords: Send + Sync {
     fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>>;
     /// The oldest of a tenant, in the order of the changes that they tell of.
     fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>>;
+    /// Whether it waits still.
+    fn is_pending(&self, id: Uuid) -> Answer<'_, bool>;
     /// It is in the chain. Whether it was still waiting.
     fn remove_record(&self, id: Uuid) -> Answer<'_, bool>;
     /// The backlog of all tenants.
@@ -43,6 +45,13 @@ impl PendingRecords for Control {
         self.read(move |db| {
             let page = ListPage { after: None, limit };
             PENDING.page(db, Some(("tenant_id", tenant_id.into())), page, read)
+        })
+    }
+
+    fn is_pending(&self, id: Uuid) -> Answer<'_, bool> {
+        self.read(move |db| {
+            let sql = "SELECT count(*) AS count FROM {pending} WHERE id = ?1";
+            Ok(count(db, sql, params![id])? > 0)
         })
     }
 

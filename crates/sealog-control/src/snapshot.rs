@@ -9,6 +9,7 @@ use sealog_store::pool::Payer;
 use crate::authenticator::Authenticator;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
+use crate::exports::Export;
 use crate::job::Job;
 use crate::key::ApiKey;
 use crate::link::Link;
@@ -20,8 +21,8 @@ use crate::project::{Enabled, Project};
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, job, key, link, membership, outbox, pending, person, project, session, settings,
-    system_project, tenant, version,
+    action, authenticator, exports, job, key, link, membership, outbox, pending, person, project, session,
+    settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -70,12 +71,14 @@ pub struct ControlSnapshot {
     pub links: Vec<Link>,
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
+    pub exports: Vec<Export>,
     pub records: Vec<PendingRecord>,
 }
 
 /// Every table, each before those that it points at.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "pending",
+    "exports",
     "jobs",
     "outbox",
     "attempts",
@@ -109,6 +112,7 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         links: link::export(db)?,
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
+        exports: exports::export(db)?,
         records: pending::export(db)?,
     })
 }
@@ -130,5 +134,6 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     link::import(db, &snapshot.links)?;
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
+    exports::import(db, &snapshot.exports)?;
     pending::import(db, snapshot.records)
 }

@@ -9,6 +9,8 @@ mod attempt;
 mod authenticator;
 #[path = "conformance/common.rs"]
 mod common;
+#[path = "conformance/exports.rs"]
+mod exports;
 #[path = "conformance/job.rs"]
 mod job;
 #[path = "conformance/key.rs"]
@@ -164,6 +166,15 @@ conformance! {
         a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over
         a_job_ends_once_and_says_why_it_failed
         of_many_that_claim_a_job_at_once_one_has_it
+        a_tenant_has_so_many_jobs_of_a_kind_that_have_not_ended
+        a_cancelled_job_is_nobodys_and_keeps_its_position
+        a_job_ends_with_its_result_and_its_record
+        jobs_about_one_thing_are_listed_newest_first
+    }
+    exports: {
+        an_export_reads_back_and_its_record_waits
+        what_a_complete_download_came_to_is_noted_once
+        exports_of_a_project_and_mode_are_listed_newest_first
     }
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it

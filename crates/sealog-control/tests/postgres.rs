@@ -331,12 +331,13 @@ fn furnish(control: &Control) {
         kind: "verify".into(),
         tenant_id: Some(tenant_id),
         person_id: Some(person_id),
+        subject: None,
         parameters: "{}".into(),
         created_at_ms: now,
     };
     wait(control.create_job(job)).unwrap();
     let job = wait(control.claim_job(JobId(Uuid([8; 16])), now, now + 1)).unwrap().unwrap();
-    assert!(wait(control.end_job(job.id, job.claim, JobOutcome::Done, now)).unwrap());
+    assert!(wait(control.end_job(job.id, job.claim, JobEnd::new(JobOutcome::Done, now))).unwrap());
     let token_digest = Hash([6; 32]);
     let session = Session {
         token_digest,
@@ -465,6 +466,7 @@ fn a_change_that_waits_too_long_fails_and_leaves_nothing_behind_and_the_next_one
         kind: "verify".into(),
         tenant_id: Some(tenant(1)),
         person_id: None,
+        subject: None,
         parameters: "{}".into(),
         created_at_ms: 1,
     };

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
-use sealog_service::background::Jobs;
+use sealog_service::background::{Jobs, Workers};
 use sealog_service::ingest::Ingest;
+use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
 use sealog_service::quota::{Changed, Quotas};
-use sealog_service::system_chain::{Drain, Wake};
+use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::verification::Verifier;
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -82,6 +84,16 @@ impl App {
                 world: Arc::clone(&world),
                 wake: wake.clone(),
                 every: config.background.drain_every,
+                turns: Turns::default(),
+            }),
+            runner: Arc::new(Runner {
+                jobs: Arc::clone(&control.jobs),
+                world: Arc::clone(&world),
+                works: vec![Arc::new(Verifier { store: Arc::clone(&store), world: Arc::clone(&world) })],
+                wake: Wake::default(),
+                records: wake.clone(),
+                every: config.background.jobs_every,
+                pace: Pace::default(),
             }),
             intervals: config.background,
         };
@@ -102,6 +114,13 @@ impl App {
             last_ready: LastAnswer::default(),
             config,
         })
+    }
+}
+
+impl App {
+    /// For pages: what works in the background of this process.
+    pub fn workers(&self) -> Workers {
+        Workers { drain: Arc::clone(&self.jobs.drain), runner: Arc::clone(&self.jobs.runner) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Work that no request waits for. Each loop goes on by itself and may be dropped wherever it waits: what it had
-//! not done yet is found again at the next start. The one that sends mails ends by itself, since a mail that is
-//! on its way should be noted as sent.
+//! not done yet is found again at the next start. Two end by themselves: a mail that is on its way should be noted as
+//! sent, and a job that was begun is given back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use sealog_store::world::World;
 
 use crate::geo::{self, Geo};
 use crate::heads;
+use crate::jobs::Runner;
 use crate::mail::Mailer;
 use crate::quota::Quotas;
 use crate::stop::Stop;
@@ -24,6 +25,8 @@ pub struct Intervals {
     pub mail_every: Duration,
     /// For records that other processes have left; those of this one are drained at once.
     pub drain_every: Duration,
+    /// For jobs that other processes have queued or left; those of this one are begun at once.
+    pub jobs_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
 }
@@ -35,9 +38,17 @@ impl Default for Intervals {
             quota_every: Duration::from_secs(1),
             mail_every: Duration::from_secs(5),
             drain_every: Duration::from_secs(5),
+            jobs_every: Duration::from_secs(5),
             mail_attempt_max: Duration::from_secs(60),
         }
     }
+}
+
+/// What pages use of the background of their process.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    pub drain: Arc<Drain>,
+    pub runner: Arc<Runner>,
 }
 
 /// All background jobs of a process.
@@ -48,6 +59,7 @@ pub struct Jobs {
     pub quotas: Quotas,
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
+    pub runner: Arc<Runner>,
     pub intervals: Intervals,
 }
 
@@ -74,6 +86,6 @@ impl Jobs {
                 () = loops => {}
             }
         };
-        tokio::join!(dropped_at_stop, self.mailer.send(stop));
+        tokio::join!(dropped_at_stop, self.mailer.send(stop), self.runner.run(stop));
     }
 }

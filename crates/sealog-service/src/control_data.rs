@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Administration, Control, KeyAccess, Outbox, PendingRecords, People, SystemProjects};
+use sealog_control::{
+    Administration, Control, Exports, Jobs, KeyAccess, Outbox, PendingRecords, People, SystemProjects,
+};
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
 #[derive(Clone)]
@@ -13,6 +15,8 @@ pub struct ControlData {
     pub outbox: Arc<dyn Outbox>,
     pub records: Arc<dyn PendingRecords>,
     pub system_projects: Arc<dyn SystemProjects>,
+    pub jobs: Arc<dyn Jobs>,
+    pub exports: Arc<dyn Exports>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -23,7 +27,9 @@ impl From<Arc<Control>> for ControlData {
             people: Arc::clone(&control) as _,
             outbox: Arc::clone(&control) as _,
             records: Arc::clone(&control) as _,
-            system_projects: control,
+            system_projects: Arc::clone(&control) as _,
+            jobs: Arc::clone(&control) as _,
+            exports: control,
         }
     }
 }

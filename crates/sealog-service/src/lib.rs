@@ -2,25 +2,31 @@
 //!
 //! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
 //! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
-//! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]). [`people`] is how
-//! people sign in. Each part takes what it uses, and none knows of the whole program.
+//! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
+//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are
+//! files of events. [`people`] is how people sign in. Each part takes what it uses, and none knows of the whole program.
 
 mod address;
 pub mod admin;
 pub mod background;
 mod control_data;
+pub mod exports;
 pub mod geo;
 pub mod heads;
+pub mod hidden;
 pub mod ingest;
+pub mod jobs;
 pub mod mail;
 mod notices;
 pub mod password;
 pub mod people;
 pub mod quota;
 mod secret;
+pub mod seqs;
 mod stop;
 pub mod system_chain;
 mod text;
+pub mod verification;
 mod visit;
 
 pub use control_data::ControlData;

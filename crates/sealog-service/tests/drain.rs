@@ -13,7 +13,7 @@ use sealog_service::Stop;
 use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
 use sealog_service::admin::{Actor, Admin};
 use sealog_service::ingest::Ingest;
-use sealog_service::system_chain::{Drain, Wake};
+use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::SystemWorld;
@@ -39,6 +39,7 @@ impl Node {
             world: Arc::clone(&world) as _,
             wake: wake.clone(),
             every: Duration::from_millis(20),
+            turns: Turns::default(),
         });
         let admin = Admin::new(Arc::clone(&control).into(), world, &Plan::defaults(), wake);
         Node { store, control, admin, drain }

@@ -2,11 +2,12 @@
 //!
 //! What every test of a store needs is at the root, so that a test file begins with `use sealog_testing::*`. The rest is asked for by the name of its file:
 //! [`sim`] is a disk in memory that fails as it is told to, [`postgres`] a real cluster, [`process`] the program as a process, [`examples`] processes that tests kill,
-//! [`feed`] what a follower hears, [`fixture`] the data of earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps.
+//! [`doubtful`] a store whose events were changed, [`feed`] what a follower hears, [`fixture`] the data of earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps.
 //!
 //! A helper comes here when a second test file needs it; until then it stays with the test that it explains.
 
 pub mod dice;
+pub mod doubtful;
 pub mod drafts;
 pub mod examples;
 pub mod feed;

@@ -157,6 +157,7 @@ fn furnish(control: &Control) {
         kind: "verify".into(),
         tenant_id: Some(tenant_id),
         person_id: Some(PersonId(Uuid([3; 16]))),
+        subject: Some("s".into()),
         parameters: "{}".into(),
         created_at_ms: now,
     };

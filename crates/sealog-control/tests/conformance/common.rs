@@ -148,7 +148,26 @@ pub fn new_job(n: u8, tenant: u8) -> NewJob {
         kind: "verify".into(),
         tenant_id: Some(tenant_id(tenant)),
         person_id: None,
+        subject: None,
         parameters: "{}".into(),
+        created_at_ms: MORNING_MS,
+    }
+}
+
+/// Of the person 1.
+pub fn new_export(n: u8, tenant: u8) -> NewExport {
+    NewExport {
+        id: ExportId(id(n)),
+        tenant_id: tenant_id(tenant),
+        project_id: project_id(1),
+        mode: Mode::Live,
+        person_id: person_id(1),
+        format: "csv".into(),
+        query: "action=a.b".into(),
+        from_ms: Some(1),
+        until_ms: None,
+        first_seq: 3,
+        last_seq: 9,
         created_at_ms: MORNING_MS,
     }
 }

@@ -32,7 +32,9 @@ pub fn a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over(control: &Co
         wait(control.advance_job(JobId(id(1)), claim, position.to_vec(), until_ms)).unwrap()
     };
     assert!(!advance(1, b"late", u64::MAX));
-    assert!(!wait(control.end_job(JobId(id(1)), 1, JobOutcome::Done, MORNING_MS + 1001)).unwrap());
+    assert!(
+        !wait(control.end_job(JobId(id(1)), 1, JobEnd::new(JobOutcome::Done, MORNING_MS + 1001))).unwrap()
+    );
     assert!(advance(2, b"\0\xFFhalf", MORNING_MS + 5000));
     assert_eq!(claim(1, MORNING_MS + 4999), None, "the lease was extended");
     let resumed = claim(1, MORNING_MS + 5000).unwrap();
@@ -49,7 +51,7 @@ pub fn a_job_ends_once_and_says_why_it_failed(control: &Control) {
     assert_eq!(wait(control.job(created.id)), Ok(Some(created.clone())));
     let claimed = wait(control.claim_job(created.id, MORNING_MS, MORNING_MS + 10)).unwrap().unwrap();
     let failed = JobOutcome::Failed { cause: "the disk is full".into() };
-    assert_eq!(wait(control.end_job(created.id, 1, failed, MORNING_MS + 5)), Ok(true));
+    assert_eq!(wait(control.end_job(created.id, 1, JobEnd::new(failed, MORNING_MS + 5))), Ok(true));
     let ended = Job {
         state: JobState::Failed,
         cause: Some("the disk is full".into()),
@@ -57,7 +59,10 @@ pub fn a_job_ends_once_and_says_why_it_failed(control: &Control) {
         ..claimed
     };
     assert_eq!(wait(control.job(created.id)), Ok(Some(ended.clone())));
-    assert_eq!(wait(control.end_job(created.id, 1, JobOutcome::Done, MORNING_MS + 6)), Ok(false));
+    assert_eq!(
+        wait(control.end_job(created.id, 1, JobEnd::new(JobOutcome::Done, MORNING_MS + 6))),
+        Ok(false)
+    );
     assert_eq!(wait(control.advance_job(created.id, 1, vec![1], u64::MAX)), Ok(false));
     assert_eq!(wait(control.claim_job(created.id, u64::MAX, u64::MAX)), Ok(None));
     assert_eq!(wait(control.due_jobs("verify".into(), u64::MAX, 10)), Ok(vec![]));
@@ -81,4 +86,82 @@ pub fn of_many_that_claim_a_job_at_once_one_has_it(control: &Control) {
         });
         assert_eq!(claims, 1);
     }
+}
+
+pub fn a_tenant_has_so_many_jobs_of_a_kind_that_have_not_ended(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    let before = wait(control.pending_records(tenant_id(1), 10)).unwrap().len();
+    let queue = |n: u8, tenant, kind: &str| {
+        let new = NewJob { kind: kind.into(), ..new_job(n, tenant) };
+        wait(control.queue_job(new, 2, vec![record(n + 100)])).unwrap().is_some()
+    };
+    assert_eq!([1, 2, 3].map(|n| queue(n, 1, "verify")), [true, true, false]);
+    assert!(queue(4, 2, "verify") && queue(5, 1, "other"), "each tenant and kind by itself");
+    assert_eq!(wait(control.job(JobId(id(3)))), Ok(None));
+    let records = wait(control.pending_records(tenant_id(1), 10)).unwrap();
+    let ids: Vec<_> = records[before..].iter().map(|record| record.id).collect();
+    assert_eq!(ids, [101, 102, 105].map(id), "the one that was refused left none");
+    // One that has ended makes room.
+    assert_eq!(wait(control.cancel_job(JobId(id(1)), MORNING_MS, vec![])), Ok(true));
+    assert!(queue(6, 1, "verify") && !queue(7, 1, "verify"));
+}
+
+pub fn a_cancelled_job_is_nobodys_and_keeps_its_position(control: &Control) {
+    furnish(control);
+    wait(control.create_job(new_job(1, 1))).unwrap();
+    let job = JobId(id(1));
+    wait(control.claim_job(job, MORNING_MS, MORNING_MS + 1000)).unwrap().unwrap();
+    assert_eq!(wait(control.advance_job(job, 1, b"half".to_vec(), MORNING_MS + 1000)), Ok(true));
+    assert_eq!(wait(control.cancel_job(job, MORNING_MS + 5, vec![record(9)])), Ok(true));
+    let cancelled = wait(control.job(job)).unwrap().unwrap();
+    assert_eq!((cancelled.state, cancelled.ended_at_ms), (JobState::Cancelled, Some(MORNING_MS + 5)));
+    assert_eq!(cancelled.position.as_deref(), Some(&b"half"[..]));
+    assert_eq!(wait(control.advance_job(job, 1, b"more".to_vec(), u64::MAX)), Ok(false));
+    let end = JobEnd { records: vec![record(8)], ..JobEnd::new(JobOutcome::Done, MORNING_MS + 6) };
+    assert_eq!(wait(control.end_job(job, 1, end)), Ok(false));
+    assert_eq!(wait(control.cancel_job(job, MORNING_MS + 7, vec![record(7)])), Ok(false));
+    assert_eq!(wait(control.cancel_job(JobId(id(9)), MORNING_MS, vec![record(6)])), Ok(false));
+    assert_eq!(wait(control.claim_job(job, u64::MAX, u64::MAX)), Ok(None));
+    let records = wait(control.pending_records(tenant_id(1), 10)).unwrap();
+    assert_eq!(records.last().unwrap().id, id(9), "only what happened is recorded");
+}
+
+pub fn a_job_ends_with_its_result_and_its_record(control: &Control) {
+    furnish(control);
+    wait(control.create_job(new_job(1, 1))).unwrap();
+    let job = JobId(id(1));
+    wait(control.claim_job(job, MORNING_MS, MORNING_MS + 1000)).unwrap().unwrap();
+    let end = JobEnd {
+        outcome: JobOutcome::Done,
+        position: Some(b"result".to_vec()),
+        at_ms: MORNING_MS + 1,
+        records: vec![record(9)],
+    };
+    assert_eq!(wait(control.end_job(job, 7, end.clone())), Ok(false), "of another claim");
+    assert_eq!(wait(control.end_job(job, 1, end)), Ok(true));
+    let ended = wait(control.job(job)).unwrap().unwrap();
+    assert_eq!((ended.state, ended.position.as_deref()), (JobState::Done, Some(&b"result"[..])));
+    let records = wait(control.pending_records(tenant_id(1), 10)).unwrap();
+    assert_eq!(records.iter().filter(|pending| pending.id == id(9)).count(), 1);
+}
+
+pub fn jobs_about_one_thing_are_listed_newest_first(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for (n, tenant, subject) in [(1, 1, "a"), (2, 1, "b"), (3, 1, "a"), (4, 2, "a"), (5, 1, "a")] {
+        let new = NewJob { subject: Some(subject.into()), ..new_job(n, tenant) };
+        wait(control.create_job(new)).unwrap();
+    }
+    wait(control.create_job(NewJob { kind: "other".into(), subject: Some("a".into()), ..new_job(6, 1) }))
+        .unwrap();
+    let list = |after, limit| {
+        let page = ListPage { after, limit };
+        let jobs = wait(control.jobs_about(tenant_id(1), "verify".into(), "a".into(), page)).unwrap();
+        jobs.iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    assert_eq!(list(None, 10), [5, 3, 1].map(|n| JobId(id(n))));
+    assert_eq!(list(None, 2), [5, 3].map(|n| JobId(id(n))));
+    assert_eq!(list(Some(id(3)), 10), [JobId(id(1))]);
+    assert_eq!(list(Some(id(4)), 10), [], "behind one of another tenant there is nothing");
 }

@@ -62,7 +62,9 @@ pub fn records_are_in_the_order_of_the_changes_until_they_are_removed(control: &
         records.iter().map(|record| record.id).collect::<Vec<_>>()
     };
     assert_eq!((waiting(10), waiting(2)), (vec![id(1), id(2), id(3)], vec![id(1), id(2)]));
+    assert_eq!(wait(control.is_pending(id(1))), Ok(true));
     assert_eq!(wait(control.remove_record(id(1))), Ok(true));
+    assert_eq!(wait(control.is_pending(id(1))), Ok(false));
     assert_eq!(wait(control.remove_record(id(1))), Ok(false));
     rename(1, 5);
     assert_eq!(waiting(10), [id(2), id(3), id(5)]);

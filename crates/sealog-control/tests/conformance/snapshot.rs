@@ -38,6 +38,11 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.create_job(new_job(1, 1))).unwrap();
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
+    for n in [1, 2] {
+        wait(control.create_export(new_export(n, 1), vec![])).unwrap();
+    }
+    let totals = ExportTotals { rows: 1, bytes: 2, sha256: digest(3), at_ms: 4 };
+    wait(control.complete_export(ExportId(id(1)), totals)).unwrap();
 
     let system = ProjectId::system_from_random([7; 16]);
     assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
@@ -54,12 +59,13 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref links,
         ref notices,
         ref jobs,
+        ref exports,
         ref records,
         ..
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
     assert_eq!((authenticators.len(), links.len()), (1, 2));
-    assert_eq!((notices.len(), jobs.len(), records.len()), (2, 1, 2));
+    assert_eq!((notices.len(), jobs.len(), exports.len(), records.len()), (2, 1, 2, 2));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 
     wait(control.replace(ControlSnapshot::default())).unwrap();

@@ -50,6 +50,18 @@ vocabulary! {
         "A member set up or removed an authenticator, or made new recovery codes.";
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
+    PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
+        "An auditor looked at keys, verifications, exports or the system log.";
+    EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
+    EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
+        "Somebody downloaded an export of events.";
+    VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
+        "Somebody started the verification of a chain.";
+    VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
+        "Somebody cancelled the verification of a chain.";
+    VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
+        "A verification found nothing wrong with a chain.";
+    CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 
 /// By its name.

@@ -39,6 +39,7 @@ use tokio::time::Instant;
 
 use super::actions;
 use super::record::RECORD_ID;
+use super::turns::Turns;
 use super::wake::Wake;
 use crate::ingest::{Ingest, Once};
 
@@ -69,6 +70,7 @@ pub struct Drain {
     pub wake: Wake,
     /// For what other processes have left, and for retries.
     pub every: Duration,
+    pub turns: Turns,
 }
 
 impl fmt::Debug for Drain {
@@ -161,7 +163,8 @@ impl Drain {
     }
 
     /// Appends a tenant's records, oldest first, until there are none, or enough. Whether there may be more.
-    async fn visit(&self, tenant_id: TenantId) -> Result<bool, StoreError> {
+    pub(super) async fn visit(&self, tenant_id: TenantId) -> Result<bool, StoreError> {
+        let _turn = self.turns.take(tenant_id).await;
         let mut random = [0; 16];
         self.world.fill_random(&mut random);
         let reserved = self.system_projects.system_project(tenant_id, ProjectId::system_from_random(random));

@@ -1,0 +1,168 @@
+//! How an export is made and found.
+
+use std::sync::Arc;
+
+use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, PersonId};
+use sealog_core::id::{ChainId, Uuid};
+use sealog_core::query::{Filter, ListQuery};
+use sealog_store::world::World;
+use sealog_store::{Store, StoreError};
+use serde_json::json;
+
+use super::download::{Download, State, Writer};
+use super::format::Format;
+use crate::seqs;
+use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
+
+/// Exports, for those who ask on behalf of people. Who may ask is theirs to decide.
+#[derive(Clone)]
+pub struct Exporter {
+    pub exports: Arc<dyn Exports>,
+    pub store: Arc<dyn Store>,
+    pub world: Arc<dyn World>,
+    pub drain: Arc<Drain>,
+}
+
+impl std::fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Exporter")
+    }
+}
+
+/// What is to be frozen.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    pub format: Format,
+    /// Form-encoded, and well formed: [`ListQuery::parse`] has read it.
+    pub query: String,
+    pub filter: Filter,
+}
+
+impl Exporter {
+    /// Of what the person may see now. The range ends with the last event that there is.
+    pub async fn create(
+        &self,
+        person_id: PersonId,
+        chain: ChainId,
+        frozen: Frozen,
+        grants: &Grants,
+    ) -> Result<Export, StoreError> {
+        let Frozen { format, query, filter } = frozen;
+        let from_ms = filter.from_ms.max(grants.from_ms);
+        let until_ms = [filter.until_ms, grants.until_ms].into_iter().flatten().min();
+        let first_seq = match from_ms {
+            Some(from_ms) => seqs::first_at(&*self.store, chain, from_ms).await?,
+            None => 1,
+        };
+        let head = self.store.head(chain).await?.durable.chain_seq;
+        let last_seq = match until_ms {
+            Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
+            None => head,
+        };
+        let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
+        let id = recorder.random_id();
+        // Not the values: they are about those whom the events are about.
+        let names: Vec<&str> = query.split('&').filter_map(|pair| pair.split('=').next()).collect();
+        let metadata = json!({
+            "project_id": chain.project_id.to_string(),
+            "mode": chain.mode.as_str(),
+            "format": format.as_str(),
+            "filters": names.iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(),
+            "first_seq": first_seq,
+            "last_seq": last_seq,
+        });
+        let record = recorder.record(&actions::EXPORT_CREATED, &format!("export/{id}"), metadata);
+        let new = NewExport {
+            id: ExportId(id),
+            tenant_id: chain.tenant_id,
+            project_id: chain.project_id,
+            mode: chain.mode,
+            person_id,
+            format: format.as_str().into(),
+            query,
+            from_ms,
+            until_ms,
+            first_seq,
+            last_seq,
+            created_at_ms: self.world.now_ms(),
+        };
+        let created = self.exports.create_export(new, vec![record]).await;
+        self.wake().wake();
+        created
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.drain.wake
+    }
+
+    /// One of this chain, if all of it may be seen: one of another chain, or that covers more than is granted, is like
+    /// one that does not exist. A part of it would have other bytes.
+    pub async fn find(
+        &self,
+        chain: ChainId,
+        id: Uuid,
+        grants: &Grants,
+    ) -> Result<Option<Export>, StoreError> {
+        let export = self.exports.export_by_id(ExportId(id)).await?;
+        Ok(export.filter(|export| chain_of(&export.new) == chain && is_granted(&export.new, grants)))
+    }
+
+    /// Newest first, those that were made before `before`; and whether there are more.
+    pub async fn list(
+        &self,
+        chain: ChainId,
+        before: Option<Uuid>,
+        limit: usize,
+        grants: &Grants,
+    ) -> Result<(Vec<Export>, Option<Uuid>), StoreError> {
+        let page = ListPage { after: before, limit: limit + 1 };
+        let found = self.exports.exports_of(chain.tenant_id, chain.project_id, chain.mode, page);
+        let mut found = found.await?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let last = found.last().map(|export| export.new.id.0).filter(|_| more);
+        found.retain(|export| is_granted(&export.new, grants));
+        Ok((found, last))
+    }
+
+    /// Begins a download. It is sealed into the system chain before this returns, and refused if that fails.
+    pub async fn download(&self, person_id: PersonId, export: Export) -> Result<Download, StoreError> {
+        let (new, chain) = (&export.new, chain_of(&export.new));
+        let damaged = |what: &str| StoreError::Read(format!("the export {} has {what}", new.id.0));
+        let format = Format::parse(&new.format).ok_or_else(|| damaged("a format that is not known here"))?;
+        let query =
+            ListQuery::parse(&new.query, chain).map_err(|_| damaged("a query that is not known here"))?;
+        let filter = Filter { from_ms: new.from_ms, until_ms: new.until_ms, ..query.filter };
+        let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
+        let metadata = json!({
+            "project_id": chain.project_id.to_string(),
+            "mode": chain.mode.as_str(),
+            "format": format.as_str(),
+            "first_seq": new.first_seq,
+            "last_seq": new.last_seq,
+        });
+        let resource = format!("export/{}", new.id.0);
+        let record = recorder.record(&actions::EXPORT_DOWNLOADED, &resource, metadata);
+        self.drain.record_and_seal(chain.tenant_id, record).await?;
+        Ok(Download {
+            store: Arc::clone(&self.store),
+            exports: Arc::clone(&self.exports),
+            world: Arc::clone(&self.world),
+            chain,
+            filter,
+            state: State::Reading(new.first_seq, Box::new(Writer::new(format))),
+            export,
+        })
+    }
+}
+
+fn chain_of(export: &NewExport) -> ChainId {
+    ChainId { tenant_id: export.tenant_id, project_id: export.project_id, mode: export.mode }
+}
+
+/// Whether all of its time lies within what is granted.
+fn is_granted(export: &NewExport, grants: &Grants) -> bool {
+    let begins = grants.from_ms.is_none_or(|granted| export.from_ms.is_some_and(|from| from >= granted));
+    let ends = grants.until_ms.is_none_or(|granted| export.until_ms.is_some_and(|until| until <= granted));
+    begins && ends
+}

@@ -1,0 +1,172 @@
+//! The runner: does the jobs that are due, one at a time, so that ingest and pages keep the machine.
+//!
+//! There is one in every process, and on PostgreSQL several look at the same jobs. A job is claimed before it is
+//! begun, under a lease:
+//!
+//! ```text
+//! t0  nodes A and B find a job due
+//! t1  A claims it; B is told no, and looks for another one
+//! t2  A does pieces, and about once a second keeps its position, which extends the lease
+//! t3  A is told to stop: it drops the piece and gives the job back at once; or A dies
+//! t4  the job is due again (if A died, when the lease is over): whoever claims it goes on from the position
+//! ```
+//!
+//! A claim has a number. If A was only slow, it learns at its next write that the job is not its own any more; so it
+//! does when somebody has cancelled the job. A job that takes long gives way to others from time to time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealog_control::{Job, JobEnd, JobId, JobOutcome, Jobs};
+use sealog_store::StoreError;
+use sealog_store::world::World;
+
+use super::work::{Step, Work};
+use crate::stop::Stop;
+use crate::system_chain::Wake;
+
+/// How long a job stays with a node that says nothing. Longer than the longest piece.
+pub const LEASE_MS: u64 = 60_000;
+/// Of the jobs that are due, those among which turns are taken.
+const DUE_MAX: usize = 100;
+/// After the store could not be read.
+const RETRY_MS: u64 = 10_000;
+/// A job that cannot be done for so long has failed.
+const GIVE_UP_MS: u64 = 24 * 60 * 60 * 1000;
+/// To give a job back when the process ends; a lease ends by itself.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// How a job is done in pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How often the position is kept. A cancelled job runs on for at most so long, and a piece.
+    pub keep_every: Duration,
+    /// How long a job has its turn when others wait.
+    pub slice: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { keep_every: Duration::from_secs(1), slice: Duration::from_secs(5) }
+    }
+}
+
+pub struct Runner {
+    pub jobs: Arc<dyn Jobs>,
+    pub world: Arc<dyn World>,
+    /// Every kind that this process can do.
+    pub works: Vec<Arc<dyn Work>>,
+    /// After a job was queued in this process.
+    pub wake: Wake,
+    /// Tells the drain of this process that there are records.
+    pub records: Wake,
+    /// For what other processes have queued, and for leases that have ended.
+    pub every: Duration,
+    pub pace: Pace,
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl Runner {
+    /// Runs until it is told to stop. What it has under way then is given back.
+    pub async fn run(&self, stop: &Stop) {
+        let mut last = None;
+        while !stop.is_stopped() {
+            let looked = tokio::select! {
+                looked = self.turn(stop, &mut last) => looked,
+                () = async { stop.stopped().await; tokio::time::sleep(STOP_MAX).await } => return,
+            };
+            match looked {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot look for jobs; retrying");
+                }
+            }
+            tokio::select! {
+                () = stop.stopped() => {}
+                () = self.wake.woken() => {}
+                () = tokio::time::sleep(self.every) => {}
+            }
+        }
+    }
+
+    /// Gives the next job that is due its turn. Whether there was one. `last` is the one that had its turn before.
+    pub async fn turn(&self, stop: &Stop, last: &mut Option<JobId>) -> Result<bool, StoreError> {
+        for work in &self.works {
+            let now_ms = self.world.now_ms();
+            let due = self.jobs.due_jobs(work.kind().into(), now_ms, DUE_MAX).await?;
+            let behind = due.iter().position(|job| Some(job.id) == *last).map_or(0, |at| at + 1);
+            for job in due.iter().cycle().skip(behind).take(due.len()) {
+                let until_ms = now_ms.saturating_add(LEASE_MS);
+                if let Some(job) = self.jobs.claim_job(job.id, now_ms, until_ms).await? {
+                    *last = Some(job.id);
+                    self.slice(&**work, job, stop).await?;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Does pieces of a job until it has ended, is somebody else's, or others wait.
+    async fn slice(&self, work: &dyn Work, job: Job, stop: &Stop) -> Result<(), StoreError> {
+        let mut position = job.position.clone().unwrap_or_default();
+        let (mut begun, mut kept) = (Instant::now(), Instant::now());
+        loop {
+            let step = tokio::select! {
+                biased;
+                () = stop.stopped() => None,
+                step = work.step(&job, &position) => Some(step),
+            };
+            let now_ms = self.world.now_ms();
+            let (outcome, result, records) = match step {
+                None => return self.give_back(&job, position, now_ms).await,
+                Some(Ok(Step::More(next))) => {
+                    position = next;
+                    if begun.elapsed() >= self.pace.slice {
+                        if self.others_wait(work, now_ms).await? {
+                            return self.give_back(&job, position, now_ms).await;
+                        }
+                        begun = Instant::now();
+                    }
+                    if kept.elapsed() >= self.pace.keep_every {
+                        let until_ms = now_ms.saturating_add(LEASE_MS);
+                        if !self.jobs.advance_job(job.id, job.claim, position.clone(), until_ms).await? {
+                            return Ok(());
+                        }
+                        kept = Instant::now();
+                    }
+                    // The event loop has others to serve.
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Some(Ok(Step::Done { position, records })) => (JobOutcome::Done, Some(position), records),
+                Some(Ok(Step::Failed { cause, records })) => (JobOutcome::Failed { cause }, None, records),
+                Some(Err(error)) if now_ms.saturating_sub(job.created_at_ms) < GIVE_UP_MS => {
+                    tracing::warn!(kind = job.kind, job = %job.id.0, %error, retry_in_s = RETRY_MS / 1000, "a job could not go on; retrying");
+                    return self.give_back(&job, position, now_ms.saturating_add(RETRY_MS)).await;
+                }
+                Some(Err(error)) => (JobOutcome::Failed { cause: error.to_string() }, None, Vec::new()),
+            };
+            let end = JobEnd { outcome, position: result, at_ms: now_ms, records };
+            self.jobs.end_job(job.id, job.claim, end).await?;
+            self.records.wake();
+            return Ok(());
+        }
+    }
+
+    /// It is due at that time, from this position on.
+    async fn give_back(&self, job: &Job, position: Vec<u8>, due_at_ms: u64) -> Result<(), StoreError> {
+        self.jobs.advance_job(job.id, job.claim, position, due_at_ms).await.map(drop)
+    }
+
+    async fn others_wait(&self, work: &dyn Work, now_ms: u64) -> Result<bool, StoreError> {
+        Ok(!self.jobs.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty())
+    }
+}

@@ -1,0 +1,46 @@
+//! Where in a chain a time lies. `timestamp` never goes back in a chain, so it is found by halving: a few dozen
+//! reads of one event, however long the chain is.
+
+use sealog_core::event::StoredEvent;
+use sealog_core::id::ChainId;
+use sealog_core::verify::Item;
+use sealog_store::{Range, Store, StoreError};
+
+/// Damaged records that one look passes over.
+const DAMAGED_MAX: usize = 1000;
+
+/// The first `chain_seq` at or after a time: that of the next event, if there is none yet. Where events are missing,
+/// it may be that of a missing one.
+pub async fn first_at(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result<u64, StoreError> {
+    let end = store.head(chain).await?.end().chain_seq;
+    let (mut low, mut high) = (1, end.saturating_add(1));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match first_readable(store, chain, middle, high - 1).await? {
+            Some(event) if event.timestamp_ms < time_ms => low = event.sealed.chain_seq + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+async fn first_readable(
+    store: &dyn Store,
+    chain: ChainId,
+    from: u64,
+    to: u64,
+) -> Result<Option<StoredEvent>, StoreError> {
+    let mut from = from;
+    for _ in 0..DAMAGED_MAX {
+        if from > to {
+            return Ok(None);
+        }
+        let chunk = store.range(chain, Range { from, to, bytes_max: 1 }).await?;
+        match chunk.items.into_iter().next() {
+            Some(Item::Event(event)) => return Ok(Some(*event)),
+            Some(Item::Damaged { chain_seq }) => from = chain_seq + 1,
+            None => return Ok(None),
+        }
+    }
+    Err(StoreError::Read(format!("more than {DAMAGED_MAX} damaged records before #{from} of {chain}")))
+}

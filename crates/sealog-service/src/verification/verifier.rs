@@ -1,0 +1,97 @@
+//! The work: windows of a chain, one after the other, by the one verifier.
+
+use std::sync::Arc;
+
+use sealog_control::{Job, NewRecord};
+use sealog_core::query::SeqRange;
+use sealog_store::world::World;
+use sealog_store::{BoxFuture, Store, StoreError, verify};
+use serde_json::json;
+
+use super::found;
+use super::run::{KIND, Progress, Run};
+use crate::jobs::{Step, Work};
+use crate::system_chain::{Actor, Recorder, actions};
+
+/// Events of a piece, which is a window as the API checks it: a few milliseconds, or a few seconds if each is as
+/// large as can be.
+pub const PIECE_EVENTS: u64 = 1000;
+
+#[derive(Clone)]
+pub struct Verifier {
+    pub store: Arc<dyn Store>,
+    pub world: Arc<dyn World>,
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verifier")
+    }
+}
+
+impl Work for Verifier {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn step<'a>(&'a self, job: &'a Job, position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
+        Box::pin(async move {
+            let Some(run) = Run::of(job) else {
+                return Ok(Step::Failed {
+                    cause: "its parameters are not known here".into(),
+                    records: vec![],
+                });
+            };
+            self.check(&run, Progress::parse(run.from, position)).await
+        })
+    }
+}
+
+impl Verifier {
+    async fn check(&self, run: &Run, mut progress: Progress) -> Result<Step, StoreError> {
+        let (store, from) = (&*self.store, progress.next);
+        if progress.begun_at_ms.is_none() {
+            progress.begun_at_ms = Some(self.world.now_ms());
+            progress.first = found::at(store, run.chain, run.from).await?;
+        }
+        let to = run.to.min(from.saturating_add(PIECE_EVENTS - 1));
+        let verdict = verify::window(store, run.chain, SeqRange { from, to }).await?;
+        progress.checked += verdict.checked;
+        if let Some(broken) = verdict.broken {
+            progress.broken = Some(Box::new(found::look(store, run.chain, broken).await?));
+            tracing::error!(chain = %run.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
+        } else {
+            progress.next = verdict.last_seq.saturating_add(1);
+        }
+        // A chain that has accepted a loss meanwhile ends earlier than it did.
+        if progress.broken.is_none() && progress.next <= run.to && verdict.last_seq == to {
+            return Ok(Step::More(progress.to_bytes()));
+        }
+        if let Some(last) = progress.next.checked_sub(1).filter(|last| *last >= run.from) {
+            progress.last = found::at(store, run.chain, last).await?;
+        }
+        Ok(Step::Done { position: progress.to_bytes(), records: vec![self.record(run, &progress)] })
+    }
+
+    fn record(&self, run: &Run, progress: &Progress) -> NewRecord {
+        let (action, broken) = match &progress.broken {
+            None => (&actions::VERIFICATION_ENDED, None),
+            Some(broken) => (&actions::CHAIN_BROKEN, Some(broken)),
+        };
+        let metadata = json!({
+            "project_id": run.chain.project_id.to_string(),
+            "mode": run.chain.mode.as_str(),
+            "first_seq": run.from,
+            "last_seq": run.to,
+            "checked": progress.checked,
+            "valid": broken.is_none(),
+            "last_hash": progress.last.map(|last| last.hash.to_string()),
+            "broken_at": broken.map(|broken| broken.at),
+            "broken_hash": broken.map(|broken| broken.hash.to_string()),
+            "reason": broken.map(|broken| broken.reason.clone()),
+            "started_by": run.person_id.map(|id| id.0.to_string()),
+        });
+        let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
+        recorder.record(action, &format!("verification/{}", run.id), metadata)
+    }
+}
