@@ -2,6 +2,8 @@
 
 #[path = "dashboard/events.rs"]
 mod events;
+#[path = "dashboard/exports.rs"]
+mod exports;
 #[path = "dashboard/harness.rs"]
 mod harness;
 #[path = "dashboard/keys.rs"]
@@ -12,3 +14,9 @@ mod people;
 mod roles;
 #[path = "dashboard/rules.rs"]
 mod rules;
+#[path = "dashboard/sealing.rs"]
+mod sealing;
+#[path = "dashboard/system_log.rs"]
+mod system_log;
+#[path = "dashboard/verification.rs"]
+mod verification;
