@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
+use sealog_service::background::Workers;
+use sealog_service::exports::Exporter;
 use sealog_service::people::Accounts;
+use sealog_service::verification::Verifications;
 use sealog_store::Store;
 use sealog_store::world::World;
 use tokio::sync::Semaphore;
@@ -14,6 +17,8 @@ use crate::cookies::Cookies;
 
 /// Pages that read events at a time: each may hold a few megabytes. More wait.
 const READS_MAX: usize = 8;
+/// Downloads of exports at a time: each holds a piece of some megabytes at most. More are refused.
+const DOWNLOADS_MAX: usize = 16;
 
 /// What an operator has decided that pages have to know.
 #[derive(Clone, Debug)]
@@ -40,6 +45,10 @@ pub struct Dashboard {
     pub(crate) cookies: Cookies,
     pub(crate) assets: Assets,
     pub(crate) reads: Semaphore,
+    pub(crate) downloads: Arc<Semaphore>,
+    pub(crate) workers: Workers,
+    pub(crate) verifications: Verifications,
+    pub(crate) exporter: Exporter,
     pub(crate) on_claimed: OnClaimed,
 }
 
@@ -56,10 +65,24 @@ impl Dashboard {
         world: Arc<dyn World>,
         config: Config,
         admin: Admin,
+        workers: Workers,
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
         let (people, app_url) = (Arc::clone(&control.people), config.app_url.clone());
         let accounts = Accounts::new(people, Arc::clone(&world), app_url, admin.wake().clone());
+        let verifications = Verifications {
+            jobs: Arc::clone(&control.jobs),
+            store: Arc::clone(&store),
+            world: Arc::clone(&world),
+            runner: workers.runner.wake.clone(),
+            records: admin.wake().clone(),
+        };
+        let exporter = Exporter {
+            exports: Arc::clone(&control.exports),
+            store: Arc::clone(&store),
+            world: Arc::clone(&world),
+            drain: Arc::clone(&workers.drain),
+        };
         Arc::new(Dashboard {
             store,
             control,
@@ -70,6 +93,10 @@ impl Dashboard {
             assets: Assets::new(),
             config,
             reads: Semaphore::new(READS_MAX),
+            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
+            workers,
+            verifications,
+            exporter,
             on_claimed,
         })
     }

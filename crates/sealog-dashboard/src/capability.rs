@@ -6,6 +6,11 @@ use sealog_control::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     ReadEvents,
+    Verify,
+    /// Make and download files of events.
+    Export,
+    /// See the chain of what people do here.
+    SystemLog,
     ViewKeys,
     /// Create and revoke them.
     TestKeys,
@@ -31,6 +36,9 @@ const NO: bool = false;
 #[rustfmt::skip]
 pub const CAPABILITIES: [(Capability, [bool; 5]); 9] = [
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
+    (Capability::Verify,        [YES, YES, YES, YES, YES]),
+    (Capability::Export,        [YES, YES, NO,  YES, YES]),
+    (Capability::SystemLog,     [YES, YES, NO,  YES, YES]),
     (Capability::ViewKeys,      [YES, YES, YES, NO,  YES]),
     (Capability::TestKeys,      [YES, YES, YES, NO,  NO]),
     (Capability::LiveKeys,      [YES, YES, NO,  NO,  NO]),

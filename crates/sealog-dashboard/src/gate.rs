@@ -8,6 +8,7 @@ use axum::http::header::{HeaderName, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use sealog_control::{ListPage, Project, Role};
+use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
 use sealog_service::people::SignedInPerson;
@@ -142,9 +143,9 @@ async fn find_place(
     let (tenant_id, chain) = match (named("organisation"), named("project")) {
         (Some(id), _) => (TenantId(id), None),
         (None, Some(id)) => {
-            let project = app.control.administration.project(ProjectId(id)).await.map_err(of_control)?;
-            let project = project.ok_or(Problem::not_found())?;
+            let project = find_project(app, ProjectId(id)).await?.ok_or(Problem::not_found())?;
             let mode = Mode::ALL.into_iter().find(|mode| mode.as_str() == asked.parameter("mode"));
+            let mode = mode.filter(|mode| !project.id.is_system() || *mode == Mode::Live);
             (project.tenant_id, Some((project, mode.ok_or(Problem::not_found())?)))
         }
         (None, None) => return Err(Problem::not_found()),
@@ -157,7 +158,8 @@ async fn find_place(
     if chain.as_ref().is_some_and(|(project, _)| !is_granted(project)) {
         return Err(Problem::not_found());
     }
-    if !may(membership.role, capability) {
+    let is_system = chain.as_ref().is_some_and(|(project, _)| project.id.is_system());
+    if !may(membership.role, capability) || (is_system && !may(membership.role, Capability::SystemLog)) {
         return Err(Problem::not_allowed());
     }
     if membership.role == Role::Auditor {
@@ -172,6 +174,23 @@ async fn find_place(
     let mut projects = app.control.administration.projects(tenant_id, page).await.map_err(of_control)?;
     projects.retain(is_granted);
     Ok(Place { tenant, membership, projects, chain })
+}
+
+/// Also the one that is reserved for a system chain, which is no project otherwise.
+async fn find_project(app: &Dashboard, id: ProjectId) -> Result<Option<Project>, Problem> {
+    if !id.is_system() {
+        return app.control.administration.project(id).await.map_err(of_control);
+    }
+    let tenant_id = app.control.system_projects.tenant_of_system_project(id).await.map_err(of_control)?;
+    Ok(tenant_id.map(|tenant_id| Project {
+        id,
+        tenant_id,
+        name: "System log".into(),
+        frameworks: FrameworkSet::NONE,
+        frameworks_ever: FrameworkSet::NONE,
+        rate_limit_rps: None,
+        created_at_ms: 0,
+    }))
 }
 
 pub(crate) fn of_control(error: sealog_store::StoreError) -> Problem {

@@ -65,6 +65,8 @@ pub(crate) struct Rail {
     pub modes: Vec<Item>,
     pub projects: Vec<Item>,
     pub pages: Vec<Item>,
+    /// The other pages about the chain that the page is about.
+    pub about: Vec<Item>,
     pub more: Vec<Item>,
 }
 
@@ -82,6 +84,9 @@ pub(crate) enum Current {
     Events,
     Frameworks,
     Usage,
+    Verification,
+    Exports,
+    SystemLog,
     Keys,
     Projects,
     Members,
@@ -104,10 +109,27 @@ pub(crate) fn role_name(role: Role) -> &'static str {
     }
 }
 
-fn rail(place: &Place, current: Option<Current>) -> Rail {
+/// Beside its events.
+fn about_chain(place: &Place) -> Vec<(&'static str, &'static str, &'static str, Current)> {
+    let mut pages = Vec::new();
+    if place.may(Capability::Verify) {
+        pages.push(("verify", "verify", "Verification", Current::Verification));
+    }
+    if place.may(Capability::Export) {
+        pages.push(("exports", "export", "Exports", Current::Exports));
+    }
+    pages
+}
+
+fn rail(place: &Place, shown: Option<Current>) -> Rail {
+    let current = shown;
     let tenant_id = place.tenant.id;
     // Where a page is about the whole organisation, events are those of its first project.
-    let chain = place.chain.clone().or_else(|| Some((place.projects.first()?.clone(), Mode::Live)));
+    let is_system = place.chain.as_ref().is_some_and(|(project, _)| project.id.is_system());
+    let own = place.chain.clone().filter(|_| !is_system);
+    let chain = own.or_else(|| Some((place.projects.first()?.clone(), Mode::Live)));
+    // The system log has its own place in the rail, whichever of its pages it is.
+    let current = if is_system { Some(Current::SystemLog) } else { current };
     let events = |project: &sealog_control::Project, mode: Mode| {
         format!("/app/p/{}/{}/events", project.id, mode.as_str())
     };
@@ -122,6 +144,9 @@ fn rail(place: &Place, current: Option<Current>) -> Rail {
         let of_project = |page: &str| format!("/app/p/{}/{}{page}", project.id, mode.as_str());
         pages.push(item(of_project(""), "overview", "Overview", Current::Overview));
         pages.push(item(events(project, *mode), "events", "Events", Current::Events));
+        for (path, icon, label, which) in about_chain(place) {
+            pages.push(item(of_project(&format!("/{path}")), icon, label, which));
+        }
         if place.may(Capability::ViewFrameworks) {
             pages.push(item(of_project("/frameworks"), "layers", "Frameworks", Current::Frameworks));
         }
@@ -139,7 +164,21 @@ fn rail(place: &Place, current: Option<Current>) -> Rail {
     if place.may(Capability::ManageMembers) {
         more.push(item(format!("/app/o/{tenant_id}/members"), "people", "Members", Current::Members));
     }
-    let modes = place.chain.iter().flat_map(|(project, mode)| {
+    if place.may(Capability::SystemLog) && place.membership.grants.projects.is_none() {
+        let href = format!("/app/o/{tenant_id}/system-log");
+        more.push(item(href, "log", "System log", Current::SystemLog));
+    }
+    let about = place.chain.iter().filter(|_| is_system).flat_map(|(project, mode)| {
+        let href = |path: &str| format!("/app/p/{}/{}/{path}", project.id, mode.as_str());
+        let own = about_chain(place).into_iter().map(move |(path, icon, label, which)| Item {
+            href: href(path),
+            icon,
+            label: label.to_owned(),
+            is_current: shown == Some(which),
+        });
+        own.collect::<Vec<_>>()
+    });
+    let modes = place.chain.iter().filter(|_| !is_system).flat_map(|(project, mode)| {
         Mode::ALL.map(|other| Item {
             href: events(project, other),
             icon: "",
@@ -166,6 +205,7 @@ fn rail(place: &Place, current: Option<Current>) -> Rail {
             .collect(),
         here: here.unwrap_or_else(|| "All projects".into()),
         pages,
+        about: about.collect(),
         more,
     }
 }

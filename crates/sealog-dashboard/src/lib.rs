@@ -19,7 +19,9 @@ mod pages;
 mod problem;
 mod request;
 mod routes;
+mod strip;
 mod text;
+mod views;
 
 pub use app::{Config, Dashboard, OnClaimed};
 pub use capability::{CAPABILITIES, Capability, may};

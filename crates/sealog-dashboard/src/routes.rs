@@ -13,6 +13,7 @@ use crate::gate::{self, Handler, Needs};
 use crate::headers;
 use crate::pages::{account, claim, event, events, forgot, invitation, keys, members, projects, reset};
 use crate::pages::{framework, frameworks, overview, sign_in, start, theme, usage};
+use crate::pages::{exports, sign_in, start, system_log, theme, verification, verification_run};
 
 pub struct Route {
     pub path: &'static str,
@@ -77,6 +78,17 @@ static ROUTES: &[Route] = routes! {
     GET "/app/p/{project}/{mode}/events" Needs::Member(Capability::ReadEvents) => events::show;
     GET "/app/p/{project}/{mode}/events/{log_id}" Needs::Member(Capability::ReadEvents) => event::show;
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;
+    GET "/app/p/{project}/{mode}/verify" Needs::Member(Capability::Verify) => verification::show;
+    POST "/app/p/{project}/{mode}/verify/start" Needs::Member(Capability::Verify) => verification::start;
+    GET "/app/p/{project}/{mode}/verify/{run}" Needs::Member(Capability::Verify) => verification_run::show;
+    POST "/app/p/{project}/{mode}/verify/{run}/cancel" Needs::Member(Capability::Verify) => verification_run::cancel;
+    GET "/app/p/{project}/{mode}/verify/{run}/report.json" Needs::Member(Capability::Verify) => verification_run::report_json;
+    GET "/app/p/{project}/{mode}/verify/{run}/report.txt" Needs::Member(Capability::Verify) => verification_run::report_text;
+    GET "/app/p/{project}/{mode}/exports" Needs::Member(Capability::Export) => exports::show;
+    POST "/app/p/{project}/{mode}/exports/create" Needs::Member(Capability::Export) => exports::create;
+    GET "/app/p/{project}/{mode}/exports/{export}/download" Needs::Member(Capability::Export) => exports::download;
+    GET "/app/p/{project}/{mode}/exports/{export}/manifest.json" Needs::Member(Capability::Export) => exports::manifest;
+    GET "/app/o/{organisation}/system-log" Needs::Member(Capability::SystemLog) => system_log::show;
     GET "/app/o/{organisation}/keys" Needs::Member(Capability::ViewKeys) => keys::show;
     POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;
     POST "/app/o/{organisation}/keys/revoke" Needs::Member(Capability::TestKeys) => keys::revoke;

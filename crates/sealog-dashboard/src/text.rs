@@ -2,26 +2,12 @@
 
 use sealog_core::json;
 use sealog_core::time::{DAY_MS, iso_ms};
+use sealog_service::hidden::written_out;
 
 /// Characters that change what surrounds them, or that nobody sees, are written out: a name must not read as
 /// another one.
 pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_hidden(character) {
-            shown.push_str(&format!("\\u{{{:x}}}", u32::from(character)));
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    written_out(text)
 }
 
 /// The value of a canonical JSON string.

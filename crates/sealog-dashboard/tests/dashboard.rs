@@ -4,6 +4,8 @@
 mod events;
 #[path = "dashboard/figures.rs"]
 mod figures;
+#[path = "dashboard/exports.rs"]
+mod exports;
 #[path = "dashboard/harness.rs"]
 mod harness;
 #[path = "dashboard/keys.rs"]
@@ -14,3 +16,9 @@ mod people;
 mod roles;
 #[path = "dashboard/rules.rs"]
 mod rules;
+#[path = "dashboard/sealing.rs"]
+mod sealing;
+#[path = "dashboard/system_log.rs"]
+mod system_log;
+#[path = "dashboard/verification.rs"]
+mod verification;

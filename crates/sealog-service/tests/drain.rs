@@ -13,7 +13,7 @@ use sealog_service::Stop;
 use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
 use sealog_service::admin::{Actor, Admin};
 use sealog_service::ingest::Ingest;
-use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::system_chain::{Drain, Recorder, Turns, Wake, actions};
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::SystemWorld;
@@ -122,6 +122,68 @@ fn events(node: &Node, tenant_id: TenantId) -> Vec<Value> {
     assert_eq!(chunk.resume, None);
     let metadata = |event: &StoredEvent| serde_json::from_str(event.text.fields().metadata.unwrap()).unwrap();
     chunk.items.iter().rev().map(metadata).collect()
+}
+
+/// Whoever waits for a record seals it, beside a drain that may be at it already.
+fn seals_at_once(nodes: &[Node]) {
+    let input = TenantInput { name: "0".into(), ..TenantInput::default() };
+    let tenant = wait(nodes[0].admin.create_tenant(Actor::Operator, input)).unwrap().id;
+    let stop = Stop::new();
+    std::thread::scope(|scope| {
+        for node in nodes {
+            let stop = &stop;
+            scope.spawn(move || {
+                wait(async {
+                    tokio::select! {
+                        () = Arc::clone(&node.drain).run() => {}
+                        () = stop.stopped() => {}
+                    }
+                });
+            });
+        }
+        let waiting: Vec<_> = nodes
+            .iter()
+            .flat_map(|node| [node; 4])
+            .map(|node| {
+                scope.spawn(move || {
+                    let recorder = Recorder::new(Actor::Operator, Arc::new(SystemWorld));
+                    for _ in 0..10 {
+                        let record = recorder.record(&actions::PAGE_VIEWED, "page/1", serde_json::json!({}));
+                        let id = record.id;
+                        wait(node.drain.record_and_seal(tenant, record)).unwrap();
+                        let sealed = events(node, tenant);
+                        assert!(sealed.iter().any(|event| event["record_id"] == id.to_string()));
+                    }
+                })
+            })
+            .collect();
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
+        stop.stop();
+    });
+    let sealed = events(&nodes[0], tenant);
+    let ids: HashSet<&str> = sealed.iter().map(|event| event["record_id"].as_str().unwrap()).collect();
+    assert_eq!((ids.len(), sealed.len()), (1 + nodes.len() * 40, 1 + nodes.len() * 40), "each once");
+}
+
+#[test]
+fn what_somebody_waits_for_is_sealed_once_beside_the_drain() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = embedded::Options { allow_unsafe_storage: true, ..embedded::Options::default() };
+    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+    let control = Arc::new(Control::embedded(&store).unwrap());
+    seals_at_once(&[Node::new(Arc::new(store), control)]);
+}
+
+#[test]
+fn what_somebody_waits_for_is_sealed_once_beside_the_drains_of_several_nodes() {
+    let database = sealog_testing::postgres::cluster().database();
+    let nodes = [(); 2].map(|()| {
+        let options = postgres::Options { connections: 8, ..postgres::Options::default() };
+        let store = PostgresStore::open(&database.url(), &options).unwrap();
+        let control = Arc::new(Control::on_postgres(&store).unwrap());
+        Node::new(Arc::new(store), control)
+    });
+    seals_at_once(&nodes);
 }
 
 #[test]

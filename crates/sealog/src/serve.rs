@@ -214,7 +214,7 @@ fn pages(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
         });
     };
     let (store, world, admin) = (Arc::clone(&app.store), Arc::clone(&app.world), app.admin.clone());
-    Dashboard::new(store, app.control.clone(), world, config, admin, Arc::new(on_claimed))
+    Dashboard::new(store, app.control.clone(), world, config, admin, app.workers(), Arc::new(on_claimed))
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see

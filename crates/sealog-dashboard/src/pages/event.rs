@@ -15,6 +15,7 @@ use sealog_core::query::Filter;
 use sealog_core::reject::Reject;
 use sealog_core::time::iso_ms;
 use sealog_core::verify::Item;
+use sealog_service::system_chain::actions;
 use sealog_store::pool::Lane;
 use sealog_store::{Range, StoreError};
 use serde_json::json;
@@ -25,6 +26,7 @@ use crate::pages::events::within;
 use crate::problem::Problem;
 use crate::request::{Asked, rendered};
 use crate::text::{beginning, clock_ms, indented, moment, number, of_json, visible};
+use crate::views;
 
 /// Most of `metadata`, and of the hashed text, that stands in the page. The whole text is a file.
 const SHOWN_BYTES_MAX: usize = 16 << 10;
@@ -120,8 +122,7 @@ async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, StoredEvent), 
     if place.role() == Role::Auditor {
         let metadata = json!({ "project_id": chain.project_id.to_string(), "mode": chain.mode.as_str() });
         let resource = format!("event/{log_id}");
-        let person_id = asked.person().person.id;
-        app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?;
+        views::seal(app, asked, &actions::EVENT_VIEWED, &resource, metadata).await?;
     }
     Ok((chain, event))
 }

@@ -12,6 +12,7 @@ use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
 use sealog_core::reject::Reject;
 use sealog_core::time::iso_ms;
+use sealog_service::system_chain::actions;
 use sealog_store::List;
 use serde_json::json;
 
@@ -20,6 +21,7 @@ use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with};
 use crate::text::{clock_ms, day, number, of_json, visible};
+use crate::views;
 
 const ROWS: usize = 50;
 /// Bytes of events that a page reads; the last may be as large as a body. Most events have a few hundred.
@@ -133,8 +135,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             "last_seq": seqs.first(),
         });
         let resource = format!("project/{}", project.id);
-        let person_id = asked.person().person.id;
-        app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?;
+        views::seal(&app, &asked, &actions::EVENTS_VIEWED, &resource, metadata).await?;
     }
     let is_unfiltered = parsed.filter == Filter::default();
     let page = Page {

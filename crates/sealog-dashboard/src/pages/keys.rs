@@ -12,6 +12,8 @@ use sealog_core::time::{Date, iso_ms};
 use sealog_service::admin::keys::{CreatedKey, KeyInput};
 use sealog_service::admin::{Actor, AdminError, FieldError};
 use sealog_service::people::Failed;
+use sealog_service::system_chain::actions;
+use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::capability::Capability;
@@ -20,6 +22,7 @@ use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::text::{day, moment, visible};
+use crate::views;
 
 /// Keys stay listed for ever: a page has so many, and older ones are on the next.
 const KEYS_ON_PAGE: usize = 100;
@@ -144,7 +147,10 @@ fn needed(mode: Mode) -> Capability {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let revoked = asked.query_value("done").is_some();
     let notice = revoked.then_some("The key is revoked. Requests with it are refused from now on.");
-    Ok(html(&Page { notice, ..Page::new(&app, &asked).await? }))
+    let page = Page { notice, ..Page::new(&app, &asked).await? };
+    let resource = format!("organisation/{}", asked.place().tenant.id);
+    views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "keys" })).await?;
+    Ok(html(&page))
 }
 
 /// The answer shows the key, which nothing keeps: there is no page to lead to.

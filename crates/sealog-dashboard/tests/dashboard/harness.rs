@@ -4,24 +4,31 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
 use sealog_control::*;
 use sealog_core::catalog::FrameworkSet;
-use sealog_core::event::parse_single;
+use sealog_core::event::{StoredEvent, parse_single};
 use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid, Uuid};
 use sealog_core::plan::{Billing, Plan};
+use sealog_core::query::Filter;
 use sealog_dashboard::{Config, Dashboard};
-use sealog_service::Visit;
 use sealog_service::admin::Admin;
+use sealog_service::background::Workers;
+use sealog_service::ingest::Ingest;
+use sealog_service::jobs::{Pace, Runner};
 use sealog_service::people::Token;
-use sealog_service::system_chain::Wake;
+use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::verification::Verifier;
+use sealog_service::{Stop, Visit};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::{SystemWorld, World};
-use sealog_store::{Append, Appended, Store};
+use sealog_store::{Append, Appended, List, Store};
+use sealog_testing::doubtful::DoubtfulStore;
 use tower_service::Service;
 
 use sealog_testing::{MORNING_MS, StillWorld};
@@ -68,9 +75,12 @@ impl World for Clock {
 
 pub struct Stage {
     pub store: Arc<dyn Store>,
+    /// The same, to be told what to do wrong.
+    pub doubtful: Arc<DoubtfulStore>,
     pub control: Arc<Control>,
     pub clock: Arc<Clock>,
     pub claimed: Arc<AtomicBool>,
+    runner: Arc<Runner>,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
@@ -112,7 +122,9 @@ impl Stage {
         app_url: &str,
         database: Option<sealog_testing::postgres::Database>,
     ) -> Stage {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let doubtful = DoubtfulStore::new(store);
+        let store: Arc<dyn Store> = Arc::clone(&doubtful) as _;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (control, clock) = (
             Arc::new(control),
             Arc::new(Clock { now_ms: AtomicU64::new(MORNING_MS), at_random: Mutex::default() }),
@@ -126,19 +138,43 @@ impl Stage {
         let claimed = Arc::new(AtomicBool::new(false));
         let on_claimed = Arc::clone(&claimed);
         let world: Arc<dyn World> = Arc::clone(&clock) as _;
+        let wake = Wake::default();
+        let drain = Arc::new(Drain {
+            records: Arc::clone(&control) as _,
+            system_projects: Arc::clone(&control) as _,
+            store: Arc::clone(&store),
+            ingest: Ingest::new(Arc::clone(&store), None, Arc::default()),
+            world: Arc::clone(&world),
+            wake: wake.clone(),
+            every: Duration::from_secs(600),
+            turns: Turns::default(),
+        });
+        let verifier = Verifier { store: Arc::clone(&store), world: Arc::clone(&world) };
+        let runner = Arc::new(Runner {
+            jobs: Arc::clone(&control) as _,
+            world: Arc::clone(&world),
+            works: vec![Arc::new(verifier)],
+            wake: Wake::default(),
+            records: wake.clone(),
+            every: Duration::from_secs(600),
+            pace: Pace::default(),
+        });
         let dashboard = Dashboard::new(
             Arc::clone(&store),
             Arc::clone(&control).into(),
             Arc::clone(&world),
             config,
-            Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), Wake::default()),
+            Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), wake),
+            Workers { drain, runner: Arc::clone(&runner) },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
         Stage {
             store,
+            doubtful,
             control,
             clock,
             claimed,
+            runner,
             router: dashboard.router(),
             runtime,
             _dir: dir,
@@ -148,6 +184,11 @@ impl Stage {
 
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// Does all jobs that are due, as the background of a server would.
+    pub fn work(&self) {
+        while self.wait(self.runner.turn(&Stop::new(), &mut None)).unwrap() {}
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -273,9 +314,30 @@ impl Stage {
         }
     }
 
+    /// What people have done: sealed, and behind it what waits for that.
     pub fn records(&self, tenant: u8) -> Vec<String> {
-        let records = self.wait(self.control.pending_records(tenant_id(tenant), 1000)).unwrap();
-        records.into_iter().map(|record| record.draft).collect()
+        let pending = self.wait(self.control.pending_records(tenant_id(tenant), 1000)).unwrap();
+        let mut records = self.sealed(tenant);
+        records.extend(pending.into_iter().map(|record| record.draft));
+        records
+    }
+
+    /// The events of a system chain, oldest first.
+    pub fn sealed(&self, tenant: u8) -> Vec<String> {
+        let list = List { filter: Filter::default(), before_seq: None, limit: 1000, bytes_max: 8 << 20 };
+        let chunk = self.wait(self.store.list(self.system_chain(tenant), list)).unwrap();
+        let text = |event: &StoredEvent| {
+            let mut text = Vec::new();
+            event.put_json(&mut text);
+            String::from_utf8(text).unwrap()
+        };
+        chunk.items.iter().rev().map(text).collect()
+    }
+
+    pub fn system_chain(&self, tenant: u8) -> ChainId {
+        let new = ProjectId::system_from_random([tenant; 16]);
+        let project_id = self.wait(self.control.system_project(tenant_id(tenant), new)).unwrap().unwrap();
+        ChainId { tenant_id: tenant_id(tenant), project_id, mode: Mode::Live }
     }
 }
 
@@ -303,6 +365,14 @@ pub fn events_path(tenant: u8) -> String {
     format!("/app/p/{}/live/events", project_id(tenant))
 }
 
+pub fn verify_path(tenant: u8) -> String {
+    format!("/app/p/{}/live/verify", project_id(tenant))
+}
+
+pub fn exports_path(tenant: u8) -> String {
+    format!("/app/p/{}/live/exports", project_id(tenant))
+}
+
 /// Keeps cookies, as browsers do.
 #[derive(Clone)]
 pub struct Browser<'a> {
@@ -325,18 +395,7 @@ impl Browser<'_> {
     }
 
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
-        let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
-        if let Some(site) = self.site {
-            request = request.header("sec-fetch-site", site);
-        }
-        if !self.cookies.is_empty() {
-            request = request.header("cookie", self.cookies.iter().cloned().collect::<Vec<_>>().join("; "));
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let visit = Visit { request_id: RequestId(Ulid(7)), address: self.address };
-        let request = request.extension(visit).body(Body::from(body.to_owned())).unwrap();
+        let request = self.request(method, path, headers, body);
         let mut router = self.stage.router.clone();
         let response = self.stage.wait(async {
             let response = router.call(request).await.unwrap();
@@ -353,6 +412,49 @@ impl Browser<'_> {
             }
         }
         response
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
+        let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
+        if let Some(site) = self.site {
+            request = request.header("sec-fetch-site", site);
+        }
+        if !self.cookies.is_empty() {
+            request = request.header("cookie", self.cookies.iter().cloned().collect::<Vec<_>>().join("; "));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let visit = Visit { request_id: RequestId(Ulid(7)), address: self.address };
+        request.extension(visit).body(Body::from(body.to_owned())).unwrap()
+    }
+
+    /// Whether an answer begins well and ends in the middle.
+    pub fn is_cut_off(&self, path: &str) -> bool {
+        let (request, mut router) = (self.request("GET", path, &[], ""), self.stage.router.clone());
+        self.stage.wait(async {
+            let response = router.call(request).await.unwrap();
+            assert_eq!(response.status(), 200);
+            to_bytes(response.into_body(), usize::MAX).await.is_err()
+        })
+    }
+
+    /// The same request many times, none waiting for another; their statuses.
+    pub fn get_at_once(&self, path: &str, times: usize) -> Vec<u16> {
+        self.stage.wait(async {
+            let asked: Vec<_> = (0..times)
+                .map(|_| {
+                    let (request, mut router) =
+                        (self.request("GET", path, &[], ""), self.stage.router.clone());
+                    tokio::spawn(async move { router.call(request).await.unwrap().status().as_u16() })
+                })
+                .collect();
+            let mut statuses = Vec::new();
+            for answer in asked {
+                statuses.push(answer.await.unwrap());
+            }
+            statuses
+        })
     }
 
     /// Follows redirections to the page at their end.

@@ -10,6 +10,7 @@ use sealog_core::query::encode_cursor;
 const ALL: &[Role] = &Role::ALL;
 const MANAGERS: &[Role] = &[Role::Owner, Role::Admin];
 const TEST_KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer];
+const EXPORTS: &[Role] = &[Role::Owner, Role::Admin, Role::PrivacyOfficer, Role::Auditor];
 const KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::Auditor];
 
 /// Whoever belongs to the organisation.
@@ -51,6 +52,17 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/p/{project}/{mode}/events", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}/hashed.txt", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/verify", false, ALL),
+    ("POST", "/app/p/{project}/{mode}/verify/start", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/verify/{run}", false, ALL),
+    ("POST", "/app/p/{project}/{mode}/verify/{run}/cancel", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/verify/{run}/report.json", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/verify/{run}/report.txt", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/exports", false, EXPORTS),
+    ("POST", "/app/p/{project}/{mode}/exports/create", false, EXPORTS),
+    ("GET", "/app/p/{project}/{mode}/exports/{export}/download", false, EXPORTS),
+    ("GET", "/app/p/{project}/{mode}/exports/{export}/manifest.json", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/system-log", false, EXPORTS),
     ("GET", "/app/o/{organisation}/keys", false, KEYS),
     ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/revoke", false, TEST_KEYS),
@@ -68,6 +80,20 @@ fn expected(route: &Route) -> (bool, &'static [Role]) {
     (*public, roles)
 }
 
+/// The id of a verification of the first project.
+fn run(browser: &Browser<'_>) -> String {
+    let started = browser.clone().post(&format!("{}/start", verify_path(1)), &[("range", "all")]);
+    started.location().unwrap().rsplit('/').next().unwrap().to_owned()
+}
+
+fn export(browser: &Browser<'_>) -> String {
+    let path = exports_path(1);
+    assert_eq!(browser.clone().post(&format!("{path}/create"), &[("format", "csv")]).status, 303);
+    let page = browser.clone().get(&path);
+    let link = page.text().split("/download\"").next().unwrap();
+    link.rsplit('/').next().unwrap().to_owned()
+}
+
 fn walk(stage: &Stage) {
     stage.tenant(1);
     stage.tenant(2);
@@ -81,6 +107,7 @@ fn walk(stage: &Stage) {
     // Members of another organisation, and one whose membership has ended.
     stage.member(10, 2, Role::Owner);
     stage.member_with(11, 1, Role::Owner, Grants::default(), Some(stage.now_ms()));
+    let (run, export) = (run(&stage.signed_in(1)), export(&stage.signed_in(1)));
     for route in table() {
         let (public, roles) = expected(route);
         let is_form = route.method == Method::POST;
@@ -89,6 +116,8 @@ fn walk(stage: &Stage) {
             .replace("{project}", &project_id(1).to_string())
             .replace("{mode}", "live")
             .replace("{log_id}", &log_id.to_string())
+            .replace("{run}", &run)
+            .replace("{export}", &export)
             .replace("{organisation}", &tenant_id(1).to_string())
             .replace("{hash}", "0")
             .replace("{file}", "none")

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use sealog_control::Role;
 
 use crate::harness::*;
+use sealog_testing::doubtful::Doubt;
 
 fn furnished() -> Stage {
     let stage = Stage::new();
@@ -23,6 +24,14 @@ fn furnished() -> Stage {
 fn pages(stage: &Stage) -> Vec<Response> {
     let mut owner = stage.signed_in(1);
     let log_id = stage.append(live(1), r#"{"action":"user.login","metadata":{"a":[1,{"b":null}]}}"#);
+    let start = || owner.clone().post(&format!("{}/start", verify_path(1)), &[]).location().unwrap();
+    let id = |path: String| path.rsplit('/').next().unwrap().to_owned();
+    stage.doubtful.doubt(3, Doubt::Missing);
+    let ended = id(start());
+    stage.work();
+    stage.doubtful.trust();
+    let run = id(start());
+    owner.post(&format!("{}/create", exports_path(1)), &[("format", "ndjson"), ("action", "<b>")]);
     let (organisation, events) = (format!("/app/o/{}", tenant_id(1)), events_path(1));
     let mut pages: Vec<Response> = [
         "/app/sign-in",
@@ -51,6 +60,12 @@ fn pages(stage: &Stage) -> Vec<Response> {
             events.replace("/events", "/frameworks/soc2"),
             events.replace("/events", "/frameworks/hipaa/change"),
             format!("{organisation}/usage"),
+            verify_path(1),
+            verify_path(1).replace("/live/", "/test/"),
+            format!("{}/{run}", verify_path(1)),
+            format!("{}/{ended}", verify_path(1)),
+            exports_path(1),
+            exports_path(1).replace("/live/", "/test/"),
             format!("{organisation}/keys"),
             format!("{organisation}/projects"),
             format!("{organisation}/members"),

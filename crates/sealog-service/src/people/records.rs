@@ -44,20 +44,6 @@ impl Accounts {
         self.add_records(records).await
     }
 
-    /// An auditor looks at something. Durable when this returns; whoever cannot be recorded sees nothing.
-    pub async fn record_view(
-        &self,
-        person_id: PersonId,
-        tenant_id: TenantId,
-        resource: &str,
-        metadata: Value,
-    ) -> Result<(), Failed> {
-        let is_event = resource.starts_with("event/");
-        let action = if is_event { &actions::EVENT_VIEWED } else { &actions::EVENTS_VIEWED };
-        let record = self.recorder(person_id).record(action, resource, metadata);
-        self.add_records(vec![(tenant_id, record)]).await
-    }
-
     async fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Result<(), Failed> {
         if !records.is_empty() {
             self.people.add_records(records).await?;

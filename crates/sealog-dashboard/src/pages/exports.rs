@@ -1,0 +1,276 @@
+//! Exports of a chain: frozen queries, downloaded as files that are the same each time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures_util::stream;
+use sealog_control::{Export, Membership};
+use sealog_core::id::{ChainId, Mode, Uuid};
+use sealog_core::query::{Filter, ListQuery};
+use sealog_core::reject::{Code, Reject};
+use sealog_service::exports::{Download, Format, Frozen, manifest};
+use sealog_service::people::Token;
+use sealog_service::system_chain::actions;
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::Dashboard;
+use crate::layout::{Current, Shell};
+use crate::pages::verification::chain;
+use crate::pages::verification_run::file;
+use crate::problem::Problem;
+use crate::request::{Asked, encoded, html, html_with, see_other};
+use crate::text::{moment, number, visible};
+use crate::views;
+
+/// Exports on a page.
+const EXPORTS_ON_PAGE: usize = 50;
+/// How long a value of a filter may be: as long as the longest that an event can have.
+const VALUE_SCALARS_MAX: usize = 255;
+/// How often a download looks whether the person may still have it.
+const STILL_EVERY: Duration = Duration::from_secs(1);
+
+/// The filters of the API, in the order of the form.
+const FIELDS: [(&str, &str, &str); 5] = [
+    ("action", "Action", "text"),
+    ("actor_id", "Actor", "text"),
+    ("resource", "Resource", "text"),
+    ("date_from", "From", "date"),
+    ("date_to", "To", "date"),
+];
+
+#[derive(Template)]
+#[template(path = "pages/exports.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    project: &'a str,
+    mode: &'static str,
+    here: String,
+    is_test: bool,
+    notice: Option<&'static str>,
+    error: Option<String>,
+    rows: Vec<Row>,
+    older: Option<String>,
+    fields: Vec<Field>,
+    format: String,
+    format_error: Option<&'static str>,
+}
+
+struct Field {
+    name: &'static str,
+    label: &'static str,
+    kind: &'static str,
+    value: String,
+    error: Option<String>,
+}
+
+struct Row {
+    id: String,
+    created: String,
+    format: &'static str,
+    is_faithful: bool,
+    range: String,
+    filters: Vec<(String, String)>,
+    /// Rows, bytes and SHA-256, once they are known.
+    totals: Option<(String, String, String)>,
+}
+
+fn path(chain: ChainId) -> String {
+    format!("/app/p/{}/{}/exports", chain.project_id, chain.mode.as_str())
+}
+
+/// The filters of an export, decoded, for people.
+fn filters(export: &Export) -> Vec<(String, String)> {
+    form_urlencoded::parse(export.new.query.as_bytes()).into_owned().collect()
+}
+
+fn row(export: &Export) -> Row {
+    let format = Format::parse(&export.new.format);
+    let new = &export.new;
+    let totals =
+        export.totals.map(|totals| (number(totals.rows), number(totals.bytes), totals.sha256.to_string()));
+    Row {
+        id: new.id.0.to_string(),
+        created: moment(new.created_at_ms),
+        format: match format {
+            Some(Format::Csv) => "CSV, faithful",
+            Some(Format::SpreadsheetCsv) => "CSV for spreadsheets",
+            Some(Format::Ndjson) => "NDJSON",
+            None => "Unknown",
+        },
+        is_faithful: format.is_some_and(Format::is_faithful),
+        range: match new.first_seq <= new.last_seq {
+            true => format!("#{} to #{}", number(new.first_seq), number(new.last_seq)),
+            false => "No events".into(),
+        },
+        filters: filters(export).into_iter().map(|(name, value)| (name, visible(&value))).collect(),
+        totals,
+    }
+}
+
+impl<'a> Page<'a> {
+    async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
+        let (place, chain) = (asked.place(), chain(asked)?);
+        let here = path(chain);
+        let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+        let grants = &place.membership.grants;
+        let (found, more) = app.exporter.list(chain, before.transpose()?, EXPORTS_ON_PAGE, grants).await?;
+        // A link can bring filters along.
+        let value = |name: &str| {
+            let typed = asked.field(name);
+            if typed.is_empty() { asked.query_value(name).unwrap_or_default() } else { typed.to_owned() }
+        };
+        let field = |(name, label, kind)| Field { name, label, kind, value: value(name), error: None };
+        Ok(Page {
+            shell: Shell::new(app, asked, Some(Current::Exports)),
+            project: place.chain.as_ref().map_or("", |(project, _)| &project.name),
+            mode: chain.mode.as_str(),
+            is_test: chain.mode == Mode::Test,
+            notice: asked
+                .query_value("done")
+                .map(|_| "The export is ready. Its rows are counted by the first complete download."),
+            error: None,
+            rows: found.iter().map(row).collect(),
+            older: more.map(|id| format!("{here}?before={id}")),
+            fields: FIELDS.map(field).into(),
+            format: value("format"),
+            format_error: None,
+            here,
+        })
+    }
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let page = Page::new(&app, &asked).await?;
+    let chain = chain(&asked)?;
+    let metadata = json!({ "page": "exports", "mode": chain.mode.as_str() });
+    let resource = format!("project/{}", chain.project_id);
+    views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, metadata).await?;
+    Ok(html(&page))
+}
+
+pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let (place, chain) = (asked.place(), chain(&asked)?);
+    let page = Page::new(&app, &asked).await?;
+    let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+    let Some(format) = Format::parse(&page.format) else {
+        return wrong(Page { format_error: Some("Choose a format."), ..page });
+    };
+    let (query, filter) = match parse(&page.fields, chain) {
+        Ok(parsed) => parsed,
+        Err((name, problem)) => {
+            let mut page = page;
+            match page.fields.iter_mut().find(|field| field.name == name) {
+                Some(field) => field.error = Some(problem),
+                None => page.error = Some(problem),
+            }
+            return wrong(page);
+        }
+    };
+    let frozen = Frozen { format, query, filter };
+    let person_id = asked.person().person.id;
+    app.exporter.create(person_id, chain, frozen, &place.membership.grants).await?;
+    Ok(see_other(&format!("{}?done=created", path(chain))))
+}
+
+/// The filters as the API would read them, or which field is wrong, and why.
+fn parse(fields: &[Field], chain: ChainId) -> Result<(String, Filter), (String, String)> {
+    let given: Vec<&Field> = fields.iter().filter(|field| !field.value.is_empty()).collect();
+    if let Some(field) = given.iter().find(|field| field.value.chars().count() > VALUE_SCALARS_MAX) {
+        return Err((field.name.into(), format!("It has more than {VALUE_SCALARS_MAX} characters.")));
+    }
+    let pairs = given.iter().map(|field| format!("{}={}", field.name, encoded(&field.value)));
+    let query = pairs.collect::<Vec<_>>().join("&");
+    match ListQuery::parse(&query, chain) {
+        Ok(parsed) => Ok((query, parsed.filter)),
+        Err(Reject::InvalidParam { name, problem }) => Err((name, format!("It {problem}."))),
+        Err(other) => Err((String::new(), other.to_string())),
+    }
+}
+
+/// Of another chain, or that covers more than the person may see: like one that does not exist.
+async fn find(app: &Dashboard, asked: &Asked) -> Result<Export, Problem> {
+    let id = Uuid::parse(asked.parameter("export")).ok_or(Problem::not_found())?;
+    let found = app.exporter.find(chain(asked)?, id, &asked.place().membership.grants).await?;
+    found.ok_or(Problem::not_found())
+}
+
+pub(crate) async fn manifest(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let export = find(&app, &asked).await?;
+    let metadata = json!({ "page": "manifest" });
+    views::seal(&app, &asked, &actions::PAGE_VIEWED, &format!("export/{}", export.new.id.0), metadata)
+        .await?;
+    let text = format!("{:#}\n", manifest::to_json(&export, &filters(&export)));
+    let name = format!("{}.manifest.json", manifest::file_name(&export));
+    Ok(file(text, "application/json", &name))
+}
+
+/// The file. Each download is sealed into the system chain before its first byte, whoever asks.
+pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let export = find(&app, &asked).await?;
+    // A client that reads slowly holds a piece for as long.
+    let Ok(permit) = Arc::clone(&app.downloads).try_acquire_owned() else {
+        return Err(Problem::new(
+            Code::RateLimitExceeded,
+            "Too many downloads are under way on this server. Try again when one has ended.",
+        ));
+    };
+    let name = manifest::file_name(&export);
+    let content_type =
+        Format::parse(&export.new.format).map_or("application/octet-stream", Format::content_type);
+    let download =
+        app.exporter.download(asked.person().person.id, export).await.map_err(views::not_sealed)?;
+    let membership = asked.place().membership.clone();
+    let streamed = Streamed {
+        app: Arc::clone(&app),
+        token: asked.token.clone(),
+        membership,
+        download,
+        looked: Instant::now(),
+        _permit: permit,
+    };
+    let pieces = stream::unfold(Some(streamed), async |streamed| {
+        let mut streamed = streamed?;
+        match streamed.next().await {
+            Ok(Some(piece)) => Some((Ok(piece), Some(streamed))),
+            Ok(None) => None,
+            // The connection ends in the middle, which no client can take for the whole file.
+            Err(cause) => Some((Err(std::io::Error::other(cause)), None)),
+        }
+    });
+    Ok(file(Body::from_stream(pieces), content_type, &name))
+}
+
+/// A download, as long as the person may have it.
+struct Streamed {
+    app: Arc<Dashboard>,
+    token: Option<Token>,
+    membership: Membership,
+    download: Download,
+    looked: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Streamed {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+        if self.looked.elapsed() >= STILL_EVERY {
+            if !self.is_still_allowed().await? {
+                return Err("the session, the membership or its grants have ended".into());
+            }
+            self.looked = Instant::now();
+        }
+        // As pages do: a few at a time read events.
+        let _place = self.app.reads.acquire().await.map_err(|error| error.to_string())?;
+        self.download.next().await.map_err(|error| error.to_string())
+    }
+
+    async fn is_still_allowed(&self) -> Result<bool, String> {
+        let Some(token) = &self.token else { return Ok(false) };
+        let who = self.app.accounts.find(token).await.map_err(|failed| failed.0)?;
+        Ok(who.is_some_and(|who| who.memberships.contains(&self.membership)))
+    }
+}

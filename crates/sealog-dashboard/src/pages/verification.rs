@@ -1,0 +1,247 @@
+//! Verification of a chain: which windows are known to be sound, a new verification, and those that there were.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_control::Grants;
+use sealog_core::id::{ChainId, Uuid};
+use sealog_core::query::SeqRange;
+use sealog_core::reject::Code;
+use sealog_service::seqs::first_at;
+use sealog_service::system_chain::actions;
+use sealog_service::verification::{Run, RunEnd, StartError, UNENDED_MAX};
+use serde_json::json;
+
+use crate::app::Dashboard;
+use crate::layout::{Current, Shell};
+use crate::problem::Problem;
+use crate::request::{Asked, html, html_with, see_other};
+use crate::strip::{self, State};
+use crate::text::{day, moment, number};
+use crate::views;
+
+/// Verifications on a page.
+const RUNS_ON_PAGE: usize = 20;
+/// Verifications from which the strip is made.
+const RUNS_OF_STRIP: usize = 200;
+/// Of a window of the strip, in units of the picture.
+const CELL_WIDTH: usize = 24;
+
+#[derive(Template)]
+#[template(path = "pages/verification.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    project: &'a str,
+    mode: &'static str,
+    here: String,
+    base_url: &'a str,
+    /// The ends of what the person may see; nothing if there are no events.
+    range: Option<(String, String)>,
+    is_window: bool,
+    cells: Vec<CellShown>,
+    width: usize,
+    counts: [(&'static str, &'static str, usize); 4],
+    runs: Vec<Row>,
+    older: Option<String>,
+    chosen: &'static str,
+    from: String,
+    to: String,
+    from_error: Option<String>,
+    to_error: Option<String>,
+    error: Option<String>,
+}
+
+struct CellShown {
+    href: String,
+    x: usize,
+    /// One letter for the style sheet.
+    class: &'static str,
+    label: String,
+}
+
+struct Row {
+    href: String,
+    started: String,
+    range: String,
+    checked: String,
+    result: ResultShown,
+}
+
+pub(crate) enum ResultShown {
+    Waiting,
+    Running(u64),
+    Valid,
+    Broken(String),
+    Failed,
+    Cancelled,
+}
+
+impl ResultShown {
+    pub(crate) fn of(run: &Run) -> ResultShown {
+        match &run.end {
+            None if run.is_begun => ResultShown::Running(run.percent()),
+            None => ResultShown::Waiting,
+            Some(RunEnd::Valid) => ResultShown::Valid,
+            Some(RunEnd::Broken(broken)) => ResultShown::Broken(number(broken.at)),
+            Some(RunEnd::Failed(_)) => ResultShown::Failed,
+            Some(RunEnd::Cancelled) => ResultShown::Cancelled,
+        }
+    }
+}
+
+/// The events of a chain that somebody may see, by their numbers; empty where the end is below the beginning.
+pub(crate) async fn seen_range(
+    app: &Dashboard,
+    chain: ChainId,
+    grants: &Grants,
+) -> Result<(u64, u64), Problem> {
+    let end = app.store.head(chain).await?.end().chain_seq;
+    let first = match grants.from_ms {
+        Some(from_ms) => first_at(&*app.store, chain, from_ms).await?,
+        None => 1,
+    };
+    let last = match grants.until_ms {
+        Some(until_ms) => end.min(first_at(&*app.store, chain, until_ms).await? - 1),
+        None => end,
+    };
+    Ok((first, last))
+}
+
+/// Of the pages about a chain.
+pub(crate) fn chain(asked: &Asked) -> Result<ChainId, Problem> {
+    asked.place().chain_id().ok_or(Problem::not_found())
+}
+
+pub(crate) fn path(chain: ChainId) -> String {
+    format!("/app/p/{}/{}/verify", chain.project_id, chain.mode.as_str())
+}
+
+impl<'a> Page<'a> {
+    async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
+        let (place, chain, now_ms) = (asked.place(), chain(asked)?, app.world.now_ms());
+        let (first, last) = seen_range(app, chain, &place.membership.grants).await?;
+        let here = path(chain);
+        let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+        let mut listed = app.verifications.runs(chain, before.transpose()?, RUNS_ON_PAGE + 1).await?;
+        let are_more = listed.len() > RUNS_ON_PAGE;
+        listed.truncate(RUNS_ON_PAGE);
+        let older = listed.last().filter(|_| are_more).map(|run| format!("{here}?before={}", run.id));
+        let newest = app.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
+        let cells = strip::cells(first, last, &newest, now_ms);
+        let count = |wanted: fn(&State) -> bool| cells.iter().filter(|cell| wanted(&cell.state)).count();
+        let counts = [
+            ("v", "Verified", count(|state| matches!(state, State::Verified(_)))),
+            ("s", "Verified more than 7 days ago", count(|state| matches!(state, State::Stale(_)))),
+            ("u", "Not checked, or not all of it", count(|state| matches!(state, State::Unknown))),
+            ("b", "Broken", count(|state| matches!(state, State::Broken(_)))),
+        ];
+        let row = |run: &Run| Row {
+            href: format!("{here}/{}", run.id),
+            started: moment(run.created_at_ms),
+            range: format!("#{} to #{}", number(run.from), number(run.to)),
+            checked: number(run.progress.checked),
+            result: ResultShown::of(run),
+        };
+        let given = |name: &str| {
+            let typed = asked.field(name).to_owned();
+            if typed.is_empty() { asked.query_value(name).unwrap_or_default() } else { typed }
+        };
+        let (from, to) = (given("from"), given("to"));
+        Ok(Page {
+            shell: Shell::new(app, asked, Some(Current::Verification)),
+            project: place.chain.as_ref().map_or("", |(project, _)| &project.name),
+            mode: chain.mode.as_str(),
+            base_url: &app.config.base_url,
+            range: (first <= last).then(|| (number(first), number(last))),
+            is_window: place.membership.grants.from_ms.is_some()
+                || place.membership.grants.until_ms.is_some(),
+            width: cells.len() * CELL_WIDTH,
+            cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
+            counts,
+            runs: listed.iter().map(row).collect(),
+            older,
+            chosen: if asked.field("range") == "window" || !from.is_empty() { "window" } else { "all" },
+            from,
+            to,
+            from_error: None,
+            to_error: None,
+            error: None,
+            here,
+        })
+    }
+}
+
+fn shown(here: &str, at: usize, cell: &strip::Cell) -> CellShown {
+    let (class, state) = match cell.state {
+        State::Verified(at_ms) => ("v", format!("verified {}", moment(at_ms))),
+        State::Stale(at_ms) => ("s", format!("verified {}, more than 7 days ago", day(at_ms))),
+        State::Unknown => ("u", "not checked, or not all of it".into()),
+        State::Broken(seq) => ("b", format!("broken at #{}", number(seq))),
+    };
+    CellShown {
+        href: format!("{here}?from={}&to={}#new", cell.from, cell.to),
+        x: at * CELL_WIDTH + 1,
+        class,
+        label: format!("#{} to #{}: {state}", number(cell.from), number(cell.to)),
+    }
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let page = Page::new(&app, &asked).await?;
+    let chain = chain(&asked)?;
+    let metadata = json!({ "page": "verification", "mode": chain.mode.as_str() });
+    let resource = format!("project/{}", chain.project_id);
+    views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, metadata).await?;
+    Ok(html(&page))
+}
+
+pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let chain = chain(&asked)?;
+    let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+    let (first, last) = seen_range(&app, chain, &asked.place().membership.grants).await?;
+    let range = match asked.field("range") {
+        "window" => {
+            let parse =
+                |name| asked.field(name).trim().trim_start_matches('#').replace(',', "").parse::<u64>();
+            match (parse("from"), parse("to")) {
+                (Ok(from), Ok(to)) if first <= from && from <= to && from <= last => {
+                    SeqRange { from, to: to.min(last) }
+                }
+                (from, to) => {
+                    let bounds = format!("from {first} to {last}");
+                    let page = Page::new(&app, &asked).await?;
+                    let from_ok = from.as_ref().is_ok_and(|from| (first..=last).contains(from));
+                    let from_error = (!from_ok).then(|| format!("It must be a number {bounds}."));
+                    let to_ok =
+                        matches!((&from, &to), (Ok(from), Ok(to)) if from <= to) || (!from_ok && to.is_ok());
+                    let to_error =
+                        (!to_ok).then(|| "It must be a number, and not below the first.".to_owned());
+                    return wrong(Page { from_error, to_error, ..page });
+                }
+            }
+        }
+        _ => SeqRange { from: first, to: last },
+    };
+    match app.verifications.start(asked.person().person.id, chain, range).await {
+        Ok(run) => Ok(see_other(&format!("{}/{}", path(chain), run.id))),
+        Err(StartError::Nothing) => {
+            let error = Some("There are no events to verify.".to_owned());
+            wrong(Page { error, ..Page::new(&app, &asked).await? })
+        }
+        Err(StartError::TooMany) => {
+            let error = Some(format!(
+                "{UNENDED_MAX} verifications of the organisation have not ended. Wait for one, or cancel one."
+            ));
+            wrong(Page { error, ..Page::new(&app, &asked).await? })
+        }
+        Err(StartError::Store(error)) => {
+            tracing::error!(%error, "a verification could not be started");
+            Err(Problem::new(
+                Code::ServerInternal,
+                "The verification could not be started. Try again in a moment.",
+            ))
+        }
+    }
+}

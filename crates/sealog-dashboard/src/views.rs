@@ -1,0 +1,40 @@
+//! What auditors see is in the system chain before they see it.
+
+use std::sync::Arc;
+
+use sealog_control::Role;
+use sealog_core::reject::Code;
+use sealog_service::system_chain::actions::SystemAction;
+use sealog_service::system_chain::{Actor, Recorder};
+use sealog_store::StoreError;
+use serde_json::Value;
+
+use crate::app::Dashboard;
+use crate::problem::Problem;
+use crate::request::Asked;
+
+/// Seals that an auditor looks at something, before the first byte of it leaves. A view that cannot be sealed is
+/// refused. Others look without a record.
+pub(crate) async fn seal(
+    app: &Dashboard,
+    asked: &Asked,
+    action: &SystemAction,
+    resource: &str,
+    metadata: Value,
+) -> Result<(), Problem> {
+    let place = asked.place();
+    if place.role() != Role::Auditor {
+        return Ok(());
+    }
+    let recorder = Recorder::new(Actor::Person(asked.person().person.id), Arc::clone(&app.world));
+    let record = recorder.record(action, resource, metadata);
+    app.workers.drain.record_and_seal(place.tenant.id, record).await.map_err(not_sealed)
+}
+
+pub(crate) fn not_sealed(error: StoreError) -> Problem {
+    tracing::error!(%error, "a view or a download was refused: its record could not be sealed");
+    Problem::new(
+        Code::EventWriteFailed,
+        "This is recorded in the system log before it is shown, and the record could not be sealed. Nothing is shown. Try again in a moment.",
+    )
+}

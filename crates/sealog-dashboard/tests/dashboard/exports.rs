@@ -1,0 +1,224 @@
+//! Exports as people make and download them.
+
+use sealog_control::{Grants, Role};
+use sealog_core::id::{ChainId, Hash, Mode};
+use sealog_testing::doubtful::Doubt;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::harness::*;
+
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.tenant(2);
+    stage.member(1, 1, Role::PrivacyOfficer);
+    stage
+}
+
+fn fill(stage: &Stage, chain: ChainId, events: usize) {
+    for n in 0..events {
+        stage.append(chain, &format!("{{\"action\":\"user.login\",\"actor_id\":\"a{}\"}}", n % 2));
+    }
+}
+
+/// Creates an export, and returns the path of its files.
+fn create(browser: &mut Browser<'_>, path: &str, fields: &[(&str, &str)]) -> String {
+    let answer = browser.post(&format!("{path}/create"), fields);
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    let page = browser.get(path);
+    let link = page.text().split("/download\"").next().unwrap().rsplit('"').next().unwrap().to_owned();
+    assert!(link.starts_with(path), "{link}");
+    link
+}
+
+fn manifest(browser: &mut Browser<'_>, export: &str) -> Value {
+    let answer = browser.get(&format!("{export}/manifest.json"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Hash(Sha256::digest(bytes).into()).to_string()
+}
+
+#[test]
+fn an_export_has_the_same_bytes_each_time_and_its_first_download_counts_them() {
+    let stage = stage();
+    fill(&stage, live(1), 10);
+    let mut browser = stage.signed_in(1);
+    for format in ["csv", "csv-spreadsheet", "ndjson"] {
+        let export = create(&mut browser, &exports_path(1), &[("format", format)]);
+        let before = manifest(&mut browser, &export);
+        assert_eq!((&before["rows"], &before["sha256"]), (&Value::Null, &Value::Null));
+        let first = browser.get(&format!("{export}/download"));
+        assert_eq!(first.status, 200);
+        // What comes later is not part of it.
+        fill(&stage, live(1), 3);
+        let second = browser.get(&format!("{export}/download"));
+        assert!(first.body == second.body, "{format}");
+        let after = manifest(&mut browser, &export);
+        assert_eq!(after["rows"], after["last_seq"], "{format}");
+        assert_eq!(after["bytes"], first.body.len());
+        assert_eq!(after["sha256"], sha256(&first.body));
+        assert_eq!(after["links_and_gaps_can_be_checked"], format != "csv-spreadsheet");
+        browser.get(&exports_path(1)).shows(&sha256(&first.body));
+        let name = first.header("content-disposition").unwrap();
+        assert!(name.contains(after["file"].as_str().unwrap()), "{name}");
+        assert_eq!(name.contains("not-for-verification"), format == "csv-spreadsheet");
+    }
+    let records = stage.records(1);
+    let count = |action: &str| records.iter().filter(|record| record.contains(action)).count();
+    assert_eq!((count("sealog.export_created"), count("sealog.export_downloaded")), (3, 6));
+}
+
+#[test]
+fn ndjson_is_what_the_api_returns_and_a_filter_leaves_out_the_rest() {
+    let stage = stage();
+    fill(&stage, live(1), 5);
+    let mut browser = stage.signed_in(1);
+    let fields =
+        [("format", "ndjson"), ("actor_id", "a1"), ("date_from", "2026-01-01"), ("date_to", "2030-01-01")];
+    let export = create(&mut browser, &exports_path(1), &fields);
+    let file = browser.get(&format!("{export}/download"));
+    let events: Vec<Value> = file.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.iter().map(|event| event["chain_seq"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
+    let manifest = manifest(&mut browser, &export);
+    assert_eq!(manifest["query"]["actor_id"], "a1");
+    assert_eq!((&manifest["rows"], &manifest["links_and_gaps_can_be_checked"]), (&2.into(), &false.into()));
+    // Days narrow the range, and leave it whole.
+    let none = create(&mut browser, &exports_path(1), &[("format", "csv"), ("date_to", "2020-01-01")]);
+    let file = browser.get(&format!("{none}/download"));
+    assert_eq!(file.text().lines().count(), 1, "the header alone");
+    assert!(file.text().starts_with("chain_seq,log_id,timestamp,action,actor_id,"));
+}
+
+#[test]
+fn hostile_contents_leave_as_they_are_and_as_no_formula() {
+    let stage = stage();
+    let hostile = r#"{"action":"=cmd|' /C calc'!A0","actor_id":"@SUM(A1)\r\n\"x\",y","resource":"\u202egnp.exe","metadata":{"k":"\ud800","f":"=1+1","n":1.0}}"#;
+    stage.append(live(1), hostile);
+    let large = format!(r#"{{"action":"a.b","metadata":{{"k":"{}"}}}}"#, "=x,\\\"\\n".repeat(180_000));
+    stage.append(live(1), &large);
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let mut browser = stage.signed_in(1);
+    let get = |browser: &mut Browser<'_>, format| {
+        let export = create(browser, &exports_path(1), &[("format", format)]);
+        let file = browser.get(&format!("{export}/download"));
+        assert_eq!(manifest(browser, &export)["rows"], 3);
+        file.text().to_owned()
+    };
+    let faithful = get(&mut browser, "csv");
+    assert!(faithful.contains("\"@SUM(A1)\r\n\"\"x\"\",y\""));
+    assert!(
+        faithful.contains("\u{202e}gnp.exe")
+            && faithful.contains(r#""{""k"":""\ud800"",""f"":""=1+1"",""n"":1.0}""#)
+    );
+    assert!(faithful.len() > 1_000_000);
+    let safe = get(&mut browser, "csv-spreadsheet");
+    assert_eq!(safe.lines().count(), 4, "one line an event");
+    assert!(
+        safe.contains("\"'=cmd|' /C calc'!A0\"") && safe.contains("\"'@SUM(A1)\\u{d}\\u{a}\"\"x\"\",y\"")
+    );
+    assert!(safe.contains("\\u{202e}gnp.exe") && safe.contains("… [cut]") && !safe.contains('\u{202e}'));
+    let ndjson = get(&mut browser, "ndjson");
+    assert_eq!(ndjson.lines().count(), 3);
+    assert!(ndjson.contains(r#""metadata":{"k":"\ud800","f":"=1+1","n":1.0}"#));
+    // Filters are shown, not run.
+    create(&mut browser, &exports_path(1), &[("format", "csv"), ("action", "<script>\u{202e}")]);
+    let page = browser.get(&exports_path(1));
+    page.shows("&#60;script&#62;\\u{202e}");
+    assert!(!page.has("<script>\u{202e}"));
+}
+
+#[test]
+fn what_is_wrong_is_said_beside_the_field_and_what_was_typed_stays() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let create = |browser: &mut Browser<'_>, fields: &[(&str, &str)]| {
+        browser.post(&format!("{}/create", exports_path(1)), fields)
+    };
+    let page = create(&mut browser, &[("format", "csv"), ("date_from", "soon"), ("action", "a.b")]);
+    assert_eq!(page.status, 422);
+    page.shows("id=\"e-date_from\"").shows("value=\"soon\"").shows("value=\"a.b\"");
+    let page = create(&mut browser, &[("format", "pdf"), ("action", "a.b")]);
+    assert_eq!(page.status, 422);
+    page.shows("Choose a format.").shows("value=\"a.b\"");
+    let long = "x".repeat(256);
+    assert_eq!(create(&mut browser, &[("format", "csv"), ("action", &long)]).status, 422);
+    assert_eq!(create(&mut browser, &[("format", "csv"), ("action", &long[1..])]).status, 303);
+    browser.get(&format!("{}?action=user.login", exports_path(1))).shows("value=\"user.login\"");
+}
+
+#[test]
+fn an_export_of_test_data_is_named_so() {
+    let stage = stage();
+    fill(&stage, ChainId { mode: Mode::Test, ..live(1) }, 2);
+    let mut browser = stage.signed_in(1);
+    let path = exports_path(1).replace("/live/", "/test/");
+    let export = create(&mut browser, &path, &[("format", "csv")]);
+    let file = browser.get(&format!("{export}/download"));
+    assert!(file.header("content-disposition").unwrap().contains("filename=\"TEST-sealog-"));
+    assert_eq!(manifest(&mut browser, &export)["is_test_data"], true);
+    browser.get(&path).shows("TEST").shows("no evidence");
+    // It is none of the live chain's.
+    let live = export.replace("/test/", "/live/");
+    browser.get(&format!("{live}/download")).is_problem(404, "request/not_found");
+}
+
+#[test]
+fn a_file_that_would_differ_from_the_first_is_not_completed() {
+    let stage = stage();
+    fill(&stage, live(1), 3);
+    let mut browser = stage.signed_in(1);
+    let export = create(&mut browser, &exports_path(1), &[("format", "csv")]);
+    let path = format!("{export}/download");
+    assert_eq!(browser.get(&path).status, 200);
+    stage.doubtful.doubt(2, Doubt::Missing);
+    assert!(browser.is_cut_off(&path), "the connection ends in the middle");
+    stage.doubtful.trust();
+    assert!(!browser.is_cut_off(&path));
+    stage.doubtful.fail_reads(true);
+    assert!(browser.is_cut_off(&path), "a disk that cannot be read");
+}
+
+#[test]
+fn an_auditor_downloads_what_lies_within_the_grant_and_nothing_else() {
+    let stage = stage();
+    fill(&stage, live(1), 4);
+    let list = sealog_store::List { filter: Default::default(), before_seq: None, limit: 1, bytes_max: 1 };
+    let at = stage.wait(stage.store.list(live(1), list)).unwrap().items[0].timestamp_ms;
+    let grants = |from_ms, until_ms| Grants { projects: Some(vec![project_id(1)]), from_ms, until_ms };
+    stage.member_with(2, 1, Role::Auditor, grants(Some(at), Some(at + 1)), None);
+    stage.member_with(3, 1, Role::Auditor, grants(Some(at + 1), None), None);
+    for n in [2, 3] {
+        stage.with_authenticator(n);
+    }
+    let whole = create(&mut stage.signed_in(1), &exports_path(1), &[("format", "csv")]);
+    // An export of everything is none of an auditor's, whose own is cut to the grant.
+    let mut inside = stage.signed_in(2);
+    for file in ["download", "manifest.json"] {
+        inside.get(&format!("{whole}/{file}")).is_problem(404, "request/not_found");
+    }
+    assert!(!inside.get(&exports_path(1)).has("/download\""));
+    let own = create(&mut inside, &exports_path(1), &[("format", "csv")]);
+    assert_eq!(inside.get(&format!("{own}/download")).text().lines().count(), 5);
+    let mut outside = stage.signed_in(3);
+    outside.get(&format!("{own}/download")).is_problem(404, "request/not_found");
+    let own = create(&mut outside, &exports_path(1), &[("format", "csv"), ("date_from", "2020-01-01")]);
+    assert_eq!(outside.get(&format!("{own}/download")).text().lines().count(), 1, "the header alone");
+}
+
+#[test]
+fn a_foreign_export_is_like_one_that_does_not_exist() {
+    let stage = stage();
+    stage.member(2, 2, Role::Owner);
+    let export = create(&mut stage.signed_in(1), &exports_path(1), &[("format", "csv")]);
+    let id = export.rsplit('/').next().unwrap();
+    let mut other = stage.signed_in(2);
+    for path in [export.clone(), format!("{}/{id}", exports_path(2))] {
+        other.get(&format!("{path}/download")).is_problem(404, "request/not_found");
+        other.get(&format!("{path}/manifest.json")).is_problem(404, "request/not_found");
+    }
+    stage.signed_in(1).get(&format!("{}/x/download", exports_path(1))).is_problem(404, "request/not_found");
+}

@@ -1,0 +1,93 @@
+//! What auditors see, and what anybody downloads, is in the system chain before the first byte leaves.
+
+use sealog_control::{PendingRecords, Role};
+use sealog_store::verify;
+
+use crate::harness::*;
+
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    stage.member(2, 1, Role::Auditor);
+    stage.with_authenticator(2);
+    stage
+}
+
+/// Every page that an auditor can see.
+fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
+    let log_id = stage.append(live(1), r#"{"action":"user.login"}"#);
+    let mut owner = stage.signed_in(1);
+    let run = owner.post(&format!("{}/start", verify_path(1)), &[]).location().unwrap();
+    stage.work();
+    owner.post(&format!("{}/create", exports_path(1)), &[("format", "csv")]);
+    let page = owner.get(&exports_path(1));
+    let export = page.text().split("/download\"").next().unwrap().rsplit('"').next().unwrap().to_owned();
+    let system = format!("/app/p/{}/live", stage.system_chain(1).project_id);
+    vec![
+        (events_path(1), "sealog.events_viewed"),
+        (format!("{}/{log_id}", events_path(1)), "sealog.event_viewed"),
+        (format!("{}/{log_id}/hashed.txt", events_path(1)), "sealog.event_viewed"),
+        (format!("/app/o/{}/keys", tenant_id(1)), "sealog.page_viewed"),
+        (verify_path(1), "sealog.page_viewed"),
+        (run.clone(), "sealog.page_viewed"),
+        (format!("{run}/report.json"), "sealog.page_viewed"),
+        (format!("{run}/report.txt"), "sealog.page_viewed"),
+        (exports_path(1), "sealog.page_viewed"),
+        (format!("{export}/manifest.json"), "sealog.page_viewed"),
+        (format!("{export}/download"), "sealog.export_downloaded"),
+        (format!("{system}/events"), "sealog.events_viewed"),
+        (format!("{system}/verify"), "sealog.page_viewed"),
+        (format!("{system}/exports"), "sealog.page_viewed"),
+    ]
+}
+
+#[test]
+fn what_an_auditor_sees_is_sealed_when_it_is_shown() {
+    let stage = stage();
+    let mut auditor = stage.signed_in(2);
+    for (path, action) in pages(&stage) {
+        let before = stage.sealed(1).len();
+        assert_eq!(auditor.get(&path).status, 200, "{path}");
+        let sealed = stage.sealed(1);
+        let last = sealed.last().unwrap();
+        assert!(sealed.len() > before && last.contains(action), "{path}: {last}");
+        assert!(last.contains(&person_id(2).0.to_string()), "{last}");
+        assert_eq!(stage.wait(stage.control.count_records()), Ok(0), "what waited before it is sealed too");
+    }
+    let system = stage.system_chain(1);
+    assert!(stage.wait(verify::whole(&*stage.store, system)).unwrap().valid());
+}
+
+#[test]
+fn what_cannot_be_sealed_is_not_shown() {
+    let stage = stage();
+    let pages = pages(&stage);
+    stage.doubtful.fail_system_writes(true);
+    let before = stage.sealed(1).len();
+    let mut auditor = stage.signed_in(2);
+    for (path, _) in &pages {
+        auditor.get(path).is_problem(500, "event/write_failed");
+    }
+    assert_eq!(stage.sealed(1).len(), before);
+    // A download is nobody's without its record; other pages are the owner's to see.
+    let mut owner = stage.signed_in(1);
+    for (path, action) in &pages {
+        let status = owner.get(path).status;
+        assert_eq!(status, if *action == "sealog.export_downloaded" { 500 } else { 200 }, "{path}");
+    }
+    // What was refused is recorded when that is possible again, before what comes then.
+    stage.doubtful.fail_system_writes(false);
+    assert_eq!(auditor.get(&events_path(1)).status, 200);
+    assert!(stage.sealed(1).len() > before + pages.len());
+}
+
+#[test]
+fn many_views_at_once_are_all_sealed_once() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let before = stage.sealed(1).len();
+    let answers = stage.signed_in(2).get_at_once(&events_path(1), 20);
+    assert!(answers.iter().all(|status| *status == 200), "{answers:?}");
+    assert_eq!(stage.sealed(1).len(), before + 20);
+}

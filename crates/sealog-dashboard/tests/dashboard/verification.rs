@@ -1,0 +1,192 @@
+//! Verification as people see it: progress, results, and a failure explained.
+
+use sealog_control::{Grants, Role};
+use sealog_core::canonical::{EventText, Fields};
+use sealog_core::id::Hash;
+use sealog_testing::doubtful::Doubt;
+use serde_json::Value;
+
+use crate::harness::*;
+
+fn stage(events: usize) -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.tenant(2);
+    stage.member(1, 1, Role::Developer);
+    for n in 0..events {
+        stage.append(live(1), &format!("{{\"action\":\"user.login\",\"actor_id\":\"usr_{n}\"}}"));
+    }
+    stage
+}
+
+fn start(browser: &mut Browser<'_>, fields: &[(&str, &str)]) -> Response {
+    browser.post(&format!("{}/start", verify_path(1)), fields)
+}
+
+#[test]
+fn a_chain_is_verified_in_the_background_and_the_page_says_how_far_it_is() {
+    let stage = stage(5);
+    let mut browser = stage.signed_in(1);
+    browser.get(&verify_path(1)).shows("#1 to #5: not checked").shows("There were none.");
+    let run = start(&mut browser, &[("range", "all")]).location().unwrap();
+    let page = browser.get(&run);
+    page.shows("Waiting for its turn").shows(&format!("hx-get=\"{run}\"")).shows("every 1s");
+    page.shows(&format!("href=\"{run}\">Refresh")).shows("/cancel\"");
+    // What the page asks for every second is the same without what surrounds it.
+    let part = browser.send("GET", &run, &[("hx-request", "true")], "");
+    assert!(part.text().trim_start().starts_with("<div class=\"stack\" id=\"state\""), "{}", part.text());
+    assert_eq!(part.header("vary"), Some("HX-Request"));
+    // Nobody watches while it is done.
+    stage.work();
+    let page = browser.get(&run);
+    page.shows("5 of 5 events are valid").shows("First hash").shows("Report (JSON)");
+    assert!(!page.has("hx-get"), "it has ended");
+    browser.get(&verify_path(1)).shows("#1 to #5: verified").shows("Valid</span>");
+    let report = browser.get(&format!("{run}/report.json"));
+    assert!(
+        report
+            .header("content-disposition")
+            .unwrap()
+            .starts_with("attachment; filename=\"sealog-verification-")
+    );
+    let report: Value = serde_json::from_slice(&report.body).unwrap();
+    assert_eq!(
+        (&report["valid"], &report["checked"], &report["to_seq"]),
+        (&true.into(), &5.into(), &5.into())
+    );
+    let text = browser.get(&format!("{run}/report.txt"));
+    assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"));
+    text.shows("result        valid").shows("sealog_verify.py");
+}
+
+#[test]
+fn a_tampered_event_is_explained_with_its_neighbour_and_both_hashes() {
+    let stage = stage(6);
+    stage.doubtful.doubt(
+        4,
+        Doubt::Changed(|event| {
+            let text = event.text.clone();
+            event.text = EventText::new(Fields { actor_id: Some("\"<script>eve\""), ..text.fields() });
+        }),
+    );
+    let mut browser = stage.signed_in(1);
+    let run = start(&mut browser, &[]).location().unwrap();
+    stage.work();
+    let page = browser.get(&run);
+    page.shows("The chain is broken at #4").shows("its hash does not match its content");
+    page.shows("Expected hash")
+        .shows("Found hash")
+        .shows("the last event before it")
+        .shows("the first event that fails");
+    page.shows("usr_2").shows("&#60;script&#62;eve").shows("Differs from its hash").shows("What to do first");
+    let report: Value = serde_json::from_slice(&browser.get(&format!("{run}/report.json")).body).unwrap();
+    let hash = |name: &str| report[name].as_str().unwrap().to_owned();
+    page.shows(&hash("expected_hash")).shows(&hash("found_hash"));
+    assert_eq!((&report["broken_at"], &report["reason"]), (&4.into(), &"hash".into()));
+    browser.get(&verify_path(1)).shows("broken at #4").shows("Broken at #4");
+    assert!(stage.records(1).iter().any(|record| record.contains("sealog.chain_broken")));
+}
+
+#[test]
+fn a_missing_event_a_broken_link_and_a_damaged_record_are_explained() {
+    let stage = stage(6);
+    let mut browser = stage.signed_in(1);
+    let doubts: [(u64, Doubt, &str, &str); 3] = [
+        (3, Doubt::Missing, "broken at #4", "Expected prev_hash"),
+        (
+            3,
+            Doubt::Changed(|event| event.sealed.prev_hash = Hash::ZERO),
+            "broken at #3",
+            "Not the hash of the event before it",
+        ),
+        (3, Doubt::Damaged, "broken at #3", "missing, or cannot be read"),
+    ];
+    for (seq, doubt, result, explanation) in doubts {
+        stage.doubtful.trust();
+        stage.doubtful.doubt(seq, doubt);
+        let run = start(&mut browser, &[]).location().unwrap();
+        stage.work();
+        browser.get(&run).shows(result).shows(explanation);
+    }
+}
+
+#[test]
+fn a_window_is_checked_and_a_wrong_one_is_said_beside_the_field() {
+    let stage = stage(9);
+    let mut browser = stage.signed_in(1);
+    let window = |from, to| [("range", "window"), ("from", from), ("to", to)];
+    let run = start(&mut browser, &window("#3", "5")).location().unwrap();
+    stage.work();
+    browser.get(&run).shows("Verification of #3 to #5").shows("3 of 3 events are valid");
+    for (from, to, error) in [
+        ("0", "5", "id=\"from-error\""),
+        ("10", "12", "id=\"from-error\""),
+        ("x\"<", "5", "id=\"from-error\""),
+        ("5", "4", "id=\"to-error\""),
+        ("5", "", "id=\"to-error\""),
+    ] {
+        let page = start(&mut browser, &window(from, to));
+        assert_eq!(page.status, 422, "{from} {to}");
+        page.shows(error).shows("aria-invalid");
+    }
+    start(&mut browser, &window("x\"<", "5")).shows("value=\"x&#34;&#60;\"");
+    // A window of the strip fills the form.
+    browser
+        .get(&format!("{}?from=1&to=9", verify_path(1)))
+        .shows("value=\"9\"")
+        .shows("value=\"window\" checked");
+}
+
+#[test]
+fn a_verification_is_cancelled_and_an_organisation_has_four_at_a_time() {
+    let stage = stage(1);
+    let mut browser = stage.signed_in(1);
+    let runs: Vec<String> = (0..4).map(|_| start(&mut browser, &[]).location().unwrap()).collect();
+    let refused = start(&mut browser, &[]);
+    assert_eq!(refused.status, 422);
+    refused.shows("4 verifications of the organisation have not ended");
+    assert_eq!(browser.post(&format!("{}/cancel", runs[0]), &[]).location().as_ref(), Some(&runs[0]));
+    browser.get(&runs[0]).shows("Cancelled after 0 events");
+    assert_eq!(start(&mut browser, &[]).status, 303);
+    assert!(stage.records(1).iter().any(|record| record.contains("sealog.verification_cancelled")));
+}
+
+#[test]
+fn an_empty_chain_has_nothing_to_verify_and_a_foreign_run_does_not_exist() {
+    let stage = stage(1);
+    stage.member(2, 2, Role::Owner);
+    let mut browser = stage.signed_in(1);
+    let test = verify_path(1).replace("/live/", "/test/");
+    browser.get(&test).shows("nothing to verify");
+    assert_eq!(browser.post(&format!("{test}/start"), &[]).status, 422);
+    let run = start(&mut browser, &[]).location().unwrap();
+    let id = run.rsplit('/').next().unwrap();
+    for path in [format!("{test}/{id}"), format!("{}/x", verify_path(1))] {
+        browser.get(&path).is_problem(404, "request/not_found");
+    }
+    let mut other = stage.signed_in(2);
+    for path in [run.clone(), format!("{}/{id}", verify_path(2)), format!("{run}/report.json")] {
+        other.get(&path).is_problem(404, "request/not_found");
+    }
+    other.post(&format!("{}/{id}/cancel", verify_path(2)), &[]).is_problem(404, "request/not_found");
+}
+
+#[test]
+fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
+    let stage = stage(3);
+    let at = {
+        let events = stage.wait(stage.store.list(
+            live(1),
+            sealog_store::List { filter: Default::default(), before_seq: None, limit: 1, bytes_max: 1 },
+        ));
+        events.unwrap().items[0].timestamp_ms
+    };
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: Some(at + 1), until_ms: None };
+    stage.member_with(2, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(2);
+    let all = start(&mut stage.signed_in(1), &[]).location().unwrap();
+    let mut auditor = stage.signed_in(2);
+    auditor.get(&verify_path(1)).shows("nothing to verify");
+    assert_eq!(start(&mut auditor, &[]).status, 422);
+    auditor.get(&all).is_problem(404, "request/not_found");
+}

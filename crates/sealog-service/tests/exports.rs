@@ -1,0 +1,197 @@
+//! Downloads of exports: in pieces, sealed before the first, the same each time; on both stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_control::*;
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::plan::Billing;
+use sealog_core::query::ListQuery;
+use sealog_service::exports::{Exporter, Format, Frozen, PIECE_BYTES};
+use sealog_service::ingest::Ingest;
+use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::postgres::PostgresStore;
+use sealog_store::{Store, StoreError};
+use sealog_testing::doubtful::{Doubt, DoubtfulStore};
+use sealog_testing::*;
+use sha2::{Digest, Sha256};
+
+const TENANT: TenantId = TenantId(Uuid([1; 16]));
+const PERSON: PersonId = PersonId(Uuid([3; 16]));
+
+fn chain() -> ChainId {
+    ChainId { tenant_id: TENANT, project_id: ProjectId(Uuid([2; 16])), mode: Mode::Live }
+}
+
+struct Stage {
+    store: Arc<DoubtfulStore>,
+    control: Arc<Control>,
+    exporter: Exporter,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Stage {
+    fn new(store: Arc<dyn Store>, control: Control) -> Stage {
+        let (store, control) = (DoubtfulStore::new(store), Arc::new(control));
+        let world = StillWorld::random_at(MORNING_MS);
+        let tenant = NewTenant {
+            id: TENANT,
+            name: "T".into(),
+            plan: "top".into(),
+            contact_email: None,
+            billing: Billing { trial_ends_at_ms: None, billing_active: true },
+            created_at_ms: MORNING_MS,
+        };
+        wait(control.create_tenant(tenant, vec![])).unwrap();
+        let person = NewPerson {
+            id: PERSON,
+            email: "a@example.com".into(),
+            password_hash: None,
+            verified: true,
+            created_at_ms: MORNING_MS,
+        };
+        let member = NewMember {
+            tenant_id: TENANT,
+            person,
+            role: Role::Owner,
+            grants: Grants::default(),
+            ends_at_ms: None,
+            created_at_ms: MORNING_MS,
+        };
+        wait(control.add_member(member, Records::none())).unwrap().unwrap();
+        let drain = Drain {
+            records: Arc::clone(&control) as _,
+            system_projects: Arc::clone(&control) as _,
+            store: Arc::clone(&store) as _,
+            ingest: Ingest::new(Arc::clone(&store) as _, None, Arc::default()),
+            world: Arc::clone(&world) as _,
+            wake: Wake::default(),
+            every: Duration::from_secs(600),
+            turns: Turns::default(),
+        };
+        let exporter = Exporter {
+            exports: Arc::clone(&control) as _,
+            store: Arc::clone(&store) as _,
+            world,
+            drain: Arc::new(drain),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Stage { store, control, exporter, runtime }
+    }
+
+    fn create(&self, format: Format, query: &str) -> Export {
+        let filter = ListQuery::parse(query, chain()).unwrap().filter;
+        let frozen = Frozen { format, query: query.into(), filter };
+        self.runtime.block_on(self.exporter.create(PERSON, chain(), frozen, &Grants::default())).unwrap()
+    }
+
+    /// All pieces of a download.
+    fn download(&self, export: &Export) -> Result<Vec<Vec<u8>>, StoreError> {
+        self.runtime.block_on(async {
+            let mut download = self.exporter.download(PERSON, export.clone()).await?;
+            let mut pieces = Vec::new();
+            while let Some(piece) = download.next().await? {
+                pieces.push(piece);
+            }
+            Ok(pieces)
+        })
+    }
+
+    fn totals(&self, export: &Export) -> Option<ExportTotals> {
+        wait(self.control.export_by_id(export.new.id)).unwrap().unwrap().totals
+    }
+}
+
+fn on_both(rule: fn(Stage)) {
+    let dir = tempfile::tempdir().unwrap();
+    let options =
+        Options { segment_bytes_first: 8 << 20, segment_bytes_max: 8 << 20, ..small(&StillWorld::new()) };
+    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    rule(Stage::new(Arc::new(store), control));
+    let database = postgres::cluster().database();
+    let store = PostgresStore::open(&database.url(), &on_postgres(&StillWorld::new())).unwrap();
+    let control = Control::on_postgres(&store).unwrap();
+    rule(Stage::new(Arc::new(store), control));
+}
+
+#[test]
+fn a_download_is_read_in_pieces_of_256_kilobytes_as_it_is_asked_for() {
+    on_both(|stage| {
+        assert_eq!(PIECE_BYTES, 256 << 10);
+        let body = format!(r#"{{"action":"a.b","metadata":{{"k":"{}"}}}}"#, "x".repeat(20_000));
+        for _ in 0..10 {
+            append(&*stage.store, chain(), (0..10).map(|_| draft(&body)).collect());
+        }
+        let export = stage.create(Format::Ndjson, "");
+        let read = stage.store.events_read();
+        stage.runtime.block_on(async {
+            let mut download = stage.exporter.download(PERSON, export.clone()).await.unwrap();
+            let first = download.next().await.unwrap().unwrap();
+            assert!(first.len() < 2 * PIECE_BYTES, "{}", first.len());
+            assert!(stage.store.events_read() - read < 30, "the rest was not asked for");
+        });
+        assert_eq!(stage.totals(&export), None, "one that was dropped in the middle counts nothing");
+        let pieces = stage.download(&export).unwrap();
+        assert!(pieces.len() > 5 && pieces.iter().all(|piece| piece.len() < 2 * PIECE_BYTES));
+        let whole = pieces.concat();
+        let totals = stage.totals(&export).unwrap();
+        assert_eq!((totals.rows, totals.bytes), (100, whole.len() as u64));
+        assert_eq!(totals.sha256, Hash(Sha256::digest(&whole).into()));
+        assert_eq!(stage.download(&export).unwrap().concat(), whole);
+    });
+}
+
+#[test]
+fn a_download_that_cannot_be_sealed_has_no_first_byte() {
+    on_both(|stage| {
+        append(&*stage.store, chain(), vec![login("a")]);
+        let export = stage.create(Format::Csv, "");
+        stage.store.fail_system_writes(true);
+        assert!(stage.download(&export).is_err());
+        assert_eq!(stage.totals(&export), None);
+        stage.store.fail_system_writes(false);
+        stage.download(&export).unwrap();
+        assert_eq!(wait(stage.control.count_records()), Ok(0));
+    });
+}
+
+#[test]
+fn a_download_whose_events_were_changed_ends_before_its_end() {
+    on_both(|stage| {
+        append(&*stage.store, chain(), vec![login("a"), login("b"), login("c")]);
+        let export = stage.create(Format::Ndjson, "");
+        stage.download(&export).unwrap();
+        let totals = stage.totals(&export);
+        for doubt in [Doubt::Missing, Doubt::Damaged, Doubt::Changed(|event| event.sealed.hash = Hash::ZERO)]
+        {
+            stage.store.doubt(2, doubt);
+            assert!(stage.download(&export).is_err(), "{doubt:?}");
+            stage.store.trust();
+        }
+        stage.download(&export).unwrap();
+        assert_eq!(stage.totals(&export), totals);
+    });
+}
+
+#[test]
+fn a_filter_passes_over_what_does_not_match_and_days_narrow_the_range() {
+    on_both(|stage| {
+        append(&*stage.store, chain(), (0..50).map(|n| login(&n.to_string())).collect());
+        let export = stage.create(Format::Ndjson, "actor_id=7");
+        assert_eq!((export.new.first_seq, export.new.last_seq), (1, 50));
+        assert_eq!(
+            stage.download(&export).unwrap().concat().iter().filter(|byte| **byte == b'\n').count(),
+            1
+        );
+        let export = stage.create(Format::Csv, "date_to=2001-01-01");
+        assert_eq!((export.new.first_seq, export.new.last_seq), (1, 0));
+        assert_eq!(stage.download(&export).unwrap().len(), 1, "the header");
+        let export = stage.create(Format::Csv, "date_from=2101-01-01");
+        assert_eq!((export.new.first_seq, export.new.last_seq), (51, 50));
+        assert_eq!(stage.totals(&export), None);
+        stage.download(&export).unwrap();
+        assert_eq!(stage.totals(&export).unwrap().rows, 0);
+    });
+}
