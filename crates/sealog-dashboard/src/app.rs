@@ -7,13 +7,10 @@ use sealog_service::admin::Admin;
 use sealog_service::people::Accounts;
 use sealog_store::Store;
 use sealog_store::world::World;
-use tokio::sync::Semaphore;
 
 use crate::assets::Assets;
 use crate::cookies::Cookies;
-
-/// Pages that read events at a time: each may hold a few megabytes. More wait.
-const READS_MAX: usize = 8;
+use crate::reads::Reads;
 
 /// What an operator has decided that pages have to know.
 #[derive(Clone, Debug)]
@@ -39,7 +36,7 @@ pub struct Dashboard {
     pub(crate) config: Config,
     pub(crate) cookies: Cookies,
     pub(crate) assets: Assets,
-    pub(crate) reads: Semaphore,
+    pub(crate) reads: Reads,
     pub(crate) on_claimed: OnClaimed,
 }
 
@@ -59,7 +56,13 @@ impl Dashboard {
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
         let (people, app_url) = (Arc::clone(&control.people), config.app_url.clone());
-        let accounts = Accounts::new(people, Arc::clone(&world), app_url, admin.wake().clone());
+        let accounts = Accounts::new(
+            people,
+            Arc::clone(&world),
+            app_url,
+            admin.wake().clone(),
+            Arc::clone(admin.sign_ins()),
+        );
         Arc::new(Dashboard {
             store,
             control,
@@ -69,7 +72,7 @@ impl Dashboard {
             cookies: Cookies::new(&config.app_url),
             assets: Assets::new(),
             config,
-            reads: Semaphore::new(READS_MAX),
+            reads: Reads::new(),
             on_claimed,
         })
     }

@@ -11,7 +11,10 @@ pub enum Capability {
     TestKeys,
     LiveKeys,
     ViewProjects,
+    ManageProjects,
     ManageMembers,
+    ViewActions,
+    ManageActions,
 }
 
 const OWNER: usize = 0;
@@ -25,13 +28,16 @@ const NO: bool = false;
 
 /// In the order of owner, admin, developer, privacy officer, auditor.
 #[rustfmt::skip]
-pub const CAPABILITIES: [(Capability, [bool; 5]); 6] = [
+pub const CAPABILITIES: [(Capability, [bool; 5]); 9] = [
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
     (Capability::ViewKeys,      [YES, YES, YES, NO,  YES]),
     (Capability::TestKeys,      [YES, YES, YES, NO,  NO]),
     (Capability::LiveKeys,      [YES, YES, NO,  NO,  NO]),
     (Capability::ViewProjects,  [YES, YES, NO,  NO,  NO]),
+    (Capability::ManageProjects, [YES, YES, NO,  NO,  NO]),
     (Capability::ManageMembers, [YES, YES, NO,  NO,  NO]),
+    (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
+    (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {

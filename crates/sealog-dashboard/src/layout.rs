@@ -79,6 +79,7 @@ pub(crate) struct Item {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Current {
     Events,
+    Actions,
     Keys,
     Projects,
     Members,
@@ -117,6 +118,9 @@ fn rail(place: &Place, current: Option<Current>) -> Rail {
     let mut pages = Vec::new();
     if let Some((project, mode)) = &chain {
         pages.push(item(events(project, *mode), "events", "Events", Current::Events));
+    }
+    if place.may(Capability::ViewActions) {
+        pages.push(item(format!("/app/o/{tenant_id}/actions"), "actions", "Actions", Current::Actions));
     }
     if place.may(Capability::ViewKeys) {
         pages.push(item(format!("/app/o/{tenant_id}/keys"), "key", "API keys", Current::Keys));

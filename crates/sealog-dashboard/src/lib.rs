@@ -15,6 +15,7 @@ mod headers;
 mod layout;
 mod pages;
 mod problem;
+mod reads;
 mod request;
 mod routes;
 mod text;

@@ -1,11 +1,15 @@
 //! The pages as a browser would ask for them, on a store and control data of their own.
 
+#[path = "dashboard/actions.rs"]
+mod actions;
 #[path = "dashboard/events.rs"]
 mod events;
 #[path = "dashboard/harness.rs"]
 mod harness;
 #[path = "dashboard/keys.rs"]
 mod keys;
+#[path = "dashboard/members.rs"]
+mod members;
 #[path = "dashboard/people.rs"]
 mod people;
 #[path = "dashboard/roles.rs"]

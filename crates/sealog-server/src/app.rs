@@ -8,6 +8,7 @@ use sealog_service::admin::Admin;
 use sealog_service::background::Jobs;
 use sealog_service::ingest::Ingest;
 use sealog_service::mail::Mailer;
+use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::system_chain::{Drain, Wake};
 use sealog_store::Store;
@@ -83,6 +84,11 @@ impl App {
                 wake: wake.clone(),
                 every: config.background.drain_every,
             }),
+            failed_sign_ins: FailedSignIns {
+                people: Arc::clone(&control.people),
+                world: Arc::clone(&world),
+                wake: wake.clone(),
+            },
             intervals: config.background,
         };
         Arc::new(App {

@@ -12,6 +12,7 @@ use sealog_store::world::World;
 use crate::geo::{self, Geo};
 use crate::heads;
 use crate::mail::Mailer;
+use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
@@ -48,6 +49,7 @@ pub struct Jobs {
     pub quotas: Quotas,
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
+    pub failed_sign_ins: FailedSignIns,
     pub intervals: Intervals,
 }
 
@@ -65,7 +67,8 @@ impl Jobs {
                 geo::follow(self.geo.as_ref(), self.intervals.geo_every),
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
-                heads::watch(&self.store, &self.world)
+                heads::watch(&self.store, &self.world),
+                self.failed_sign_ins.watch()
             );
         };
         let dropped_at_stop = async {

@@ -16,7 +16,7 @@ use sealog_core::plan::{Billing, Plan};
 use sealog_dashboard::{Config, Dashboard};
 use sealog_service::Visit;
 use sealog_service::admin::Admin;
-use sealog_service::people::Token;
+use sealog_service::people::{FailedSignIns, SignInCounts, Token};
 use sealog_service::system_chain::Wake;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
@@ -71,6 +71,7 @@ pub struct Stage {
     pub control: Arc<Control>,
     pub clock: Arc<Clock>,
     pub claimed: Arc<AtomicBool>,
+    pub sign_ins: Arc<SignInCounts>,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
@@ -112,7 +113,7 @@ impl Stage {
         app_url: &str,
         database: Option<sealog_testing::postgres::Database>,
     ) -> Stage {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (control, clock) = (
             Arc::new(control),
             Arc::new(Clock { now_ms: AtomicU64::new(MORNING_MS), at_random: Mutex::default() }),
@@ -126,12 +127,15 @@ impl Stage {
         let claimed = Arc::new(AtomicBool::new(false));
         let on_claimed = Arc::clone(&claimed);
         let world: Arc<dyn World> = Arc::clone(&clock) as _;
+        let admin =
+            Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), Wake::default());
+        let sign_ins = Arc::clone(admin.sign_ins());
         let dashboard = Dashboard::new(
             Arc::clone(&store),
             Arc::clone(&control).into(),
             Arc::clone(&world),
             config,
-            Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), Wake::default()),
+            admin,
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
         Stage {
@@ -139,6 +143,7 @@ impl Stage {
             control,
             clock,
             claimed,
+            sign_ins,
             router: dashboard.router(),
             runtime,
             _dir: dir,
@@ -229,8 +234,15 @@ impl Stage {
         };
         assert!(self.wait(self.control.offer_authenticator(offered)).unwrap());
         assert!(
-            self.wait(self.control.confirm_authenticator(person_id(n), vec![n; 20], 1, vec![], None))
-                .unwrap()
+            self.wait(self.control.confirm_authenticator(
+                person_id(n),
+                vec![n; 20],
+                1,
+                vec![],
+                None,
+                PersonRecords::none()
+            ))
+            .unwrap()
         );
     }
 
@@ -271,6 +283,13 @@ impl Stage {
             Appended::Sealed(receipt) => receipt.log_ids[0],
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Puts failed sign-ins into the records, as the background job does.
+    pub fn record_failures(&self) {
+        let world: Arc<dyn World> = Arc::clone(&self.clock) as _;
+        let failed = FailedSignIns { people: Arc::clone(&self.control) as _, world, wake: Wake::default() };
+        self.wait(failed.record_due()).unwrap();
     }
 
     pub fn records(&self, tenant: u8) -> Vec<String> {
