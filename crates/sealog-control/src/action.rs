@@ -10,15 +10,25 @@ use crate::record::NewRecord;
 use crate::tenant;
 
 pub trait Actions: Send + Sync {
-    /// `Err(AlreadyExists)` for a name that the tenant has already. Nothing when there is no such tenant.
+    /// `Err(AlreadyExists)` for a name that the tenant has already; that of a retired one is free. Nothing when there is no such tenant.
     fn create_action(
         &self,
         tenant_id: TenantId,
         action: CustomAction,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<CustomAction>, ChangeError>;
-    /// All of them, in the order of their names.
+    /// From now on no event may have this action. Nothing when the tenant has no such action, or has retired it.
+    fn retire_action(
+        &self,
+        tenant_id: TenantId,
+        action: String,
+        now_ms: u64,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<()>>;
+    /// Those that events may have, in the order of their names.
     fn actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<CustomAction>>;
+    /// Those and the retired ones, in the order of their names.
+    fn known_actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<KnownAction>>;
 }
 
 impl Actions for Control {
@@ -32,22 +42,59 @@ impl Actions for Control {
             if tenant::find(db, tenant_id)?.is_none() {
                 return Ok(None);
             }
-            insert(db, tenant_id, &action)?;
+            insert(db, tenant_id, &KnownAction { action: action.clone(), retired_at_ms: None })?;
             Ok(Some(Changed { tenant_id, value: action, records }))
+        })
+    }
+
+    fn retire_action(
+        &self,
+        tenant_id: TenantId,
+        action: String,
+        now_ms: u64,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<()>> {
+        self.change_of_tenant(Lock::Version, move |db| {
+            let sql = "UPDATE {actions} SET retired_at_ms = ?3
+                       WHERE tenant_id = ?1 AND action = ?2 AND retired_at_ms IS NULL";
+            let retired = db.execute(sql, params![tenant_id, action, now_ms])? > 0;
+            Ok(retired.then_some(Changed { tenant_id, value: (), records }))
         })
     }
 
     fn actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<CustomAction>> {
         self.read(move |db| of_tenant(db, tenant_id))
     }
+
+    fn known_actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<KnownAction>> {
+        self.read(move |db| {
+            all(
+                db,
+                &format!("{ACTIONS} WHERE tenant_id = ?1 ORDER BY action"),
+                params![tenant_id],
+                read_known,
+            )
+        })
+    }
 }
 
-const ACTIONS: &str = "SELECT tenant_id, action, description, category, severity, required_fields, optional_fields FROM {actions}";
+/// An action that the tenant has registered, and when it was retired, if it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownAction {
+    pub action: CustomAction,
+    pub retired_at_ms: Option<u64>,
+}
 
-fn insert(db: &mut dyn Db, tenant_id: TenantId, action: &CustomAction) -> Result<(), DbError> {
+const ACTIONS: &str = "SELECT tenant_id, action, description, category, severity, required_fields, optional_fields, retired_at_ms FROM {actions}";
+
+/// In place of a retired one of the same name.
+fn insert(db: &mut dyn Db, tenant_id: TenantId, known: &KnownAction) -> Result<(), DbError> {
+    let KnownAction { action, retired_at_ms } = known;
     let inserted = db.execute(
-        "INSERT INTO {actions} (tenant_id, action, description, category, severity, required_fields, optional_fields)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (tenant_id, action) DO NOTHING",
+        "INSERT INTO {actions} (tenant_id, action, description, category, severity, required_fields, optional_fields, retired_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant_id, action) DO UPDATE SET
+             description = ?3, category = ?4, severity = ?5, required_fields = ?6, optional_fields = ?7, retired_at_ms = ?8
+         WHERE actions.retired_at_ms IS NOT NULL",
         params![
             tenant_id,
             &action.action,
@@ -56,13 +103,19 @@ fn insert(db: &mut dyn Db, tenant_id: TenantId, action: &CustomAction) -> Result
             &action.severity,
             names(&action.required_fields),
             names(&action.optional_fields),
+            *retired_at_ms,
         ],
     )?;
     if inserted == 0 { Err(DbError::AlreadyExists) } else { Ok(()) }
 }
 
 pub(crate) fn of_tenant(db: &mut dyn Db, tenant_id: TenantId) -> Result<Vec<CustomAction>, DbError> {
-    all(db, &format!("{ACTIONS} WHERE tenant_id = ?1 ORDER BY action"), params![tenant_id], read)
+    let sql = format!("{ACTIONS} WHERE tenant_id = ?1 AND retired_at_ms IS NULL ORDER BY action");
+    all(db, &sql, params![tenant_id], read)
+}
+
+fn read_known(row: &Row) -> Result<KnownAction, DbError> {
+    Ok(KnownAction { action: read(row)?, retired_at_ms: row.get("retired_at_ms")? })
 }
 
 fn read(row: &Row) -> Result<CustomAction, DbError> {
@@ -76,11 +129,11 @@ fn read(row: &Row) -> Result<CustomAction, DbError> {
     })
 }
 
-pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<(TenantId, CustomAction)>, DbError> {
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<(TenantId, KnownAction)>, DbError> {
     let sql = format!("{ACTIONS} ORDER BY tenant_id, action");
-    all(db, &sql, &[], |row| Ok((row.get("tenant_id")?, read(row)?)))
+    all(db, &sql, &[], |row| Ok((row.get("tenant_id")?, read_known(row)?)))
 }
 
-pub(crate) fn import(db: &mut dyn Db, actions: &[(TenantId, CustomAction)]) -> Result<(), DbError> {
+pub(crate) fn import(db: &mut dyn Db, actions: &[(TenantId, KnownAction)]) -> Result<(), DbError> {
     actions.iter().try_for_each(|(tenant_id, action)| insert(db, *tenant_id, action))
 }

@@ -3,11 +3,14 @@
 use sealog_core::id::Hash;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
 use crate::person::PersonId;
+use crate::person_record::PersonRecords;
 
 pub trait Authenticators: Send + Sync {
     fn authenticator(&self, person_id: PersonId) -> Answer<'_, Option<Authenticator>>;
+    /// Those among these people whose authenticator is confirmed.
+    fn with_authenticator(&self, person_ids: Vec<PersonId>) -> Answer<'_, Vec<PersonId>>;
     /// Keeps a secret until the person has shown that the authenticator has it. In place of one that was never
     /// shown to work; one that was stays, and the answer is no.
     fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool>;
@@ -18,14 +21,34 @@ pub trait Authenticators: Send + Sync {
     /// How many have not been used.
     fn recovery_codes_left(&self, person_id: PersonId) -> Answer<'_, u64>;
     /// In place of all that are left. Not without an authenticator that was confirmed.
-    fn replace_recovery_codes(&self, person_id: PersonId, digests: Vec<Hash>) -> Answer<'_, bool>;
+    fn replace_recovery_codes(
+        &self,
+        person_id: PersonId,
+        digests: Vec<Hash>,
+        records: PersonRecords,
+    ) -> Answer<'_, bool>;
     /// With its recovery codes. Whether there was one.
-    fn remove_authenticator(&self, person_id: PersonId) -> Answer<'_, bool>;
+    fn remove_authenticator(&self, person_id: PersonId, records: PersonRecords) -> Answer<'_, bool>;
 }
 
 impl Authenticators for Control {
     fn authenticator(&self, person_id: PersonId) -> Answer<'_, Option<Authenticator>> {
         self.read(move |db| one(db, &format!("{SELECT} WHERE person_id = ?1"), params![person_id], read))
+    }
+
+    fn with_authenticator(&self, person_ids: Vec<PersonId>) -> Answer<'_, Vec<PersonId>> {
+        self.read(move |db| {
+            if person_ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let places: Vec<String> = (1..=person_ids.len()).map(|at| format!("?{at}")).collect();
+            let sql = format!(
+                "SELECT person_id FROM {{authenticators}} WHERE last_step IS NOT NULL AND person_id IN ({})",
+                places.join(", ")
+            );
+            let ids: Vec<Value> = person_ids.into_iter().map(Value::from).collect();
+            all(db, &sql, &ids, |row| row.get("person_id"))
+        })
     }
 
     fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool> {
@@ -60,20 +83,31 @@ impl Authenticators for Control {
         })
     }
 
-    fn replace_recovery_codes(&self, person_id: PersonId, digests: Vec<Hash>) -> Answer<'_, bool> {
+    fn replace_recovery_codes(
+        &self,
+        person_id: PersonId,
+        digests: Vec<Hash>,
+        records: PersonRecords,
+    ) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let confirmed = is_confirmed(db, person_id)?;
             if confirmed {
                 replace_codes(db, person_id, &digests)?;
+                records.insert(db, person_id)?;
             }
             Ok(confirmed)
         })
     }
 
-    fn remove_authenticator(&self, person_id: PersonId) -> Answer<'_, bool> {
+    fn remove_authenticator(&self, person_id: PersonId, records: PersonRecords) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             replace_codes(db, person_id, &[])?;
-            Ok(db.execute("DELETE FROM {authenticators} WHERE person_id = ?1", params![person_id])? > 0)
+            let sql = "DELETE FROM {authenticators} WHERE person_id = ?1";
+            let was_there = db.execute(sql, params![person_id])? > 0;
+            if was_there {
+                records.insert(db, person_id)?;
+            }
+            Ok(was_there)
         })
     }
 }

@@ -6,6 +6,7 @@ use sealog_core::id::Hash;
 use crate::control::{Answer, Control};
 use crate::db::{Lock, params};
 use crate::person::PersonId;
+use crate::person_record::PersonRecords;
 use crate::session::Session;
 use crate::{authenticator, person, session};
 
@@ -15,7 +16,14 @@ pub trait Credentials: Send + Sync {
     fn begin_session(&self, session: Session, shown: Shown) -> Answer<'_, bool>;
     /// A new password in place of that with the hash `from`, which ends all sessions of the person but one. Not
     /// if the person has another password by now. The address is as well known as it was.
-    fn change_password(&self, id: PersonId, from: String, to: String, keep: Hash) -> Answer<'_, bool>;
+    fn change_password(
+        &self,
+        id: PersonId,
+        from: String,
+        to: String,
+        keep: Hash,
+        records: PersonRecords,
+    ) -> Answer<'_, bool>;
     /// A code of this time step was right: from now on signing in asks for one. With the digests of the codes
     /// that stand in for it. All sessions of the person end but one: they began without a code. Not if it was
     /// confirmed before, or is no longer the secret that was asked about.
@@ -26,6 +34,7 @@ pub trait Credentials: Send + Sync {
         step: u64,
         recovery_codes: Vec<Hash>,
         keep: Option<Hash>,
+        records: PersonRecords,
     ) -> Answer<'_, bool>;
 }
 
@@ -55,12 +64,20 @@ impl Credentials for Control {
         })
     }
 
-    fn change_password(&self, id: PersonId, from: String, to: String, keep: Hash) -> Answer<'_, bool> {
+    fn change_password(
+        &self,
+        id: PersonId,
+        from: String,
+        to: String,
+        keep: Hash,
+        records: PersonRecords,
+    ) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = "UPDATE {persons} SET password_hash = ?3 WHERE id = ?1 AND password_hash = ?2";
             let changed = db.execute(sql, params![id, from, to])? > 0;
             if changed {
                 session::end_all(db, id, Some(keep))?;
+                records.insert(db, id)?;
             }
             Ok(changed)
         })
@@ -73,6 +90,7 @@ impl Credentials for Control {
         step: u64,
         recovery_codes: Vec<Hash>,
         keep: Option<Hash>,
+        records: PersonRecords,
     ) -> Answer<'_, bool> {
         // In one order with sessions that begin: those from before end, and those after need a code.
         self.change(Lock::Order, move |db| {
@@ -82,6 +100,7 @@ impl Credentials for Control {
             if confirmed {
                 authenticator::replace_codes(db, person_id, &recovery_codes)?;
                 session::end_all(db, person_id, keep)?;
+                records.insert(db, person_id)?;
             }
             Ok(confirmed)
         })

@@ -31,6 +31,10 @@ pub trait Keys: Send + Sync {
     fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>>;
     /// Revoking twice is the same as once. Nothing when there is no such key.
     fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>>;
+    /// A new key of the same project and mode in place of one that works, which works until its end in any case, and
+    /// no longer than `old_ends_at_ms`. Of the two the new one is returned; `records` are told of the old one as it
+    /// is now, and of the new one. Nothing when there is no such key, or it does not work any more.
+    fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>>;
     fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>>;
     /// A key, with the tenant that it belongs to.
     fn key(&self, id: KeyId) -> Answer<'_, Option<(TenantId, ApiKey)>>;
@@ -84,6 +88,14 @@ impl Keys for Control {
         })
     }
 
+    fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
+        self.change_of_tenant(Lock::Version, move |db| {
+            let Some((tenant_id, old, new)) = self::roll(db, roll)? else { return Ok(None) };
+            let records = records.tell(Some(&old), &new);
+            Ok(Some(Changed { tenant_id, value: new, records }))
+        })
+    }
+
     fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
         self.read(move |db| KEYS.page(db, Some(("project_id", project_id.into())), page, read))
     }
@@ -125,6 +137,15 @@ pub struct NewKey {
     pub prefix: String,
     pub expires_at_ms: Option<u64>,
     pub created_at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRoll {
+    pub old: KeyId,
+    pub new: NewKey,
+    /// At `now_ms` or before, the old key is revoked.
+    pub old_ends_at_ms: u64,
+    pub now_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,6 +269,24 @@ fn revoke(db: &mut dyn Db, id: KeyId, now_ms: u64) -> Result<Option<(TenantId, A
     db.execute(sql, params![id, now_ms])?;
     let key = ApiKey { revoked_at_ms: before.revoked_at_ms.or(Some(now_ms)), ..before.clone() };
     Ok(project::find(db, key.project_id)?.map(|project| (project.tenant_id, before, key)))
+}
+
+/// With their tenant, the old key and the new one.
+fn roll(db: &mut dyn Db, roll: KeyRoll) -> Result<Option<(TenantId, ApiKey, ApiKey)>, DbError> {
+    let KeyRoll { old: id, new, old_ends_at_ms, now_ms } = roll;
+    let old = one(db, &format!("{} WHERE id = ?1", KEYS.select), params![id], read)?;
+    let is_same = |old: &ApiKey| (old.project_id, old.mode) == (new.project_id, new.mode);
+    let Some(mut old) = old.filter(|old| is_same(old) && old.state().check(now_ms).is_ok()) else {
+        return Ok(None);
+    };
+    if old_ends_at_ms <= now_ms {
+        old.revoked_at_ms = Some(now_ms);
+    } else {
+        old.expires_at_ms = Some(old.expires_at_ms.map_or(old_ends_at_ms, |end| end.min(old_ends_at_ms)));
+    }
+    let sql = "UPDATE {keys} SET expires_at_ms = ?2, revoked_at_ms = ?3 WHERE id = ?1";
+    db.execute(sql, params![id, old.expires_at_ms, old.revoked_at_ms])?;
+    Ok(create(db, new)?.map(|(tenant_id, new)| (tenant_id, old, new)))
 }
 
 fn access(db: &mut dyn Db, digest: Hash) -> Result<Option<Access>, DbError> {

@@ -21,6 +21,7 @@ pub mod database;
 pub mod db;
 mod error;
 pub mod exports;
+pub mod failure;
 pub mod first;
 pub mod job;
 pub mod key;
@@ -29,10 +30,12 @@ pub mod membership;
 pub mod outbox;
 pub mod pending;
 pub mod person;
+mod person_record;
 mod postgres;
 pub mod project;
 mod record;
 mod reserve;
+pub mod saved_view;
 mod schema;
 pub mod session;
 pub mod settings;
@@ -44,7 +47,7 @@ pub mod version;
 
 use sealog_store::postgres as store_postgres;
 
-pub use action::Actions;
+pub use action::{Actions, KnownAction};
 pub use attempt::{Attempts, Counted};
 pub use authenticator::{Authenticator, Authenticators};
 pub use control::{Answer, Control};
@@ -52,16 +55,19 @@ pub use credentials::{Credentials, Shown};
 pub use db::ListPage;
 pub use error::{ChangeError, OpenError};
 pub use exports::{Export, ExportId, ExportTotals, Exports, NewExport};
+pub use failure::{Failed, Failures, TellFailures, Wrong};
 pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
-pub use key::{Access, ApiKey, KeyAccess, KeyId, Keys, NewKey};
+pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
-pub use membership::{Grants, Member, MemberChange, Membership, Memberships, NewMember, Role};
+pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};
 pub use person::{NewPerson, Person, PersonId, Persons};
+pub use person_record::PersonRecords;
 pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use record::{NewRecord, Records};
+pub use saved_view::{SavedView, SavedViews};
 pub use schema::SCHEMA;
 pub use session::{Session, Sessions};
 pub use settings::Settings;
@@ -77,7 +83,16 @@ impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Adm
 
 /// Who may sign in, and where to.
 pub trait People:
-    Persons + Memberships + Sessions + Credentials + Links + Authenticators + Attempts + PendingRecords
+    Persons
+    + Memberships
+    + Sessions
+    + Credentials
+    + Links
+    + Authenticators
+    + Attempts
+    + Failures
+    + SavedViews
+    + PendingRecords
 {
 }
 
@@ -89,6 +104,8 @@ impl<T> People for T where
         + Links
         + Authenticators
         + Attempts
+        + Failures
+        + SavedViews
         + PendingRecords
         + ?Sized
 {

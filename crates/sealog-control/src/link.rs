@@ -11,11 +11,12 @@ use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, Listed, Lock, Row, all, one, params};
+use crate::db::{Db, DbError, Listed, Lock, Row, all, count, one, params};
 use crate::error::ChangeError;
 use crate::membership::{self, Grants, Member, Membership, NewMember, Role};
 use crate::outbox::{self, NewNotice};
 use crate::person::{self, NewPerson, Person, PersonId};
+use crate::person_record::PersonRecords;
 use crate::record::{self, NewRecord, Records};
 use crate::{session, tenant};
 
@@ -33,16 +34,18 @@ pub trait Links: Send + Sync {
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>>;
     /// Whether there is a link by which somebody could still claim this account.
     fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool>;
-    /// The invitations of a tenant that are neither accepted nor over, in the order in which they were made.
-    fn invitations(&self, tenant_id: TenantId, now_ms: u64) -> Answer<'_, Vec<Link>>;
+    /// The invitations of a tenant that are neither accepted nor over, in the order in which they were made, at
+    /// most so many.
+    fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>>;
     /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It takes
     /// the place of one of the same tenant to the same address, of which `records` are told, if that is for one
-    /// of these roles, too.
+    /// of these roles, too. A tenant has at most `open_max` at a time.
     fn invite(
         &self,
         link: Link,
         notice: NewNotice,
         may_give: Vec<Role>,
+        open_max: u64,
         records: Records<Link>,
     ) -> Answer<'_, Invited>;
     /// Takes an invitation of a tenant back, on behalf of somebody who may give these roles.
@@ -62,7 +65,13 @@ pub trait Links: Send + Sync {
         records: Records<Person>,
     ) -> Answer<'_, Option<Person>, ChangeError>;
     /// A new password, which ends all sessions of the person and all other links to a new password.
-    fn reset_password(&self, secret: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<Person>>;
+    fn reset_password(
+        &self,
+        secret: Hash,
+        now_ms: u64,
+        password_hash: String,
+        records: PersonRecords,
+    ) -> Answer<'_, Option<Person>>;
     /// Makes the person a member who has the address of the invitation, or who gets it here: `Guest`.
     /// `Err(AlreadyExists)` if the person is a member already, if the address belongs to somebody else than the
     /// one who accepts, or if that one was never shown to have it.
@@ -102,13 +111,10 @@ impl Links for Control {
         })
     }
 
-    fn invitations(&self, tenant_id: TenantId, now_ms: u64) -> Answer<'_, Vec<Link>> {
+    fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>> {
         self.read(move |db| {
-            let sql = format!(
-                "{} WHERE tenant_id = ?1 AND purpose = 'invitation' AND expires_at_ms > ?2 ORDER BY number",
-                LINKS.select
-            );
-            all(db, &sql, params![tenant_id, now_ms], read)
+            let sql = format!("{} WHERE {OPEN} ORDER BY number LIMIT ?3", LINKS.select);
+            all(db, &sql, params![tenant_id, now_ms, limit], read)
         })
     }
 
@@ -117,6 +123,7 @@ impl Links for Control {
         link: Link,
         notice: NewNotice,
         may_give: Vec<Role>,
+        open_max: u64,
         records: Records<Link>,
     ) -> Answer<'_, Invited> {
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
@@ -126,8 +133,14 @@ impl Links for Control {
             let sql =
                 format!("{} WHERE tenant_id = ?1 AND email_lower = ?2 AND expires_at_ms > ?3", LINKS.select);
             let before = all(db, &sql, params![tenant_id, email.to_lowercase(), link.created_at_ms], read)?;
+            let not_made = |value| Ok(Some(Changed { tenant_id, value, records: Vec::new() }));
             if !before.iter().all(|replaced| replaced.is_for(&may_give)) {
-                return Ok(Some(Changed { tenant_id, value: Invited::Refused, records: Vec::new() }));
+                return not_made(Invited::Refused);
+            }
+            let sql = format!("SELECT count(*) AS count FROM {{links}} WHERE {OPEN}");
+            let open = count(db, &sql, params![tenant_id, link.created_at_ms])?;
+            if before.is_empty() && open >= open_max {
+                return not_made(Invited::TooMany);
             }
             let made = create(db, &link, Some(notice))?;
             let records = records.tell(before.first(), &link);
@@ -176,7 +189,13 @@ impl Links for Control {
         })
     }
 
-    fn reset_password(&self, secret: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<Person>> {
+    fn reset_password(
+        &self,
+        secret: Hash,
+        now_ms: u64,
+        password_hash: String,
+        records: PersonRecords,
+    ) -> Answer<'_, Option<Person>> {
         self.change(Lock::Order, move |db| {
             let Some(link) = take(db, secret, now_ms, |purpose| matches!(purpose, Purpose::Reset { .. }))?
             else {
@@ -187,6 +206,7 @@ impl Links for Control {
             session::end_all(db, person_id, None)?;
             let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = 'reset'";
             db.execute(sql, params![person_id])?;
+            records.insert(db, person_id)?;
             person::find(db, person_id)
         })
     }
@@ -302,6 +322,8 @@ pub enum Invited {
     Missing,
     /// An invitation for a role that the one who asks may not give stays as it is.
     Refused,
+    /// There are as many as a tenant may have open at a time.
+    TooMany,
 }
 
 /// What an owner chose.
@@ -326,6 +348,9 @@ const LINKS: Listed = Listed {
     table: "links",
     id: "id",
 };
+
+/// Invitations of the tenant `?1` that are open at `?2`.
+const OPEN: &str = "tenant_id = ?1 AND purpose = 'invitation' AND expires_at_ms > ?2";
 
 pub(crate) fn create(db: &mut dyn Db, link: &Link, notice: Option<NewNotice>) -> Result<bool, DbError> {
     db.execute("DELETE FROM {links} WHERE expires_at_ms <= ?1", params![link.created_at_ms])?;

@@ -3,11 +3,11 @@
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, damaged, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, damaged, one, params};
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
-use crate::tenant;
+use crate::{session, tenant};
 
 pub trait Memberships: Send + Sync {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
@@ -15,14 +15,15 @@ pub trait Memberships: Send + Sync {
     /// tenant. Nothing when there is no such tenant.
     fn add_member(&self, new: NewMember, records: Records<Member>)
     -> Answer<'_, Option<Member>, ChangeError>;
-    /// Nothing when the person is no member of the tenant.
+    /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does not end
+    /// keeps one. Somebody whose last membership ends by it has no sessions any more.
     fn update_member(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
         records: Records<Member>,
-    ) -> Answer<'_, Option<Member>>;
+    ) -> Answer<'_, Option<MemberChanged>>;
     fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
     /// By the ids of their persons, in the order in which they became members; those whose membership has
     /// ended included.
@@ -50,11 +51,15 @@ impl Memberships for Control {
         person_id: PersonId,
         change: MemberChange,
         records: Records<Member>,
-    ) -> Answer<'_, Option<Member>> {
+    ) -> Answer<'_, Option<MemberChanged>> {
         self.change_of_tenant(Lock::Order, move |db| {
-            let Some((before, after)) = update(db, tenant_id, person_id, change)? else { return Ok(None) };
-            let records = records.tell(Some(&before), &after);
-            Ok(Some(Changed { tenant_id, value: after, records }))
+            let Some(before) = find(db, tenant_id, person_id)? else { return Ok(None) };
+            let value = update(db, &before, change)?;
+            let records = match &value {
+                MemberChanged::Done(after) => records.tell(Some(&before), after),
+                MemberChanged::NotGiven | MemberChanged::LastOwner => Vec::new(),
+            };
+            Ok(Some(Changed { tenant_id, value, records }))
         })
     }
 
@@ -132,6 +137,11 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// An organisation always keeps one.
+    fn is_lasting_owner(&self) -> bool {
+        self.role == Role::Owner && self.ends_at_ms.is_none()
+    }
+
     pub fn has_ended(&self, now_ms: u64) -> bool {
         self.ends_at_ms.is_some_and(|end| end <= now_ms)
     }
@@ -150,6 +160,19 @@ pub struct MemberChange {
     pub role: Option<Role>,
     pub grants: Option<Grants>,
     pub ends_at_ms: Option<Option<u64>>,
+    /// The roles that whoever asks may give and take; nothing for all.
+    pub may_give: Option<Vec<Role>>,
+    pub now_ms: u64,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberChanged {
+    Done(Member),
+    /// The role that the member has, or is to have, is not for the one who asks to give.
+    NotGiven,
+    /// Nobody else is an owner whose membership does not end.
+    LastOwner,
 }
 
 const MEMBERS: Listed = Listed {
@@ -191,19 +214,25 @@ pub(crate) fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, Db
     )
 }
 
-/// Before and after.
-fn update(
-    db: &mut dyn Db,
-    tenant_id: TenantId,
-    person_id: PersonId,
-    change: MemberChange,
-) -> Result<Option<(Member, Member)>, DbError> {
-    let Some(before) = find(db, tenant_id, person_id)? else { return Ok(None) };
+fn update(db: &mut dyn Db, before: &Member, change: MemberChange) -> Result<MemberChanged, DbError> {
+    let Membership { tenant_id, person_id, .. } = before.membership;
     let mut member = before.clone();
     let membership = &mut member.membership;
     set(&mut membership.role, change.role);
     set(&mut membership.grants, change.grants);
     set(&mut membership.ends_at_ms, change.ends_at_ms);
+    let given = change.may_give.as_ref();
+    let may_give = |role| given.is_none_or(|given| given.contains(&role));
+    if !may_give(before.membership.role) || !may_give(membership.role) {
+        return Ok(MemberChanged::NotGiven);
+    }
+    if before.membership.is_lasting_owner() && !membership.is_lasting_owner() {
+        let sql = "SELECT count(*) AS count FROM {memberships}
+                   WHERE tenant_id = ?1 AND person_id <> ?2 AND role = 'owner' AND ends_at_ms IS NULL";
+        if count(db, sql, params![tenant_id, person_id])? == 0 {
+            return Ok(MemberChanged::LastOwner);
+        }
+    }
     let Membership { role, grants, ends_at_ms, .. } = membership;
     db.execute(
         "UPDATE {memberships} SET role = ?3, projects = ?4, from_ms = ?5, until_ms = ?6, ends_at_ms = ?7
@@ -218,7 +247,21 @@ fn update(
             *ends_at_ms,
         ],
     )?;
-    Ok(Some((before, member)))
+    if member.membership.has_ended(change.now_ms) && tenants_of(db, person_id, change.now_ms)?.is_empty() {
+        session::end_all(db, person_id, None)?;
+    }
+    Ok(MemberChanged::Done(member))
+}
+
+/// Where somebody is a member, in the order in which that began.
+pub(crate) fn tenants_of(
+    db: &mut dyn Db,
+    person_id: PersonId,
+    now_ms: u64,
+) -> Result<Vec<TenantId>, DbError> {
+    let sql = "SELECT tenant_id FROM {memberships}
+               WHERE person_id = ?1 AND (ends_at_ms IS NULL OR ends_at_ms > ?2) ORDER BY number";
+    all(db, sql, params![person_id, now_ms], |row| row.get("tenant_id"))
 }
 
 fn find(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Option<Member>, DbError> {

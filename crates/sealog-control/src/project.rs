@@ -22,6 +22,8 @@ pub trait Projects: Send + Sync {
     ) -> Answer<'_, Option<Project>>;
     fn project(&self, id: ProjectId) -> Answer<'_, Option<Project>>;
     fn projects(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Project>>;
+    /// Those of a tenant that have these ids, in the order of creation.
+    fn projects_named(&self, tenant_id: TenantId, ids: Vec<ProjectId>) -> Answer<'_, Vec<Project>>;
 }
 
 impl Projects for Control {
@@ -53,6 +55,24 @@ impl Projects for Control {
         self.read(move |db| {
             let scope = ("tenant_id", tenant_id.into());
             let projects = PROJECTS.page(db, Some(scope), page, read)?;
+            with_frameworks(db, projects, "WHERE projects.tenant_id = ?1", params![tenant_id])
+        })
+    }
+
+    fn projects_named(&self, tenant_id: TenantId, ids: Vec<ProjectId>) -> Answer<'_, Vec<Project>> {
+        self.read(move |db| {
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let places: Vec<String> = (0..ids.len()).map(|at| format!("?{}", at + 2)).collect();
+            let sql = format!(
+                "{} WHERE tenant_id = ?1 AND id IN ({}) ORDER BY number",
+                PROJECTS.select,
+                places.join(", ")
+            );
+            let params: Vec<Value> =
+                [tenant_id.into()].into_iter().chain(ids.into_iter().map(Value::from)).collect();
+            let projects = all(db, &sql, &params, read)?;
             with_frameworks(db, projects, "WHERE projects.tenant_id = ?1", params![tenant_id])
         })
     }

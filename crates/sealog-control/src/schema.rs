@@ -11,6 +11,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0003.sql"),
         include_str!("migrations/sqlite/0004.sql"),
         include_str!("migrations/sqlite/0005.sql"),
+        include_str!("migrations/sqlite/0006.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -18,5 +19,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0003.sql"),
         include_str!("migrations/postgres/0004.sql"),
         include_str!("migrations/postgres/0005.sql"),
+        include_str!("migrations/postgres/0006.sql"),
     ],
 };

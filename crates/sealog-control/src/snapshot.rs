@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sealog_core::catalog::CustomAction;
 use sealog_core::id::{Hash, ProjectId, TenantId};
 use sealog_store::pool::Payer;
 
+use crate::action::KnownAction;
 use crate::authenticator::Authenticator;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
@@ -18,11 +18,12 @@ use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
 use crate::person::Person;
 use crate::project::{Enabled, Project};
+use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, exports, job, key, link, membership, outbox, pending, person, project, session,
-    settings, system_project, tenant, version,
+    action, authenticator, exports, job, key, link, membership, outbox, pending, person, project, saved_view,
+    session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -60,7 +61,7 @@ pub struct ControlSnapshot {
     /// Those that are reserved for system chains.
     pub system_projects: Vec<(TenantId, ProjectId)>,
     pub keys: Vec<(ApiKey, Hash)>,
-    pub actions: Vec<(TenantId, CustomAction)>,
+    pub actions: Vec<(TenantId, KnownAction)>,
     pub settings: Vec<(TenantId, String, String)>,
     /// With the hash of their password.
     pub persons: Vec<(Person, Option<String>)>,
@@ -69,6 +70,7 @@ pub struct ControlSnapshot {
     /// With the digests of the recovery codes that are left.
     pub authenticators: Vec<(Authenticator, Vec<Hash>)>,
     pub links: Vec<Link>,
+    pub saved_views: Vec<SavedView>,
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
@@ -76,12 +78,14 @@ pub struct ControlSnapshot {
 }
 
 /// Every table, each before those that it points at.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 20] = [
     "pending",
     "exports",
     "jobs",
     "outbox",
     "attempts",
+    "failures",
+    "saved_views",
     "recovery_codes",
     "authenticators",
     "links",
@@ -110,6 +114,7 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         sessions: session::export(db)?,
         authenticators: authenticator::export(db)?,
         links: link::export(db)?,
+        saved_views: saved_view::export(db)?,
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
         exports: exports::export(db)?,
@@ -132,6 +137,7 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     session::import(db, &snapshot.sessions)?;
     authenticator::import(db, &snapshot.authenticators)?;
     link::import(db, &snapshot.links)?;
+    saved_view::import(db, &snapshot.saved_views)?;
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;

@@ -11,6 +11,8 @@ mod authenticator;
 mod common;
 #[path = "conformance/exports.rs"]
 mod exports;
+#[path = "conformance/failure.rs"]
+mod failure;
 #[path = "conformance/job.rs"]
 mod job;
 #[path = "conformance/key.rs"]
@@ -29,6 +31,8 @@ mod pending;
 mod person;
 #[path = "conformance/project.rs"]
 mod project;
+#[path = "conformance/saved_view.rs"]
+mod saved_view;
 #[path = "conformance/session.rs"]
 mod session;
 #[path = "conformance/settings.rs"]
@@ -84,6 +88,7 @@ conformance! {
         frameworks_that_were_disabled_stay_known_as_ever_enabled
         the_history_of_frameworks_is_kept
         concurrent_changes_are_all_kept
+        projects_are_found_by_their_ids_in_their_tenant
     }
     key: {
         access_finds_a_key_by_its_digest_with_project_tenant_and_actions
@@ -92,9 +97,11 @@ conformance! {
         a_keys_last_use_never_goes_back
         keys_of_a_tenant_are_listed_newest_first_and_pages_join
         a_key_is_found_by_its_id_with_its_tenant
+        a_rolled_key_works_on_for_a_while_and_the_new_one_at_once
     }
     action: {
         actions_are_unique_in_their_tenant
+        a_retired_action_is_gone_from_access_stays_known_and_its_name_is_free
     }
     lists: {
         what_does_not_exist_cannot_be_changed
@@ -111,6 +118,10 @@ conformance! {
         an_address_that_exists_adds_a_membership_and_changes_nothing_of_the_person
         an_address_is_a_member_of_a_tenant_once
         grants_read_back_and_a_change_leaves_the_others_alone
+        a_tenant_keeps_an_owner_whose_membership_does_not_end
+        of_two_owners_who_leave_at_once_one_stays
+        a_role_is_given_and_taken_by_those_who_may
+        sessions_end_with_the_last_membership
     }
     session: {
         sessions_end_and_expire
@@ -128,6 +139,14 @@ conformance! {
         of_many_that_use_one_code_at_once_one_has_used_it
         a_recovery_code_works_once
         a_removed_authenticator_takes_its_recovery_codes_along
+        those_who_have_an_authenticator_are_found_together
+    }
+    failure: {
+        failures_are_counted_until_they_are_recorded_together
+        failures_at_the_same_time_are_all_counted
+    }
+    saved_view: {
+        a_person_has_so_many_views_in_a_tenant_and_one_of_a_name
     }
     attempt: {
         attempts_are_counted_by_subject_until_their_window_is_over
@@ -148,6 +167,8 @@ conformance! {
         an_invitation_that_was_withdrawn_opens_nothing
         an_invitation_is_replaced_by_those_alone_who_may_give_its_role
         of_many_that_use_a_link_at_once_one_has_used_it
+        a_tenant_has_so_many_open_invitations_and_one_for_an_address
+        a_new_password_and_the_records_of_it_are_one_change
     }
     outbox: {
         a_notice_with_the_same_key_is_queued_once

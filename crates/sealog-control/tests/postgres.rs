@@ -322,7 +322,8 @@ fn furnish(control: &Control) {
     wait(control.add_member(member, Records::of(vec![record]))).unwrap();
     wait(control.update_member(tenant_id, person_id, MemberChange::default(), Records::none())).unwrap();
     wait(control.remove_record(Uuid([7; 16]))).unwrap();
-    wait(control.change_password(person_id, "h".into(), "h2".into(), Hash([9; 32]))).unwrap();
+    wait(control.change_password(person_id, "h".into(), "h2".into(), Hash([9; 32]), PersonRecords::none()))
+        .unwrap();
     for value in [Some("1".into()), Some("2".into()), None] {
         wait(control.set_setting(tenant_id, "a".into(), value, vec![])).unwrap();
     }
@@ -356,15 +357,34 @@ fn furnish(control: &Control) {
     let offered = Authenticator { person_id, secret: vec![1; 20], last_step: None, created_at_ms: now };
     assert!(wait(control.offer_authenticator(offered)).unwrap());
     let codes = vec![Hash([7; 32])];
-    assert!(wait(control.confirm_authenticator(person_id, vec![1; 20], 1, codes, None)).unwrap());
+    assert!(
+        wait(control.confirm_authenticator(person_id, vec![1; 20], 1, codes, None, PersonRecords::none()))
+            .unwrap()
+    );
     assert!(wait(control.use_step(person_id, 2)).unwrap());
     assert!(wait(control.use_recovery_code(person_id, Hash([7; 32]))).unwrap());
-    assert!(wait(control.remove_authenticator(person_id)).unwrap());
+    assert!(wait(control.remove_authenticator(person_id, PersonRecords::none())).unwrap());
     for count in [1, 2] {
         let counted = wait(control.count_attempt(vec![Hash([7; 32])], now, 9)).unwrap();
         assert_eq!(counted, [Counted { attempts: count, ends_at_ms: now + 9 }]);
     }
     wait(control.forget_attempts(Hash([7; 32]))).unwrap();
+    for _ in 0..2 {
+        wait(control.count_failure(person_id, Wrong::Code, now)).unwrap();
+    }
+    let tell = |failed: &Failed| NewRecord { id: failed.person_id.0, draft: "{}".into(), created_at_ms: 1 };
+    assert_eq!(wait(control.record_failures(now, 9, Box::new(tell))), Ok(1));
+    let view = SavedView {
+        id: Uuid([8; 16]),
+        tenant_id,
+        person_id,
+        name: "n".into(),
+        query: "q".into(),
+        created_at_ms: now,
+    };
+    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
+    assert_eq!(wait(control.remove_view(tenant_id, person_id, Uuid([8; 16]))), Ok(true));
+    assert_eq!(wait(control.retire_action(tenant_id, "a.b".into(), now, vec![])), Ok(Some(())));
     let link = Link {
         id: Uuid([9; 16]),
         digest: Some(Hash([8; 32])),
@@ -373,7 +393,11 @@ fn furnish(control: &Control) {
         expires_at_ms: now + 9,
     };
     assert_eq!(wait(control.create_link(link, None, vec![])), Ok(Some(())));
-    assert!(wait(control.reset_password(Hash([8; 32]), now, "h".into())).unwrap().is_some());
+    assert!(
+        wait(control.reset_password(Hash([8; 32]), now, "h".into(), PersonRecords::none()))
+            .unwrap()
+            .is_some()
+    );
     let notice = NewNotice {
         key: "k".into(),
         tenant_id: Some(tenant_id),

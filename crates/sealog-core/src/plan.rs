@@ -9,6 +9,8 @@ pub struct Plan {
     pub events_per_month: Option<u64>,
     pub frameworks: FrameworkSet,
     pub requests_per_s: u32,
+    /// Whether an organisation may set a longest lifetime for its keys.
+    pub key_expiry_policy: bool,
 }
 
 impl Plan {
@@ -22,6 +24,7 @@ impl Plan {
             events_per_month,
             frameworks,
             requests_per_s: 1000,
+            key_expiry_policy: name != "entry",
         };
         vec![
             plan("entry", Some(250_000), set(&["soc2", "iso27001", "gdpr", "ccpa"])),

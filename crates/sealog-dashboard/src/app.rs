@@ -14,9 +14,8 @@ use tokio::sync::Semaphore;
 
 use crate::assets::Assets;
 use crate::cookies::Cookies;
+use crate::reads::Reads;
 
-/// Pages that read events at a time: each may hold a few megabytes. More wait.
-const READS_MAX: usize = 8;
 /// Downloads of exports at a time: each holds a piece of some megabytes at most. More are refused.
 const DOWNLOADS_MAX: usize = 16;
 
@@ -44,11 +43,11 @@ pub struct Dashboard {
     pub(crate) config: Config,
     pub(crate) cookies: Cookies,
     pub(crate) assets: Assets,
-    pub(crate) reads: Semaphore,
     pub(crate) downloads: Arc<Semaphore>,
     pub(crate) workers: Workers,
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
+    pub(crate) reads: Reads,
     pub(crate) on_claimed: OnClaimed,
 }
 
@@ -69,7 +68,6 @@ impl Dashboard {
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
         let (people, app_url) = (Arc::clone(&control.people), config.app_url.clone());
-        let accounts = Accounts::new(people, Arc::clone(&world), app_url, admin.wake().clone());
         let verifications = Verifications {
             jobs: Arc::clone(&control.jobs),
             store: Arc::clone(&store),
@@ -83,6 +81,13 @@ impl Dashboard {
             world: Arc::clone(&world),
             drain: Arc::clone(&workers.drain),
         };
+        let accounts = Accounts::new(
+            people,
+            Arc::clone(&world),
+            app_url,
+            admin.wake().clone(),
+            Arc::clone(admin.sign_ins()),
+        );
         Arc::new(Dashboard {
             store,
             control,
@@ -92,11 +97,11 @@ impl Dashboard {
             cookies: Cookies::new(&config.app_url),
             assets: Assets::new(),
             config,
-            reads: Semaphore::new(READS_MAX),
             downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
             workers,
             verifications,
             exporter,
+            reads: Reads::new(),
             on_claimed,
         })
     }

@@ -16,11 +16,14 @@ pub enum Capability {
     TestKeys,
     LiveKeys,
     ViewProjects,
+    ManageProjects,
     ManageMembers,
     ViewUsage,
     ViewFrameworks,
     /// Enable and disable them.
     ManageFrameworks,
+    ViewActions,
+    ManageActions,
 }
 
 const OWNER: usize = 0;
@@ -34,7 +37,7 @@ const NO: bool = false;
 
 /// In the order of owner, admin, developer, privacy officer, auditor.
 #[rustfmt::skip]
-pub const CAPABILITIES: [(Capability, [bool; 5]); 9] = [
+pub const CAPABILITIES: [(Capability, [bool; 5]); 15] = [
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
     (Capability::Verify,        [YES, YES, YES, YES, YES]),
     (Capability::Export,        [YES, YES, NO,  YES, YES]),
@@ -43,10 +46,13 @@ pub const CAPABILITIES: [(Capability, [bool; 5]); 9] = [
     (Capability::TestKeys,      [YES, YES, YES, NO,  NO]),
     (Capability::LiveKeys,      [YES, YES, NO,  NO,  NO]),
     (Capability::ViewProjects,  [YES, YES, NO,  NO,  NO]),
+    (Capability::ManageProjects, [YES, YES, NO,  NO,  NO]),
     (Capability::ManageMembers, [YES, YES, NO,  NO,  NO]),
     (Capability::ViewUsage,     [YES, YES, YES, YES, NO]),
     (Capability::ViewFrameworks, [YES, YES, YES, YES, YES]),
     (Capability::ManageFrameworks, [YES, YES, NO, NO, NO]),
+    (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
+    (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {

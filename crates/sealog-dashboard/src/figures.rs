@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use sealog_control::{Grants, Role};
+use sealog_control::Grants;
 use sealog_core::catalog::{Catalog, Entry};
 use sealog_core::id::ChainId;
 use sealog_core::time::DAY_MS;
@@ -18,6 +18,7 @@ use crate::gate::of_control;
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::text::iso_day;
+use crate::views;
 
 /// What putting together the counts of a day costs, in bytes of work.
 const DAY_COST: usize = 4096;
@@ -113,7 +114,7 @@ pub(crate) async fn read(
     days: Range<u32>,
     before: Range<u32>,
 ) -> Result<(Figures, Figures), Problem> {
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(chain.tenant_id).await;
     let from = if before.is_empty() { days.start } else { before.start.min(days.start) };
     let counts = app.store.counts(chain, Days::new(from, days.end)).await?;
     let actions = app.control.administration.actions(chain.tenant_id).await.map_err(of_control)?;
@@ -126,17 +127,15 @@ pub(crate) async fn read(
     Ok(made.await.map_err(|_| StoreError::Closing)?)
 }
 
-/// What auditors look at leaves a record: which page, and of which days.
-pub(crate) async fn record_view(
+/// What auditors look at is sealed: which page, and of which days.
+pub(crate) async fn seal_view(
     app: &Dashboard,
     asked: &Asked,
     page: &str,
     days: &Range<u32>,
 ) -> Result<(), Problem> {
     let place = asked.place();
-    let Some((project, mode)) = place.chain.as_ref().filter(|_| place.role() == Role::Auditor) else {
-        return Ok(());
-    };
+    let Some((project, mode)) = &place.chain else { return Ok(()) };
     let metadata = json!({
         "project_id": project.id.to_string(),
         "mode": mode.as_str(),
@@ -145,7 +144,7 @@ pub(crate) async fn record_view(
         "date_to": iso_day(days.end.saturating_sub(1)),
     });
     let resource = format!("project/{}", project.id);
-    Ok(app.accounts.record_view(asked.person().person.id, place.tenant.id, &resource, metadata).await?)
+    views::seal(app, asked, &actions::PAGE_VIEWED, &resource, metadata).await
 }
 
 /// Those of the days that lie wholly in the time that a membership is granted: counts know no hours.

@@ -17,13 +17,14 @@ use sealog_store::BoxFuture;
 
 use crate::app::Dashboard;
 use crate::capability::{Capability, may};
+use crate::headers;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
 
 /// Most that is read of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
 /// Projects that the rail offers.
-const PROJECTS_MAX: usize = 200;
+pub(crate) const PROJECTS_MAX: usize = 200;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -66,7 +67,7 @@ pub(crate) async fn pass(
         place: None,
     };
     let checked = async {
-        check_site(app, &parts.method, &asked.headers)?;
+        check_site(app, &parts.method, &asked)?;
         admit(app, needs, &mut asked).await?;
         if parts.method == Method::POST {
             asked.form = read_form(&asked.headers, body).await?;
@@ -85,9 +86,11 @@ pub(crate) async fn pass(
 }
 
 /// Another site can make a browser send a form with its cookies. The browser says which site it was, or at least
-/// which origin; a program that is no browser says neither, and has no cookies that are not its own.
-fn check_site(app: &Dashboard, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    let value = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
+/// which origin; a program that is no browser says neither, and has no cookies that are not its own. From a page that
+/// lets no address leave ([`headers::hides_origin`]), an old browser that does not name the site says `null` for the
+/// origin: its forms are accepted where what was typed is the proof, and no session is.
+fn check_site(app: &Dashboard, method: &Method, asked: &Asked) -> Result<(), Problem> {
+    let value = |name: HeaderName| asked.headers.get(name).map(HeaderValue::as_bytes);
     let is_ours = match (value(SEC_FETCH_SITE), value(ORIGIN)) {
         (Some(site), _) if *method == Method::GET => {
             // A link from elsewhere is what links are for; a page of ours inside another is not.
@@ -95,6 +98,7 @@ fn check_site(app: &Dashboard, method: &Method, headers: &HeaderMap) -> Result<(
         }
         (None, _) if *method == Method::GET => true,
         (Some(site), _) => matches!(site, b"same-origin" | b"none"),
+        (None, Some(b"null")) if headers::hides_origin(&asked.path) => true,
         (None, Some(origin)) => origin.eq_ignore_ascii_case(app.cookies.origin().as_bytes()),
         (None, None) => true,
     };
@@ -170,9 +174,13 @@ async fn find_place(
     }
     let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
     let tenant = tenant.ok_or(Problem::not_found())?;
-    let page = ListPage { after: None, limit: PROJECTS_MAX };
-    let mut projects = app.control.administration.projects(tenant_id, page).await.map_err(of_control)?;
-    projects.retain(is_granted);
+    let administration = &app.control.administration;
+    let projects = match membership.grants.projects.clone() {
+        // Those alone: they may be behind the first ones that a list would have.
+        Some(granted) => administration.projects_named(tenant_id, granted).await,
+        None => administration.projects(tenant_id, ListPage { after: None, limit: PROJECTS_MAX }).await,
+    };
+    let projects = projects.map_err(of_control)?;
     Ok(Place { tenant, membership, projects, chain })
 }
 

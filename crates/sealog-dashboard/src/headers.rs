@@ -10,17 +10,31 @@ use axum::response::Response;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-const HEADERS: [(HeaderName, &str); 6] = [
+const HEADERS: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, POLICY),
-    (REFERRER_POLICY, "no-referrer"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-pub(crate) fn add(mut response: Response) -> Response {
+/// Pages that a link with a secret leads to. The secret is behind the `#`, which no browser sends; all the same,
+/// nothing of their address leaves, not even to us.
+const OF_LINKS: [&str; 3] = ["/app/claim", "/app/reset", "/app/invitation"];
+
+/// Whether forms of such a page lead to this path. No session is needed there: a secret that was typed is.
+pub(crate) fn hides_origin(path: &str) -> bool {
+    // The button for the theme is on every page.
+    OF_LINKS.contains(&path) || path == "/app/theme"
+}
+
+/// For the answer to a request for this path.
+pub(crate) fn add(path: &str, mut response: Response) -> Response {
     let headers = response.headers_mut();
+    // Other sites learn no address from any page. With `no-referrer` an old browser would hide the origin of forms
+    // from us, too, by which we know that they are ours.
+    let referrer = if OF_LINKS.contains(&path) { "no-referrer" } else { "same-origin" };
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static(referrer));
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -87,6 +87,7 @@ pub(crate) enum Current {
     Verification,
     Exports,
     SystemLog,
+    Actions,
     Keys,
     Projects,
     Members,
@@ -150,6 +151,9 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
         if place.may(Capability::ViewFrameworks) {
             pages.push(item(of_project("/frameworks"), "layers", "Frameworks", Current::Frameworks));
         }
+    }
+    if place.may(Capability::ViewActions) {
+        pages.push(item(format!("/app/o/{tenant_id}/actions"), "actions", "Actions", Current::Actions));
     }
     if place.may(Capability::ViewKeys) {
         pages.push(item(format!("/app/o/{tenant_id}/keys"), "key", "API keys", Current::Keys));

@@ -17,6 +17,7 @@ mod headers;
 mod layout;
 mod pages;
 mod problem;
+mod reads;
 mod request;
 mod routes;
 mod strip;

@@ -5,6 +5,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sealog_core::reject::{Code, Reject};
+use sealog_service::admin::AdminError;
 use sealog_service::people::Failed;
 use sealog_store::StoreError;
 
@@ -60,6 +61,16 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         tracing::error!(%error, "a page could not be read");
         Problem::new(Code::ReadQueryFailed, "The store could not answer. Try again in a moment.")
+    }
+}
+
+/// Of changes, where there is no field to say it beside.
+pub(crate) fn of_admin(error: AdminError) -> Problem {
+    match error {
+        AdminError::NotFound => Problem::not_found(),
+        AdminError::Store(error) => Failed::from(error).into(),
+        AdminError::Internal(cause) => Failed(cause).into(),
+        AdminError::Field(error) => Problem::new(Code::ValidationInvalidField, error.to_string()),
     }
 }
 

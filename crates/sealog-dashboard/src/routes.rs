@@ -11,9 +11,11 @@ use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::gate::{self, Handler, Needs};
 use crate::headers;
-use crate::pages::{account, claim, event, events, forgot, invitation, keys, members, projects, reset};
-use crate::pages::{framework, frameworks, overview, sign_in, start, theme, usage};
-use crate::pages::{exports, sign_in, start, system_log, theme, verification, verification_run};
+use crate::pages::{account, action, actions, claim, event, events, exports, forgot, framework, frameworks};
+use crate::pages::{
+    invitation, keys, member, members, new_action, overview, projects, reset, sign_in, start,
+};
+use crate::pages::{system_log, theme, usage, verification, verification_run};
 
 pub struct Route {
     pub path: &'static str,
@@ -89,14 +91,26 @@ static ROUTES: &[Route] = routes! {
     GET "/app/p/{project}/{mode}/exports/{export}/download" Needs::Member(Capability::Export) => exports::download;
     GET "/app/p/{project}/{mode}/exports/{export}/manifest.json" Needs::Member(Capability::Export) => exports::manifest;
     GET "/app/o/{organisation}/system-log" Needs::Member(Capability::SystemLog) => system_log::show;
+    GET "/app/o/{organisation}/actions" Needs::Member(Capability::ViewActions) => actions::show;
+    GET "/app/o/{organisation}/actions/entry" Needs::Member(Capability::ViewActions) => action::show;
+    GET "/app/o/{organisation}/actions/new" Needs::Member(Capability::ManageActions) => new_action::show;
+    POST "/app/o/{organisation}/actions/create" Needs::Member(Capability::ManageActions) => new_action::create;
+    POST "/app/o/{organisation}/actions/retire" Needs::Member(Capability::ManageActions) => action::retire;
     GET "/app/o/{organisation}/keys" Needs::Member(Capability::ViewKeys) => keys::show;
     POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;
+    POST "/app/o/{organisation}/keys/roll" Needs::Member(Capability::TestKeys) => keys::roll;
     POST "/app/o/{organisation}/keys/revoke" Needs::Member(Capability::TestKeys) => keys::revoke;
     GET "/app/o/{organisation}/usage" Needs::Member(Capability::ViewUsage) => usage::show;
+    POST "/app/o/{organisation}/keys/policy" Needs::Member(Capability::ManageMembers) => keys::set_policy;
     GET "/app/o/{organisation}/projects" Needs::Member(Capability::ViewProjects) => projects::show;
+    POST "/app/o/{organisation}/projects/create" Needs::Member(Capability::ManageProjects) => projects::create;
+    POST "/app/o/{organisation}/projects/rename" Needs::Member(Capability::ManageProjects) => projects::rename;
     GET "/app/o/{organisation}/members" Needs::Member(Capability::ManageMembers) => members::show;
     POST "/app/o/{organisation}/members/invite" Needs::Member(Capability::ManageMembers) => members::invite;
     POST "/app/o/{organisation}/members/withdraw" Needs::Member(Capability::ManageMembers) => members::withdraw;
+    GET "/app/o/{organisation}/members/{person}" Needs::Member(Capability::ManageMembers) => member::show;
+    POST "/app/o/{organisation}/members/{person}" Needs::Member(Capability::ManageMembers) => member::change;
+    POST "/app/o/{organisation}/members/{person}/end" Needs::Member(Capability::ManageMembers) => member::end;
 };
 
 pub(crate) fn router(app: &Arc<Dashboard>) -> Router {
@@ -109,7 +123,8 @@ pub(crate) fn router(app: &Arc<Dashboard>) -> Router {
             let filter = MethodFilter::try_from(route.method.clone()).expect("a method that HTTP itself has");
             let app = Arc::clone(app);
             methods = methods.on(filter, async move |parameters: RawPathParams, request: Request| {
-                headers::add(gate::pass(&app, route.needs, Some(route.handler), &parameters, request).await)
+                let answer = gate::pass(&app, route.needs, Some(route.handler), &parameters, request).await;
+                headers::add(route.path, answer)
             });
         }
         router = router.route(path, methods);
@@ -119,7 +134,7 @@ pub(crate) fn router(app: &Arc<Dashboard>) -> Router {
     router.route(
         "/app/{*rest}",
         axum::routing::get(async move |parameters: RawPathParams, request: Request| {
-            headers::add(gate::pass(&app, Needs::Nothing, None, &parameters, request).await)
+            headers::add("", gate::pass(&app, Needs::Nothing, None, &parameters, request).await)
         }),
     )
 }

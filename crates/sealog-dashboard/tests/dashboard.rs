@@ -1,15 +1,19 @@
 //! The pages as a browser would ask for them, on a store and control data of their own.
 
+#[path = "dashboard/actions.rs"]
+mod actions;
 #[path = "dashboard/events.rs"]
 mod events;
-#[path = "dashboard/figures.rs"]
-mod figures;
 #[path = "dashboard/exports.rs"]
 mod exports;
+#[path = "dashboard/figures.rs"]
+mod figures;
 #[path = "dashboard/harness.rs"]
 mod harness;
 #[path = "dashboard/keys.rs"]
 mod keys;
+#[path = "dashboard/members.rs"]
+mod members;
 #[path = "dashboard/people.rs"]
 mod people;
 #[path = "dashboard/roles.rs"]

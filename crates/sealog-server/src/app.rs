@@ -9,6 +9,7 @@ use sealog_service::background::{Jobs, Workers};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
+use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::Verifier;
@@ -95,6 +96,11 @@ impl App {
                 every: config.background.jobs_every,
                 pace: Pace::default(),
             }),
+            failed_sign_ins: FailedSignIns {
+                people: Arc::clone(&control.people),
+                world: Arc::clone(&world),
+                wake: wake.clone(),
+            },
             intervals: config.background,
         };
         Arc::new(App {

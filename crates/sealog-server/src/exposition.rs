@@ -192,6 +192,14 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "Records of changes that are not in their system chains yet.",
     );
     text.sample("sealog_system_records_pending", "", records);
+    text.family(
+        "sealog_sign_ins_failed_total",
+        "counter",
+        "Sign-ins to the dashboard that failed, by cause.",
+    );
+    for (cause, count) in app.admin.sign_ins().by_cause() {
+        text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);
+    }
     process(&mut text);
     Ok(text.0)
 }

@@ -13,6 +13,7 @@ use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
 use crate::mail::Mailer;
+use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
@@ -60,6 +61,7 @@ pub struct Jobs {
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    pub failed_sign_ins: FailedSignIns,
     pub intervals: Intervals,
 }
 
@@ -77,7 +79,8 @@ impl Jobs {
                 geo::follow(self.geo.as_ref(), self.intervals.geo_every),
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
-                heads::watch(&self.store, &self.world)
+                heads::watch(&self.store, &self.world),
+                self.failed_sign_ins.watch()
             );
         };
         let dropped_at_stop = async {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Control, Grants, PendingRecords, PersonId, Persons};
+use sealog_control::{Actions, Control, Grants, KeyAccess, Keys, PendingRecords, PersonId, Persons};
 use sealog_core::catalog::CustomAction;
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_core::plan::Plan;
+use sealog_core::time::iso_ms;
 use sealog_service::Secret;
-use sealog_service::admin::keys::KeyInput;
+use sealog_service::admin::keys::{KeyInput, OVERLAP_MS_MAX, RollInput};
 use sealog_service::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
 use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
@@ -131,8 +132,8 @@ fn a_change_of_a_membership_is_told_from_and_to_by_the_person_who_makes_it() {
     };
     let project_id = ProjectId(Uuid::from_random([4; 16]));
     let grants = Grants { projects: Some(vec![project_id]), from_ms: None, until_ms: None };
-    update(MemberUpdate { role: Some("auditor".into()), grants: Some(grants.clone()), ends_at: None })
-        .unwrap();
+    let audits = MemberUpdate { role: Some("auditor".into()), ..MemberUpdate::default() };
+    update(MemberUpdate { grants: Some(grants.clone()), ..audits.clone() }).unwrap();
     let told = stage.last();
     assert_eq!(
         (&told["action"], &told["actor_id"], &told["resource"]),
@@ -148,7 +149,7 @@ fn a_change_of_a_membership_is_told_from_and_to_by_the_person_who_makes_it() {
     assert_eq!(told["metadata"]["grants"], json!({"from": open, "to": one}));
     assert_eq!(told["metadata"].as_object().unwrap().len(), 3, "these two and the record's id: {told}");
     let before = stage.count();
-    update(MemberUpdate { role: Some("auditor".into()), grants: Some(grants), ends_at: Some(None) }).unwrap();
+    update(MemberUpdate { grants: Some(grants), ends_at: Some(None), ..audits }).unwrap();
     assert_eq!(stage.count(), before, "nothing has changed");
     update(MemberUpdate { ends_at: Some(Some("2027-01-01T00:00:00Z".into())), ..MemberUpdate::default() })
         .unwrap();
@@ -157,4 +158,84 @@ fn a_change_of_a_membership_is_told_from_and_to_by_the_person_who_makes_it() {
     let missing =
         stage.admin.update_member(Actor::Operator, stage.tenant_id, nobody, MemberUpdate::default());
     assert_eq!(wait(missing).unwrap_err(), AdminError::NotFound);
+}
+
+#[test]
+fn a_key_lives_no_longer_than_the_organisation_allows_where_the_plan_includes_that() {
+    let Stage { control, admin, tenant_id } = &Stage::new();
+    let by = Actor::Operator;
+    let input = ProjectInput { name: "p".into(), frameworks: vec![] };
+    let project_id = wait(admin.create_project(by, *tenant_id, input)).unwrap().id;
+    let day_ms = 86_400_000;
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let in_days = |days: u64| iso_ms(u64::try_from(now_ms).unwrap() + days * day_ms);
+    let create = |expires_at: Option<String>| {
+        let input = KeyInput { name: "k".into(), mode: "test".into(), expires_at };
+        wait(admin.create_key(by, project_id, input))
+    };
+    assert_eq!(create(None).unwrap().key.expires_at_ms, None);
+    for days in [0, 3661] {
+        assert_eq!(field(wait(admin.set_key_policy(by, *tenant_id, Some(days)))), "days");
+    }
+    wait(admin.set_key_policy(by, *tenant_id, Some(30))).unwrap();
+    assert_eq!(field(create(Some(in_days(31)))), "expires_at");
+    assert!(create(Some(in_days(29))).is_ok());
+    let made = create(None).unwrap();
+    let lives_ms = made.key.expires_at_ms.unwrap() - made.key.created_at_ms;
+    assert_eq!(lives_ms, 30 * day_ms, "as long as it may, unless it says less");
+    // A key that takes the place of another is a new one.
+    let late = RollInput { overlap_ms: 0, expires_at: Some(in_days(31)) };
+    assert_eq!(field(wait(admin.roll_key(by, made.key.id, late))), "expires_at");
+    let before = wait(control.count_records()).unwrap();
+    wait(admin.set_key_policy(by, *tenant_id, Some(30))).unwrap();
+    assert_eq!(wait(control.count_records()), Ok(before), "nothing has changed");
+    // On a plan without it, it is not enforced, and cannot be set.
+    let plan = TenantUpdate { plan: Some("entry".into()), ..TenantUpdate::default() };
+    wait(admin.update_tenant(by, *tenant_id, plan)).unwrap();
+    assert_eq!(create(None).unwrap().key.expires_at_ms, None);
+    assert_eq!(field(wait(admin.set_key_policy(by, *tenant_id, None))), "days");
+}
+
+#[test]
+fn a_rolled_key_and_its_successor_work_side_by_side_for_as_long_as_was_chosen() {
+    let stage = Stage::new();
+    let by = Actor::Operator;
+    let input = ProjectInput { name: "p".into(), frameworks: vec![] };
+    let project_id = wait(stage.admin.create_project(by, stage.tenant_id, input)).unwrap().id;
+    let input = KeyInput { name: "ci".into(), mode: "live".into(), expires_at: None };
+    let old = wait(stage.admin.create_key(by, project_id, input)).unwrap();
+    let too_long = RollInput { overlap_ms: OVERLAP_MS_MAX + 1, expires_at: None };
+    assert_eq!(field(wait(stage.admin.roll_key(by, old.key.id, too_long))), "overlap");
+    let roll = RollInput { overlap_ms: 3_600_000, expires_at: None };
+    let new = wait(stage.admin.roll_key(by, old.key.id, roll)).unwrap();
+    assert_eq!((new.key.name.as_str(), new.key.mode, new.key.project_id), ("ci", old.key.mode, project_id));
+    assert!(new.text.0 != old.text.0 && new.text.0.starts_with("at_live_"));
+    let (_, kept) = wait(stage.control.key(old.key.id)).unwrap().unwrap();
+    let left_ms = kept.expires_at_ms.unwrap() - new.key.created_at_ms;
+    assert_eq!((left_ms, kept.revoked_at_ms), (3_600_000, None));
+    assert!(wait(stage.control.access(sealog_core::key::digest(&new.text.0))).unwrap().is_some());
+    let told = stage.last();
+    assert_eq!(told["action"], "sealog.key_rolled");
+    assert_eq!(told["metadata"]["replaces"], format!("key/{}", old.key.id.0));
+    assert!(!told.to_string().contains(&new.text.0));
+}
+
+#[test]
+fn a_retired_action_is_told_of_once() {
+    let Stage { control, admin, tenant_id } = &Stage::new();
+    let by = Actor::Operator;
+    let action = CustomAction {
+        action: "a.b".into(),
+        description: None,
+        category: None,
+        severity: None,
+        required_fields: vec![],
+        optional_fields: vec![],
+    };
+    wait(admin.create_action(by, *tenant_id, action)).unwrap();
+    wait(admin.retire_action(by, *tenant_id, "a.b".into())).unwrap();
+    assert_eq!(wait(admin.retire_action(by, *tenant_id, "a.b".into())), Err(AdminError::NotFound));
+    assert_eq!(wait(control.actions(*tenant_id)), Ok(vec![]));
+    let records = wait(control.pending_records(*tenant_id, 100)).unwrap();
+    assert_eq!(records.iter().filter(|record| record.draft.contains("sealog.action_retired")).count(), 1);
 }

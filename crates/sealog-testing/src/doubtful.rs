@@ -8,6 +8,7 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, TenantId, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
+use sealog_store::counts::{Counts, Days};
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::pool::FairPool;
 use sealog_store::{
@@ -159,6 +160,10 @@ impl Store for DoubtfulStore {
 
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.inner.usage(tenant_id, month)
+    }
+
+    fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        self.inner.counts(chain, days)
     }
 
     fn import(

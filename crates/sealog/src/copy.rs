@@ -202,10 +202,13 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     if let Some((key, _)) = missing(&these.keys, &others.keys, |(key, _)| key.id) {
         return Some(format!("a key ({})", key.id.0));
     }
-    if let Some((_, action)) =
-        missing(&these.actions, &others.actions, |(tenant_id, action)| (*tenant_id, action.action.clone()))
-    {
-        return Some(format!("a custom action ({})", action.action));
+    if let Some((_, action)) = missing(&these.actions, &others.actions, |(tenant_id, action)| {
+        (*tenant_id, action.action.action.clone())
+    }) {
+        return Some(format!("a custom action ({})", action.action.action));
+    }
+    if let Some(view) = missing(&these.saved_views, &others.saved_views, |view| view.id) {
+        return Some(format!("a saved view ({})", view.id));
     }
     if let Some((person, _)) = missing(&these.persons, &others.persons, |(person, _)| person.id) {
         return Some(format!("a user ({})", person.id.0));

@@ -10,7 +10,10 @@ fn confirmed(control: &Control) {
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     assert_eq!(wait(control.offer_authenticator(new_authenticator(1))), Ok(true));
     let codes = vec![digest(1), digest(2)];
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, codes, None)), Ok(true));
+    assert_eq!(
+        wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, codes, None, PersonRecords::none())),
+        Ok(true)
+    );
 }
 
 pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
@@ -25,15 +28,38 @@ pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
     assert!(offer(1) && offer(2));
     assert_eq!(found().map(|found| (found.is_confirmed(), found.secret)), Some((false, vec![2; 20])));
     assert_eq!(wait(control.use_step(person_id(1), 9)), Ok(false));
-    assert_eq!(wait(control.replace_recovery_codes(person_id(1), vec![digest(1)])), Ok(false));
+    assert_eq!(
+        wait(control.replace_recovery_codes(person_id(1), vec![digest(1)], PersonRecords::none())),
+        Ok(false)
+    );
     // Of a page that was opened before the second offer.
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![], None)), Ok(false));
+    assert_eq!(
+        wait(control.confirm_authenticator(
+            person_id(1),
+            vec![1; 20],
+            7,
+            vec![],
+            None,
+            PersonRecords::none()
+        )),
+        Ok(false)
+    );
     let codes = vec![digest(1), digest(2)];
     assert_eq!(
-        wait(control.confirm_authenticator(person_id(1), vec![2; 20], 7, codes.clone(), None)),
+        wait(control.confirm_authenticator(
+            person_id(1),
+            vec![2; 20],
+            7,
+            codes.clone(),
+            None,
+            PersonRecords::none()
+        )),
         Ok(true)
     );
-    assert_eq!(wait(control.confirm_authenticator(person_id(1), vec![2; 20], 8, codes, None)), Ok(false));
+    assert_eq!(
+        wait(control.confirm_authenticator(person_id(1), vec![2; 20], 8, codes, None, PersonRecords::none())),
+        Ok(false)
+    );
     assert!(!offer(3));
     assert_eq!(found().map(|found| (found.last_step, found.secret)), Some((Some(7), vec![2; 20])));
     assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(2));
@@ -62,15 +88,42 @@ pub fn a_recovery_code_works_once(control: &Control) {
     let used = |person, n| wait(control.use_recovery_code(person_id(person), digest(n))).unwrap();
     assert_eq!((used(2, 1), used(1, 1), used(1, 1), used(1, 3)), (false, true, false, false));
     assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(1));
-    assert_eq!(wait(control.replace_recovery_codes(person_id(1), vec![digest(3), digest(4)])), Ok(true));
+    assert_eq!(
+        wait(control.replace_recovery_codes(person_id(1), vec![digest(3), digest(4)], PersonRecords::none())),
+        Ok(true)
+    );
     assert_eq!((used(1, 2), used(1, 3), used(1, 4)), (false, true, true));
 }
 
 pub fn a_removed_authenticator_takes_its_recovery_codes_along(control: &Control) {
     confirmed(control);
-    assert_eq!(wait(control.remove_authenticator(person_id(1))), Ok(true));
-    assert_eq!(wait(control.remove_authenticator(person_id(1))), Ok(false));
+    assert_eq!(wait(control.remove_authenticator(person_id(1), PersonRecords::none())), Ok(true));
+    assert_eq!(wait(control.remove_authenticator(person_id(1), PersonRecords::none())), Ok(false));
     assert_eq!(wait(control.authenticator(person_id(1))), Ok(None));
     assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(0));
     assert_eq!(wait(control.offer_authenticator(new_authenticator(1))), Ok(true));
+}
+
+pub fn those_who_have_an_authenticator_are_found_together(control: &Control) {
+    furnish(control);
+    for n in 1..=4 {
+        wait(control.add_member(new_member(n, 1, &format!("{n}@b.c")), Records::none())).unwrap();
+    }
+    for n in [1, 2, 3] {
+        wait(control.offer_authenticator(new_authenticator(n))).unwrap();
+    }
+    for n in [1, 3] {
+        let confirmed =
+            control.confirm_authenticator(person_id(n), vec![n; 20], 7, vec![], None, PersonRecords::none());
+        assert_eq!(wait(confirmed), Ok(true));
+    }
+    let of = |ns: &[u8]| {
+        let mut found = wait(control.with_authenticator(ns.iter().map(|n| person_id(*n)).collect())).unwrap();
+        found.sort();
+        found
+    };
+    assert_eq!(of(&[1, 2, 4, 9]), [person_id(1)]);
+    let mut both = [person_id(1), person_id(3)];
+    both.sort();
+    assert_eq!((of(&[1, 2, 3, 4]), of(&[])), (both.to_vec(), vec![]));
 }

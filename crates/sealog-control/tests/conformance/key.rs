@@ -2,7 +2,7 @@
 
 use sealog_control::*;
 use sealog_core::catalog::{CustomAction, FrameworkSet};
-use sealog_core::id::{ProjectId, TenantId};
+use sealog_core::id::{Mode, ProjectId, TenantId};
 
 use crate::common::*;
 use sealog_testing::*;
@@ -101,4 +101,38 @@ pub fn a_key_is_found_by_its_id_with_its_tenant(control: &Control) {
     let (tenant, _, key) = furnish(control);
     assert_eq!(wait(control.key(key.id)), Ok(Some((tenant.id, key))));
     assert_eq!(wait(control.key(KeyId(id(2)))), Ok(None));
+}
+
+pub fn a_rolled_key_works_on_for_a_while_and_the_new_one_at_once(control: &Control) {
+    let (_, _, key) = furnish(control);
+    let roll = |n: u8, old: KeyId, old_ends_at_ms, now_ms| {
+        let new = NewKey { mode: key.mode, expires_at_ms: None, ..new_key(n, 1) };
+        let tell = move |old: Option<&ApiKey>, new: &ApiKey| {
+            assert_eq!((old.is_some(), new.id), (true, KeyId(id(n))));
+            vec![record(n)]
+        };
+        wait(control.roll_key(KeyRoll { old, new, old_ends_at_ms, now_ms }, Records::told_by(tell))).unwrap()
+    };
+    let state = |n| {
+        let ApiKey { expires_at_ms, revoked_at_ms, .. } =
+            wait(control.access(digest(n))).unwrap().unwrap().key;
+        (expires_at_ms, revoked_at_ms)
+    };
+    // It had an end before that, which stays.
+    let new = roll(3, key.id, MORNING_MS + 5000, MORNING_MS).unwrap();
+    assert_eq!((new.project_id, new.mode, state(3)), (key.project_id, key.mode, (None, None)));
+    assert_eq!(state(1), (Some(MORNING_MS + 1000), None));
+    assert!(roll(5, new.id, MORNING_MS + 7, MORNING_MS).is_some());
+    assert_eq!(state(3), (Some(MORNING_MS + 7), None));
+    assert!(roll(7, KeyId(id(5)), MORNING_MS + 8, MORNING_MS + 8).is_some());
+    assert_eq!(state(5), (None, Some(MORNING_MS + 8)), "at once");
+    // One that does not work any more is not rolled.
+    assert_eq!(roll(9, KeyId(id(3)), MORNING_MS + 9, MORNING_MS + 7), None);
+    assert_eq!(roll(9, KeyId(id(5)), MORNING_MS + 9, MORNING_MS + 8), None);
+    assert_eq!(roll(9, KeyId(id(9)), MORNING_MS + 9, MORNING_MS), None);
+    assert_eq!((wait(control.count_records()), wait(control.access(digest(9)))), (Ok(3), Ok(None)));
+    // Nor into another project or mode.
+    let other = NewKey { mode: Mode::Test, ..new_key(9, 1) };
+    let roll = KeyRoll { old: KeyId(id(7)), new: other, old_ends_at_ms: u64::MAX, now_ms: MORNING_MS };
+    assert_eq!(wait(control.roll_key(roll, Records::none())), Ok(None));
 }

@@ -90,9 +90,9 @@ pub fn a_newer_link_takes_the_place_of_an_older_one_of_its_kind(control: &Contro
     create(control, new_link(14, invitation(1, "C@Example.com")));
     let works = |n| wait(control.link(digest(n), NOW)).unwrap().is_some();
     assert_eq!([1, 2, 3, 4, 5, 6, 11, 14].map(works), [false, true, true, false, true, true, true, true]);
-    let invited = wait(control.invitations(tenant_id(1), NOW)).unwrap();
+    let invited = wait(control.invitations(tenant_id(1), NOW, 9)).unwrap();
     assert_eq!(invited.iter().map(|link| link.id).collect::<Vec<_>>(), [id(6), id(14)]);
-    assert_eq!(wait(control.invitations(tenant_id(1), NOW + 1)), Ok(vec![]));
+    assert_eq!(wait(control.invitations(tenant_id(1), NOW + 1, 9)), Ok(vec![]));
 }
 
 pub fn a_claim_sets_address_and_password_once(control: &Control) {
@@ -140,12 +140,22 @@ pub fn a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator(
     furnish(control);
     unverified(control, 1, 1, "a@example.com");
     wait(control.offer_authenticator(new_authenticator(1))).unwrap();
-    wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![digest(1)], None)).unwrap();
+    wait(control.confirm_authenticator(
+        person_id(1),
+        vec![1; 20],
+        7,
+        vec![digest(1)],
+        None,
+        PersonRecords::none(),
+    ))
+    .unwrap();
     for n in [1, 2] {
         wait(control.create_session(new_session(n, 1, u64::MAX), None)).unwrap();
     }
     create(control, new_link(1, reset(1)));
-    let reset = |n, now_ms| wait(control.reset_password(digest(n), now_ms, "h2".into())).unwrap();
+    let reset = |n, now_ms| {
+        wait(control.reset_password(digest(n), now_ms, "h2".into(), PersonRecords::none())).unwrap()
+    };
     assert_eq!((reset(1, NOW + 1), reset(2, NOW)), (None, None));
     assert_eq!(wait(control.sessions(person_id(1), NOW)).unwrap().len(), 2);
     assert_eq!(reset(1, NOW).map(|person| person.id), Some(person_id(1)));
@@ -172,7 +182,9 @@ pub fn a_mailed_link_has_the_secret_that_its_mail_left_with(control: &Control) {
     // It is sent again: the first mail is worth nothing.
     assert!(send(MORNING_MS + 10, 2));
     assert_eq!((found(1), found(2)), (None, Some(link)));
-    let reset = |n| wait(control.reset_password(digest(n), NOW, "h".into())).unwrap().is_some();
+    let reset = |n| {
+        wait(control.reset_password(digest(n), NOW, "h".into(), PersonRecords::none())).unwrap().is_some()
+    };
     assert_eq!((reset(1), reset(2), reset(2)), (false, true, false));
     // A secret of any other notice opens nothing.
     wait(control.enqueue_notice(new_notice(1, 1, 100))).unwrap();
@@ -232,7 +244,7 @@ pub fn an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenan
     create(control, new_link(1, invitation(2, "a@example.com")));
     assert_eq!(accept(control, 1, Guest::Known(person_id(1))), Err(ChangeError::AlreadyExists));
     create(control, new_link(2, reset(1)));
-    wait(control.reset_password(digest(2), NOW, "h".into())).unwrap();
+    wait(control.reset_password(digest(2), NOW, "h".into(), PersonRecords::none())).unwrap();
     assert!(accept(control, 1, Guest::Known(person_id(1))).unwrap().is_some());
 }
 
@@ -260,10 +272,10 @@ pub fn an_invitation_is_replaced_by_those_alone_who_may_give_its_role(control: &
             // One record for the new one, and one for that which it replaces.
             before.into_iter().map(|_| record(n + 100)).chain([record(n)]).collect()
         };
-        wait(control.invite(link, new_notice(1, 1, n), roles.to_vec(), Records::told_by(tell))).unwrap()
+        wait(control.invite(link, new_notice(1, 1, n), roles.to_vec(), 9, Records::told_by(tell))).unwrap()
     };
     let links = || -> Vec<_> {
-        let known = wait(control.invitations(tenant_id(1), MORNING_MS)).unwrap();
+        let known = wait(control.invitations(tenant_id(1), MORNING_MS, 9)).unwrap();
         known.iter().map(|link| link.id).collect()
     };
     let count = || wait(control.count_records()).unwrap();
@@ -282,7 +294,68 @@ pub fn of_many_that_use_a_link_at_once_one_has_used_it(control: &Control) {
     furnish(control);
     unverified(control, 1, 1, "a@example.com");
     create(control, new_link(1, reset(1)));
-    let resets: Vec<_> = (0..8).map(|n| control.reset_password(digest(1), NOW, format!("h{n}"))).collect();
+    let resets: Vec<_> = (0..8)
+        .map(|n| control.reset_password(digest(1), NOW, format!("h{n}"), PersonRecords::none()))
+        .collect();
     let used = resets.into_iter().map(|reset| wait(reset).unwrap()).filter(Option::is_some).count();
     assert_eq!(used, 1);
+}
+
+pub fn a_tenant_has_so_many_open_invitations_and_one_for_an_address(control: &Control) {
+    furnish(control);
+    let invite = |n: u8, email: &str, created_at_ms: u64| {
+        let made = new_link(n, invitation(1, email));
+        let link = Link { created_at_ms, expires_at_ms: created_at_ms + 1000, ..made };
+        let all = Role::ALL.to_vec();
+        wait(control.invite(link, new_notice(1, 1, n), all, 2, Records::of(vec![record(n)]))).unwrap()
+    };
+    let open = |limit| wait(control.invitations(tenant_id(1), MORNING_MS, limit)).unwrap().len();
+    assert_eq!(invite(1, "a@example.com", MORNING_MS), Invited::Done);
+    assert_eq!(invite(2, "b@example.com", MORNING_MS), Invited::Done);
+    assert_eq!(invite(3, "c@example.com", MORNING_MS), Invited::TooMany);
+    assert_eq!((open(9), open(1), wait(control.count_records())), (2, 1, Ok(2)));
+    // In place of one that is open there is room, and once they are over.
+    assert_eq!(invite(4, "A@example.com", MORNING_MS), Invited::Done);
+    assert_eq!(open(9), 2);
+    assert_eq!(invite(5, "c@example.com", MORNING_MS + 1000), Invited::Done);
+}
+
+pub fn a_new_password_and_the_records_of_it_are_one_change(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for tenant in [1, 2] {
+        member(control, tenant);
+    }
+    let ended = MemberChange { ends_at_ms: Some(Some(1)), now_ms: NOW, ..MemberChange::default() };
+    wait(control.update_member(tenant_id(2), person_id(1), ended, Records::none())).unwrap();
+    let told = |n: u8| PersonRecords::told_by(NOW, move || record(n));
+    create(control, new_link(1, reset(1)));
+    assert!(wait(control.reset_password(digest(1), NOW, "h1".into(), told(1))).unwrap().is_some());
+    assert!(wait(control.reset_password(digest(1), NOW, "h2".into(), told(2))).unwrap().is_none());
+    let change = |from: &str, n| {
+        wait(control.change_password(person_id(1), from.into(), "h3".into(), digest(9), told(n)))
+    };
+    assert_eq!((change("h2", 3), change("h1", 4)), (Ok(false), Ok(true)));
+    assert_eq!(wait(control.remove_authenticator(person_id(1), told(5))), Ok(false));
+    wait(control.offer_authenticator(new_authenticator(1))).unwrap();
+    let confirm = |secret: u8, n| {
+        wait(control.confirm_authenticator(person_id(1), vec![secret; 20], 7, vec![], None, told(n)))
+    };
+    assert_eq!((confirm(2, 6), confirm(1, 7)), (Ok(false), Ok(true)));
+    assert_eq!(wait(control.replace_recovery_codes(person_id(1), vec![digest(1)], told(8))), Ok(true));
+    // A record that cannot be kept, since its id is taken: then nothing has changed either.
+    wait(control.remove_authenticator(person_id(1), told(8))).unwrap_err();
+    assert!(wait(control.authenticator(person_id(1))).unwrap().is_some());
+    assert_eq!(wait(control.remove_authenticator(person_id(1), told(9))), Ok(true));
+    let kept = |tenant| {
+        let records = wait(control.pending_records(tenant_id(tenant), 99)).unwrap();
+        records.iter().map(|record| record.id).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(1), [1, 4, 7, 8, 9].map(id));
+    assert_eq!(kept(2), [], "that membership has ended");
+}
+
+fn member(control: &Control, tenant: u8) {
+    let new = NewMember { role: Role::Developer, ..new_member(1, tenant, "a@example.com") };
+    wait(control.add_member(new, Records::none())).unwrap().unwrap();
 }

@@ -54,7 +54,11 @@ pub fn grants_read_back_and_a_change_leaves_the_others_alone(control: &Control) 
     assert!(!added.membership.has_ended(MORNING_MS + 8) && added.membership.has_ended(MORNING_MS + 9));
 
     let change = |change| {
-        wait(control.update_member(tenant_id(1), person_id(1), change, Records::none())).unwrap().unwrap()
+        let made = wait(control.update_member(tenant_id(1), person_id(1), change, Records::none()));
+        match made.unwrap().unwrap() {
+            MemberChanged::Done(member) => member,
+            other => panic!("{other:?}"),
+        }
     };
     assert_eq!(change(MemberChange::default()), added);
     for role in Role::ALL {
@@ -84,4 +88,91 @@ pub fn grants_read_back_and_a_change_leaves_the_others_alone(control: &Control) 
 
 fn first_page() -> ListPage {
     first(10)
+}
+
+fn owner(control: &Control, n: u8) {
+    let new = NewMember { role: Role::Owner, ..new_member(n, 1, &format!("{n}@example.com")) };
+    wait(control.add_member(new, Records::none())).unwrap().unwrap();
+}
+
+fn end(control: &Control, n: u8, at_ms: u64) -> MemberChanged {
+    let change =
+        MemberChange { ends_at_ms: Some(Some(at_ms)), now_ms: MORNING_MS, ..MemberChange::default() };
+    wait(control.update_member(tenant_id(1), person_id(n), change, Records::of(vec![record(n)])))
+        .unwrap()
+        .unwrap()
+}
+
+pub fn a_tenant_keeps_an_owner_whose_membership_does_not_end(control: &Control) {
+    furnish(control);
+    owner(control, 1);
+    owner(control, 2);
+    let demote = |n| {
+        let change = MemberChange { role: Some(Role::Admin), ..MemberChange::default() };
+        wait(control.update_member(tenant_id(1), person_id(n), change, Records::of(vec![record(n)])))
+            .unwrap()
+            .unwrap()
+    };
+    assert!(matches!(end(control, 1, MORNING_MS + 9), MemberChanged::Done(_)));
+    // The first one will be gone, so the second one is the last, whatever is to become of it.
+    assert_eq!(end(control, 2, MORNING_MS + 999), MemberChanged::LastOwner);
+    assert_eq!(demote(2), MemberChanged::LastOwner);
+    assert_eq!(wait(control.count_records()), Ok(1), "what did not happen leaves no record");
+    let second = wait(control.member(tenant_id(1), person_id(2))).unwrap().unwrap().membership;
+    assert_eq!((second.role, second.ends_at_ms), (Role::Owner, None));
+    owner(control, 3);
+    assert!(matches!(demote(2), MemberChanged::Done(_)));
+}
+
+pub fn of_two_owners_who_leave_at_once_one_stays(control: &Control) {
+    furnish(control);
+    owner(control, 1);
+    owner(control, 2);
+    let change =
+        MemberChange { ends_at_ms: Some(Some(MORNING_MS)), now_ms: MORNING_MS, ..MemberChange::default() };
+    let leaves =
+        [1, 2].map(|n| control.update_member(tenant_id(1), person_id(n), change.clone(), Records::none()));
+    let left = leaves.into_iter().map(|leaves| wait(leaves).unwrap().unwrap());
+    assert_eq!(left.filter(|left| *left == MemberChanged::LastOwner).count(), 1);
+}
+
+pub fn a_role_is_given_and_taken_by_those_who_may(control: &Control) {
+    furnish(control);
+    owner(control, 1);
+    owner(control, 2);
+    wait(control.add_member(NewMember { role: Role::Auditor, ..new_member(3, 1, "3@b.c") }, Records::none()))
+        .unwrap();
+    let may_give = Some(vec![Role::Admin, Role::Auditor]);
+    let give = |n, role| {
+        let change = MemberChange { role: Some(role), may_give: may_give.clone(), ..MemberChange::default() };
+        wait(control.update_member(tenant_id(1), person_id(n), change, Records::none())).unwrap().unwrap()
+    };
+    assert_eq!(give(1, Role::Admin), MemberChanged::NotGiven);
+    assert_eq!(give(3, Role::Owner), MemberChanged::NotGiven);
+    assert!(matches!(give(3, Role::Admin), MemberChanged::Done(_)));
+}
+
+pub fn sessions_end_with_the_last_membership(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for tenant in [1, 2] {
+        let new = NewMember { role: Role::Developer, ..new_member(1, tenant, "a@b.c") };
+        wait(control.add_member(new, Records::none())).unwrap().unwrap();
+    }
+    wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
+    let is_there = || wait(control.session(digest(1), MORNING_MS)).unwrap().is_some();
+    let change = |tenant, ends_at_ms| {
+        let change = MemberChange {
+            ends_at_ms: Some(Some(ends_at_ms)),
+            now_ms: MORNING_MS,
+            ..MemberChange::default()
+        };
+        wait(control.update_member(tenant_id(tenant), person_id(1), change, Records::none())).unwrap();
+    };
+    change(1, MORNING_MS);
+    assert!(is_there(), "of a member of another tenant");
+    change(2, MORNING_MS + 1);
+    assert!(is_there(), "it has not ended yet");
+    change(2, MORNING_MS);
+    assert!(!is_there());
 }

@@ -35,12 +35,13 @@ pub fn a_password_by_a_link_shows_the_address_and_a_changed_one_leaves_it_as_it_
         (person.verified, hash.unwrap())
     };
     let change = |n, from: &str, to: &str| {
-        wait(control.change_password(person_id(n), from.into(), to.into(), digest(1))).unwrap()
+        wait(control.change_password(person_id(n), from.into(), to.into(), digest(1), PersonRecords::none()))
+            .unwrap()
     };
     assert!(change(1, "h0", "h1"));
     assert_eq!(found(), (false, "h1".into()));
     wait(control.create_link(new_link(1, reset(1)), None, vec![])).unwrap().unwrap();
-    wait(control.reset_password(digest(1), MORNING_MS, "h2".into())).unwrap().unwrap();
+    wait(control.reset_password(digest(1), MORNING_MS, "h2".into(), PersonRecords::none())).unwrap().unwrap();
     assert_eq!(found(), (true, "h2".into()));
     assert!(change(1, "h2", "h3"));
     assert_eq!(found(), (true, "h3".into()));
@@ -58,7 +59,14 @@ pub fn a_changed_password_ends_all_sessions_but_one_and_is_changed_from_the_one_
         wait(control.create_session(new_session(n, person, u64::MAX), None)).unwrap();
     }
     let change = |from: &str| {
-        wait(control.change_password(person_id(1), from.into(), "new".into(), digest(1))).unwrap()
+        wait(control.change_password(
+            person_id(1),
+            from.into(),
+            "new".into(),
+            digest(1),
+            PersonRecords::none(),
+        ))
+        .unwrap()
     };
     let run = || [1, 2, 3].map(|n| wait(control.session(digest(n), MORNING_MS)).unwrap().is_some());
     assert!(!change("an older one"));

@@ -77,3 +77,18 @@ pub fn the_history_of_frameworks_is_kept(control: &Control) {
     let expected = [(0, 10, Some(20)), (1, 10, Some(40)), (2, 20, Some(40)), (0, 40, None)];
     assert_eq!(rows.collect::<Vec<_>>(), expected);
 }
+
+pub fn projects_are_found_by_their_ids_in_their_tenant(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for (n, tenant) in [(2, 1), (3, 2), (4, 1)] {
+        wait(control.create_project(new_project(n, tenant, &[1]), vec![])).unwrap();
+    }
+    let named = |ids: &[u8]| {
+        let ids = ids.iter().map(|n| project_id(*n)).collect();
+        let found = wait(control.projects_named(tenant_id(1), ids)).unwrap();
+        found.into_iter().map(|project| (project.id, project.frameworks)).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&[4, 3, 1, 9]), [(project_id(1), set(&[0, 2])), (project_id(4), set(&[1]))]);
+    assert_eq!(named(&[]), []);
+}

@@ -121,7 +121,14 @@ pub fn a_session_begins_with_the_password_that_the_person_has(control: &Control)
     assert!(begin(1, 1, "$argon2id$1", None));
     assert!(begin(2, 1, "$argon2id$1", Some(1)));
     assert_eq!((session(1), session(2)), (None, Some(new_session(2, 1, 1 << 60))));
-    wait(control.change_password(person_id(1), "$argon2id$1".into(), "new".into(), digest(9))).unwrap();
+    wait(control.change_password(
+        person_id(1),
+        "$argon2id$1".into(),
+        "new".into(),
+        digest(9),
+        PersonRecords::none(),
+    ))
+    .unwrap();
     assert!(!begin(3, 1, "$argon2id$1", None), "the password was another when it was checked");
     assert_eq!(session(3), None);
     assert!(begin(3, 1, "new", None));
@@ -134,7 +141,14 @@ pub fn a_whole_session_begins_with_a_code_once_there_is_an_authenticator(control
         wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
     }
     wait(control.offer_authenticator(new_authenticator(1))).unwrap();
-    let confirmed = wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, vec![], None));
+    let confirmed = wait(control.confirm_authenticator(
+        person_id(1),
+        vec![1; 20],
+        7,
+        vec![],
+        None,
+        PersonRecords::none(),
+    ));
     assert_eq!(confirmed, Ok(true));
     let password = |n, needs_code| {
         let shown = Shown::Password { hash: "$argon2id$1".into(), replaces: None };

@@ -25,6 +25,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         7,
         vec![digest(8), digest(9)],
         Some(digest(1)),
+        PersonRecords::none(),
     ))
     .unwrap();
     wait(control.create_link(new_link(3, reset(1)), None, vec![])).unwrap();
@@ -44,19 +45,33 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     let totals = ExportTotals { rows: 1, bytes: 2, sha256: digest(3), at_ms: 4 };
     wait(control.complete_export(ExportId(id(1)), totals)).unwrap();
 
+    let view = SavedView {
+        id: id(1),
+        tenant_id: tenant_id(1),
+        person_id: person_id(1),
+        name: "n".into(),
+        query: "q".into(),
+        created_at_ms: MORNING_MS,
+    };
+    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
+    wait(control.create_action(tenant_id(1), custom("c.d"), vec![])).unwrap();
+    wait(control.retire_action(tenant_id(1), "c.d".into(), MORNING_MS, vec![])).unwrap();
+    wait(control.count_failure(person_id(1), Wrong::Code, MORNING_MS)).unwrap();
+
     let system = ProjectId::system_from_random([7; 16]);
     assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
 
     let all = wait(control.export()).unwrap();
     assert_eq!(all.system_projects, [(tenant_id(1), system)]);
     let ControlSnapshot { ref tenants, ref projects, ref keys, ref actions, ref settings, .. } = all;
-    assert_eq!((tenants.len(), projects.len(), keys.len(), actions.len(), settings.len()), (2, 1, 1, 1, 1));
+    assert_eq!((tenants.len(), projects.len(), keys.len(), actions.len(), settings.len()), (2, 1, 1, 2, 1));
     let ControlSnapshot {
         ref persons,
         ref memberships,
         ref sessions,
         ref authenticators,
         ref links,
+        ref saved_views,
         ref notices,
         ref jobs,
         ref exports,
@@ -64,7 +79,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ..
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
-    assert_eq!((authenticators.len(), links.len()), (1, 2));
+    assert_eq!((authenticators.len(), links.len(), saved_views.len()), (1, 2, 1));
     assert_eq!((notices.len(), jobs.len(), exports.len(), records.len()), (2, 1, 2, 2));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 

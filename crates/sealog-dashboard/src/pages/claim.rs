@@ -59,6 +59,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         }
         Err(LinkError::Taken) => Page { email_error: Some("Another account has this address."), ..page },
         Err(LinkError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
+        Err(LinkError::TooManyMails) => return Err(Problem::too_many()),
         Err(LinkError::Failed(failed)) => return Err(failed.into()),
     };
     Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))

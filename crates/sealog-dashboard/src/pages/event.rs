@@ -83,7 +83,7 @@ struct Link {
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(asked.place().tenant.id).await;
     let (chain, event) = find(&app, &asked).await?;
     let around = around(&app, &asked, chain, &event).await?;
     let bytes = event.text.as_str().len();
@@ -101,7 +101,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 
 /// The exact text whose SHA-256 is the event's hash, as a file.
 pub(crate) async fn hashed(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(asked.place().tenant.id).await;
     let (_, event) = find(&app, &asked).await?;
     let name = format!("attachment; filename=\"{}.txt\"", event.sealed.log_id);
     let mut response = Response::new(Body::from(preimage(&event)));

@@ -179,7 +179,7 @@ struct Found {
 }
 
 async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(chain.tenant_id).await;
     let filter = within(query.filter.clone(), grants);
     let mut before_seq = query.before_seq;
     let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);

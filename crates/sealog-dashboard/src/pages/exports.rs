@@ -264,7 +264,7 @@ impl Streamed {
             self.looked = Instant::now();
         }
         // As pages do: a few at a time read events.
-        let _place = self.app.reads.acquire().await.map_err(|error| error.to_string())?;
+        let _place = self.app.reads.acquire(self.membership.tenant_id).await;
         self.download.next().await.map_err(|error| error.to_string())
     }
 

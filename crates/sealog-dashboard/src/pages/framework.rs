@@ -85,7 +85,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         return Ok(see_other(&here));
     }
     let (figures, days) = seen(&app, &asked).await?;
-    figures::record_view(&app, &asked, &format!("frameworks/{}", framework.framework), &days).await?;
+    figures::seal_view(&app, &asked, &format!("frameworks/{}", framework.framework), &days).await?;
     let is_enabled = project.frameworks.contains(index);
     let mut clauses: Vec<Clause> = Vec::new();
     for (entry, is_required) in figures::entries_of(&framework.framework) {

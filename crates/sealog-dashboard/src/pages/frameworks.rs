@@ -49,7 +49,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         return Ok(see_other(&format!("/app/p/{}/live/frameworks", project.id)));
     }
     let (figures, days) = seen(&app, &asked).await?;
-    figures::record_view(&app, &asked, "frameworks", &days).await?;
+    figures::seal_view(&app, &asked, "frameworks", &days).await?;
     let in_plan = app.admin.plan(&place.tenant.plan).map(|plan| plan.frameworks);
     let card = |(index, framework): (usize, &'static sealog_core::catalog::Framework)| {
         let (seen, required) = figures::coverage(&framework.framework, &figures);

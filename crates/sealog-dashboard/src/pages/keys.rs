@@ -6,12 +6,11 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{ApiKey, KeyId, ListPage, Project};
-use sealog_core::id::{Mode, Uuid};
-use sealog_core::reject::Code;
+use sealog_core::id::{Mode, ProjectId, Uuid};
 use sealog_core::time::{Date, iso_ms};
-use sealog_service::admin::keys::{CreatedKey, KeyInput};
+use sealog_service::admin::key_policy::KeyPolicy;
+use sealog_service::admin::keys::{CreatedKey, KeyInput, RollInput};
 use sealog_service::admin::{Actor, AdminError, FieldError};
-use sealog_service::people::Failed;
 use sealog_service::system_chain::actions;
 use serde_json::json;
 
@@ -19,13 +18,23 @@ use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::gate::of_control;
 use crate::layout::{Current, Shell};
-use crate::problem::Problem;
-use crate::request::{Asked, html, html_with, see_other};
+use crate::problem::{Problem, of_admin};
+use crate::request::{Asked, Place, html, html_with, see_other};
 use crate::text::{day, moment, visible};
 use crate::views;
 
 /// Keys stay listed for ever: a page has so many, and older ones are on the next.
 const KEYS_ON_PAGE: usize = 100;
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
+/// How long a key can work beside the one in its place: hours, and how they are called.
+const OVERLAPS: [(u64, &str); 5] = [
+    (24, "24 hours"),
+    (1, "1 hour"),
+    (7 * 24, "7 days"),
+    (30 * 24, "30 days"),
+    (0, "not at all: revoke it now"),
+];
 
 #[derive(Template)]
 #[template(path = "pages/keys.html")]
@@ -44,9 +53,14 @@ struct Page<'a> {
     may_create_live: bool,
     projects: Vec<(String, String)>,
     name: &'a str,
-    project: &'a str,
+    project: String,
     mode: &'a str,
     expires: &'a str,
+    /// What an organisation may set for its keys, for those who may.
+    policy: KeyPolicy,
+    may_set_policy: bool,
+    days: String,
+    days_error: Option<String>,
     name_error: Option<String>,
     mode_error: Option<String>,
     expires_error: Option<String>,
@@ -62,7 +76,8 @@ struct Row {
     last_used: String,
     expires: String,
     state: State,
-    may_revoke: bool,
+    /// Revoke and roll it.
+    may_change: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,11 +124,21 @@ impl<'a> Page<'a> {
                 last_used: key.last_used_at_ms.map_or("Never".into(), moment),
                 expires: key.expires_at_ms.map_or("Never".into(), day),
                 state,
-                may_revoke: state == State::Active && place.may(needed(key.mode)),
+                may_change: state == State::Active && place.may(needed(key.mode)),
             }
         };
         let rows = keys.iter().map(row).collect();
         let name_of = |project: &Project| (project.id.to_string(), visible(&project.name));
+        let mut projects: Vec<(String, String)> = place.projects.iter().map(name_of).collect();
+        // The list has the first ones; a link from the projects page may lead to one behind them.
+        let asked_for = asked.query_value("project").unwrap_or_default();
+        let wanted = if asked.form.is_empty() { asked_for } else { asked.field("project").to_owned() };
+        if !projects.iter().any(|(id, _)| *id == wanted)
+            && let Some(project) = find_project(app, place, &wanted).await?
+        {
+            projects.push(name_of(&project));
+        }
+        let policy = app.admin.key_policy(&place.tenant).await.map_err(of_admin)?;
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Keys)),
             here,
@@ -125,16 +150,30 @@ impl<'a> Page<'a> {
             created: None,
             may_create: place.may(Capability::TestKeys),
             may_create_live: place.may(Capability::LiveKeys),
-            projects: place.projects.iter().map(name_of).collect(),
+            projects,
             name: asked.field("name"),
-            project: asked.field("project"),
+            project: wanted,
             mode: asked.field("mode"),
             expires: asked.field("expires"),
+            policy,
+            may_set_policy: policy.is_in_plan && place.may(Capability::ManageMembers),
+            days: policy.days_max.map_or(String::new(), |days| days.to_string()),
+            days_error: None,
             name_error: None,
             mode_error: None,
             expires_error: None,
         })
     }
+}
+
+/// One that the person may see. Of another organisation, or not granted, it is like one that does not exist.
+async fn find_project(app: &Dashboard, place: &Place, id: &str) -> Result<Option<Project>, Problem> {
+    let Some(id) = Uuid::parse(id).map(ProjectId) else { return Ok(None) };
+    if place.membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
+        return Ok(None);
+    }
+    let found = app.control.administration.project(id).await.map_err(of_control)?;
+    Ok(found.filter(|project| project.tenant_id == place.tenant.id))
 }
 
 fn needed(mode: Mode) -> Capability {
@@ -145,8 +184,11 @@ fn needed(mode: Mode) -> Capability {
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let revoked = asked.query_value("done").is_some();
-    let notice = revoked.then_some("The key is revoked. Requests with it are refused from now on.");
+    let notice = match asked.query_value("done").as_deref() {
+        Some("revoke") => Some("The key is revoked. Requests with it are refused from now on."),
+        Some("policy") => Some("The longest lifetime is set. It counts for keys that are made from now on."),
+        _ => None,
+    };
     let page = Page { notice, ..Page::new(&app, &asked).await? };
     let resource = format!("organisation/{}", asked.place().tenant.id);
     views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "keys" })).await?;
@@ -164,15 +206,11 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     if !place.may(needed(mode)) {
         return Err(Problem::not_allowed());
     }
-    // Of another organisation it is like one that does not exist.
-    let project = place.projects.iter().find(|project| project.id.to_string() == page.project);
+    let project = find_project(&app, place, &page.project).await?;
     let project_id = project.ok_or(Problem::not_found())?.id;
-    let expires_at = match page.expires {
-        "" => None,
-        text => match Date::parse(text) {
-            Some(date) => Some(iso_ms(date.end_ms())),
-            None => return wrong(Page { expires_error: Some("Write it as YYYY-MM-DD.".into()), ..page }),
-        },
+    let expires_at = match last_day(page.expires) {
+        Ok(expires_at) => expires_at,
+        Err(problem) => return wrong(Page { expires_error: Some(problem.into()), ..page }),
     };
     let input = KeyInput { name: page.name.trim().into(), mode: mode.as_str().into(), expires_at };
     let actor = Actor::Person(asked.person().person.id);
@@ -190,35 +228,88 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
 }
 
-/// Whoever revokes types the name: it cannot be taken back.
-pub(crate) async fn revoke(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+/// The end of a day as an input of the service, nothing for no end.
+fn last_day(text: &str) -> Result<Option<String>, &'static str> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let date = Date::parse(text).ok_or("Write it as YYYY-MM-DD.")?;
+    Ok(Some(iso_ms(date.end_ms())))
+}
+
+/// A key that the person may see and change. Of another organisation, or of a project that is not granted, it is
+/// like one that does not exist.
+async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
     let place = asked.place();
     let id = KeyId(Uuid::parse(asked.field("key")).ok_or(Problem::not_found())?);
     let found = app.control.administration.key(id).await.map_err(of_control)?;
-    // Of another organisation, or of a project that is not granted, it is like one that does not exist.
     let is_seen = |key: &ApiKey| {
         place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&key.project_id))
     };
     let key = found.filter(|(tenant_id, key)| *tenant_id == place.tenant.id && is_seen(key));
     let (_, key) = key.ok_or(Problem::not_found())?;
-    if !place.may(needed(key.mode)) {
-        return Err(Problem::not_allowed());
+    if place.may(needed(key.mode)) { Ok(key) } else { Err(Problem::not_allowed()) }
+}
+
+/// A new key in place of one that works, which works on for as long as was chosen. The answer shows the new key.
+pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let key = find_key(&app, &asked).await?;
+    let page = Page::new(&app, &asked).await?;
+    let wrong = |error: String, page| {
+        let page = Page { error: Some(error), name: "", expires: "", ..page };
+        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+    };
+    let overlap = OVERLAPS.into_iter().find(|(hours, _)| hours.to_string() == asked.field("overlap"));
+    let Some((hours, _)) = overlap else {
+        return wrong("Choose how long the old key works on.".into(), page);
+    };
+    let expires_at = match last_day(page.expires) {
+        Ok(expires_at) => expires_at,
+        Err(problem) => return wrong(format!("The last day of the new key: {problem}"), page),
+    };
+    let actor = Actor::Person(asked.person().person.id);
+    let input = RollInput { overlap_ms: hours * HOUR_MS, expires_at };
+    match app.admin.roll_key(actor, key.id, input).await {
+        Ok(created) => {
+            let page = Page { created: Some(created), ..Page::new(&app, &asked).await? };
+            Ok(html(&Page { name: "", expires: "", ..page }))
+        }
+        Err(AdminError::Field(error)) => wrong(format!("The new key: {error}."), page),
+        Err(AdminError::NotFound) => wrong("The key does not work any more: make a new one.".into(), page),
+        Err(error) => Err(of_admin(error)),
     }
+}
+
+/// The longest lifetime of keys that are made from now on.
+pub(crate) async fn set_policy(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let page = Page::new(&app, &asked).await?;
+    let typed = asked.field("days").trim();
+    let wrong = |days_error: String, page| {
+        let page = Page { days: typed.to_owned(), days_error: Some(days_error), ..page };
+        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+    };
+    let days = match (typed, typed.parse::<u32>()) {
+        ("", _) => None,
+        (_, Ok(days)) => Some(days),
+        (_, Err(_)) => return wrong("Write a whole number of days.".into(), page),
+    };
+    let actor = Actor::Person(asked.person().person.id);
+    match app.admin.set_key_policy(actor, asked.place().tenant.id, days).await {
+        Ok(()) => Ok(see_other(&format!("{}?done=policy", page.here))),
+        Err(AdminError::Field(FieldError { problem, .. })) => wrong(format!("It {problem}."), page),
+        Err(error) => Err(of_admin(error)),
+    }
+}
+
+/// Whoever revokes types the name: it cannot be taken back.
+pub(crate) async fn revoke(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let key = find_key(&app, &asked).await?;
     if asked.field("name").trim() != key.name.trim() {
         let error = Some(format!("To revoke the key, type its name: {}", visible(&key.name)));
         let page = Page::new(&app, &asked).await?;
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error, name: "", ..page }));
     }
     let actor = Actor::Person(asked.person().person.id);
-    app.admin.revoke_key(actor, id).await.map_err(of_admin)?;
-    Ok(see_other(&format!("/app/o/{}/keys?done=revoke", place.tenant.id)))
-}
-
-fn of_admin(error: AdminError) -> Problem {
-    match error {
-        AdminError::NotFound => Problem::not_found(),
-        AdminError::Store(error) => of_control(error),
-        AdminError::Internal(cause) => Failed(cause).into(),
-        AdminError::Field(error) => Problem::new(Code::ValidationInvalidField, error.to_string()),
-    }
+    app.admin.revoke_key(actor, key.id).await.map_err(of_admin)?;
+    Ok(see_other(&format!("/app/o/{}/keys?done=revoke", asked.place().tenant.id)))
 }

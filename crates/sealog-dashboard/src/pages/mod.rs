@@ -1,6 +1,8 @@
 //! One file for each page; its template has its name and stands beside it.
 
 pub(crate) mod account;
+pub(crate) mod action;
+pub(crate) mod actions;
 pub(crate) mod claim;
 pub(crate) mod event;
 pub(crate) mod events;
@@ -8,9 +10,12 @@ pub(crate) mod exports;
 pub(crate) mod forgot;
 pub(crate) mod framework;
 pub(crate) mod frameworks;
+pub(crate) mod grants;
 pub(crate) mod invitation;
 pub(crate) mod keys;
+pub(crate) mod member;
 pub(crate) mod members;
+pub(crate) mod new_action;
 pub(crate) mod overview;
 pub(crate) mod projects;
 pub(crate) mod reset;

@@ -153,7 +153,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         if figures::granted(before.clone(), grants) == before { before } else { days.start..days.start };
     let (now, then) = figures::read(&app, chain, days.clone(), before.clone()).await?;
     let head = app.store.head(chain).await?;
-    figures::record_view(&app, &asked, "overview", &days).await?;
+    figures::seal_view(&app, &asked, "overview", &days).await?;
     let here = format!("/app/p/{}/{}", project.id, mode.as_str());
     let events_href = format!("{here}/events");
     let between =

@@ -179,7 +179,7 @@ struct Counted {
 /// This month by day and by project, of the projects that the person sees.
 async fn count(app: &Dashboard, asked: &Asked, days: std::ops::Range<u32>) -> Result<Counted, Problem> {
     let place = asked.place();
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(place.tenant.id).await;
     let mut by_day: Vec<(u32, u64)> = days.clone().map(|day| (day, 0)).collect();
     let (mut projects, mut test_events, mut uncounted) = (Vec::new(), 0, 0);
     for project in place.projects.iter().take(PROJECTS_MAX) {

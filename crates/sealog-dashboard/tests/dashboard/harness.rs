@@ -20,7 +20,7 @@ use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
-use sealog_service::people::Token;
+use sealog_service::people::{FailedSignIns, SignInCounts, Token};
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::Verifier;
 use sealog_service::{Stop, Visit};
@@ -81,6 +81,7 @@ pub struct Stage {
     pub clock: Arc<Clock>,
     pub claimed: Arc<AtomicBool>,
     runner: Arc<Runner>,
+    pub sign_ins: Arc<SignInCounts>,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
@@ -159,12 +160,14 @@ impl Stage {
             every: Duration::from_secs(600),
             pace: Pace::default(),
         });
+        let admin = Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), wake);
+        let sign_ins = Arc::clone(admin.sign_ins());
         let dashboard = Dashboard::new(
             Arc::clone(&store),
             Arc::clone(&control).into(),
             Arc::clone(&world),
             config,
-            Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), wake),
+            admin,
             Workers { drain, runner: Arc::clone(&runner) },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
@@ -175,6 +178,7 @@ impl Stage {
             clock,
             claimed,
             runner,
+            sign_ins,
             router: dashboard.router(),
             runtime,
             _dir: dir,
@@ -270,8 +274,15 @@ impl Stage {
         };
         assert!(self.wait(self.control.offer_authenticator(offered)).unwrap());
         assert!(
-            self.wait(self.control.confirm_authenticator(person_id(n), vec![n; 20], 1, vec![], None))
-                .unwrap()
+            self.wait(self.control.confirm_authenticator(
+                person_id(n),
+                vec![n; 20],
+                1,
+                vec![],
+                None,
+                PersonRecords::none()
+            ))
+            .unwrap()
         );
     }
 
@@ -312,6 +323,13 @@ impl Stage {
             Appended::Sealed(receipt) => receipt.log_ids[0],
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Puts failed sign-ins into the records, as the background job does.
+    pub fn record_failures(&self) {
+        let world: Arc<dyn World> = Arc::clone(&self.clock) as _;
+        let failed = FailedSignIns { people: Arc::clone(&self.control) as _, world, wake: Wake::default() };
+        self.wait(failed.record_due()).unwrap();
     }
 
     /// What people have done: sealed, and behind it what waits for that.

@@ -1,6 +1,10 @@
 //! API keys: created, shown once, revoked.
 
-use sealog_control::{Grants, KeyAccess, KeyId, Keys, NewKey, Role};
+use sealog_control::Records;
+use sealog_control::{
+    Grants, KeyAccess, KeyId, Keys, NewKey, NewProject, Projects, Role, TenantChange, Tenants,
+};
+use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Hash, Mode, ProjectId, Uuid};
 use sealog_core::key;
 
@@ -155,4 +159,121 @@ fn a_key_of_another_organisation_or_of_a_project_that_is_not_granted_is_neither_
         let (_, key) = stage.wait(stage.control.key(key_id(n))).unwrap().unwrap();
         assert_eq!(key.revoked_at_ms, None);
     }
+}
+
+#[test]
+fn a_key_is_made_for_any_project_also_behind_the_two_hundredth() {
+    let stage = stage();
+    let project = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        ProjectId(Uuid::from_random([7, 7, high, low, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]))
+    };
+    for n in 0..205 {
+        let new = NewProject {
+            id: project(n),
+            tenant_id: tenant_id(1),
+            name: format!("Many {n}"),
+            frameworks: FrameworkSet::NONE,
+            created_at_ms: stage.now_ms(),
+        };
+        stage.wait(stage.control.create_project(new, vec![])).unwrap().unwrap();
+    }
+    let last = project(204).to_string();
+    // The page of projects leads to it.
+    let mut browser = stage.signed_in(1);
+    let mut path = Some(format!("/app/o/{}/projects", tenant_id(1)));
+    let mut link = None;
+    while let Some(page) = path.take().map(|path| browser.get(&path)) {
+        assert!(page.text().matches("<tr><th scope=\"row\">").count() <= 50, "a page is bounded");
+        let hrefs =
+            || page.text().split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        link = link.or(hrefs().find(|href| href.contains("/keys?project=") && href.contains(&last)));
+        path = hrefs().find(|href| href.contains("?after="));
+    }
+    let page = browser.get(link.expect("a link to make a key").split('#').next().unwrap());
+    page.shows(&format!("<option value=\"{last}\" selected>Many 204</option>"));
+    let made = raw(&create(&stage, 1, &[("project", &last)])).unwrap();
+    let access = stage.wait(stage.control.access(key::digest(&made))).unwrap().unwrap();
+    assert_eq!(access.project.id, project(204));
+    // An auditor to whom it is granted sees it in the rail.
+    let grants = Grants { projects: Some(vec![project(204)]), from_ms: None, until_ms: None };
+    stage.member_with(3, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(3);
+    stage.signed_in(3).get(&format!("/app/p/{last}/live/events")).shows(">Many 204</a>");
+}
+
+#[test]
+fn a_key_is_rolled_with_an_overlap_that_is_chosen_and_the_new_one_is_shown_once() {
+    let stage = stage();
+    let hour_ms = 60 * 60 * 1000;
+    let old = raw(&create(&stage, 1, &[("mode", "live"), ("name", "billing")])).unwrap();
+    let access = |text: &str| stage.wait(stage.control.access(key::digest(text))).unwrap().unwrap().key;
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let id = access(&old).id.0.to_string();
+    let roll = |n, id: &str, overlap: &str| {
+        stage
+            .signed_in(n)
+            .post(&format!("{keys}/roll"), &[("key", id), ("overlap", overlap), ("expires", "")])
+    };
+    roll(2, &id, "24").is_problem(403, "auth/not_allowed");
+    roll(1, "00000000-0000-4000-8000-000000000000", "24").is_problem(404, "request/not_found");
+    let wrong = roll(1, &id, "5");
+    assert_eq!(wrong.status, 422);
+    wrong.shows("Choose how long the old key works on.");
+    let page = roll(1, &id, "24");
+    let new = raw(&page).expect("the new key");
+    page.shows("Shown once");
+    assert!(new.starts_with("at_live_") && !stage.signed_in(1).get(&keys).has(&new));
+    assert_eq!(access(&old).expires_at_ms, Some(stage.now_ms() + 24 * hour_ms));
+    assert_eq!((access(&new).name.as_str(), access(&new).expires_at_ms), ("billing", None));
+    // Not at all: it is revoked at once. What does not work any more is not rolled.
+    let id = access(&new).id.0.to_string();
+    let newest = raw(&roll(1, &id, "0")).unwrap();
+    assert!(access(&new).revoked_at_ms.is_some() && access(&newest).revoked_at_ms.is_none());
+    roll(1, &id, "0").shows("The key does not work any more");
+    let records = stage.records(1);
+    assert_eq!(records.iter().filter(|record| record.contains("sealog.key_rolled")).count(), 2);
+    assert!(!records.iter().any(|record| record.contains(&new) || record.contains(&newest)));
+}
+
+#[test]
+fn a_page_says_when_a_key_was_last_used_before_it_is_revoked_and_keeps_what_is_over() {
+    let stage = stage();
+    let text = raw(&create(&stage, 1, &[("expires", "2026-12-31")])).unwrap();
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let id = stage.wait(stage.control.access(key::digest(&text))).unwrap().unwrap().key.id;
+    stage.signed_in(1).get(&keys).shows("Last used: Never.");
+    stage.wait(stage.control.keys_used(vec![(id, stage.now_ms())])).unwrap();
+    assert!(!stage.signed_in(1).get(&keys).has("Last used: Never."));
+    stage.clock.advance(10_000 * 86_400_000);
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&keys);
+    page.shows("Expired");
+    assert!(!page.has("Revoke now"), "there is nothing to revoke");
+}
+
+#[test]
+fn a_longest_lifetime_is_set_by_managers_on_plans_that_have_it_and_holds_for_new_keys() {
+    let stage = stage();
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let set = |n, days: &str| stage.signed_in(n).post(&format!("{keys}/policy"), &[("days", days)]);
+    set(2, "30").is_problem(403, "auth/not_allowed");
+    let wrong = set(1, "soon");
+    assert_eq!(wrong.status, 422);
+    wrong.shows("Write a whole number of days.").shows("value=\"soon\"");
+    assert_eq!(set(1, "9999").status, 422);
+    assert_eq!(set(1, "30").status, 303);
+    stage.signed_in(1).get(&keys).shows("At most 30 days from now").shows("name=\"days\"");
+    assert!(!stage.signed_in(2).get(&keys).has("name=\"days\""));
+    let late = create(&stage, 1, &[("expires", "2099-01-01")]);
+    assert_eq!(late.status, 422);
+    late.shows("must be at most 30 days from now");
+    let made = raw(&create(&stage, 1, &[])).unwrap();
+    let end = stage.wait(stage.control.access(key::digest(&made))).unwrap().unwrap().key.expires_at_ms;
+    assert_eq!(end, Some(stage.now_ms() + 30 * 86_400_000));
+    assert!(stage.records(1).iter().any(|record| record.contains("sealog.key_policy_changed")));
+    let change = TenantChange { plan: Some("entry".into()), ..TenantChange::default() };
+    stage.wait(stage.control.update_tenant(tenant_id(1), change, Records::none())).unwrap();
+    assert!(!stage.signed_in(1).get(&keys).has("name=\"days\""), "no control that does nothing");
+    assert_eq!(set(1, "").status, 422);
 }

@@ -201,23 +201,69 @@ fn whoever_goes_on_after_being_refused_costs_no_write_and_a_new_password_lets_in
     assert_eq!(browser.sign_in(1, NEW_PASSWORD).status, 303);
 }
 
+fn failures(stage: &Stage) -> Vec<String> {
+    stage.record_failures();
+    let records = stage.records(1);
+    records.into_iter().filter(|record| record.contains("sealog.sign_in_failed")).collect()
+}
+
 #[test]
-fn failed_attempts_of_members_are_recorded_once_a_minute_with_a_count() {
+fn failed_attempts_of_an_account_are_one_event_a_minute_with_how_many_there_were() {
     let stage = stage();
-    let failures = || {
-        let records = stage.records(1);
-        records.into_iter().filter(|record| record.contains("sealog.sign_in_failed")).collect::<Vec<_>>()
+    stage.with_authenticator(1);
+    let counted = |passwords, codes| {
+        let expected = [("wrong_password", passwords), ("wrong_code", codes)];
+        stage.settle(|| stage.sign_ins.by_cause()[..2] == expected);
     };
     for _ in 0..3 {
         stage.browser().sign_in(1, "wrong wrong wrong");
         stage.browser().sign_in(9, "wrong wrong wrong");
     }
-    stage.settle(|| failures().len() == 1);
-    assert!(failures()[0].contains("\"attempts\":1"), "{:?}", failures());
+    // A code that is wrong is a failure like a password.
+    let mut half = stage.browser();
+    half.sign_in(1, PASSWORD);
+    for code in ["12345", "nonsense"] {
+        assert_eq!(half.post("/app/sign-in/code", &[("code", code)]).status, 422);
+    }
+    counted(3, 2);
+    assert_eq!(failures(&stage), [] as [String; 0], "the minute is not over");
     stage.clock.advance(MINUTE_MS);
+    stage.settle(|| failures(&stage).len() == 1);
+    let told = failures(&stage).remove(0);
+    for part in ["\"attempts\":5", "\"wrong_passwords\":3", "\"wrong_codes\":2"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    stage.clock.advance(MINUTE_MS);
+    assert_eq!(failures(&stage).len(), 1, "nothing has failed since");
     stage.browser().sign_in(1, "wrong wrong wrong");
-    stage.settle(|| failures().len() == 2);
-    assert!(failures()[1].contains("\"attempts\":4"), "{:?}", failures());
+    counted(4, 2);
+    stage.clock.advance(MINUTE_MS);
+    stage.settle(|| failures(&stage).len() == 2);
+    assert!(failures(&stage)[1].contains("\"attempts\":1"), "{:?}", failures(&stage));
+    // Of accounts that do not exist there is a number alone.
+    assert_eq!(stage.sign_ins.by_cause()[2], ("unknown_account", 3));
+    assert!(!stage.records(1).iter().any(|record| record.to_lowercase().contains("example.org")));
+}
+
+#[test]
+fn an_address_gets_five_reset_mails_in_an_hour_and_nobody_is_told() {
+    let stage = stage();
+    let forgot = || stage.browser().post("/app/forgot", &[("email", &email(1))]);
+    let mails = || stage.wait(stage.control.pending_notices()).unwrap();
+    for n in 1..=5 {
+        forgot().shows("a mail is on its way");
+        stage.settle(|| mails() == n);
+    }
+    for _ in 0..3 {
+        forgot().shows("a mail is on its way");
+    }
+    for _ in 0..1000 {
+        stage.wait(tokio::task::yield_now());
+    }
+    assert_eq!(mails(), 5);
+    stage.clock.advance(60 * MINUTE_MS);
+    forgot().shows("a mail is on its way");
+    stage.settle(|| mails() == 6);
 }
 
 #[test]
@@ -383,7 +429,14 @@ fn reset_meanwhile(stage: &Stage, n: u8) {
             expires_at_ms: now_ms + 1,
         };
         sealog_testing::wait(control.create_link(link, None, vec![])).unwrap().unwrap();
-        sealog_testing::wait(control.reset_password(Hash([n; 32]), now_ms, "h".into())).unwrap().unwrap();
+        sealog_testing::wait(control.reset_password(
+            Hash([n; 32]),
+            now_ms,
+            "h".into(),
+            PersonRecords::none(),
+        ))
+        .unwrap()
+        .unwrap();
     });
 }
 
@@ -581,7 +634,8 @@ fn an_invitation_ends_after_a_week_or_when_it_is_withdrawn() {
     let mut owner = stage.signed_in(1);
     let members = format!("/app/o/{}/members", tenant_id(1));
     owner.get(&members).shows("a@example.org");
-    let id = stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms())).unwrap()[0].id.to_string();
+    let id =
+        stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms(), 9)).unwrap()[0].id.to_string();
     // Of another organisation it is not there.
     stage.tenant(2);
     stage.member(9, 2, Role::Owner);

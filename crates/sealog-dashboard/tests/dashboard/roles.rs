@@ -63,13 +63,25 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/p/{project}/{mode}/exports/{export}/download", false, EXPORTS),
     ("GET", "/app/p/{project}/{mode}/exports/{export}/manifest.json", false, EXPORTS),
     ("GET", "/app/o/{organisation}/system-log", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/actions", false, KEYS),
+    ("GET", "/app/o/{organisation}/actions/entry", false, KEYS),
+    ("GET", "/app/o/{organisation}/actions/new", false, TEST_KEYS),
+    ("POST", "/app/o/{organisation}/actions/create", false, TEST_KEYS),
+    ("POST", "/app/o/{organisation}/actions/retire", false, TEST_KEYS),
     ("GET", "/app/o/{organisation}/keys", false, KEYS),
     ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
+    ("POST", "/app/o/{organisation}/keys/roll", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/revoke", false, TEST_KEYS),
+    ("POST", "/app/o/{organisation}/keys/policy", false, MANAGERS),
     ("GET", "/app/o/{organisation}/projects", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/projects/create", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/projects/rename", false, MANAGERS),
     ("GET", "/app/o/{organisation}/members", false, MANAGERS),
     ("POST", "/app/o/{organisation}/members/invite", false, MANAGERS),
     ("POST", "/app/o/{organisation}/members/withdraw", false, MANAGERS),
+    ("GET", "/app/o/{organisation}/members/{person}", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/members/{person}", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/members/{person}/end", false, MANAGERS),
 ];
 
 fn expected(route: &Route) -> (bool, &'static [Role]) {
@@ -108,6 +120,8 @@ fn walk(stage: &Stage) {
     stage.member(10, 2, Role::Owner);
     stage.member_with(11, 1, Role::Owner, Grants::default(), Some(stage.now_ms()));
     let (run, export) = (run(&stage.signed_in(1)), export(&stage.signed_in(1)));
+    // One to whom things are done.
+    stage.member(12, 1, Role::Developer);
     for route in table() {
         let (public, roles) = expected(route);
         let is_form = route.method == Method::POST;
@@ -119,6 +133,7 @@ fn walk(stage: &Stage) {
             .replace("{run}", &run)
             .replace("{export}", &export)
             .replace("{organisation}", &tenant_id(1).to_string())
+            .replace("{person}", &person_id(12).0.to_string())
             .replace("{hash}", "0")
             .replace("{file}", "none")
             .replace("{framework}", "soc2");
@@ -189,7 +204,7 @@ fn without_a_word_about_the_site_the_origin_decides() {
         browser.send("POST", "/app/theme", &headers, "theme=dark&next=/app").status
     };
     assert_eq!(theme(&mut browser, &[("origin", HOME)]), 303);
-    for origin in ["https://evil.example", "null", "http://127.0.0.1:8081", "http://127.0.0.1", ""] {
+    for origin in ["https://evil.example", "http://127.0.0.1:8081", "http://127.0.0.1", ""] {
         assert_eq!(theme(&mut browser, &[("origin", origin)]), 403, "{origin}");
     }
     // No browser, which has no cookies but its own.
@@ -197,6 +212,31 @@ fn without_a_word_about_the_site_the_origin_decides() {
     // What the browser says of the site counts more than an origin.
     browser.site = Some("cross-site");
     assert_eq!(theme(&mut browser, &[("origin", HOME)]), 403);
+}
+
+/// Browsers from before `Sec-Fetch-Site`, to which a page with `no-referrer` means `Origin: null` in its forms.
+#[test]
+fn an_old_browser_sends_the_forms_of_links_without_an_origin_and_no_other_form() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    let mut browser = stage.signed_in(1);
+    browser.site = None;
+    let hidden = [("content-type", "application/x-www-form-urlencoded"), ("origin", "null")];
+    for path in ["/app/claim", "/app/reset", "/app/invitation"] {
+        assert_eq!(browser.get(path).header("referrer-policy"), Some("no-referrer"));
+        let answer = browser.send("POST", path, &hidden, "token=x");
+        assert_eq!(answer.status, 422, "{path}: {}", answer.text());
+    }
+    assert_eq!(browser.send("POST", "/app/theme", &hidden, "theme=dark").status, 303);
+    // Pages whose forms stand on a session say their origin to us, so a hidden one is another site's.
+    for path in ["/app/sign-in", "/app/account"] {
+        assert_eq!(browser.get(path).header("referrer-policy"), Some("same-origin"));
+    }
+    for path in ["/app/sign-in", "/app/account/sessions", "/app/sign-out"] {
+        browser.send("POST", path, &hidden, "").is_problem(403, "request/cross_site");
+    }
+    assert!(browser.is_signed_in());
 }
 
 #[test]
@@ -312,7 +352,7 @@ fn an_admin_neither_withdraws_nor_replaces_the_invitation_of_an_owner() {
         stage.signed_in(n).post(&format!("{path}/invite"), &[("email", email), ("role", role)])
     };
     let ids = || {
-        let known = stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms())).unwrap();
+        let known = stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms(), 9)).unwrap();
         known.iter().map(|link| link.id.to_string()).collect::<Vec<_>>()
     };
     let withdraw = |n, id: &str| stage.signed_in(n).post(&format!("{path}/withdraw"), &[("invitation", id)]);

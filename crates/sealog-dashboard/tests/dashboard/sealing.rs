@@ -1,6 +1,7 @@
 //! What auditors see, and what anybody downloads, is in the system chain before the first byte leaves.
 
 use sealog_control::{PendingRecords, Role};
+use sealog_dashboard::{Needs, may, table};
 use sealog_store::verify;
 
 use crate::harness::*;
@@ -29,6 +30,11 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (format!("{}/{log_id}", events_path(1)), "sealog.event_viewed"),
         (format!("{}/{log_id}/hashed.txt", events_path(1)), "sealog.event_viewed"),
         (format!("/app/o/{}/keys", tenant_id(1)), "sealog.page_viewed"),
+        (events_path(1).replace("/events", ""), "sealog.page_viewed"),
+        (events_path(1).replace("/events", "/frameworks"), "sealog.page_viewed"),
+        (events_path(1).replace("/events", "/frameworks/soc2"), "sealog.page_viewed"),
+        (format!("/app/o/{}/actions", tenant_id(1)), "sealog.page_viewed"),
+        (format!("/app/o/{}/actions/entry?action=user.login", tenant_id(1)), "sealog.page_viewed"),
         (verify_path(1), "sealog.page_viewed"),
         (run.clone(), "sealog.page_viewed"),
         (format!("{run}/report.json"), "sealog.page_viewed"),
@@ -40,6 +46,29 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (format!("{system}/verify"), "sealog.page_viewed"),
         (format!("{system}/exports"), "sealog.page_viewed"),
     ]
+}
+
+/// Routes that lead an auditor to another page and show nothing themselves.
+const LEADS_ON: [&str; 1] = ["/app/o/{organisation}/system-log"];
+
+/// Whether the path is one of the route.
+fn is_of(route: &str, path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or(path);
+    let (parts, wanted): (Vec<_>, Vec<_>) = (path.split('/').collect(), route.split('/').collect());
+    parts.len() == wanted.len()
+        && parts.iter().zip(&wanted).all(|(part, wanted)| wanted.starts_with('{') || part == wanted)
+}
+
+#[test]
+fn every_route_that_shows_an_auditor_something_is_among_those_that_are_sealed() {
+    let stage = stage();
+    let pages = pages(&stage);
+    for route in table().iter().filter(|route| route.method == "GET") {
+        let Needs::Member(capability) = route.needs else { continue };
+        if may(Role::Auditor, capability) && !LEADS_ON.contains(&route.path) {
+            assert!(pages.iter().any(|(path, _)| is_of(route.path, path)), "{}", route.path);
+        }
+    }
 }
 
 #[test]

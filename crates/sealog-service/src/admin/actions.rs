@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Actor, Admin, AdminError, FieldError, change_error, fields};
 use crate::system_chain::actions;
 
-/// Custom actions of a tenant.
+/// Custom actions of a tenant, retired ones included.
 const ACTIONS_MAX: usize = 1000;
 
 impl Admin {
@@ -31,8 +31,8 @@ impl Admin {
         let invalid = |problem: String| FieldError::new("action", problem);
         Catalog::builtin().check_custom_name(&action.action).map_err(invalid)?;
         // Every caller of the tenant has them in memory, and `GET /v1/actions` shows them all.
-        let known = self.administration().actions(tenant_id).await?;
-        if known.len() >= ACTIONS_MAX && !known.iter().any(|known| known.action == action.action) {
+        let known = self.administration().known_actions(tenant_id).await?;
+        if known.len() >= ACTIONS_MAX && !known.iter().any(|known| known.action.action == action.action) {
             return Err(invalid(format!("is one too many: a tenant has at most {ACTIONS_MAX}")).into());
         }
         let metadata = json!({
@@ -47,6 +47,26 @@ impl Admin {
         let made = self.made(self.administration().create_action(tenant_id, action, records)).await;
         made.map_err(|error| change_error(error, invalid("is registered already".into())))?
             .ok_or(AdminError::NotFound)
+    }
+
+    /// From now on events with it are refused; those that exist keep its name.
+    pub async fn retire_action(
+        &self,
+        actor: Actor,
+        tenant_id: TenantId,
+        action: String,
+    ) -> Result<(), AdminError> {
+        // A name that nobody has registered could be one that no record can hold.
+        let known = self.administration().actions(tenant_id).await?;
+        if !known.iter().any(|known| known.action == action) {
+            return Err(AdminError::NotFound);
+        }
+        let recorder = self.recorder(actor);
+        let metadata = json!({ "action": action });
+        let records = vec![recorder.record(&actions::ACTION_RETIRED, &resource(&action), metadata)];
+        let now_ms = recorder.now_ms();
+        let made = self.made(self.administration().retire_action(tenant_id, action, now_ms, records)).await?;
+        made.ok_or(AdminError::NotFound)
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod actions;
 pub mod fields;
 pub mod first;
+pub mod key_policy;
 pub mod keys;
 pub mod people;
 pub mod projects;
@@ -21,6 +22,7 @@ use sealog_store::StoreError;
 use sealog_store::world::World;
 
 use crate::control_data::ControlData;
+use crate::people::SignInCounts;
 use crate::system_chain::{Recorder, Wake};
 
 pub use crate::system_chain::Actor;
@@ -33,12 +35,13 @@ pub struct Admin {
     world: Arc<dyn World>,
     plans: Arc<[Plan]>,
     wake: Wake,
+    sign_ins: Arc<SignInCounts>,
 }
 
 impl Admin {
     /// `wake` tells the drain of this process that there are records.
     pub fn new(control: ControlData, world: Arc<dyn World>, plans: &[Plan], wake: Wake) -> Admin {
-        Admin { control, world, plans: plans.into(), wake }
+        Admin { control, world, plans: plans.into(), wake, sign_ins: Arc::default() }
     }
 
     /// For others who leave records.
@@ -49,6 +52,11 @@ impl Admin {
     /// What a plan of this name includes; nothing where the operator has taken it out of the configuration.
     pub fn plan(&self, name: &str) -> Option<&Plan> {
         self.plans.iter().find(|plan| plan.name == name)
+    }
+
+    /// Counted by pages, shown by the metrics.
+    pub fn sign_ins(&self) -> &Arc<SignInCounts> {
+        &self.sign_ins
     }
 
     fn administration(&self) -> &dyn Administration {

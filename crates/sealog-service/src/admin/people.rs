@@ -1,6 +1,8 @@
 //! People and their memberships.
 
-use sealog_control::{Grants, Member, MemberChange, NewMember, NewPerson, NewRecord, PersonId, Records};
+use sealog_control::{
+    Grants, Member, MemberChange, MemberChanged, NewMember, NewPerson, NewRecord, PersonId, Records, Role,
+};
 use sealog_core::id::TenantId;
 use sealog_core::time::iso_ms;
 use serde_json::{Map, Value, json};
@@ -24,7 +26,11 @@ pub struct MemberUpdate {
     pub role: Option<String>,
     pub grants: Option<Grants>,
     pub ends_at: Option<Option<String>>,
+    /// The roles that whoever asks may give and take; nothing for all.
+    pub may_give: Option<Vec<Role>>,
 }
+
+const LAST_OWNER: &str = "is the last owner whose membership does not end; make somebody else an owner first";
 
 impl Admin {
     /// Makes somebody a member at once. For those who vouch for the address, which are the operator and commands on
@@ -73,7 +79,7 @@ impl Admin {
         added.map_err(|error| change_error(error, exists))?.ok_or(AdminError::NotFound)
     }
 
-    /// Changes what a member is and may see, or ends the membership.
+    /// Changes what a member is and may see, or ends the membership. The last owner stays one.
     pub async fn update_member(
         &self,
         actor: Actor,
@@ -81,17 +87,23 @@ impl Admin {
         person_id: PersonId,
         update: MemberUpdate,
     ) -> Result<Member, AdminError> {
+        let recorder = self.recorder(actor);
         let change = MemberChange {
             role: update.role.map(|given| fields::role("role", given)).transpose()?,
             grants: update.grants,
             ends_at_ms: fields::optional(update.ends_at, |given| fields::time_ms("ends_at", given))?,
+            may_give: update.may_give,
+            now_ms: recorder.now_ms(),
         };
-        let recorder = self.recorder(actor);
         let records = Records::told_by(move |before: Option<&Member>, after: &Member| {
             before.and_then(|before| changed(&recorder, before, after)).into_iter().collect()
         });
         let member = self.made(self.people().update_member(tenant_id, person_id, change, records)).await?;
-        member.ok_or(AdminError::NotFound)
+        match member.ok_or(AdminError::NotFound)? {
+            MemberChanged::Done(member) => Ok(member),
+            MemberChanged::NotGiven => Err(FieldError::new("role", "is not for you to give or take").into()),
+            MemberChanged::LastOwner => Err(FieldError::new("member", LAST_OWNER).into()),
+        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! Projects, and the frameworks that are enabled for them.
 
-use sealog_control::{NewProject, NewRecord, Project, ProjectChange, Records};
+use sealog_control::{ListPage, NewProject, NewRecord, Project, ProjectChange, Records};
 use sealog_core::catalog::{Catalog, FrameworkSet};
 use sealog_core::id::{ProjectId, TenantId};
 use serde_json::{Map, Value, json};
 
-use super::{Actor, Admin, AdminError, fields};
+use super::{Actor, Admin, AdminError, FieldError, fields};
 use crate::system_chain::{Recorder, actions, change};
+
+/// Projects that people make in one organisation.
+pub const PROJECTS_MAX: usize = 1000;
 
 #[derive(Clone, Debug, Default)]
 pub struct ProjectInput {
@@ -30,6 +33,14 @@ impl Admin {
         tenant_id: TenantId,
         input: ProjectInput,
     ) -> Result<Project, AdminError> {
+        // The operator may have as many as it takes.
+        if matches!(actor, Actor::Person(_)) {
+            let page = ListPage { after: None, limit: PROJECTS_MAX };
+            if self.administration().projects(tenant_id, page).await?.len() >= PROJECTS_MAX {
+                let problem = format!("is one too many: an organisation has at most {PROJECTS_MAX} projects");
+                return Err(FieldError::new("name", problem).into());
+            }
+        }
         let recorder = self.recorder(actor);
         let new = NewProject {
             id: ProjectId(recorder.random_id()),

@@ -7,6 +7,7 @@ use sealog_control::{Membership, People, Role};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
+use super::counts::SignInCounts;
 use super::refused::Refused;
 use crate::system_chain::Wake;
 
@@ -22,13 +23,21 @@ pub struct Accounts {
     pub rules: SessionRules,
     /// Tells the drain of the system chains that there are records.
     pub wake: Wake,
+    /// Told to the metrics.
+    pub counts: Arc<SignInCounts>,
     pub(super) refused: Arc<Refused>,
 }
 
 impl Accounts {
-    pub fn new(people: Arc<dyn People>, world: Arc<dyn World>, app_url: String, wake: Wake) -> Accounts {
+    pub fn new(
+        people: Arc<dyn People>,
+        world: Arc<dyn World>,
+        app_url: String,
+        wake: Wake,
+        counts: Arc<SignInCounts>,
+    ) -> Accounts {
         let (rules, refused) = (SessionRules::default(), Arc::default());
-        Accounts { people, world, app_url, rules, wake, refused }
+        Accounts { people, world, app_url, rules, wake, counts, refused }
     }
 }
 

@@ -28,6 +28,13 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 pub const CLAIM_MS: u64 = 24 * HOUR_MS;
 pub const RESET_MS: u64 = HOUR_MS;
 pub const INVITATION_MS: u64 = 7 * 24 * HOUR_MS;
+/// Invitations of one organisation that are open at a time; the page of members shows them all.
+pub const INVITATIONS_MAX: u64 = 100;
+/// Mails in an hour: nobody's address is flooded, by one organisation or by several, and no organisation sends to
+/// the whole world.
+const INVITATIONS_PER_ADDRESS: u64 = 5;
+const INVITATIONS_PER_TENANT: u64 = 50;
+const RESETS_PER_ADDRESS: u64 = 5;
 /// The address of the owner that the first run makes, until somebody has claimed the account.
 pub const OWNER: &str = "owner@localhost";
 
@@ -44,6 +51,8 @@ pub enum LinkError {
     /// Somebody else has the address.
     Taken,
     Password(PasswordError),
+    /// As many mails as may be sent in an hour, to this address or for this organisation.
+    TooManyMails,
     Failed(Failed),
 }
 
@@ -127,6 +136,13 @@ impl Accounts {
         if !is_address(&person.email) {
             return Ok(());
         }
+        let limit = (subject("reset mail", person.email.to_lowercase().as_bytes()), RESETS_PER_ADDRESS);
+        if !self.is_within([limit], HOUR_MS).await? {
+            tracing::info!(
+                "no link to a new password was mailed: the address has had enough of them in this hour"
+            );
+            return Ok(());
+        }
         let now_ms = self.world.now_ms();
         let link = Link {
             id: new_id(&*self.world),
@@ -149,12 +165,14 @@ impl Accounts {
 
     pub async fn reset_password(&self, token: &Token, password: Secret) -> Result<Person, LinkError> {
         check_chosen(&password).map_err(LinkError::Password)?;
-        self.expect(token, |purpose| matches!(purpose, Purpose::Reset { .. })).await?;
+        let purpose = self.expect(token, |purpose| matches!(purpose, Purpose::Reset { .. })).await?;
+        let Purpose::Reset { person_id } = purpose else { return Err(LinkError::Gone) };
         let password_hash = password::hash(&*self.world, password).await?;
         let now_ms = self.world.now_ms();
-        let person = self.people.reset_password(token.digest(), now_ms, password_hash).await?;
+        let records = self.records(person_id, &actions::PASSWORD_CHANGED, json!({ "by": "link" }));
+        let person = self.people.reset_password(token.digest(), now_ms, password_hash, records).await?;
+        self.wake.wake();
         let person = person.ok_or(LinkError::Gone)?;
-        self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "link" })).await?;
         // Whoever has guessed at the old password does not keep its owner out.
         let account = subject("account", person.email.to_lowercase().as_bytes());
         self.forget_attempts(account).await?;
@@ -162,9 +180,9 @@ impl Accounts {
     }
 
     /// Before a password is hashed for it: whoever makes links up costs no more than a look.
-    async fn expect(&self, token: &Token, is_kind: fn(&Purpose) -> bool) -> Result<(), LinkError> {
+    async fn expect(&self, token: &Token, is_kind: fn(&Purpose) -> bool) -> Result<Purpose, LinkError> {
         let link = self.people.link(token.digest(), self.world.now_ms()).await?;
-        link.filter(|link| is_kind(&link.purpose)).map(drop).ok_or(LinkError::Gone)
+        link.map(|link| link.purpose).filter(is_kind).ok_or(LinkError::Gone)
     }
 
     /// Mails an invitation, on behalf of a member who may give these roles. An earlier one to the same address is
@@ -178,6 +196,14 @@ impl Accounts {
     ) -> Result<Invited, LinkError> {
         if !is_address(&invitation.email) {
             return Err(LinkError::Email);
+        }
+        let whose = invitation.email.to_lowercase();
+        let limits = [
+            (subject("invitation mail", whose.as_bytes()), INVITATIONS_PER_ADDRESS),
+            (subject("invitations of", &invitation.tenant_id.0.0), INVITATIONS_PER_TENANT),
+        ];
+        if !self.is_within(limits, HOUR_MS).await? {
+            return Err(LinkError::TooManyMails);
         }
         let now_ms = self.world.now_ms();
         let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
@@ -206,7 +232,7 @@ impl Accounts {
             let invited = recorder.record(&actions::MEMBER_INVITED, &invitation_resource(link.id), metadata);
             withdrawn.into_iter().chain([invited]).collect()
         });
-        let made = self.people.invite(link, notice, may_give, records).await?;
+        let made = self.people.invite(link, notice, may_give, INVITATIONS_MAX, records).await?;
         self.wake.wake();
         Ok(made)
     }

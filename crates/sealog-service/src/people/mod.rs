@@ -4,6 +4,8 @@
 //! the kernel, and only its SHA-256 is kept. Passwords are argon2id ([`crate::password`]).
 
 mod accounts;
+mod counts;
+mod failures;
 mod links;
 mod records;
 mod refused;
@@ -14,7 +16,9 @@ mod token;
 pub mod totp;
 
 pub use accounts::{Accounts, Failed, SessionRules, Visitor};
-pub use links::{CLAIM_MS, INVITATION, INVITATION_MS, OWNER, RESET, RESET_MS, claim_link};
+pub use counts::SignInCounts;
+pub use failures::FailedSignIns;
+pub use links::{CLAIM_MS, INVITATION, INVITATION_MS, INVITATIONS_MAX, OWNER, RESET, RESET_MS, claim_link};
 pub use links::{HostLink, InvitationError, LinkError, Reset, make_reset_link};
 pub(crate) use links::{invitation_text, reset_text};
 pub use second_factor::{CodeError, Offer, RECOVERY_CODES};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, People, PersonId};
+use sealog_control::{NewRecord, People, PersonId, PersonRecords};
 use sealog_core::id::TenantId;
 use serde_json::{Value, json};
 
@@ -30,6 +30,19 @@ pub(super) async fn about_member(
 impl Accounts {
     pub(super) fn recorder(&self, person_id: PersonId) -> Recorder {
         Recorder::new(Actor::Person(person_id), Arc::clone(&self.world))
+    }
+
+    /// Of a change of the person's account: a record for each organisation, kept with the change.
+    pub(super) fn records(
+        &self,
+        person_id: PersonId,
+        action: &'static SystemAction,
+        metadata: Value,
+    ) -> PersonRecords {
+        let (recorder, resource) = (self.recorder(person_id), format!("member/{}", person_id.0));
+        PersonRecords::told_by(recorder.now_ms(), move || {
+            recorder.record(action, &resource, metadata.clone())
+        })
     }
 
     /// Of something that concerns the person everywhere. Durable when this returns.

@@ -1,6 +1,6 @@
 //! The code beside the password: an authenticator, and recovery codes for the day that it is lost.
 
-use sealog_control::{Authenticator, Person, PersonId, Shown};
+use sealog_control::{Authenticator, Person, PersonId, Shown, Wrong};
 use sealog_core::id::Hash;
 use serde_json::json;
 
@@ -58,6 +58,7 @@ impl Accounts {
             None => self.people.use_recovery_code(person_id, recovery_digest(person_id, code)).await?,
         };
         if !is_right {
+            self.note_failure(person_id, Wrong::Code);
             return Err(CodeError::Wrong);
         }
         self.forget_attempts(of_person("code", person_id)).await?;
@@ -105,11 +106,12 @@ impl Accounts {
         let offered = offered.filter(|offered| !offered.is_confirmed()).ok_or(CodeError::NotNow)?;
         let step = totp::step_of(&offered.secret, code, self.world.now_ms()).ok_or(CodeError::Wrong)?;
         let (codes, digests) = self.recovery_codes(person_id);
-        self.record(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "set_up" })).await?;
-        let secret = offered.secret;
-        if !self.people.confirm_authenticator(person_id, secret, step, digests, Some(keep)).await? {
+        let records = self.records(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "set_up" }));
+        let (secret, keep) = (offered.secret, Some(keep));
+        if !self.people.confirm_authenticator(person_id, secret, step, digests, keep, records).await? {
             return Err(CodeError::NotNow);
         }
+        self.wake.wake();
         self.forget_attempts(of_person("code", person_id)).await?;
         Ok(codes)
     }
@@ -118,14 +120,18 @@ impl Accounts {
     pub async fn new_recovery_codes(&self, person_id: PersonId) -> Result<Vec<Secret>, CodeError> {
         let (codes, digests) = self.recovery_codes(person_id);
         let change = json!({ "change": "new_recovery_codes" });
-        self.record(person_id, &actions::AUTHENTICATOR_CHANGED, change).await?;
-        let replaced = self.people.replace_recovery_codes(person_id, digests).await?;
+        let records = self.records(person_id, &actions::AUTHENTICATOR_CHANGED, change);
+        let replaced = self.people.replace_recovery_codes(person_id, digests, records).await?;
+        self.wake.wake();
         if replaced { Ok(codes) } else { Err(CodeError::NotNow) }
     }
 
     pub async fn remove_authenticator(&self, person_id: PersonId) -> Result<bool, Failed> {
-        self.record(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "removed" })).await?;
-        Ok(self.people.remove_authenticator(person_id).await?)
+        let records =
+            self.records(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "removed" }));
+        let was_there = self.people.remove_authenticator(person_id, records).await?;
+        self.wake.wake();
+        Ok(was_there)
     }
 
     fn recovery_codes(&self, person_id: PersonId) -> (Vec<Secret>, Vec<Hash>) {

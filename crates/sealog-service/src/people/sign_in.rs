@@ -5,8 +5,9 @@
 //! (whether it exists or not) and for the address that they come from, so that all nodes count together.
 
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
-use sealog_control::{Person, PersonId, Shown};
+use sealog_control::{Person, PersonId, Shown, Wrong};
 use sealog_core::id::Hash;
 use serde_json::json;
 
@@ -18,8 +19,6 @@ use crate::system_chain::actions;
 
 /// How long attempts count.
 pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
-/// Failed attempts are recorded so often for one person.
-const NOTED_EVERY_MS: u64 = 60 * 1000;
 /// Wrong attempts for one account in this time.
 pub(super) const PER_ACCOUNT: u64 = 10;
 /// Attempts from one address in this time: several people may share it.
@@ -83,14 +82,19 @@ impl Accounts {
     ) -> Result<SignedIn, SignInError> {
         let email = email.trim();
         let account = subject("account", email.to_lowercase().as_bytes());
-        let attempts = self.admit([account, address(visitor.address)]).await?;
+        self.admit([account, address(visitor.address)]).await?;
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
         let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
-        let Some(person) = person else { return Err(SignInError::Wrong) };
+        let Some(person) = person else {
+            self.counts.unknown_accounts.fetch_add(1, Ordering::Relaxed);
+            // Where from, and not which address was typed: that may be a password, or somebody's elsewhere.
+            tracing::info!(address = %visitor.address, "somebody tried to sign in to an account that does not exist");
+            return Err(SignInError::Wrong);
+        };
         let Some(hash) = hash.filter(|_| is_right) else {
-            self.note_failure(person.id, attempts);
+            self.note_failure(person.id, Wrong::Password);
             return Err(SignInError::Wrong);
         };
         self.forget_attempts(account).await?;
@@ -120,8 +124,9 @@ impl Accounts {
         }
         let from = self.right_hash(person, old).await?;
         let to = password::hash(&*self.world, new).await.map_err(Failed)?;
-        self.record(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" })).await?;
-        let changed = self.people.change_password(person.id, from, to, keep).await?;
+        let records = self.records(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" }));
+        let changed = self.people.change_password(person.id, from, to, keep, records).await?;
+        self.wake.wake();
         // Somebody else has changed it since: the old one is wrong by now.
         if changed { Ok(Ok(())) } else { Err(SignInError::Wrong) }
     }
@@ -143,11 +148,12 @@ impl Accounts {
         Ok(hash)
     }
 
-    /// Counts an attempt, and refuses one too many, without a write while that is known. The first subject is an account, the second an address. How many
-    /// there were for the account.
-    pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<u64, SignInError> {
+    /// Counts an attempt, and refuses one too many, without a write while that is known. The first subject is an account, the
+    /// second an address.
+    pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<(), SignInError> {
         let now_ms = self.world.now_ms();
         if subjects.iter().any(|subject| self.refused.has(*subject, now_ms)) {
+            self.counts.throttled.fetch_add(1, Ordering::Relaxed);
             return Err(SignInError::TooMany);
         }
         let counted = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
@@ -158,8 +164,22 @@ impl Accounts {
                 too_many = true;
             }
         }
-        let attempts = counted.first().map_or(0, |counted| counted.attempts);
-        if too_many { Err(SignInError::TooMany) } else { Ok(attempts) }
+        if too_many {
+            self.counts.throttled.fetch_add(1, Ordering::Relaxed);
+            return Err(SignInError::TooMany);
+        }
+        Ok(())
+    }
+
+    /// Counts something for each of these subjects. Whether none has had more than it may in this time.
+    pub(super) async fn is_within<const N: usize>(
+        &self,
+        limits: [(Hash, u64); N],
+        window_ms: u64,
+    ) -> Result<bool, Failed> {
+        let subjects = limits.iter().map(|(subject, _)| *subject).collect();
+        let counted = self.people.count_attempt(subjects, self.world.now_ms(), window_ms).await?;
+        Ok(counted.iter().zip(limits).all(|(counted, (_, most))| counted.attempts <= most))
     }
 
     /// Forgets the attempts of a subject: one was right.
@@ -167,27 +187,6 @@ impl Accounts {
         self.people.forget_attempts(subject).await?;
         self.refused.forget(subject);
         Ok(())
-    }
-
-    /// For the system chain, at most once a minute. Left to a task of its own: how long the answer takes does not
-    /// tell that there is such an account.
-    fn note_failure(&self, person_id: PersonId, attempts: u64) {
-        let accounts = self.clone();
-        tokio::spawn(async move {
-            let noted = async {
-                let minute = vec![of_person("failure", person_id)];
-                let count =
-                    accounts.people.count_attempt(minute, accounts.world.now_ms(), NOTED_EVERY_MS).await?;
-                if count.iter().all(|count| count.attempts == 1) {
-                    let metadata = json!({ "attempts": attempts });
-                    accounts.record(person_id, &actions::SIGN_IN_FAILED, metadata).await?;
-                }
-                Ok::<_, Failed>(())
-            };
-            if let Err(Failed(cause)) = noted.await {
-                tracing::error!(cause, "a failed sign-in could not be recorded");
-            }
-        });
     }
 }
 

@@ -31,6 +31,12 @@ vocabulary! {
         "Frameworks were enabled or disabled for a project.";
     KEY_CREATED = "sealog.key_created", "api_key", "warning", "An API key was created.";
     KEY_REVOKED = "sealog.key_revoked", "api_key", "warning", "An API key was revoked.";
+    KEY_ROLLED = "sealog.key_rolled", "api_key", "warning",
+        "An API key was made in place of another, which works no longer than it says.";
+    KEY_POLICY_CHANGED = "sealog.key_policy_changed", "api_key", "warning",
+        "The longest lifetime of new API keys was set or removed.";
+    ACTION_RETIRED = "sealog.action_retired", "configuration", "warning",
+        "A custom action was retired: new events with it are refused.";
     ACTION_CREATED = "sealog.action_created", "configuration", "info", "A custom action was registered.";
     MEMBER_ADDED = "sealog.member_added", "access_control", "warning", "Somebody became a member.";
     MEMBER_CHANGED = "sealog.member_changed", "access_control", "warning",
@@ -41,7 +47,7 @@ vocabulary! {
         "The owner that the first run made got an address and a password.";
     SIGNED_IN = "sealog.signed_in", "auth", "info", "A member signed in to the dashboard.";
     SIGN_IN_FAILED = "sealog.sign_in_failed", "auth", "warning",
-        "Somebody tried to sign in as a member with a wrong password; at most one event a minute, with a count.";
+        "Somebody failed to sign in as a member, with a wrong password or code; at most one event a minute, with counts.";
     PASSWORD_CHANGED = "sealog.password_changed", "auth", "warning",
         "A member changed the password, or set a new one by a link.";
     RESET_LINK_MADE = "sealog.reset_link_made", "auth", "warning",

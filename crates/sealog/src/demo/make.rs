@@ -19,7 +19,7 @@ use sealog_service::admin::tenants::TenantInput;
 use sealog_service::admin::{Actor, Admin, AdminError};
 use sealog_service::ingest::{Client, Endpoint, Ingest, Producer};
 use sealog_service::quota::Changed;
-use sealog_service::system_chain::{Drain, Wake};
+use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::Store;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::world::World;
@@ -146,6 +146,7 @@ impl Maker {
             world: Arc::clone(&world),
             wake,
             every: Duration::from_secs(1),
+            turns: Turns::default(),
         });
         let tenant = TenantInput {
             name: "Northwind Health".into(),
@@ -260,7 +261,12 @@ impl Maker {
                 let person_id = self.add_member(email, role).await?;
                 let grants = Grants { projects: Some(vec![self.billing.project.id]), ..Grants::default() };
                 let ends_at = iso_ms(self.clock.now_ms() + AUDITOR_LEAVES_MS);
-                let update = MemberUpdate { role: None, grants: Some(grants), ends_at: Some(Some(ends_at)) };
+                let update = MemberUpdate {
+                    role: None,
+                    grants: Some(grants),
+                    ends_at: Some(Some(ends_at)),
+                    may_give: None,
+                };
                 let updated = self.admin.update_member(Actor::Host, self.tenant_id, person_id, update).await;
                 updated.map_err(failed)?;
             }

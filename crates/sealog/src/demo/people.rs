@@ -43,7 +43,8 @@ pub(super) async fn renew(
 ) -> Result<Vec<SignIn>, String> {
     let control = store.control();
     let people = ControlData::from(Arc::clone(control)).people;
-    let accounts = Accounts::new(people, Arc::clone(world), app_url.to_owned(), Wake::default());
+    let accounts =
+        Accounts::new(people, Arc::clone(world), app_url.to_owned(), Wake::default(), Arc::default());
     let mut renewed = Vec::new();
     for (email, _) in PEOPLE {
         let link = people::make_reset_link(&**control, world, app_url, email).await;
