@@ -5,7 +5,7 @@ _default:
     @just --list
 
 # Everything CI checks.
-ci: fmt lint policy test tools fuzz-quick torture-quick
+ci: fmt lint policy test tools browser fuzz-quick torture-quick
 
 # Formatting.
 fmt:
@@ -36,6 +36,12 @@ test:
 tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
+
+# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, policy and size. About two minutes.
+browser *ARGS:
+    cargo build --locked -p sealog
+    scripts/browser-setup
+    cd tests/browser && timeout 480 node --test --test-concurrency=2 {{ARGS}}
 
 # About a thousand generated requests and as many malformed ones, the same each time, to a real server; and whether /openapi.json is OpenAPI 3.1.
 fuzz-quick:

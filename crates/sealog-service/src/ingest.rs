@@ -68,12 +68,14 @@ pub struct Client {
     pub address: IpAddr,
     /// As it stands in events. A connection has it made once.
     pub text: Arc<str>,
+    /// Where that is, if the caller knows; otherwise the geo database is asked.
+    pub place: Option<Place>,
 }
 
 impl Client {
     pub fn new(address: IpAddr) -> Client {
         let address = address.to_canonical();
-        Client { address, text: address.to_string().into() }
+        Client { address, text: address.to_string().into(), place: None }
     }
 }
 
@@ -243,7 +245,8 @@ impl Ingest {
     }
 
     fn origin(&self, client: Client) -> Origin {
-        let place = self.geo.as_ref().map_or_else(Place::default, |geo| geo.find(client.address));
+        let find = || self.geo.as_ref().map_or_else(Place::default, |geo| geo.find(client.address));
+        let place = client.place.unwrap_or_else(find);
         Origin { ip_address: client.text, place }
     }
 }

@@ -17,6 +17,7 @@ use sealog_service::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
 use sealog_service::admin::tenants::TenantInput;
 use sealog_service::admin::{Actor, Admin, AdminError};
+use sealog_service::geo::Place;
 use sealog_service::ingest::{Client, Endpoint, Ingest, Producer};
 use sealog_service::quota::Changed;
 use sealog_service::system_chain::{Drain, Turns, Wake};
@@ -291,7 +292,10 @@ impl Maker {
     async fn send(&self, site: &Site, mode: Mode, told: Told) -> Result<(), String> {
         let producer = if mode == Mode::Live { &site.live } else { &site.test };
         let request_id = RequestId(Ulid::new(self.clock.now_ms(), self.clock.random80()));
-        let client = Client::new(told.address);
+        let place = told
+            .place
+            .map(|(country, city)| Place { country: Some(country.into()), city: Some(city.into()) });
+        let client = Client { place, ..Client::new(told.address) };
         let sent = self.ingest.ingest(producer, Endpoint::Single, None, told.body.into(), client, request_id);
         sent.await.map(drop).map_err(|error| format!("an event of the demo was refused: {error:?}"))
     }

@@ -16,6 +16,18 @@ use super::dice::{Dice, mix, number_of};
 /// Of documents and tickets that are counted.
 const FIRST_NUMBER: u64 = 10_000;
 
+/// Where people are; some places have more of them.
+const PLACES: [(&str, &str); 8] = [
+    ("DE", "Hamburg"),
+    ("DE", "Hamburg"),
+    ("DE", "Berlin"),
+    ("DE", "Kiel"),
+    ("DK", "Copenhagen"),
+    ("NL", "Amsterdam"),
+    ("AT", "Vienna"),
+    ("US", "Boston"),
+];
+
 #[derive(Debug)]
 pub(super) struct Story {
     kinds: Vec<Kind>,
@@ -48,6 +60,8 @@ fn user() -> String {
 pub(super) struct Told {
     pub body: Vec<u8>,
     pub address: IpAddr,
+    /// Country and city.
+    pub place: Option<(&'static str, &'static str)>,
 }
 
 impl Story {
@@ -89,7 +103,7 @@ fn told(kind: &Kind, day: u64, blanks: &mut Blanks<'_>) -> Told {
         let number = mix(number_of(&actor).wrapping_add(day));
         event["session_id"] = format!("ses_{:010x}", number >> 24).into();
     }
-    Told { body: event.to_string().into_bytes(), address: address(&actor) }
+    Told { body: event.to_string().into_bytes(), address: address(&actor), place: place(&actor) }
 }
 
 /// Somebody tries passwords, from one address.
@@ -101,7 +115,7 @@ pub(super) fn attempt(number: u64, is_last: bool) -> Told {
     let event = json!({
         "action": action, "actor_id": "unknown", "resource": "user/usr_root_admin", "metadata": metadata,
     });
-    Told { body: event.to_string().into_bytes(), address: Ipv4Addr::new(192, 0, 2, 66).into() }
+    Told { body: event.to_string().into_bytes(), address: Ipv4Addr::new(192, 0, 2, 66).into(), place: None }
 }
 
 /// Everybody has one of their own: services inside, people at addresses that are kept for documentation.
@@ -114,6 +128,12 @@ fn address(actor: &str) -> IpAddr {
         (false, 2..9) => Ipv4Addr::new(203, 0, 113, a).into(),
         (false, _) => Ipv4Addr::new(198, 51, 100, a).into(),
     }
+}
+
+/// Services are inside, where no database has a place for them.
+fn place(actor: &str) -> Option<(&'static str, &'static str)> {
+    let place = PLACES[usize::try_from(number_of(actor) % PLACES.len() as u64).expect("a few")];
+    (!actor.starts_with("svc_")).then_some(place)
 }
 
 struct Blanks<'a> {

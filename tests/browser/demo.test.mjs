@@ -1,0 +1,85 @@
+// What a newcomer finds in the demo: an event that somebody has changed.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { inside, journey, launch, visitor } from "./browser.mjs";
+import { has } from "./pages.mjs";
+import { demo } from "./server.mjs";
+
+let server, browser, cookies;
+before(async () => {
+  [server, browser] = await Promise.all([demo({ events: 2000 }), launch()]);
+  const { context, page } = await visitor(browser);
+  const owner = server.people.find((person) => person.role === "owner");
+  // The link knows who follows it.
+  await page.goto(owner.link);
+  assert.equal(await page.getByLabel("E-mail").inputValue(), owner.address);
+  await page.getByLabel("Password").fill(owner.password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await inside(page).waitFor();
+  cookies = await context.cookies();
+  await context.close();
+}, { timeout: 120_000 });
+after(async () => { await browser?.close(); await server?.stop(); });
+
+/// To the test events of the project with the changed one.
+async function toBillingTest(page, context) {
+  await context.addCookies(cookies);
+  await page.goto(`${server.url}/app`);
+  await page.locator("details.menu summary").click();
+  await page.getByRole("link", { name: "Billing" }).click();
+  await page.getByRole("navigation", { name: "Mode" }).getByRole("link", { name: "Test" }).click();
+}
+
+/// On the page of the changed event.
+async function seesTheChange(page, scripts) {
+  await page.getByText("Hash differs").waitFor();
+  if (scripts) {
+    await page.getByRole("button", { name: "Recompute in this browser" }).click();
+    await page.getByText("✗ Differs").waitFor();
+  }
+}
+
+for (const scripts of [true, false]) {
+  const without = scripts ? "" : ", without JavaScript";
+
+  journey(`the API finds the changed event, and its page says what is wrong${without}`, () => browser, { scripts }, async (page, { context }) => {
+    await toBillingTest(page, context);
+    await page.getByRole("link", { name: "API keys" }).click();
+    await page.getByLabel("Name", { exact: true }).fill(`auditor's script${without}`);
+    await page.getByLabel("Project", { exact: true }).selectOption({ label: "Billing" });
+    await page.getByLabel("Mode", { exact: true }).selectOption("test");
+    await page.getByRole("button", { name: "Create key" }).click();
+    const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
+    const { body: verdict } = await server.api(key, "/v1/events/verify");
+    assert.equal(verdict.valid, false);
+
+    await toBillingTest(page, context);
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Events" }).click();
+    const changed = page.getByRole("link", { name: `#${verdict.broken_at}`, exact: true });
+    for (let pages = 0; pages < 20 && await changed.count() === 0; pages += 1) {
+      const older = page.getByRole("link", { name: "Older", exact: true });
+      await page.goto(new URL(await older.getAttribute("href"), server.url).href);
+    }
+    await changed.click();
+    await seesTheChange(page, scripts);
+  });
+
+  const skip = has("/app/p/{project}/{mode}/verify/{run}") ? false : "there is no page for it yet";
+  journey(`verification finds the changed event and explains it${without}`, () => browser, { scripts, skip }, async (page, { context }) => {
+    await toBillingTest(page, context);
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Verification" }).click();
+    await page.getByRole("button", { name: "Verify", exact: true }).click();
+    const broken = page.getByRole("alert").filter({ hasText: "The chain is broken at #" });
+    // With JavaScript the page follows by itself.
+    for (let tries = 0; !scripts && tries < 50 && await broken.count() === 0; tries += 1) {
+      await page.getByRole("link", { name: "Refresh" }).click();
+    }
+    await broken.waitFor();
+    const failing = page.getByRole("region", { name: "The event that fails" });
+    const before = page.getByRole("region", { name: "The event before" });
+    const number = async (side) => Number((await side.getByRole("link").first().textContent()).replaceAll(/[#,]/g, ""));
+    assert.equal(await number(failing), await number(before) + 1);
+    await failing.getByRole("link").first().click();
+    await seesTheChange(page, scripts);
+  });
+}

@@ -1,0 +1,39 @@
+// The life of an API key.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { journey, launch, submitPassword } from "./browser.mjs";
+import { serve } from "./server.mjs";
+
+let server, browser;
+before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 60_000 });
+after(async () => { await browser?.close(); await server?.stop(); });
+
+for (const scripts of [true, false]) {
+  journey(`create, use and revoke a key${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts }, async (page) => {
+    const { people } = await server.organisation();
+    await submitPassword(page, server, people.owner);
+    await page.getByRole("link", { name: "API keys" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("checkout");
+    await page.getByLabel("Mode", { exact: true }).selectOption("live");
+    await page.getByRole("button", { name: "Create key" }).click();
+    const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
+    assert.match(key, /^at_live_[0-9A-Za-z]{32,}$/);
+
+    await server.send(key, { action: "user.login", actor_id: "usr_1" });
+    await page.getByRole("link", { name: "API keys" }).click();
+    const row = page.getByRole("row").filter({ hasText: "checkout" });
+    assert.ok(!(await page.content()).includes(key), "it is shown once");
+    await row.getByText(key.slice(0, 12)).waitFor();
+
+    await row.locator("summary").click();
+    await row.getByLabel("Type its name").fill("check");
+    await row.getByRole("button", { name: "Revoke now" }).click();
+    await page.getByRole("alert").waitFor();
+    await row.locator("summary").click();
+    await row.getByLabel("Type its name").fill("checkout");
+    await row.getByRole("button", { name: "Revoke now" }).click();
+    await row.getByText("Revoked").first().waitFor();
+    const refused = await server.api(key, "/v1/events", { action: "user.login" });
+    assert.deepEqual([refused.status, refused.body.error.code], [401, "auth/key_revoked"]);
+  });
+}

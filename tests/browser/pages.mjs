@@ -1,0 +1,97 @@
+// Every page that a browser shows: one line each. `pages.test.mjs` opens them all, and fails if the table of routes
+// has a page that is not here.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { ROOT } from "./server.mjs";
+
+// `route` as it stands in crates/sealog-dashboard/src/routes.rs. `as` is a role; "nobody" has not signed in, and
+// "half" has shown a password and no code yet. `events` says that the page shows what events hold.
+// A line whose route the table does not have is left out.
+const LINES = [
+  { route: "/app/sign-in", as: "nobody" },
+  { route: "/app/signed-in", as: "nobody" },
+  { route: "/app/sign-in/code", as: "half" },
+  { route: "/app/claim", as: "nobody" },
+  { route: "/app/forgot", as: "nobody" },
+  { route: "/app/reset", as: "nobody" },
+  { route: "/app/invitation", as: "nobody" },
+  { route: "/app", as: "owner", query: "?choose=1" },
+  { route: "/app/account", as: "owner" },
+  { route: "/app/p/{project}/{mode}/events", as: "owner", events: true },
+  { route: "/app/p/{project}/{mode}/events", as: "owner", mode: "test", events: true, name: "test mode" },
+  { route: "/app/p/{project}/{mode}/events", as: "auditor", query: "?action=user.login", name: "filtered", events: true },
+  { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?date_from=nonsense", name: "bad filter", status: 400 },
+  { route: "/app/p/{project}/{mode}/events/{log_id}", as: "owner", events: true },
+  { route: "/app/p/{project}/{mode}", as: "owner", events: true },
+  { route: "/app/p/{project}/{mode}", as: "auditor", mode: "test", events: true, name: "auditor, test mode" },
+  { route: "/app/p/{project}/{mode}/verify", as: "owner" },
+  { route: "/app/p/{project}/{mode}/verify/{run}", as: "owner" },
+  { route: "/app/p/{project}/{mode}/exports", as: "owner", events: true },
+  { route: "/app/p/{project}/{mode}/exports", as: "auditor", mode: "test", name: "auditor, test mode" },
+  { route: "/app/p/{project}/{mode}/frameworks", as: "owner" },
+  { route: "/app/p/{project}/{mode}/frameworks/{framework}", as: "auditor" },
+  { route: "/app/p/{project}/{mode}/frameworks/{framework}/change", as: "owner" },
+  { route: "/app/o/{organisation}/usage", as: "owner" },
+  { route: "/app/o/{organisation}/system-log", as: "owner", events: true },
+  { route: "/app/o/{organisation}/keys", as: "owner" },
+  { route: "/app/o/{organisation}/keys", as: "auditor", name: "auditor" },
+  { route: "/app/o/{organisation}/projects", as: "owner" },
+  { route: "/app/o/{organisation}/members", as: "owner" },
+  { route: "/app/o/{organisation}/members/{person}", as: "owner" },
+  { route: "/app/{*rest}", as: "nobody", path: "/app/no-such-page", name: "not found", status: 404 },
+];
+
+/// What the table of routes shows.
+const TABLE = readFileSync(join(ROOT, "crates/sealog-dashboard/src/routes.rs"), "utf8");
+export const ROUTES = [...TABLE.matchAll(/^ {4}GET "([^"]+)"/gm)].map(([, path]) => path);
+
+export const PAGES = LINES.filter((page) => page.path || ROUTES.includes(page.route));
+
+// What a browser is sent to or downloads, and does not show.
+export const NOT_PAGES = [
+  "/",
+  "/app/static/{hash}/{file}",
+  "/app/p/{project}/{mode}/events/{log_id}/hashed.txt",
+  "/app/p/{project}/{mode}/verify/{run}/report.json",
+  "/app/p/{project}/{mode}/verify/{run}/report.txt",
+  "/app/p/{project}/{mode}/exports/{export}/download",
+  "/app/p/{project}/{mode}/exports/{export}/manifest.json",
+];
+
+/// Where a page is, for an organisation with a project and an event.
+export function address(page, place) {
+  const path = page.path ?? page.route
+    .replace("{project}", place.project)
+    .replace("{organisation}", place.organisation)
+    .replace("{mode}", page.mode ?? "live")
+    .replace("{log_id}", place.log_id)
+    .replace("{person}", place.person)
+    .replace("{run}", place.run)
+    .replace("{framework}", "soc2");
+  return path + (page.query ?? "");
+}
+
+export function has(route) {
+  return ROUTES.includes(route);
+}
+
+/// Does what some pages need to have something to show: a verification, an export. `page` is an owner's.
+export async function furnish(page, url, place) {
+  const here = `${url}/app/p/${place.project}/live`;
+  if (has("/app/p/{project}/{mode}/verify/{run}")) {
+    await page.goto(`${here}/verify`);
+    await page.getByRole("button", { name: "Verify", exact: true }).click();
+    await page.getByRole("heading", { name: /^Verification of/ }).waitFor();
+    place.run = new URL(page.url()).pathname.split("/").at(-1);
+  }
+  if (has("/app/p/{project}/{mode}/exports")) {
+    await page.goto(`${here}/exports`);
+    await page.getByLabel("Actor").fill(place.actor ?? "usr_1");
+    await page.getByRole("button", { name: "Create export" }).click();
+    await page.getByRole("link", { name: "Download" }).first().waitFor();
+  }
+}
+
+export function title(page) {
+  return `${page.route}${page.name ? ` (${page.name})` : ""}`;
+}

@@ -1,0 +1,62 @@
+// Signing in, with an authenticator and with a recovery code.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { code, inside, journey, launch, submitPassword } from "./browser.mjs";
+import { PASSWORD, serve } from "./server.mjs";
+
+let server, browser;
+before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 60_000 });
+after(async () => { await browser?.close(); await server?.stop(); });
+
+for (const scripts of [true, false]) {
+  const without = scripts ? "" : ", without JavaScript";
+
+  journey(`a wrong password says so and keeps the address${without}`, () => browser, { scripts }, async (page) => {
+    const { people } = await server.organisation();
+    await submitPassword(page, server, people.developer, "not the password");
+    await page.getByRole("alert").filter({ hasText: "E-mail or password is wrong." }).waitFor();
+    assert.equal(await page.getByLabel("E-mail").inputValue(), people.developer);
+    await page.getByLabel("Password").fill(PASSWORD);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await inside(page).waitFor();
+  });
+
+  journey(`an authenticator is set up, asked for, and replaced by a recovery code${without}`, () => browser, { scripts }, async (page) => {
+    const { people } = await server.organisation();
+    await submitPassword(page, server, people.admin);
+    await page.getByRole("link", { name: people.admin }).click();
+    const card = page.getByRole("region", { name: "Authenticator", exact: true });
+    await card.getByLabel("Password").fill(PASSWORD);
+    await card.getByRole("button", { name: "Set up" }).click();
+    const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
+
+    await card.getByLabel("The code that your authenticator shows").fill("000000");
+    await card.getByLabel("Password").fill(PASSWORD);
+    await card.getByRole("button", { name: "Turn on" }).click();
+    await page.locator("#code-error").waitFor();
+    const used = code(secret);
+    await card.getByLabel("The code that your authenticator shows").fill(used);
+    await card.getByLabel("Password").fill(PASSWORD);
+    await card.getByRole("button", { name: "Turn on" }).click();
+    const codes = (await page.locator("section", { hasText: "Recovery codes" }).locator("pre").first().textContent()).trim().split(/\s+/);
+    assert.equal(codes.length, 10);
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await submitPassword(page, server, people.admin);
+    await page.getByLabel("Code", { exact: true }).fill(used);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("alert").filter({ hasText: "The code is wrong, or was used before." }).waitFor();
+    await page.getByLabel("Code", { exact: true }).fill(code(secret, 1));
+    await page.getByRole("button", { name: "Continue" }).click();
+    await inside(page).waitFor();
+
+    for (const works of [true, false]) {
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await submitPassword(page, server, people.admin);
+      await page.getByLabel("Code", { exact: true }).fill(codes[0]);
+      await page.getByRole("button", { name: "Continue" }).click();
+      await (works ? inside(page) : page.getByRole("alert")).waitFor();
+      if (!works) break;
+    }
+  });
+}
