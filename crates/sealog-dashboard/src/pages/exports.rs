@@ -221,8 +221,11 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let name = manifest::file_name(&export);
     let content_type =
         Format::parse(&export.new.format).map_or("application/octet-stream", Format::content_type);
-    let download =
-        app.exporter.download(asked.person().person.id, export).await.map_err(views::not_sealed)?;
+    let download = app
+        .exporter
+        .download(asked.person().person.id, export)
+        .await
+        .map_err(|error| views::not_sealed(&error))?;
     let membership = asked.place().membership.clone();
     let streamed = Streamed {
         app: Arc::clone(&app),
