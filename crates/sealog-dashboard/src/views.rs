@@ -28,10 +28,10 @@ pub(crate) async fn seal(
     }
     let recorder = Recorder::new(Actor::Person(asked.person().person.id), Arc::clone(&app.world));
     let record = recorder.record(action, resource, metadata);
-    app.workers.drain.record_and_seal(place.tenant.id, record).await.map_err(not_sealed)
+    app.workers.drain.record_and_seal(place.tenant.id, record).await.map_err(|error| not_sealed(&error))
 }
 
-pub(crate) fn not_sealed(error: StoreError) -> Problem {
+pub(crate) fn not_sealed(error: &StoreError) -> Problem {
     tracing::error!(%error, "a view or a download was refused: its record could not be sealed");
     Problem::new(
         Code::EventWriteFailed,

@@ -1,7 +1,6 @@
 //! Exports of a chain: frozen queries, downloaded as files that are the same each time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::body::Body;
@@ -32,7 +31,7 @@ const EXPORTS_ON_PAGE: usize = 50;
 /// How long a value of a filter may be: as long as the longest that an event can have.
 const VALUE_SCALARS_MAX: usize = 255;
 /// How often a download looks whether the person may still have it.
-const STILL_EVERY: Duration = Duration::from_secs(1);
+const STILL_EVERY_MS: u64 = 1000;
 
 /// The filters of the API, in the order of the form.
 const FIELDS: [(&str, &str, &str); 5] = [
@@ -222,15 +221,18 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let name = manifest::file_name(&export);
     let content_type =
         Format::parse(&export.new.format).map_or("application/octet-stream", Format::content_type);
-    let download =
-        app.exporter.download(asked.person().person.id, export).await.map_err(views::not_sealed)?;
+    let download = app
+        .exporter
+        .download(asked.person().person.id, export)
+        .await
+        .map_err(|error| views::not_sealed(&error))?;
     let membership = asked.place().membership.clone();
     let streamed = Streamed {
         app: Arc::clone(&app),
         token: asked.token.clone(),
         membership,
         download,
-        looked: Instant::now(),
+        looked_at_ms: app.world.now_ms(),
         _permit: permit,
     };
     let pieces = stream::unfold(Some(streamed), async |streamed| {
@@ -251,17 +253,18 @@ struct Streamed {
     token: Option<Token>,
     membership: Membership,
     download: Download,
-    looked: Instant,
+    looked_at_ms: u64,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Streamed {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
-        if self.looked.elapsed() >= STILL_EVERY {
+        let now_ms = self.app.world.now_ms();
+        if now_ms.saturating_sub(self.looked_at_ms) >= STILL_EVERY_MS {
             if !self.is_still_allowed().await? {
                 return Err("the session, the membership or its grants have ended".into());
             }
-            self.looked = Instant::now();
+            self.looked_at_ms = now_ms;
         }
         // As pages do: a few at a time read events.
         let _place = self.app.reads.acquire(self.membership.tenant_id).await;

@@ -1,6 +1,7 @@
 //! Exports as people make and download them.
 
-use sealog_control::{Grants, Role};
+use futures_util::StreamExt;
+use sealog_control::{Grants, MemberChange, Memberships, Records, Role};
 use sealog_core::id::{ChainId, Hash, Mode};
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;
@@ -174,6 +175,7 @@ fn a_file_that_would_differ_from_the_first_is_not_completed() {
     let export = create(&mut browser, &exports_path(1), &[("format", "csv")]);
     let path = format!("{export}/download");
     assert_eq!(browser.get(&path).status, 200);
+    assert_eq!(manifest(&mut browser, &export)["rows_missing"], 0);
     stage.doubtful.doubt(2, Doubt::Missing);
     assert!(browser.is_cut_off(&path), "the connection ends in the middle");
     stage.doubtful.trust();
@@ -221,4 +223,58 @@ fn a_foreign_export_is_like_one_that_does_not_exist() {
         other.get(&format!("{path}/manifest.json")).is_problem(404, "request/not_found");
     }
     stage.signed_in(1).get(&format!("{}/x/download", exports_path(1))).is_problem(404, "request/not_found");
+}
+
+#[test]
+fn a_download_ends_within_a_second_of_the_session_the_membership_or_the_grant() {
+    let stage = stage();
+    let large = format!(r#"{{"action":"a.b","metadata":{{"k":"{}"}}}}"#, "x".repeat(200_000));
+    for _ in 0..5 {
+        stage.append(live(1), &large);
+    }
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
+    stage.member_with(2, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(2);
+    let export = create(&mut stage.signed_in(1), &exports_path(1), &[("format", "ndjson")]);
+    let path = format!("{export}/download");
+    let is_whole = |mut browser: Browser<'_>, act: &dyn Fn(&mut Browser<'_>)| {
+        let mut body = browser.begin(&path).into_body().into_data_stream();
+        stage.wait(async { body.next().await.unwrap().unwrap() });
+        act(&mut browser);
+        stage.clock.advance(1000);
+        stage.wait(async {
+            while let Some(piece) = body.next().await {
+                if piece.is_err() {
+                    return false;
+                }
+            }
+            true
+        })
+    };
+    assert!(is_whole(stage.signed_in(2), &|_| {}));
+    assert!(!is_whole(stage.signed_in(2), &|browser| {
+        browser.post("/app/sign-out", &[]);
+    }));
+    let change = |change| {
+        let changed = stage.control.update_member(tenant_id(1), person_id(2), change, Records::none());
+        stage.wait(changed).unwrap();
+    };
+    assert!(!is_whole(stage.signed_in(2), &|_| {
+        let grants = Grants { projects: Some(vec![project_id(101)]), from_ms: None, until_ms: None };
+        change(MemberChange { grants: Some(grants), ..MemberChange::default() });
+    }));
+}
+
+#[test]
+fn sixteen_downloads_are_under_way_at_a_time() {
+    let stage = stage();
+    fill(&stage, live(1), 1);
+    let mut browser = stage.signed_in(1);
+    let export = create(&mut browser, &exports_path(1), &[("format", "csv")]);
+    let path = format!("{export}/download");
+    let held: Vec<_> = (0..16).map(|_| browser.begin(&path)).collect();
+    assert!(held.iter().all(|answer| answer.status() == 200));
+    browser.get(&path).is_problem(429, "rate/limit_exceeded");
+    drop(held);
+    assert_eq!(browser.get(&path).status, 200);
 }

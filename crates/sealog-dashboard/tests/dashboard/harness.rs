@@ -457,6 +457,12 @@ impl Browser<'_> {
         })
     }
 
+    /// An answer whose body has not been asked for yet.
+    pub fn begin(&self, path: &str) -> axum::response::Response {
+        let (request, mut router) = (self.request("GET", path, &[], ""), self.stage.router.clone());
+        self.stage.wait(async { router.call(request).await.unwrap() })
+    }
+
     /// The same request many times, none waiting for another; their statuses.
     pub fn get_at_once(&self, path: &str, times: usize) -> Vec<u16> {
         self.stage.wait(async {

@@ -36,6 +36,10 @@ pub fn to_json(export: &Export, filters: &[(String, String)]) -> Value {
         "created_at": iso_ms(new.created_at_ms),
         "requested_by": new.person_id.0.to_string(),
         "rows": totals.map(|totals| totals.rows),
+        // Events that are gone or cannot be read: a verification says more.
+        "rows_missing": totals.filter(|_| is_whole_range).map(|totals| {
+            (new.last_seq + 1).saturating_sub(new.first_seq).saturating_sub(totals.rows)
+        }),
         "bytes": totals.map(|totals| totals.bytes),
         "sha256": totals.map(|totals| totals.sha256.to_string()),
         "first_complete_download_at": totals.map(|totals| iso_ms(totals.at_ms)),

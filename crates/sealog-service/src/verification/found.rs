@@ -119,8 +119,8 @@ impl Found {
             "at": self.at,
             "hash": self.hash.to_string(),
             "reason": self.reason,
-            "before": self.before.map(|event| event.to_json()),
-            "failing": self.failing.map(|event| event.to_json()),
+            "before": self.before.map(Neighbour::to_json),
+            "failing": self.failing.map(Neighbour::to_json),
             "expected": self.expected.map(|hash| hash.to_string()),
             "found": self.found.map(|hash| hash.to_string()),
         })
