@@ -11,6 +11,7 @@ use sealog_store::world::World;
 use crate::assets::Assets;
 use crate::cookies::Cookies;
 use crate::reads::Reads;
+use crate::streams::Streams;
 
 /// What an operator has decided that pages have to know.
 #[derive(Clone, Debug)]
@@ -37,6 +38,7 @@ pub struct Dashboard {
     pub(crate) cookies: Cookies,
     pub(crate) assets: Assets,
     pub(crate) reads: Reads,
+    pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
 }
 
@@ -47,6 +49,11 @@ impl std::fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
+    /// Ends live views, which would keep their connections open: the server stops.
+    pub fn stop_streams(&self) {
+        self.streams.stop.stop();
+    }
+
     pub fn new(
         store: Arc<dyn Store>,
         control: ControlData,
@@ -73,6 +80,7 @@ impl Dashboard {
             assets: Assets::new(),
             config,
             reads: Reads::new(),
+            streams: Streams::default(),
             on_claimed,
         })
     }

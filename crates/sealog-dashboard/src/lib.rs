@@ -18,6 +18,7 @@ mod problem;
 mod reads;
 mod request;
 mod routes;
+mod streams;
 mod text;
 
 pub use app::{Config, Dashboard, OnClaimed};

@@ -12,7 +12,9 @@ use crate::capability::Capability;
 use crate::gate::{self, Handler, Needs};
 use crate::headers;
 use crate::pages::{account, action, actions, claim, event, events, forgot, invitation, keys, member};
-use crate::pages::{members, new_action, projects, reset, sign_in, start, theme};
+use crate::pages::{
+    members, new_action, permalink, projects, reset, saved_views, sign_in, start, tail, theme,
+};
 
 pub struct Route {
     pub path: &'static str,
@@ -69,6 +71,11 @@ static ROUTES: &[Route] = routes! {
     POST "/app/account/authenticator/remove" Needs::Person => account::remove_authenticator;
     POST "/app/account/recovery-codes" Needs::Person => account::new_recovery_codes;
     POST "/app/account/sessions" Needs::Person => account::end_sessions;
+    GET "/app/e/{log_id}" Needs::Person => permalink::show;
+    GET "/app/p/{project}/{mode}/tail" Needs::Member(Capability::ReadEvents) => tail::show;
+    GET "/app/p/{project}/{mode}/views" Needs::Member(Capability::ReadEvents) => saved_views::show;
+    POST "/app/p/{project}/{mode}/views/save" Needs::Member(Capability::ReadEvents) => saved_views::save;
+    POST "/app/p/{project}/{mode}/views/remove" Needs::Member(Capability::ReadEvents) => saved_views::remove;
     GET "/app/p/{project}/{mode}/events" Needs::Member(Capability::ReadEvents) => events::show;
     GET "/app/p/{project}/{mode}/events/{log_id}" Needs::Member(Capability::ReadEvents) => event::show;
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;

@@ -16,3 +16,7 @@ mod people;
 mod roles;
 #[path = "dashboard/rules.rs"]
 mod rules;
+#[path = "dashboard/tail.rs"]
+mod tail;
+#[path = "dashboard/views.rs"]
+mod views;

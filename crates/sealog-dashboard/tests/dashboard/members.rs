@@ -2,7 +2,6 @@
 
 use sealog_control::*;
 use sealog_core::id::{Hash, Uuid};
-use sealog_store::Store as _;
 
 use crate::harness::*;
 
@@ -97,7 +96,7 @@ fn an_address_gets_five_invitations_in_an_hour_and_an_organisation_sends_fifty()
     // Another organisation has its own count, and the address has one.
     stage.member(9, 2, Role::Owner);
     let path = format!("/app/o/{}/members/invite", tenant_id(2));
-    let mut invite =
+    let invite =
         |email: &str| stage.signed_in(9).post(&path, &[("email", email), ("role", "developer")]).status;
     assert_eq!((invite("another@example.org"), invite("a@example.org")), (303, 422));
 }

@@ -44,6 +44,8 @@ fn pages(stage: &Stage) -> Vec<Response> {
             format!("{events}?action=none"),
             events.replace("/live/", "/test/"),
             format!("{events}/{log_id}"),
+            format!("{events}?columns=action&columns=hash"),
+            events.replace("/events", "/views?query=action%3Duser.login"),
             format!("{organisation}/actions"),
             format!("{organisation}/actions?search=nothing.like.it"),
             format!("{organisation}/actions/entry?action=hipaa.phi_accessed"),
