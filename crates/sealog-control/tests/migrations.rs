@@ -82,8 +82,8 @@ fn is_as_it_should_be(control: &Control) {
             user_agent: None,
         }]
     );
-    assert_eq!(all.actions[0].1.required_fields, ["x", "a \"quoted\", one", "é"]);
-    assert_eq!(all.actions[0].1.optional_fields, Vec::<String>::new());
+    assert_eq!(all.actions[0].1.action.required_fields, ["x", "a \"quoted\", one", "é"]);
+    assert_eq!(all.actions[0].1.action.optional_fields, Vec::<String>::new());
 
     let [waiting, sent] = &all.notices[..] else { panic!("{:?}", all.notices) };
     let text: serde_json::Value = serde_json::from_str(waiting.parameters.as_ref().unwrap()).unwrap();

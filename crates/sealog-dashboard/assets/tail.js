@@ -1,10 +1,13 @@
 // Events as they arrive, above those of the page. Without this the page is loaded again.
 const LIMIT = 200;
 let source = null;
+/** The last event that was told, so that a pause shows nothing twice. */
+let last = "";
 
 function begin() {
   source?.close();
   source = null;
+  last = "";
   const place = document.querySelector("[data-tail]");
   if (!place) return;
   const rows = place.querySelector("tbody");
@@ -59,8 +62,13 @@ function begin() {
 }
 
 function listen(address, arrive, stop, say) {
-  source = new EventSource(address);
-  source.addEventListener("rows", (message) => arrive(message.data));
+  const from = new URL(address, location.href);
+  if (last) from.searchParams.set("after", last);
+  source = new EventSource(from);
+  source.addEventListener("rows", (message) => {
+    last = message.lastEventId;
+    arrive(message.data);
+  });
   source.addEventListener("thinned", (message) => say?.(`Display thinned by ${message.data}, nothing lost.`));
   source.addEventListener("error", () => {
     if (source?.readyState === EventSource.CLOSED) stop("The live view has ended. Load the page again.");

@@ -21,7 +21,7 @@ use crate::pages::columns::{self, Columns};
 use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
-use crate::request::{Asked, Place, encoded, html, html_with};
+use crate::request::{Asked, Place, encoded, html, html_with, query_text};
 use crate::text::{clock_ms, day, number, of_json, visible};
 
 const ROWS: usize = 50;
@@ -125,7 +125,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         Err(reject) => (ListQuery::default(), Some(reject)),
     };
     let has_error = error.is_some();
-    let here = path(place);
+    let here = place.events_path();
     let trail = Trail::of(&given);
     let (fields, error) = fields(&given, error);
     let found = if has_error {
@@ -158,7 +158,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         columns: Columns::of(&given),
         kept: given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect(),
         views: saved_views::of(&app, &asked).await?,
-        save_view: format!("{}/views?query={}", project_path(place), encoded(&asked.query)),
+        save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
         tail: tail(place, &given, &found).filter(|_| !has_error),
         looked_to: found.resume.filter(|_| found.cut).map(number),
         is_first: parsed.before_seq.is_none(),
@@ -183,16 +183,6 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     response.headers_mut().append(VARY, HeaderValue::from_static("HX-Request"));
     Ok(response)
-}
-
-/// The list of a project and mode.
-pub(crate) fn path(place: &Place) -> String {
-    format!("{}/events", project_path(place))
-}
-
-fn project_path(place: &Place) -> String {
-    let (project, mode) = place.chain.as_ref().expect("the route names a project and a mode");
-    format!("/app/p/{}/{}", project.id, mode.as_str())
 }
 
 /// Parameters that say how a list is shown, and not what is on it.
@@ -231,7 +221,7 @@ fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<Stri
     let head_seq = found.head_seq?;
     let filters: Vec<(String, String)> =
         given.iter().filter(|(name, _)| name == columns::PARAMETER || !is_of_view(name)).cloned().collect();
-    Some(with(&format!("{}/tail", project_path(place)), &filters, "after", &head_seq.to_string()))
+    Some(with(&format!("{}/tail", place.project_path()), &filters, "after", &head_seq.to_string()))
 }
 
 /// A row as the list has it.
@@ -241,7 +231,7 @@ pub(crate) fn rendered_row(asked: &Asked, event: &StoredEvent) -> String {
         .into_iter()
         .filter(|(name, value)| !value.is_empty() && name != "after")
         .collect();
-    let row = row(&path(asked.place()), &given, event);
+    let row = row(&asked.place().events_path(), &given, event);
     let part = RowPart { row: &row, columns: &Columns::of(&given) };
     part.render().unwrap_or_default()
 }
@@ -409,11 +399,6 @@ fn with(here: &str, given: &[(String, String)], name: &str, value: &str) -> Stri
     let new = (!value.is_empty()).then(|| (name.to_owned(), value.to_owned()));
     let pairs: Vec<(String, String)> = kept.chain(new).collect();
     if pairs.is_empty() { here.to_owned() } else { format!("{here}?{}", query_text(&pairs)) }
-}
-
-pub(crate) fn query_text(pairs: &[(String, String)]) -> String {
-    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
-    pairs.collect::<Vec<_>>().join("&")
 }
 
 /// The same list from the API.

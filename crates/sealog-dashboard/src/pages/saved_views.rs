@@ -11,9 +11,8 @@ use sealog_core::id::Uuid;
 use crate::app::Dashboard;
 use crate::gate::of_control;
 use crate::layout::{Current, Shell};
-use crate::pages::events;
 use crate::problem::Problem;
-use crate::request::{Asked, html, html_with, see_other};
+use crate::request::{Asked, html, html_with, query_text, see_other};
 use crate::text::visible;
 
 /// Of one person in one organisation: all of them are on the events page.
@@ -46,7 +45,7 @@ pub(crate) struct Row {
 pub(crate) async fn of(app: &Dashboard, asked: &Asked) -> Result<Vec<Row>, Problem> {
     let (place, person_id) = (asked.place(), asked.person().person.id);
     let views = app.control.people.saved_views(place.tenant.id, person_id).await.map_err(of_control)?;
-    let events = events::path(place);
+    let events = place.events_path();
     let row = |view: SavedView| Row {
         id: view.id.to_string(),
         name: visible(&view.name),
@@ -64,7 +63,7 @@ fn readable(query: &str) -> String {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, query: String) -> Result<Page<'a>, Problem> {
-        let events = events::path(asked.place());
+        let events = asked.place().events_path();
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Events)),
             here: views_path(asked),
@@ -79,8 +78,7 @@ impl<'a> Page<'a> {
 }
 
 fn views_path(asked: &Asked) -> String {
-    let events = events::path(asked.place());
-    events.strip_suffix("/events").map_or(String::new(), |project| format!("{project}/views"))
+    format!("{}/views", asked.place().project_path())
 }
 
 /// What a view keeps of a query: where a list was is no part of it. Nothing if it is too long.
@@ -88,7 +86,7 @@ fn kept(query: &str) -> Option<String> {
     let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
     let pairs =
         pairs.filter(|(name, value)| !value.is_empty() && !matches!(name.as_str(), "cursor" | "trail"));
-    let kept = events::query_text(&pairs.collect::<Vec<_>>());
+    let kept = query_text(&pairs.collect::<Vec<_>>());
     (kept.len() <= QUERY_BYTES_MAX).then_some(kept)
 }
 

@@ -171,6 +171,7 @@ fn an_event_is_found_by_its_id_alone_and_one_that_is_not_yours_is_not_there() {
     page.shows(&link);
     assert_eq!(browser.get(&link).location(), Some(event));
     // Outside of the granted time, and in a project that is not granted, it is not there either.
+    let log_id = last_of(live(1), 2);
     let at = stage.wait(stage.store.get(live(1), log_id)).unwrap().unwrap().timestamp_ms;
     let grants =
         |project, until_ms| Grants { projects: Some(vec![project_id(project)]), from_ms: None, until_ms };
