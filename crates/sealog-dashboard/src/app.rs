@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::assets::Assets;
 use crate::cookies::Cookies;
 use crate::reads::Reads;
+use crate::streams::Streams;
 
 /// Downloads of exports at a time: each holds a piece of some megabytes at most. More are refused.
 const DOWNLOADS_MAX: usize = 16;
@@ -48,6 +49,7 @@ pub struct Dashboard {
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
     pub(crate) reads: Reads,
+    pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
 }
 
@@ -58,6 +60,11 @@ impl std::fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
+    /// Ends live views, which would keep their connections open: the server stops.
+    pub fn stop_streams(&self) {
+        self.streams.stop.stop();
+    }
+
     pub fn new(
         store: Arc<dyn Store>,
         control: ControlData,
@@ -102,6 +109,7 @@ impl Dashboard {
             verifications,
             exporter,
             reads: Reads::new(),
+            streams: Streams::default(),
             on_claimed,
         })
     }

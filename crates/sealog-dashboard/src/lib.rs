@@ -20,6 +20,7 @@ mod problem;
 mod reads;
 mod request;
 mod routes;
+mod streams;
 mod strip;
 mod text;
 mod views;

@@ -50,6 +50,16 @@ impl Place {
         may(self.role(), capability)
     }
 
+    /// Where the pages of a project and mode are.
+    pub(crate) fn project_path(&self) -> String {
+        let (project, mode) = self.chain.as_ref().expect("the route names a project and a mode");
+        format!("/app/p/{}/{}", project.id, mode.as_str())
+    }
+
+    pub(crate) fn events_path(&self) -> String {
+        format!("{}/events", self.project_path())
+    }
+
     pub(crate) fn chain_id(&self) -> Option<ChainId> {
         let (project, mode) = self.chain.as_ref()?;
         Some(ChainId { tenant_id: self.tenant.id, project_id: project.id, mode: *mode })
@@ -141,6 +151,12 @@ pub(crate) fn own_path(next: &str) -> Option<&str> {
 
 pub(crate) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// A query string of these.
+pub(crate) fn query_text(pairs: &[(String, String)]) -> String {
+    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {

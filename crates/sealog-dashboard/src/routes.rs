@@ -12,10 +12,10 @@ use crate::capability::Capability;
 use crate::gate::{self, Handler, Needs};
 use crate::headers;
 use crate::pages::{account, action, actions, claim, event, events, exports, forgot, framework, frameworks};
+use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
-    invitation, keys, member, members, new_action, overview, projects, reset, sign_in, start,
+    saved_views, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
 };
-use crate::pages::{system_log, theme, usage, verification, verification_run};
 
 pub struct Route {
     pub path: &'static str,
@@ -77,6 +77,11 @@ static ROUTES: &[Route] = routes! {
     GET "/app/p/{project}/{mode}/frameworks/{framework}" Needs::Member(Capability::ViewFrameworks) => framework::show;
     GET "/app/p/{project}/{mode}/frameworks/{framework}/change" Needs::Member(Capability::ManageFrameworks) => framework::ask;
     POST "/app/p/{project}/{mode}/frameworks/{framework}/change" Needs::Member(Capability::ManageFrameworks) => framework::change;
+    GET "/app/e/{log_id}" Needs::Person => permalink::show;
+    GET "/app/p/{project}/{mode}/tail" Needs::Member(Capability::ReadEvents) => tail::show;
+    GET "/app/p/{project}/{mode}/views" Needs::Member(Capability::ReadEvents) => saved_views::show;
+    POST "/app/p/{project}/{mode}/views/save" Needs::Member(Capability::ReadEvents) => saved_views::save;
+    POST "/app/p/{project}/{mode}/views/remove" Needs::Member(Capability::ReadEvents) => saved_views::remove;
     GET "/app/p/{project}/{mode}/events" Needs::Member(Capability::ReadEvents) => events::show;
     GET "/app/p/{project}/{mode}/events/{log_id}" Needs::Member(Capability::ReadEvents) => event::show;
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;

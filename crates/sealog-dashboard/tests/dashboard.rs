@@ -24,5 +24,9 @@ mod rules;
 mod sealing;
 #[path = "dashboard/system_log.rs"]
 mod system_log;
+#[path = "dashboard/tail.rs"]
+mod tail;
 #[path = "dashboard/verification.rs"]
 mod verification;
+#[path = "dashboard/views.rs"]
+mod views;

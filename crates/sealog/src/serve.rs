@@ -281,6 +281,7 @@ fn serve_on_all_cores(
             }
             tracing::info!("stopping");
             server.stop();
+            pages.stop_streams();
             stopping.notify_one();
         };
         tokio::join!(

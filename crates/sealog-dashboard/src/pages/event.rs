@@ -41,6 +41,7 @@ struct Page<'a> {
     shell: Shell<'a>,
     events: String,
     log_id: String,
+    permalink: String,
     seq: String,
     title: String,
     moment: String,
@@ -179,6 +180,7 @@ fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &
     Page {
         shell: Shell::new(app, asked, Some(Current::Events)),
         log_id: sealed.log_id.to_string(),
+        permalink: permalink(asked, sealed.log_id),
         seq: number(sealed.chain_seq),
         title: match &actor {
             Some(actor) => format!("{action} by {actor}"),
@@ -205,6 +207,12 @@ fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &
         actor,
         events,
     }
+}
+
+/// By the id alone; with the project, so that nobody has to look for it.
+fn permalink(asked: &Asked, log_id: Ulid) -> String {
+    let project = asked.place().chain.as_ref().map(|(project, _)| format!("?p={}", project.id));
+    format!("/app/e/{log_id}{}", project.unwrap_or_default())
 }
 
 /// Indenting what is nested deeply makes it many times longer, so it is cut before and behind it.

@@ -18,8 +18,11 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
+use crate::pages::columns::{self, Columns};
+use crate::pages::saved_views;
+use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
-use crate::request::{Asked, encoded, html, html_with};
+use crate::request::{Asked, Place, encoded, html, html_with, query_text};
 use crate::text::{clock_ms, day, number, of_json, visible};
 use crate::views;
 
@@ -49,7 +52,15 @@ struct Page<'a> {
     chips: Vec<Chip>,
     rows: Vec<Line>,
     older: Option<String>,
+    newer: Option<String>,
     is_first: bool,
+    columns: Columns,
+    /// What the form of columns sends along.
+    kept: Vec<(String, String)>,
+    views: Vec<saved_views::Row>,
+    save_view: String,
+    /// The stream of what comes behind this page, on the page that begins with the newest event.
+    tail: Option<String>,
     /// How far back was looked without finding a whole page.
     looked_to: Option<String>,
     window: Option<String>,
@@ -111,12 +122,13 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     // A form sends empty fields; the API takes none.
     let given: Vec<(String, String)> =
         asked.query_pairs().into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let (parsed, error) = match ListQuery::parse(&query_text(&given), chain) {
+    let (parsed, error) = match ListQuery::parse(&query_text(&asked_for(&given)), chain) {
         Ok(query) => (query, None),
         Err(reject) => (ListQuery::default(), Some(reject)),
     };
     let has_error = error.is_some();
-    let here = format!("/app/p/{}/{}/events", project.id, mode.as_str());
+    let here = place.events_path();
+    let trail = Trail::of(&given);
     let (fields, error) = fields(&given, error);
     let found = if has_error {
         Found { events: Vec::new(), resume: None, cut: false, head_seq: None }
@@ -142,7 +154,13 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         shell: Shell::new(&app, &asked, Some(Current::Events)),
         project: &project.name,
         chips: chips(&here, &given),
-        older: found.resume.map(|seq| with(&here, &given, "cursor", &encode_cursor(seq, chain))),
+        older: found.resume.map(|seq| at(&here, &given, chain, Some(seq), &trail.older(parsed.before_seq))),
+        newer: trail.newer().map(|(before_seq, trail)| at(&here, &given, chain, before_seq, &trail)),
+        columns: Columns::of(&given),
+        kept: given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect(),
+        views: saved_views::of(&app, &asked).await?,
+        save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
+        tail: tail(place, &given, &found).filter(|_| !has_error),
         looked_to: found.resume.filter(|_| found.cut).map(number),
         is_first: parsed.before_seq.is_none(),
         window: window(&place.membership.grants),
@@ -166,6 +184,64 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     response.headers_mut().append(VARY, HeaderValue::from_static("HX-Request"));
     Ok(response)
+}
+
+/// Parameters that say how a list is shown, and not what is on it.
+fn is_of_view(name: &str) -> bool {
+    matches!(name, columns::PARAMETER | trail::PARAMETER | "cursor" | "after")
+}
+
+/// What the API has, too.
+fn asked_for(given: &[(String, String)]) -> Vec<(String, String)> {
+    given.iter().filter(|(name, _)| name == "cursor" || !is_of_view(name)).cloned().collect()
+}
+
+/// The filter of a request, for what follows a list.
+pub(crate) fn filter_of(asked: &Asked, chain: ChainId) -> Result<Filter, Problem> {
+    let given =
+        asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && !is_of_view(name));
+    Ok(ListQuery::parse(&query_text(&given.collect::<Vec<_>>()), chain)?.filter)
+}
+
+/// The page that begins here, with the way back to it.
+fn at(
+    here: &str,
+    given: &[(String, String)],
+    chain: ChainId,
+    before_seq: Option<u64>,
+    trail: &str,
+) -> String {
+    let cursor = before_seq.map_or(String::new(), |seq| encode_cursor(seq, chain));
+    let page = with(here, given, "cursor", &cursor);
+    let separator = if page.contains('?') { '&' } else { '?' };
+    if trail.is_empty() { page } else { format!("{page}{separator}{}={trail}", trail::PARAMETER) }
+}
+
+/// Where what comes behind the newest page is told.
+fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<String> {
+    let head_seq = found.head_seq?;
+    let filters: Vec<(String, String)> =
+        given.iter().filter(|(name, _)| name == columns::PARAMETER || !is_of_view(name)).cloned().collect();
+    Some(with(&format!("{}/tail", place.project_path()), &filters, "after", &head_seq.to_string()))
+}
+
+/// A row as the list has it.
+pub(crate) fn rendered_row(asked: &Asked, event: &StoredEvent) -> String {
+    let given: Vec<(String, String)> = asked
+        .query_pairs()
+        .into_iter()
+        .filter(|(name, value)| !value.is_empty() && name != "after")
+        .collect();
+    let row = row(&asked.place().events_path(), &given, event);
+    let part = RowPart { row: &row, columns: &Columns::of(&given) };
+    part.render().unwrap_or_default()
+}
+
+#[derive(Template)]
+#[template(path = "pages/event_row.html")]
+struct RowPart<'a> {
+    row: &'a Row,
+    columns: &'a Columns,
 }
 
 struct Found {
@@ -317,20 +393,19 @@ fn chips(here: &str, given: &[(String, String)]) -> Vec<Chip> {
 
 /// The page with another value of a parameter, from its beginning unless that is what changes.
 fn with(here: &str, given: &[(String, String)], name: &str, value: &str) -> String {
-    let kept = given.iter().filter(|(known, _)| known != name && known != "cursor").cloned();
+    let kept = given
+        .iter()
+        .filter(|(known, _)| known != name && known != "cursor" && known != trail::PARAMETER)
+        .cloned();
     let new = (!value.is_empty()).then(|| (name.to_owned(), value.to_owned()));
     let pairs: Vec<(String, String)> = kept.chain(new).collect();
     if pairs.is_empty() { here.to_owned() } else { format!("{here}?{}", query_text(&pairs)) }
 }
 
-fn query_text(pairs: &[(String, String)]) -> String {
-    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
-    pairs.collect::<Vec<_>>().join("&")
-}
-
 /// The same list from the API.
 fn curl(app: &Dashboard, given: &[(String, String)]) -> String {
-    let filters: Vec<(String, String)> = given.iter().filter(|(name, _)| name != "cursor").cloned().collect();
+    let filters: Vec<(String, String)> =
+        given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
     let query = if filters.is_empty() { String::new() } else { format!("?{}", query_text(&filters)) };
     let base_url = &app.config.base_url;
     format!("curl -sS '{base_url}/v1/events{query}' -H \"Authorization: Bearer $SEALOG_API_KEY\"")

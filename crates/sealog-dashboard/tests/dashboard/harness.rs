@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, BodyDataStream, to_bytes};
 use axum::http::{HeaderMap, Request};
+use futures_util::StreamExt;
 use sealog_control::*;
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::{StoredEvent, parse_single};
@@ -412,13 +413,24 @@ impl Browser<'_> {
         self.send("POST", path, &[("content-type", "application/x-www-form-urlencoded")], &form.join("&"))
     }
 
+    /// Opens a stream, which is read as it comes.
+    pub fn open(&mut self, path: &str, headers: &[(&str, &str)]) -> Open<'_> {
+        let response = self.ask("GET", path, headers, "");
+        let status = response.status().as_u16();
+        Open { stage: self.stage, status, body: response.into_body().into_data_stream() }
+    }
+
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
-        let request = self.request(method, path, headers, body);
-        let mut router = self.stage.router.clone();
+        let response = self.ask(method, path, headers, body);
         let response = self.stage.wait(async {
-            let response = router.call(request).await.unwrap();
             let (parts, body) = response.into_parts();
-            let body = to_bytes(body, usize::MAX).await.unwrap();
+            // A stream has no end; its beginning is enough here.
+            let is_stream = parts.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+            let body = if is_stream {
+                body.into_data_stream().next().await.unwrap().unwrap()
+            } else {
+                to_bytes(body, usize::MAX).await.unwrap()
+            };
             Response { status: parts.status.as_u16(), headers: parts.headers, body: body.to_vec() }
         });
         for cookie in response.headers.get_all("set-cookie") {
@@ -430,6 +442,18 @@ impl Browser<'_> {
             }
         }
         response
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> axum::response::Response {
+        let request = self.request(method, path, headers, body);
+        let mut router = self.stage.router.clone();
+        self.stage.wait(async { router.call(request).await.unwrap() })
     }
 
     fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
@@ -496,6 +520,38 @@ impl Browser<'_> {
 
     pub fn is_signed_in(&mut self) -> bool {
         self.get("/app/account").status == 200
+    }
+}
+
+/// A stream that is open.
+pub struct Open<'a> {
+    stage: &'a Stage,
+    pub status: u16,
+    body: BodyDataStream,
+}
+
+impl Open<'_> {
+    /// What comes next, nothing at the end of the stream. Panics where neither comes in time.
+    pub fn next(&mut self) -> Option<String> {
+        let next = async { tokio::time::timeout(Duration::from_secs(20), self.body.next()).await };
+        let next = self.stage.wait(next).expect("the stream says something, or ends");
+        next.map(|bytes| String::from_utf8(bytes.unwrap().to_vec()).unwrap())
+    }
+
+    /// Reads on until something with this text has come.
+    pub fn until(&mut self, text: &str) -> String {
+        let mut read = String::new();
+        while !read.contains(text) {
+            read.push_str(&self.next().expect("the stream goes on"));
+        }
+        read
+    }
+
+    /// How long it takes to end.
+    pub fn ends_after(mut self) -> Duration {
+        let begun = Instant::now();
+        while self.next().is_some() {}
+        begun.elapsed()
     }
 }
 

@@ -257,13 +257,15 @@ fn an_address_gets_five_reset_mails_in_an_hour_and_nobody_is_told() {
     for _ in 0..3 {
         forgot().shows("a mail is on its way");
     }
-    for _ in 0..1000 {
-        stage.wait(tokio::task::yield_now());
+    // Whoever comes behind them is through when they are: work on control data has one order.
+    stage.member(2, 1, Role::Developer);
+    for n in 6..=8 {
+        stage.browser().post("/app/forgot", &[("email", &email(2))]);
+        stage.settle(|| mails() == n);
     }
-    assert_eq!(mails(), 5);
     stage.clock.advance(60 * MINUTE_MS);
     forgot().shows("a mail is on its way");
-    stage.settle(|| mails() == 6);
+    stage.settle(|| mails() == 9);
 }
 
 #[test]

@@ -66,6 +66,8 @@ fn pages(stage: &Stage) -> Vec<Response> {
             format!("{}/{ended}", verify_path(1)),
             exports_path(1),
             exports_path(1).replace("/live/", "/test/"),
+            format!("{events}?columns=action&columns=hash"),
+            events.replace("/events", "/views?query=action%3Duser.login"),
             format!("{organisation}/actions"),
             format!("{organisation}/actions?search=nothing.like.it"),
             format!("{organisation}/actions/entry?action=hipaa.phi_accessed"),

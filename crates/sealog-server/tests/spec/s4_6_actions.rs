@@ -1,5 +1,7 @@
 //! 4.6 `GET /v1/actions`, 2.4.
 
+use sealog_control::Actions;
+use sealog_core::id::{TenantId, Uuid};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -119,6 +121,22 @@ fn with_a_key_the_tenants_custom_actions_are_added() {
     );
     assert_eq!(entry(&answer, "plain").unwrap().get("category"), None);
     assert!(entry(&service.request("GET", "/v1/actions", &[], b"").ok(), "plain").is_none());
+}
+
+#[test]
+fn a_retired_custom_action_is_refused_at_once_and_leaves_the_list_and_old_events_keep_its_name() {
+    let service = Service::start();
+    service.new_action(&json!({"action": "invoice.approved"}));
+    let body = r#"{"action":"invoice.approved"}"#;
+    service.log(&service.live, body);
+    let tenant_id = TenantId(Uuid::parse(&service.tenant_id).unwrap());
+    let retired = service.control().retire_action(tenant_id, "invoice.approved".into(), 1, vec![]);
+    assert_eq!(wait(retired), Ok(Some(())));
+    service.post("/v1/events", &service.live, body).rejected(422, "action/invalid");
+    let answer = service.get("/v1/actions", &service.live).ok();
+    assert!(entry(&answer, "invoice.approved").is_none());
+    let kept = service.get("/v1/events?action=invoice.approved", &service.live).ok();
+    assert_eq!(kept["events"].as_array().unwrap().len(), 1);
 }
 
 #[test]

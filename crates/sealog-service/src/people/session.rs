@@ -26,6 +26,16 @@ impl Accounts {
     /// Who this token belongs to, if to anybody now. Also whoever still has to show a code: see
     /// [`Session::needs_code`].
     pub async fn find(&self, token: &Token) -> Result<Option<SignedInPerson>, Failed> {
+        let Some(who) = self.look(token).await? else { return Ok(None) };
+        let now_ms = self.world.now_ms();
+        if now_ms.saturating_sub(who.session.last_seen_at_ms) >= SEEN_EVERY_MS {
+            self.people.touch_session(who.session.token_digest, now_ms).await?;
+        }
+        Ok(Some(who))
+    }
+
+    /// As [`Accounts::find`], without counting as use of the session.
+    pub async fn look(&self, token: &Token) -> Result<Option<SignedInPerson>, Failed> {
         let now_ms = self.world.now_ms();
         let Some(session) = self.people.session(token.digest(), now_ms).await? else { return Ok(None) };
         let Some(person) = self.people.person(session.person_id).await? else { return Ok(None) };
@@ -36,9 +46,6 @@ impl Accounts {
         if now_ms.saturating_sub(session.created_at_ms) >= lasts_ms {
             self.people.end_session(session.token_digest).await?;
             return Ok(None);
-        }
-        if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.people.touch_session(session.token_digest, now_ms).await?;
         }
         Ok(Some(SignedInPerson { session, person, memberships }))
     }

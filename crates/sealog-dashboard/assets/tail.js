@@ -1,0 +1,79 @@
+// Events as they arrive, above those of the page. Without this the page is loaded again.
+const LIMIT = 200;
+let source = null;
+/** The last event that was told, so that a pause shows nothing twice. */
+let last = "";
+
+function begin() {
+  source?.close();
+  source = null;
+  last = "";
+  const place = document.querySelector("[data-tail]");
+  if (!place) return;
+  const rows = place.querySelector("tbody");
+  if (!rows) {
+    // No event yet: the first one brings the list.
+    listen(place.dataset.tail, () => location.reload(), () => {});
+    return;
+  }
+  const bar = document.createElement("p");
+  bar.className = "tail";
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "btn sm";
+  const status = document.createElement("span");
+  status.setAttribute("role", "status");
+  bar.append(button, status);
+  place.prepend(bar);
+  let waiting = [];
+  let arrived = 0;
+  const say = (text) => { status.textContent = text; };
+  const show = () => {
+    for (const row of waiting) rows.insertAdjacentHTML("afterbegin", row);
+    waiting = [];
+    while (rows.rows.length > LIMIT) rows.rows[rows.rows.length - 1].remove();
+    document.dispatchEvent(new Event("sealog:rows"));
+    say(`${arrived} new since you began.`);
+  };
+  const arrive = (data) => {
+    arrived += data.split("</tr>").length - 1;
+    waiting.push(data);
+    // Nobody's place in the list moves while they read.
+    if (place.getBoundingClientRect().top >= 0) show();
+    else say(`${arrived} new, shown when you scroll to the top.`);
+  };
+  const stop = (text) => {
+    source?.close();
+    source = null;
+    button.textContent = "Live";
+    button.setAttribute("aria-pressed", "false");
+    say(text);
+  };
+  const start = () => {
+    arrived = 0;
+    button.textContent = "Pause";
+    button.setAttribute("aria-pressed", "true");
+    say("Waiting for events.");
+    listen(place.dataset.tail, arrive, stop, say);
+  };
+  button.addEventListener("click", () => (source ? stop("Paused. Live again shows what was missed.") : start()));
+  addEventListener("scroll", () => { if (waiting.length && place.getBoundingClientRect().top >= 0) show(); }, { passive: true });
+  stop("");
+}
+
+function listen(address, arrive, stop, say) {
+  const from = new URL(address, location.href);
+  if (last) from.searchParams.set("after", last);
+  source = new EventSource(from);
+  source.addEventListener("rows", (message) => {
+    last = message.lastEventId;
+    arrive(message.data);
+  });
+  source.addEventListener("thinned", (message) => say?.(`Display thinned by ${message.data}, nothing lost.`));
+  source.addEventListener("error", () => {
+    if (source?.readyState === EventSource.CLOSED) stop("The live view has ended. Load the page again.");
+  });
+}
+
+begin();
+document.addEventListener("htmx:after:swap", begin);

@@ -1,0 +1,34 @@
+// Shows times as this place has them, if that was chosen. Without this they are UTC, which is what is stored.
+const zone = document.querySelector("[data-zone]");
+const KEY = "sealog.local-times";
+const isLocal = () => localStorage.getItem(KEY) === "1";
+const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+function show() {
+  for (const time of document.querySelectorAll("main time[datetime]")) {
+    time.dataset.utc ??= time.textContent;
+    const date = new Date(time.dateTime);
+    if (Number.isNaN(date.getTime())) continue;
+    time.textContent = isLocal() ? format.format(date) : time.dataset.utc;
+    time.title = time.dateTime;
+  }
+}
+
+if (zone) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "btn quiet sm";
+  const label = () => {
+    button.textContent = isLocal() ? "Show UTC" : "Show local times";
+    zone.textContent = isLocal() ? "Times are local." : "Times are UTC.";
+  };
+  button.addEventListener("click", () => {
+    localStorage.setItem(KEY, isLocal() ? "0" : "1");
+    label();
+    show();
+  });
+  zone.after(" ", button);
+  label();
+}
+if (isLocal()) show();
+for (const event of ["htmx:after:swap", "sealog:rows"]) document.addEventListener(event, () => { if (isLocal()) show(); });

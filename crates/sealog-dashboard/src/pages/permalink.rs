@@ -1,0 +1,82 @@
+//! `/app/e/{log_id}`: an event by its id alone, wherever it is. An event that the person may not see is like one that
+//! does not exist.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use sealog_control::{ListPage, Membership};
+use sealog_core::id::{ChainId, Mode, ProjectId, Ulid, Uuid};
+use sealog_core::query::Filter;
+use sealog_core::reject::Reject;
+
+use crate::app::Dashboard;
+use crate::capability::{Capability, may};
+use crate::gate::of_control;
+use crate::pages::events::within;
+use crate::problem::Problem;
+use crate::request::{Asked, see_other};
+
+/// Projects that are looked into. A link that was copied here names its project, and needs one.
+const PROJECTS_MAX: usize = 500;
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let log_id = Ulid::parse(asked.parameter("log_id")).ok_or(Reject::EventNotFound)?;
+    let hint = asked.query_value("p").and_then(|id| Uuid::parse(&id)).map(ProjectId);
+    let mut left = PROJECTS_MAX;
+    for membership in &asked.person().memberships {
+        if !may(membership.role, Capability::ReadEvents) {
+            continue;
+        }
+        let mut projects = projects(&app, membership, left).await?;
+        left -= projects.len();
+        if let Some(hint) = hint {
+            projects = named(&app, membership, hint).await?.into_iter().chain(projects).collect();
+        }
+        if let Some(path) = find(&app, membership, &projects, log_id).await? {
+            return Ok(see_other(&path));
+        }
+    }
+    Err(Reject::EventNotFound.into())
+}
+
+async fn projects(app: &Dashboard, membership: &Membership, limit: usize) -> Result<Vec<ProjectId>, Problem> {
+    if let Some(granted) = &membership.grants.projects {
+        return Ok(granted.iter().copied().take(limit).collect());
+    }
+    let page = ListPage { after: None, limit };
+    let projects = app.control.administration.projects(membership.tenant_id, page).await;
+    Ok(projects.map_err(of_control)?.into_iter().map(|project| project.id).collect())
+}
+
+/// The project that the link names, if it is one of these.
+async fn named(
+    app: &Dashboard,
+    membership: &Membership,
+    id: ProjectId,
+) -> Result<Option<ProjectId>, Problem> {
+    if membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
+        return Ok(None);
+    }
+    let known = app.control.administration.projects_named(membership.tenant_id, vec![id]).await;
+    Ok(known.map_err(of_control)?.first().map(|project| project.id))
+}
+
+async fn find(
+    app: &Dashboard,
+    membership: &Membership,
+    projects: &[ProjectId],
+    log_id: Ulid,
+) -> Result<Option<String>, Problem> {
+    let _place = app.reads.acquire(membership.tenant_id).await;
+    let seen = within(Filter::default(), &membership.grants);
+    for project_id in projects {
+        for mode in Mode::ALL {
+            let chain = ChainId { tenant_id: membership.tenant_id, project_id: *project_id, mode };
+            let event = app.store.get(chain, log_id).await?;
+            if event.is_some_and(|event| seen.matches(&event)) {
+                return Ok(Some(format!("/app/p/{project_id}/{}/events/{log_id}", mode.as_str())));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,196 @@
+//! The live view: what it shows, how much, and when it ends.
+
+use std::time::Duration;
+
+use sealog_control::*;
+
+use crate::harness::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn stage() -> Stage {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Developer);
+    stage
+}
+
+fn tail() -> String {
+    events_path(1).replace("/events", "/tail")
+}
+
+fn login(stage: &Stage, actor: &str) {
+    stage.append(live(1), &format!("{{\"action\":\"user.login\",\"actor_id\":\"{actor}\"}}"));
+}
+
+#[test]
+fn an_event_is_told_as_the_row_that_the_list_would_have() {
+    let stage = stage();
+    login(&stage, "before");
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&events_path(1));
+    page.shows(&format!("data-tail=\"{}?after=1\"", tail()));
+    let mut stream = browser.open(&format!("{}?after=1", tail()), &[]);
+    assert_eq!(stream.status, 200);
+    assert!(stream.next().unwrap().contains("retry:"), "it begins at once");
+    login(&stage, "<script>alert(1)</script>");
+    let told = stream.until("\n\n");
+    assert!(told.starts_with("id: 2\nevent: rows\ndata: <tr role=\"row\">"), "{told}");
+    assert!(told.contains("&#60;script&#62;") && !told.contains("<script>") && !told.contains("before"));
+    let row = told.lines().find_map(|line| line.strip_prefix("data: ")).unwrap().to_owned();
+    drop(stream);
+    browser.get(&events_path(1)).shows(&row);
+    let columns = format!("{}?columns=hash&after=1", tail());
+    let told = browser.open(&columns, &[]).until("</tr>");
+    assert!(told.contains("c-hash") && !told.contains("c-actor"), "{told}");
+}
+
+#[test]
+fn a_stream_goes_on_where_it_was_and_says_what_it_leaves_out() {
+    let stage = stage();
+    for n in 0..45 {
+        login(&stage, &format!("actor{n}"));
+    }
+    let mut browser = stage.signed_in(1);
+    let told = browser.open(&format!("{}?after=40", tail()), &[]).until("event: rows");
+    assert!(!told.contains("thinned") && told.contains("actor44") && told.contains("actor40"));
+    assert!(!told.contains("actor39"));
+    // The browser says what it saw last when it comes again.
+    let told = browser.open(&tail(), &[("last-event-id", "43")]).until("event: rows");
+    assert_eq!(told.matches("<tr ").count(), 2);
+    // Twenty in a tick; more than that nobody reads.
+    let told = browser.open(&format!("{}?after=0", tail()), &[]).until("event: rows");
+    assert!(told.contains("event: thinned\ndata: 25\n\n"), "{told}");
+    assert_eq!(told.matches("<tr ").count(), 20);
+}
+
+#[test]
+fn a_stream_has_the_filter_of_its_list_and_a_wrong_one_is_refused() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let mut stream = browser.open(&format!("{}?actor_id=b&after=0", tail()), &[]);
+    for actor in ["a", "b", "c"] {
+        login(&stage, actor);
+    }
+    let told = stream.until("event: rows");
+    assert_eq!(told.matches("<tr ").count(), 1, "{told}");
+    assert!(told.contains(">b</a>"));
+    drop(stream);
+    stage.signed_in(1).get(&format!("{}?date_from=soon", tail())).is_problem(400, "read/invalid_params");
+}
+
+/// Every way to lose what a stream stands on.
+#[test]
+fn a_stream_ends_within_a_second_of_its_session_its_membership_or_its_grant() {
+    let stage = stage();
+    let hour_ms = 3_600_000;
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
+    stage.member_with(2, 1, Role::Auditor, grants.clone(), Some(stage.now_ms() + hour_ms));
+    stage.with_authenticator(2);
+    let change = |n, change: MemberChange| {
+        let change = MemberChange { now_ms: stage.now_ms(), ..change };
+        stage.wait(stage.control.update_member(tenant_id(1), person_id(n), change, Records::none())).unwrap();
+    };
+    let end_sessions = |n| stage.wait(stage.control.end_sessions(person_id(n), None)).unwrap();
+    let ways: [(&str, u8, &dyn Fn()); 5] = [
+        ("the session ends", 1, &|| end_sessions(1)),
+        ("the role changes", 1, &|| {
+            change(1, MemberChange { role: Some(Role::Admin), ..MemberChange::default() })
+        }),
+        ("the grant changes", 2, &|| {
+            let other = Grants { projects: Some(vec![project_id(101)]), ..grants.clone() };
+            change(2, MemberChange { grants: Some(other), ..MemberChange::default() });
+            change(
+                2,
+                MemberChange {
+                    grants: Some(Grants { from_ms: Some(1), ..grants.clone() }),
+                    ..MemberChange::default()
+                },
+            );
+        }),
+        ("the authenticator is removed", 2, &|| {
+            let removed = stage.control.remove_authenticator(person_id(2), PersonRecords::none());
+            assert_eq!(stage.wait(removed), Ok(true));
+        }),
+        ("the membership ends", 1, &|| {
+            change(1, MemberChange { ends_at_ms: Some(Some(stage.now_ms())), ..MemberChange::default() });
+        }),
+    ];
+    for (way, n, act) in ways {
+        let mut browser = stage.signed_in(n);
+        let mut stream = browser.open(&tail(), &[]);
+        assert_eq!(stream.status, 200, "{way}");
+        login(&stage, way);
+        stream.until("event: rows");
+        act();
+        let took = stream.ends_after();
+        assert!(took < SECOND, "{way}: {took:?}");
+    }
+    // By the clock alone, with nobody doing anything.
+    stage.with_authenticator(2);
+    let mut browser = stage.signed_in(2);
+    let mut stream = browser.open(&tail(), &[]);
+    stream.next();
+    stage.clock.advance(hour_ms);
+    assert!(stream.ends_after() < SECOND, "the membership was until now");
+}
+
+#[test]
+fn a_stream_does_not_keep_its_session_alive() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let mut stream = browser.open(&tail(), &[]);
+    stage.clock.advance(10 * 60_000);
+    login(&stage, "a");
+    stream.until("event: rows");
+    let session = stage.wait(stage.control.sessions(person_id(1), stage.now_ms())).unwrap().remove(0);
+    assert_eq!(session.last_seen_at_ms, session.created_at_ms);
+}
+
+#[test]
+fn a_person_has_four_streams_and_whoever_closes_one_has_another() {
+    let stage = stage();
+    stage.member(2, 1, Role::Developer);
+    let mut browsers: Vec<_> = (0..6).map(|_| stage.signed_in(1)).collect();
+    let mut open: Vec<_> = browsers.iter_mut().map(|browser| browser.open(&tail(), &[])).collect();
+    let statuses: Vec<u16> = open.iter().map(|stream| stream.status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 429, 429]);
+    assert_eq!(stage.signed_in(2).open(&tail(), &[]).status, 200, "others have their own");
+    open.remove(0);
+    assert_eq!(stage.signed_in(1).open(&tail(), &[]).status, 200);
+}
+
+#[test]
+fn an_auditor_sees_the_granted_time_and_it_is_recorded_before_it_is_told() {
+    let stage = stage();
+    login(&stage, "first");
+    let head = stage.wait(stage.store.head(live(1))).unwrap().durable;
+    let time = |seq: u64| {
+        let range = sealog_store::Range { from: seq, to: seq, bytes_max: 1 << 20 };
+        match stage.wait(stage.store.range(live(1), range)).unwrap().items.remove(0) {
+            sealog_core::verify::Item::Event(event) => event.timestamp_ms,
+            other => panic!("{other:?}"),
+        }
+    };
+    let window = |from_ms, until_ms| Grants { projects: Some(vec![project_id(1)]), from_ms, until_ms };
+    stage.member_with(2, 1, Role::Auditor, window(Some(time(1)), None), None);
+    stage.member_with(3, 1, Role::Auditor, window(None, Some(time(1))), None);
+    for n in [2, 3] {
+        stage.with_authenticator(n);
+    }
+    let (mut sees, mut sees_not) = (stage.signed_in(2), stage.signed_in(3));
+    let mut stream = sees.open(&format!("{}?after={}", tail(), head.chain_seq), &[]);
+    let mut empty = sees_not.open(&format!("{}?after={}", tail(), head.chain_seq), &[]);
+    assert!(empty.next().unwrap().contains("retry:"));
+    login(&stage, "second");
+    assert!(stream.until("event: rows").contains("second"));
+    let views: Vec<_> =
+        stage.records(1).into_iter().filter(|record| record.contains("sealog.events_viewed")).collect();
+    assert_eq!(views.len(), 1, "{views:?}");
+    assert!(views[0].contains("\"live\":true") && views[0].contains("\"first_seq\":2"), "{views:?}");
+    assert!(!views[0].contains("second"), "no contents of events");
+    drop(stream);
+    // The other one has been told nothing, and ends with nothing.
+    stage.wait(stage.control.end_sessions(person_id(3), None)).unwrap();
+    assert_eq!(empty.next(), None);
+}
