@@ -7,6 +7,7 @@ mod chain_row;
 mod error;
 mod event_clock;
 mod feed;
+mod fields;
 mod hub;
 mod inner;
 mod loss;
