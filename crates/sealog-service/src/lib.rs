@@ -3,7 +3,7 @@
 //! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
 //! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
 //! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]). [`people`] is how
-//! people sign in. Each part takes what it uses, and none knows of the whole program.
+//! people sign in, [`search`] how they find events. Each part takes what it uses, and none knows of the whole program.
 
 mod address;
 pub mod admin;
@@ -17,6 +17,7 @@ mod notices;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod search;
 mod secret;
 mod stop;
 pub mod system_chain;
