@@ -12,3 +12,5 @@ mod people;
 mod roles;
 #[path = "dashboard/rules.rs"]
 mod rules;
+#[path = "dashboard/search.rs"]
+mod search;

@@ -9,6 +9,7 @@ pub(crate) mod invitation;
 pub(crate) mod keys;
 pub(crate) mod members;
 pub(crate) mod projects;
+pub(crate) mod query_bar;
 pub(crate) mod reset;
 pub(crate) mod sign_in;
 pub(crate) mod start;
