@@ -28,6 +28,9 @@ BEGIN
     GRANT INSERT, UPDATE ON sealog.chains, sealog.usage TO sealog_node;
     -- Counts are made from events, and again where events were lost.
     GRANT INSERT, UPDATE, DELETE ON sealog.counts, sealog.counted TO sealog_node;
+    -- What events are found by, derived from them.
+    GRANT INSERT ON sealog.event_fields TO sealog_node;
+    GRANT INSERT, UPDATE ON sealog.fields_indexed TO sealog_node;
     -- Idempotency records end after 24 hours.
     GRANT INSERT, UPDATE, DELETE ON sealog.idempotency TO sealog_node;
 

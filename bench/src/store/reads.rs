@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sealog_core::event::StoredEvent;
+use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
 use sealog_store::{List, Store};
@@ -61,6 +62,24 @@ pub const LISTS: [(&str, Ask); 23] = [
     }),
     ("dates before the first event", |_, _| (Filter { until_ms: Some(workload::START_MS - DAY_MS), ..Filter::default() }, None)),
 ];
+
+/// By members of `metadata`, which the API does not filter by: the dashboard's searches do.
+const FIELD_LISTS: [(&str, Ask); 2] = [
+    ("member of metadata that one event has", |dice, events| {
+        (by_session(&session(dice.below(events))), None)
+    }),
+    ("absent member of metadata", |_, _| (by_session("ses_absent"), None)),
+];
+
+fn by_session(session: &str) -> Filter {
+    Filter { fields: vec![FieldIs::new("session_id", session)], ..Filter::default() }
+}
+
+fn session(n: u64) -> String {
+    let metadata = workload::metadata(n);
+    let behind = metadata.split("\"session_id\":\"").nth(1).unwrap_or_default();
+    behind.split('"').next().unwrap_or_default().to_owned()
+}
 
 /// What some event of the store has, so that there is at least one match.
 fn of(dice: &mut Dice, events: u64, action: bool, actor_id: bool, resource: bool) -> Filter {
@@ -122,7 +141,7 @@ pub fn measure(setting: &Setting, filled: &Filled) -> Outcome<Section> {
     let store = &filled.store;
     let kind =
         |name: &str| Kind { name: name.to_owned(), repeats: Vec::new(), items: 0.0, others: Vec::new() };
-    let mut lists: Vec<Kind> = LISTS.iter().map(|(name, _)| kind(name)).collect();
+    let mut lists: Vec<Kind> = LISTS.iter().chain(&FIELD_LISTS).map(|(name, _)| kind(name)).collect();
     let (mut get, mut absent, mut hop, mut pread) =
         (kind("one event by log_id"), kind("a log_id that is not there"), kind("empty read"), kind("pread"));
     let segment = File::open(largest_segment(&filled.dir)?)?;
@@ -152,7 +171,7 @@ pub fn measure(setting: &Setting, filled: &Filled) -> Outcome<Section> {
             let (start, event) = (Instant::now(), wait(store.get(workload::chain(), log_id))?);
             Ok((start.elapsed(), usize::from(event.is_some())))
         })?;
-        for ((_, ask), list) in LISTS.iter().zip(&mut lists) {
+        for ((_, ask), list) in LISTS.iter().chain(&FIELD_LISTS).zip(&mut lists) {
             list.sample(setting, repeat, || {
                 let (filter, before_seq) = ask(&mut dice, filled.events);
                 timed_list(store, workload::chain(), List { filter, before_seq, ..slowest() })

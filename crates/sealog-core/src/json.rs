@@ -601,6 +601,32 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
+/// The items of a canonical array, each as canonical text.
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    /// From the next item on.
+    rest: &'a str,
+}
+
+impl<'a> Items<'a> {
+    pub fn of(canonical_array: &'a str) -> Items<'a> {
+        Items { rest: canonical_array.strip_prefix('[').unwrap_or_default() }
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() || self.rest.starts_with(']') {
+            return None;
+        }
+        let (item, rest) = self.rest.split_at(value_len(self.rest)?);
+        self.rest = rest.strip_prefix(',').unwrap_or_default();
+        Some(item)
+    }
+}
+
 /// How many bytes stand for themselves in a string before a quote, an escape or a control character, eight at a time.
 fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_le_bytes([1; 8]);

@@ -14,6 +14,7 @@ pub mod event;
 pub mod id;
 pub mod json;
 pub mod key;
+pub mod metadata;
 pub mod plan;
 pub mod query;
 pub mod reject;

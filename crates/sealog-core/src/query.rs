@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::id::{ChainId, Ulid};
 use crate::json;
+use crate::metadata::FieldIs;
 use crate::reject::Reject;
 use crate::steps;
 use crate::time::Date;
@@ -88,6 +89,8 @@ pub struct Filter {
     pub action: Option<String>,
     pub actor_id: Option<String>,
     pub resource: Option<String>,
+    /// Members of `metadata` that it must have. No parameter of the API sets them.
+    pub fields: Vec<FieldIs>,
     /// At or after.
     pub from_ms: Option<u64>,
     /// Before.
@@ -142,6 +145,7 @@ impl Filter {
         equal(&self.action, Some(fields.action))
             && equal(&self.actor_id, fields.actor_id)
             && equal(&self.resource, fields.resource)
+            && self.fields.iter().all(|field| field.matches(fields.metadata))
             && self.from_ms.is_none_or(|from| event.timestamp_ms >= from)
             && self.until_ms.is_none_or(|until| event.timestamp_ms < until)
     }

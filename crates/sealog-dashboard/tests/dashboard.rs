@@ -22,6 +22,8 @@ mod roles;
 mod rules;
 #[path = "dashboard/sealing.rs"]
 mod sealing;
+#[path = "dashboard/search.rs"]
+mod search;
 #[path = "dashboard/system_log.rs"]
 mod system_log;
 #[path = "dashboard/tail.rs"]

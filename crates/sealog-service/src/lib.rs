@@ -3,8 +3,8 @@
 //! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
 //! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
 //! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
-//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are
-//! files of events. [`people`] is how people sign in. Each part takes what it uses, and none knows of the whole program.
+//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events. [`people`] is how
+//! people sign in, [`search`] how they find events. Each part takes what it uses, and none knows of the whole program.
 
 mod address;
 pub mod admin;
@@ -21,6 +21,7 @@ mod notices;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod search;
 mod secret;
 pub mod seqs;
 mod stop;

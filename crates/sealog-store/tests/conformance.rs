@@ -65,6 +65,7 @@ conformance! {
         lists_are_newest_first_and_pages_join_without_gap_or_overlap
         a_page_grows_neither_by_later_events_nor_in_its_past
         filters_match_exactly_and_in_any_combination
+        members_of_metadata_match_exactly_and_in_any_combination
         dates_are_inclusive_days
         a_list_stops_at_its_bytes_and_goes_on_where_it_stopped
         a_range_has_every_event_once_however_it_is_cut

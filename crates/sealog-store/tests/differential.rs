@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sealog_core::id::{ChainId, Mode, Ulid};
+use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_store::Store;
@@ -169,6 +170,12 @@ fn any_filter(dice: &mut Dice, world: &StillWorld) -> Filter {
     }
     if dice.chance(3) {
         filter.resource = Some(format!("\"doc/{}\"", dice.below(510)));
+    }
+    if dice.chance(4) {
+        filter.fields.push(FieldIs::new("n", &format!("{}.0e1", dice.below(1000))));
+    }
+    if dice.chance(8) {
+        filter.fields.push(FieldIs::new("text", &"lorem ".repeat(usize::try_from(dice.below(40)).unwrap())));
     }
     let span = world.now_ms().saturating_sub(MORNING_MS) + 10;
     if dice.chance(3) {

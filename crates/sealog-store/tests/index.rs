@@ -371,6 +371,7 @@ fn assert_lists_are_right(store: &dyn Store, chain: ChainId) {
                         resource: resource.clone(),
                         from_ms: until_ms.map(|_| early_ms),
                         until_ms,
+                        ..Filter::default()
                     };
                     let expected: Vec<StoredEvent> =
                         all.iter().rev().filter(|event| filter.matches(event)).cloned().collect();

@@ -19,11 +19,12 @@ use serde_json::json;
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
+use crate::pages::query_bar::{self, QueryBar};
 use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, html, html_with, query_text};
-use crate::text::{clock_ms, day, number, of_json, visible};
+use crate::text::{clock_ms, day, moment, number, of_json, visible};
 use crate::views;
 
 const ROWS: usize = 50;
@@ -48,6 +49,7 @@ struct Page<'a> {
     shell: Shell<'a>,
     project: &'a str,
     here: String,
+    bar: QueryBar,
     fields: Vec<Field>,
     chips: Vec<Chip>,
     rows: Vec<Line>,
@@ -122,16 +124,22 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     // A form sends empty fields; the API takes none.
     let given: Vec<(String, String)> =
         asked.query_pairs().into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let (parsed, error) = match ListQuery::parse(&query_text(&asked_for(&given)), chain) {
+    let exact: Vec<_> = asked_for(&given).into_iter().filter(|(name, _)| name != query_bar::NAME).collect();
+    let (parsed, error) = match ListQuery::parse(&query_text(&exact), chain) {
         Ok(query) => (query, None),
         Err(reject) => (ListQuery::default(), Some(reject)),
     };
-    let has_error = error.is_some();
     let here = place.events_path();
     let trail = Trail::of(&given);
+    let bar = QueryBar::read(&app, place, &given, |q| with(&here, &given, query_bar::NAME, q)).await?;
+    let has_error = error.is_some() || bar.error.is_some();
+    let plan = bar.plan(app.world.now_ms());
+    let is_unfiltered = parsed.filter == Filter::default() && plan.is_none();
     let (fields, error) = fields(&given, error);
     let found = if has_error {
-        Found { events: Vec::new(), resume: None, cut: false, head_seq: None }
+        Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None }
+    } else if let Some(plan) = plan {
+        query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?.into()
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
@@ -149,7 +157,6 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         let resource = format!("project/{}", project.id);
         views::seal(&app, &asked, &actions::EVENTS_VIEWED, &resource, metadata).await?;
     }
-    let is_unfiltered = parsed.filter == Filter::default();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Events)),
         project: &project.name,
@@ -161,7 +168,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         views: saved_views::of(&app, &asked).await?,
         save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
         tail: tail(place, &given, &found).filter(|_| !has_error),
-        looked_to: found.resume.filter(|_| found.cut).map(number),
+        looked_to: found.looked_to(),
         is_first: parsed.before_seq.is_none(),
         window: window(&place.membership.grants),
         is_empty_chain: found.events.is_empty() && found.head_seq == Some(0) && !has_error,
@@ -170,6 +177,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         send: send(&app, *mode),
         mode: mode.as_str(),
         fields,
+        bar,
         here,
         has_error,
         error,
@@ -250,8 +258,25 @@ struct Found {
     resume: Option<u64>,
     /// The page is not full although there may be more.
     cut: bool,
+    /// When the last event was sealed that was looked at.
+    looked_ms: Option<u64>,
     /// The newest that the chain is known to have had; asked for where a first page has to say so.
     head_seq: Option<u64>,
+}
+
+impl Found {
+    fn looked_to(&self) -> Option<String> {
+        let seq = number(self.resume.filter(|_| self.cut)?);
+        Some(self.looked_ms.map_or(seq.clone(), |ms| format!("{seq} · {}", moment(ms))))
+    }
+}
+
+impl From<sealog_service::search::Found> for Found {
+    fn from(found: sealog_service::search::Found) -> Found {
+        let looked_ms = found.looked_to.and_then(|(_, ms)| ms);
+        let cut = found.looked_to.is_some();
+        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None }
+    }
 }
 
 async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
@@ -282,6 +307,7 @@ async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grant
     Ok(Found {
         resume: if more { last_seq } else { resume },
         cut: !more && resume.is_some(),
+        looked_ms: None,
         events,
         head_seq,
     })
@@ -404,8 +430,8 @@ fn with(here: &str, given: &[(String, String)], name: &str, value: &str) -> Stri
 
 /// The same list from the API.
 fn curl(app: &Dashboard, given: &[(String, String)]) -> String {
-    let filters: Vec<(String, String)> =
-        given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
+    let is_exact = |name: &str| !is_of_view(name) && name != query_bar::NAME;
+    let filters: Vec<(String, String)> = given.iter().filter(|(name, _)| is_exact(name)).cloned().collect();
     let query = if filters.is_empty() { String::new() } else { format!("?{}", query_text(&filters)) };
     let base_url = &app.config.base_url;
     format!("curl -sS '{base_url}/v1/events{query}' -H \"Authorization: Bearer $SEALOG_API_KEY\"")

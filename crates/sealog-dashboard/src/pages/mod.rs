@@ -20,6 +20,7 @@ pub(crate) mod new_action;
 pub(crate) mod overview;
 pub(crate) mod permalink;
 pub(crate) mod projects;
+pub(crate) mod query_bar;
 pub(crate) mod reset;
 pub(crate) mod saved_views;
 pub(crate) mod sign_in;

@@ -18,6 +18,7 @@ use sealog_core::id::ChainId;
 use sealog_core::query::Filter;
 use sealog_core::reject::Code;
 use sealog_core::verify::Item;
+use sealog_service::system_chain::actions;
 use sealog_store::Range;
 use sealog_store::feed::{Follower, Scope, Start};
 use serde_json::json;
@@ -28,6 +29,7 @@ use crate::pages::events::{self, within};
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::streams::StreamPlace;
+use crate::views;
 
 /// How often it is asked whether the stream may go on, and whether there are events. With the time that the answer
 /// may take it is less than a second.
@@ -165,17 +167,13 @@ impl Tail {
         });
         let found: Vec<StoredEvent> = found.collect();
         if !found.is_empty() {
-            self.record_view(&found).await?;
+            self.seal_view(&found).await?;
         }
         Ok(self.message(&found, thinned))
     }
 
-    /// What an auditor sees is recorded before it is sent.
-    async fn record_view(&mut self, events: &[StoredEvent]) -> Result<(), Problem> {
-        let place = self.asked.place();
-        if place.role() != Role::Auditor {
-            return Ok(());
-        }
+    /// What an auditor sees is sealed before it is sent.
+    async fn seal_view(&mut self, events: &[StoredEvent]) -> Result<(), Problem> {
         let metadata = json!({
             "project_id": self.chain.project_id.to_string(),
             "mode": self.chain.mode.as_str(),
@@ -184,8 +182,7 @@ impl Tail {
             "last_seq": events.last().map(|event| event.sealed.chain_seq),
         });
         let resource = format!("project/{}", self.chain.project_id);
-        let person_id = self.asked.person().person.id;
-        Ok(self.app.accounts.record_view(person_id, place.tenant.id, &resource, metadata).await?)
+        views::seal(&self.app, &self.asked, &actions::EVENTS_VIEWED, &resource, metadata).await
     }
 
     fn message(&self, found: &[StoredEvent], thinned: u64) -> String {

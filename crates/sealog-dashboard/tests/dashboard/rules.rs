@@ -51,6 +51,8 @@ fn pages(stage: &Stage) -> Vec<Response> {
             events.clone(),
             format!("{events}?date_from=soon"),
             format!("{events}?action=none"),
+            format!("{events}?q=action:user.*"),
+            format!("{events}?q=wrong"),
             events.replace("/live/", "/test/"),
             format!("{events}/{log_id}"),
             events.replace("/events", ""),

@@ -94,7 +94,9 @@ impl Contents {
             caches: Caches {
                 // A run's table has less than a tenth of the bytes of its blocks.
                 tables: Cache::new(options.cache_bytes / 8),
-                columns: Cache::new(options.cache_bytes / 8 * 7),
+                columns: Cache::new(options.cache_bytes / 8 * 6),
+                field_tables: Cache::new(options.cache_bytes / 32),
+                field_columns: Cache::new(options.cache_bytes / 32 * 3),
             },
             files: parts.files,
             counting: Counting::new(parts.end.0.segment),

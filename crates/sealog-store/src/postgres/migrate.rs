@@ -26,6 +26,7 @@ impl Schema {
             include_str!("migrations/0001.sql"),
             include_str!("migrations/0002_schema_version.sql"),
             include_str!("migrations/0003_feed.sql"),
+            include_str!("migrations/0004_fields.sql"),
             include_str!("migrations/0005_counts.sql"),
         ];
         Schema { name: "sealog".into(), steps: steps.map(str::to_owned).into() }

@@ -8,6 +8,7 @@ mod counts;
 mod error;
 mod event_clock;
 mod feed;
+mod fields;
 mod hub;
 mod inner;
 mod loss;

@@ -21,7 +21,7 @@ const RANGE_ROWS_MAX: i64 = 1000;
 const LIST_ROWS_MAX: i64 = 2048;
 
 /// Rows by which it is found out which of several filters is the rarest where the list begins.
-const PROBE_ROWS: i64 = 256;
+pub(super) const PROBE_ROWS: i64 = 256;
 
 /// A read in two steps: the statement runs on the store's thread, which only moves bytes; [`Rows::decode`] makes events of them and hashes, in the thread pool.
 pub(super) struct Rows<T> {
@@ -32,7 +32,7 @@ pub(super) struct Rows<T> {
 type Decode<T> = Box<dyn FnOnce(&[Row]) -> T + Send>;
 
 impl<T> Rows<T> {
-    fn new(rows: Vec<Row>, decode: impl FnOnce(&[Row]) -> T + Send + 'static) -> Rows<T> {
+    pub(super) fn new(rows: Vec<Row>, decode: impl FnOnce(&[Row]) -> T + Send + 'static) -> Rows<T> {
         Rows { rows, decode: Box::new(decode) }
     }
 
@@ -209,12 +209,12 @@ pub(super) fn sound(row: &Row, chain: ChainId) -> Option<StoredEvent> {
     rows::event(row).filter(|event| rows::is_as_sealed(event, chain))
 }
 
-fn wanted(rows: &[Row]) -> impl Iterator<Item = &Row> {
+pub(super) fn wanted(rows: &[Row]) -> impl Iterator<Item = &Row> {
     rows.iter().filter(|row| row.get("wanted"))
 }
 
 /// The row behind which the next piece begins, if there may be one.
-fn resume(rows: &[Row]) -> Option<&Row> {
+pub(super) fn resume(rows: &[Row]) -> Option<&Row> {
     let found = rows.first()?.get::<_, i64>("found");
     let last = wanted(rows).last();
     if i64::try_from(wanted(rows).count()).is_ok_and(|wanted| wanted < found) {
@@ -226,15 +226,15 @@ fn resume(rows: &[Row]) -> Option<&Row> {
 }
 
 /// How a statement names its limits: rows that it looks at, rows that it returns, their bytes.
-struct Bounds<'a> {
-    looked: &'a str,
-    limit: &'a str,
-    bytes: &'a str,
+pub(super) struct Bounds<'a> {
+    pub(super) looked: &'a str,
+    pub(super) limit: &'a str,
+    pub(super) bytes: &'a str,
 }
 
 /// Of the rows of a statement those that match, up to a number of them and of their bytes, on the server: an event can have two megabytes. The first one always comes.
 /// `octet_length` does not fetch a large value, so what is cut off costs nothing. The last row that may be looked at comes too, whether it is wanted or not.
-fn bounded(inner: &str, order: &str, Bounds { looked, limit, bytes }: &Bounds<'_>) -> String {
+pub(super) fn bounded(inner: &str, order: &str, Bounds { looked, limit, bytes }: &Bounds<'_>) -> String {
     format!(
         "SELECT * FROM (
              SELECT *, matches AND matches_before < {limit} AND coalesce(bytes_before, 0) < {bytes} AS wanted, number = {looked} AS is_last
@@ -257,25 +257,27 @@ fn bytes_max(bytes: usize) -> i64 {
 ///
 /// One of the filters drives: rows are read by its index, newest first, and the others are held against each row. The comparison of pairs, and the order by both,
 /// leave the planner no other index: by the order of the chain alone it might look at every row for a value that is rare there.
-struct Listing {
-    chain: Id,
-    before: i64,
+pub(super) struct Listing {
+    pub(super) chain: Id,
+    pub(super) before: i64,
+    /// From which seq on; 0 for the first.
+    pub(super) lowest: i64,
     /// Rows that are looked at.
-    looked: i64,
-    limit: i64,
+    pub(super) looked: i64,
+    pub(super) limit: i64,
     bytes_max: i64,
     /// The first one drives.
-    strings: Vec<(&'static str, String)>,
-    bounds: Vec<(&'static str, Id)>,
+    pub(super) strings: Vec<(&'static str, String)>,
+    pub(super) bounds: Vec<(&'static str, Id)>,
     /// A value that cannot be in the table.
-    nothing: bool,
+    pub(super) nothing: bool,
 }
 
-/// Parameters before those of filters.
-const LISTING_PARAMS: usize = 5;
-
 impl Listing {
-    fn new(chain: ChainId, list: &List) -> Listing {
+    /// Parameters before those of filters.
+    pub(super) const PARAMS: usize = 5;
+
+    pub(super) fn new(chain: ChainId, list: &List) -> Listing {
         let filter = &list.filter;
         let mut nothing = false;
         let mut strings = Vec::new();
@@ -302,6 +304,7 @@ impl Listing {
         Listing {
             chain: Id::of_chain(chain),
             before: list.before_seq.map_or(i64::MAX, signed),
+            lowest: 0,
             looked: if strings.len() > 1 { LIST_ROWS_MAX } else { limit },
             limit,
             bytes_max: bytes_max(list.bytes_max),
@@ -312,7 +315,7 @@ impl Listing {
     }
 
     /// Lets the filter drive whose values go back furthest within a number of rows: it is the rarest one where the list begins.
-    async fn choose(&mut self, session: &Session) -> Result<(), Error> {
+    pub(super) async fn choose(&mut self, session: &Session) -> Result<(), Error> {
         if self.strings.len() < 2 {
             return Ok(());
         }
@@ -336,9 +339,9 @@ impl Listing {
         Ok(())
     }
 
-    fn sql(&self) -> String {
-        let (upper, lower) = self.limits(LISTING_PARAMS + 1 + self.strings.len());
-        let number = |at: usize| format!("${}", LISTING_PARAMS + 1 + at);
+    pub(super) fn sql(&self) -> String {
+        let (upper, lower) = self.limits(Listing::PARAMS + 1 + self.strings.len());
+        let number = |at: usize| format!("${}", Listing::PARAMS + 1 + at);
         let (conditions, order) = match self.strings.first() {
             None => (format!("chain_seq < {upper} AND chain_seq >= {lower}"), "chain_seq DESC".to_owned()),
             Some((column, _)) => {
@@ -358,8 +361,8 @@ impl Listing {
     }
 
     /// Below which seq, and from which, where the parameters of times begin with a number.
-    fn limits(&self, mut number: usize) -> (String, String) {
-        let (mut upper, mut lower) = ("$2".to_owned(), "0".to_owned());
+    pub(super) fn limits(&self, mut number: usize) -> (String, String) {
+        let (mut upper, mut lower) = ("$2".to_owned(), self.lowest.to_string());
         for (comparison, _) in &self.bounds {
             let first = format!(
                 "(SELECT chain_seq FROM sealog.events WHERE chain_id = $1 AND log_id >= ${number} ORDER BY log_id LIMIT 1)"
@@ -367,20 +370,22 @@ impl Listing {
             // Without such an event nothing is at or after it, and everything is before it.
             match *comparison {
                 "<" => upper = format!("least($2, coalesce({first}, $2))"),
-                _ => lower = first,
+                _ if self.lowest == 0 => lower = first,
+                // Still nothing where there is no such event.
+                _ => lower = format!("{first} + greatest({} - {first}, 0)", self.lowest),
             }
             number += 1;
         }
         (upper, lower)
     }
 
-    fn types(&self) -> Vec<Type> {
+    pub(super) fn types(&self) -> Vec<Type> {
         let mut types = vec![Type::UUID, Type::INT8, Type::INT8, Type::INT8, Type::INT8];
         self.add_filters(&mut types, &mut Vec::new());
         types
     }
 
-    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params: Vec<&(dyn ToSql + Sync)> =
             vec![&self.chain, &self.before, &self.limit, &self.bytes_max, &self.looked];
         self.add_filters(&mut Vec::new(), &mut params);

@@ -18,6 +18,7 @@ use tokio_postgres::types::Type;
 
 use super::error::{OpenError, damaged, unavailable, unsafe_storage};
 use super::event_clock::{ClockBehind, EventClock};
+use super::fields::FieldKeys;
 use super::hub::Feed;
 use super::inner::{Inner, SharedVersion};
 use super::loss::{Finding, Findings};
@@ -29,7 +30,7 @@ use super::rows::{Digest32, Id, signed, unsigned};
 use super::statements::{CommitPhase, LockPhase};
 use super::url::Target;
 use super::writer::{UsedKey, Writer};
-use super::{counts, feed, loss, migrate, reader, statements};
+use super::{counts, feed, fields, loss, migrate, reader, statements};
 use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
     WantedKeys,
@@ -70,7 +71,7 @@ impl PostgresStore {
             runtime.block_on(async {
                 match start(target, options).await {
                     Ok(inner) => {
-                        for task in [monitor, keep_mark, sweep].map(|task| task(&inner)) {
+                        for task in [monitor, keep_mark, sweep, index_fields].map(|task| task(&inner)) {
                             tokio::spawn(task);
                         }
                         tokio::spawn(counts::keep(Arc::clone(&inner)));
@@ -327,6 +328,10 @@ fn keep_mark(inner: &Arc<Inner>) -> Task {
     })
 }
 
+fn index_fields(inner: &Arc<Inner>) -> Task {
+    Box::pin(fields::follow(Arc::clone(inner)))
+}
+
 /// Removes idempotency records whose 24 hours are over, some at a time: a statement that removes millions would hold their rows and fill the WAL while appends wait.
 fn sweep(inner: &Arc<Inner>) -> Task {
     const PAUSE: Duration = Duration::from_millis(20);
@@ -489,9 +494,16 @@ impl Store for PostgresStore {
     }
 
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
+        let (keys, distributed) = (FieldKeys::new(&self.inner.store_id), self.inner.distributed);
         Box::pin(async move {
-            let rows =
-                self.read(move |session| Box::pin(async move { reader::list(session, chain, &list).await }));
+            let rows = self.read(move |session| {
+                Box::pin(async move {
+                    match list.filter.fields.is_empty() {
+                        true => reader::list(session, chain, &list).await,
+                        false => fields::list(session, chain, &list, keys, distributed).await,
+                    }
+                })
+            });
             self.decode(chain, rows.await?).await
         })
     }

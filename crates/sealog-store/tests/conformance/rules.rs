@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sealog_core::event::SCHEMA_VERSION;
 use sealog_core::id::{Hash, Mode, TenantId, Ulid, Uuid};
+use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
 use sealog_core::time::{Date, Month};
 use sealog_core::verify::{Item, Verdict};
@@ -172,6 +173,7 @@ pub fn filters_match_exactly_and_in_any_combination(store: &dyn Store, world: &S
                         resource: resource.clone(),
                         from_ms,
                         until_ms,
+                        ..Filter::default()
                     };
                     let expected: Vec<_> =
                         all.iter().filter(|event| filter.matches(event)).cloned().collect();
@@ -187,6 +189,83 @@ pub fn filters_match_exactly_and_in_any_combination(store: &dyn Store, world: &S
             }
         }
     }
+}
+
+/// Texts that are equal as numbers or as parts of others, in all types, deep, hostile, and more of them than an index takes.
+fn metadata_of(n: u64) -> String {
+    let many: Vec<String> = (0..40).map(|k| format!("\"k{k}\":{}", k * n)).collect();
+    match n % 12 {
+        0 => "null".to_owned(),
+        1 => "{}".to_owned(),
+        2 => format!(r#"{{"ticket_id":"OPS-{}","n":{n}}}"#, n / 12),
+        3 => format!(r#"{{"ticket_id":"OPS-1","n":"{n}"}}"#),
+        4 => format!(r#"{{"tags":["a","b{n}",7],"ok":true}}"#),
+        5 => format!(r#"{{"in":{{"ticket_id":"OPS-1"}},"n":{n}.0}}"#),
+        6 => format!(r#"{{"ticket_id":null,"tags":[["a"],{{"b":"a"}}],"n":{n}}}"#),
+        7 => r#"{"t\u0000\ud800\"":"\u0000x","":"","n":-0}"#.to_owned(),
+        8 => format!("{{{}}}", many.join(",")),
+        9 => format!(r#"{{"ticket_id":"first","ticket_id":"OPS-1","long":"{}"}}"#, "y".repeat(3000)),
+        10 => r#"{"ok":"true","tags":"a"}"#.to_owned(),
+        _ => format!(r#"{{"n":{n},"ticket_id":"OPS-1","ok":false}}"#),
+    }
+}
+
+pub fn members_of_metadata_match_exactly_and_in_any_combination(store: &dyn Store, world: &StillWorld) {
+    for n in 0..600u64 {
+        let (action, metadata) = (["user.login", "a.b"][usize::try_from(n % 2).unwrap()], metadata_of(n));
+        let body = format!(r#"{{"action":"{action}","actor_id":"u{}","metadata":{metadata}}}"#, n % 5);
+        append(store, live(), vec![draft(&body)]);
+        world.advance(n % 5);
+    }
+    let all = list(store, live(), &Filter::default(), None, 600);
+    let fields = |wanted: &[(&str, &str)]| -> Vec<FieldIs> {
+        wanted.iter().map(|(name, value)| FieldIs::new(name, value)).collect()
+    };
+    let mut found = 0;
+    for wanted in [
+        &[("ticket_id", "OPS-1")][..],
+        &[("ticket_id", "OPS-7")],
+        &[("ticket_id", "first")],
+        &[("ticket_id", "OPS-1"), ("ok", "false")],
+        &[("ticket_id", "OPS-1"), ("ok", "true")],
+        &[("ok", "true")],
+        &[("ok", "true"), ("tags", "a")],
+        &[("tags", "b16")],
+        &[("tags", "7")],
+        &[("n", "15")],
+        &[("n", "17.0")],
+        &[("n", "-0")],
+        &[("k39", "780")],
+        &[("", "")],
+        &[("absent", "OPS-1")],
+        &[("n", "11"), ("ticket_id", "OPS-1"), ("ok", "false")],
+    ] {
+        for (action, actor_id, from_ms, until_ms) in [
+            (None, None, None, None),
+            (Some("\"a.b\""), None, None, None),
+            (Some("\"user.login\""), Some("\"u3\""), None, None),
+            (None, None, Some(MORNING_MS + 300), Some(MORNING_MS + 900)),
+            (None, Some("\"u1\""), Some(MORNING_MS + 9), None),
+            (None, None, Some(MORNING_MS + 9_000_000), None),
+        ] {
+            let filter = Filter {
+                fields: fields(wanted),
+                action: action.map(str::to_owned),
+                actor_id: actor_id.map(str::to_owned),
+                from_ms,
+                until_ms,
+                ..Filter::default()
+            };
+            let expected: Vec<_> = all.iter().filter(|event| filter.matches(event)).cloned().collect();
+            found += expected.len();
+            assert_eq!(list(store, live(), &filter, None, 600), expected, "{filter:?}");
+            assert_eq!(list_in_pieces(store, live(), &filter, None, 600, 500), expected, "{filter:?}");
+            let below: Vec<_> =
+                expected.iter().filter(|event| event.sealed.chain_seq < 300).take(3).cloned().collect();
+            assert_eq!(list(store, live(), &filter, Some(300), 3), below, "{filter:?}");
+        }
+    }
+    assert!(found > 500, "{found}");
 }
 
 pub fn dates_are_inclusive_days(store: &dyn Store, world: &StillWorld) {

@@ -7,6 +7,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::Filter;
 
+use super::fields::FieldColumn;
 use super::salt::IndexSalt;
 use crate::embedded::log::format::Take;
 
@@ -117,6 +118,8 @@ pub(crate) struct Block {
     resource: Vec<u32>,
     position: Vec<u32>,
     log_id: Vec<Ulid>,
+    /// Of blocks in memory; in files they stand apart.
+    fields: FieldColumn,
 }
 
 impl Block {
@@ -124,7 +127,8 @@ impl Block {
         self.log_id.len()
     }
 
-    pub(crate) fn push(&mut self, entry: &Entry) {
+    pub(crate) fn push(&mut self, entry: &Entry, fields: &[u32]) {
+        self.fields.push(fields);
         self.action.push(entry.hashes.action);
         self.actor_id.push(entry.hashes.actor_id);
         self.resource.push(entry.hashes.resource);
@@ -134,6 +138,10 @@ impl Block {
 
     pub(crate) fn position(&self, at: usize) -> u32 {
         self.position[at]
+    }
+
+    pub(crate) fn fields(&self) -> &FieldColumn {
+        &self.fields
     }
 
     pub(crate) fn hashes(&self, at: usize) -> FieldHashes {
@@ -205,7 +213,8 @@ impl Block {
         };
         let (action, actor_id, resource, position) = (column()?, column()?, column()?, column()?);
         let log_id = (0..count).map(|_| take.ulid()).collect::<Option<_>>()?;
-        take.0.is_empty().then_some(Block { action, actor_id, resource, position, log_id })
+        let fields = FieldColumn::default();
+        take.0.is_empty().then_some(Block { action, actor_id, resource, position, log_id, fields })
     }
 
     pub(crate) fn encoded_len(count: usize) -> usize {
@@ -296,8 +305,8 @@ impl MemoryRun {
         self.first_seq + self.count() as u64
     }
 
-    pub(crate) fn push(&mut self, entry: &Entry) {
-        self.tail.push(entry);
+    pub(crate) fn push(&mut self, entry: &Entry, fields: &[u32]) {
+        self.tail.push(entry, fields);
         if self.tail.len() == BLOCK_EVENTS {
             let block = std::mem::take(&mut self.tail);
             self.full.push(Arc::new(block));
@@ -320,7 +329,8 @@ impl MemoryRun {
                 actor_id: block.actor_id[place],
                 resource: block.resource[place],
             };
-            self.push(&Entry { log_id: block.log_id[place], position: block.position[place], hashes });
+            let entry = Entry { log_id: block.log_id[place], position: block.position[place], hashes };
+            self.push(&entry, block.fields.of(place));
         }
     }
 
@@ -392,7 +402,7 @@ mod tests {
     fn run(count: u32) -> MemoryRun {
         let mut run = MemoryRun::new(1, 1);
         for n in 0..count {
-            run.push(&entry(n));
+            run.push(&entry(n), &[]);
         }
         run
     }
@@ -418,7 +428,8 @@ mod tests {
             block.encode(&mut bytes);
             assert_eq!(bytes.len(), Block::encoded_len(block.len()));
             let read = Block::decode(&bytes, block.len()).unwrap();
-            assert_eq!(format!("{read:?}"), format!("{block:?}"));
+            let without_fields = Block { fields: FieldColumn::default(), ..Block::clone(&block) };
+            assert_eq!(format!("{read:?}"), format!("{without_fields:?}"));
             assert!(Block::decode(&bytes[1..], block.len()).is_none());
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sealog_core::id::{ChainId, Mode, Ulid};
 
 use super::block::{Entry, FieldHashes, MemoryRun};
+use super::fields::FieldColumn;
 use super::salt::IndexSalt;
 use super::sidecar::{KeyEntry, Opened, SegmentEnd, SegmentIndex, Sidecar, slot};
 use crate::embedded::log::disk::{self, Disk, OpenFiles};
@@ -88,7 +89,10 @@ impl Indexed {
                 runs.push((chain, MemoryRun::new(number, record.chain_seq)));
             }
             let run = &mut runs[open[&chain]].1;
-            run.push(&Entry { log_id, position: record.offset, hashes });
+            let mut fields = FieldColumn::default();
+            // Of a damaged record nothing is known, and no list finds it by a value.
+            fields.push_event(event.as_ref().and_then(|event| event.text.fields().metadata), salt);
+            run.push(&Entry { log_id, position: record.offset, hashes }, fields.of(0));
             run.last_hash = record.raw_hash();
             if let Some(event) = event {
                 run.head = event.head();

@@ -7,6 +7,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 
 use super::block::{BLOCK_EVENTS, Block, Entry, Hashing, MemoryRun, Probe};
+use super::fields::{self, FieldColumn};
 use super::filter::Key;
 use super::sidecar::{Caches, FileRun};
 use crate::query::ChainHead;
@@ -126,7 +127,13 @@ impl Chain {
     }
 
     /// Adds events that have just become durable. Returns the ids of damaged ones whose place they have taken.
-    pub(crate) fn publish(&self, segment: u64, entries: &[Entry], head: Head) -> Vec<Ulid> {
+    pub(crate) fn publish(
+        &self,
+        segment: u64,
+        entries: &[Entry],
+        fields: &FieldColumn,
+        head: Head,
+    ) -> Vec<Ulid> {
         self.with(|state| {
             let first_seq = state.durable.chain_seq + 1;
             // Nothing but the acceptance of its loss is sealed on such a chain.
@@ -136,8 +143,8 @@ impl Chain {
             }
             let run = state.memory.last_mut().expect("one was pushed if there was none");
             assert_eq!(run.end_seq(), first_seq, "events are published in the order of their seqs");
-            for entry in entries {
-                run.push(entry);
+            for (at, entry) in entries.iter().enumerate() {
+                run.push(entry, fields.of(at));
             }
             run.head = head;
             run.last_hash = head.hash;
@@ -331,6 +338,38 @@ impl<'a> Run<'a> {
             Run::Memory(run) => Ok((0..run.block_count()).collect()),
             Run::File(run) => run.candidates(keys),
         }
+    }
+
+    /// Takes blocks away that cannot have events with these members of `metadata`. Index files that know none take nothing away.
+    pub(crate) fn retain_blocks(&self, blocks: &mut Vec<usize>, wanted: &[u32]) -> io::Result<()> {
+        let Run::File(run) = self else { return Ok(()) };
+        let keys: Vec<Key> = wanted.iter().map(|hash| Key::of_field(*hash)).collect();
+        let Some(with_all) = run.field_candidates(&keys)? else { return Ok(()) };
+        let with_any = run.field_candidates(&[Key::of_field(fields::ANY)])?.unwrap_or_default();
+        blocks.retain(|block| with_all.binary_search(block).is_ok() || with_any.binary_search(block).is_ok());
+        Ok(())
+    }
+
+    /// The same with the events of a block.
+    pub(crate) fn retain_events(
+        &self,
+        caches: &Caches,
+        block: usize,
+        places: &mut Vec<usize>,
+        wanted: &[u32],
+    ) -> io::Result<()> {
+        match self {
+            Run::Memory(run) => {
+                let column = run.block(block).fields();
+                places.retain(|place| column.may_have(*place, wanted));
+            }
+            Run::File(run) => {
+                if let Some(column) = run.field_column(caches, block)? {
+                    places.retain(|place| column.may_have(*place, wanted));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn blocks(&self, caches: &'a Caches) -> io::Result<Blocks<'a>> {

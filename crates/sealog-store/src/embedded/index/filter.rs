@@ -44,6 +44,11 @@ impl Key {
         alone.map(|(kind, value)| Key::new(kind, value, 0)).collect()
     }
 
+    /// Of a member of `metadata`.
+    pub(crate) fn of_field(hash: u32) -> Key {
+        Key::new(7, hash, 0)
+    }
+
     /// Everything that an event can be looked up by.
     fn of_event(hashes: FieldHashes) -> impl Iterator<Item = Key> {
         let FieldHashes { action, actor_id, resource } = hashes;
@@ -115,17 +120,24 @@ fn scaled(number: u64, bits: u32, limit: u32) -> u32 {
 }
 
 /// Makes the filter of a run.
-pub(crate) fn build<'a>(blocks: impl ExactSizeIterator<Item = &'a Block>) -> (Shape, Vec<u8>) {
-    let count = blocks.len();
-    let keys: Vec<Vec<Key>> = blocks
-        .map(|block| {
-            let mut keys: Vec<Key> =
-                (0..block.len()).flat_map(|at| Key::of_event(block.hashes(at))).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            keys
-        })
-        .collect();
+pub(crate) fn build<'a>(blocks: impl Iterator<Item = &'a Block>) -> (Shape, Vec<u8>) {
+    build_of(blocks.map(|block| (0..block.len()).flat_map(|at| Key::of_event(block.hashes(at))).collect()))
+}
+
+/// The same for members of `metadata`.
+pub(crate) fn build_of_fields<'a>(blocks: impl Iterator<Item = &'a Block>) -> (Shape, Vec<u8>) {
+    build_of(blocks.map(|block| block.fields().hashes().iter().map(|hash| Key::of_field(*hash)).collect()))
+}
+
+/// Makes a filter of the keys of each block.
+fn build_of(blocks: impl Iterator<Item = Vec<Key>>) -> (Shape, Vec<u8>) {
+    let distinct = |mut keys: Vec<Key>| {
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    };
+    let keys: Vec<Vec<Key>> = blocks.map(distinct).collect();
+    let count = keys.len();
     let rows = keys.iter().map(Vec::len).max().unwrap_or(0) * ROWS_PER_KEY;
     let page_rows = rows.clamp(1, PAGE_ROWS_MIN.max(PAGE_BITS_MIN / count.max(1)));
     let as_u32 = |number: usize| u32::try_from(number).expect("a segment is smaller than 4 GiB");
@@ -198,7 +210,7 @@ mod tests {
             .map(|number| {
                 let mut block = Block::default();
                 for _ in 0..if number + 1 == count { last } else { BLOCK_EVENTS } {
-                    block.push(&Entry { log_id: Ulid(u128::from(n)), position: n, hashes: hashes(n) });
+                    block.push(&Entry { log_id: Ulid(u128::from(n)), position: n, hashes: hashes(n) }, &[]);
                     n += 1;
                 }
                 block

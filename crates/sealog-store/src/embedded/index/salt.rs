@@ -3,6 +3,7 @@
 //! Clients choose the texts that are hashed. If they could compute the hashes, they could send thousands of values with one hash, and each list that filters by one of them would read the
 //! records of all. (The bound of a list holds all the same; the salt makes sure that it is hardly ever reached.)
 
+use std::hash::Hasher;
 use std::io;
 use std::path::Path;
 
@@ -59,9 +60,21 @@ impl IndexSalt {
     }
 
     pub(crate) fn hash(&self, bytes: &[u8]) -> u32 {
-        let [a, b, c, d, ..] = self.0.hash(bytes).to_le_bytes();
-        u32::from_le_bytes([a, b, c, d])
+        lowest(self.0.hash(bytes))
     }
+
+    /// Of two texts one behind the other.
+    pub(crate) fn hash_both(&self, first: &[u8], second: &[u8]) -> u32 {
+        let mut hasher = self.0;
+        hasher.write(first);
+        hasher.write(second);
+        lowest(hasher.finish())
+    }
+}
+
+fn lowest(hash: u64) -> u32 {
+    let [a, b, c, d, ..] = hash.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 fn encode(salt: &[u8; 16]) -> Vec<u8> {
@@ -93,6 +106,8 @@ mod tests {
         {
             assert_eq!(salt.0.hash(&input[..length]), expected, "{length} bytes");
             assert_eq!(u64::from(salt.hash(&input[..length])), expected & 0xffff_ffff);
+            let (first, second) = input[..length].split_at(length / 2);
+            assert_eq!(salt.hash_both(first, second), salt.hash(&input[..length]));
         }
     }
 

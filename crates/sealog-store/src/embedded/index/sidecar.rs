@@ -11,6 +11,7 @@ use sealog_core::id::{ChainId, Hash, Mode, TenantId, Ulid, Uuid};
 use sealog_core::time::Month;
 
 use super::block::{BLOCK_EVENTS, Block, Bloom, Hashing, MemoryRun};
+use super::fields::FieldColumn;
 use super::filter::{self, Key, Shape};
 use super::salt::IndexSalt;
 use crate::embedded::cache::Cache;
@@ -23,6 +24,7 @@ const HEADER_LEN: usize = 64;
 /// Of a directory's entry, without the name.
 const ENTRY_LEN: usize = 40;
 const RUN_LEN: usize = 144;
+const FIELD_RUN_LEN: usize = 32;
 const KEY_LEN: usize = 28;
 /// Keys are read and checked by the page.
 const PAGE_KEYS: usize = 128;
@@ -40,6 +42,10 @@ mod kind {
     pub(crate) const KEY_FENCES: u16 = 5;
     pub(crate) const KEY_FILTER: u16 = 6;
     pub(crate) const USAGE: u16 = 7;
+    /// Of members of `metadata`: the runs, their columns, their filters.
+    pub(crate) const FIELD_RUNS: u16 = 16;
+    pub(crate) const FIELD_COLUMNS: u16 = 17;
+    pub(crate) const FIELD_FILTERS: u16 = 18;
 }
 
 /// An idempotency key's place in a segment.
@@ -140,6 +146,7 @@ impl SegmentIndex {
 
     pub(crate) fn encode(&self, end: &SegmentEnd, salt: &IndexSalt) -> Vec<u8> {
         let mut parts = self.runs_parts();
+        parts.extend(self.field_parts());
         parts.extend(self.key_parts(salt));
         let usage = self.usage.iter().fold(Vec::new(), |mut bytes, ((tenant_id, month), count)| {
             bytes.extend_from_slice(&tenant_id.0.0);
@@ -153,8 +160,7 @@ impl SegmentIndex {
 
     /// Runs, blocks and filters.
     fn runs_parts(&self) -> Vec<Part> {
-        let mut order: Vec<_> = self.runs.iter().collect();
-        order.sort_by_key(|(chain, run)| (*chain, run.first_seq));
+        let order = self.ordered_runs();
         let (mut runs, mut columns, mut filters) = (Vec::new(), Vec::new(), Vec::new());
         let (mut events, count) = (0, order.len());
         for (chain, run) in order {
@@ -184,6 +190,44 @@ impl SegmentIndex {
             Part::new(kind::RUNS, count, runs),
             Part::of_pieces(kind::BLOCKS, events, columns),
             Part::of_pieces(kind::FILTERS, count, filters),
+        ]
+    }
+
+    /// As they stand in the file.
+    fn ordered_runs(&self) -> Vec<&(ChainId, MemoryRun)> {
+        let mut order: Vec<_> = self.runs.iter().collect();
+        order.sort_by_key(|(chain, run)| (*chain, run.first_seq));
+        order
+    }
+
+    /// Members of `metadata`: for each run, in the order of the runs, where its columns and its filter are.
+    fn field_parts(&self) -> Vec<Part> {
+        let (mut runs, mut columns, mut filters) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, run) in self.ordered_runs() {
+            let blocks = run.blocks();
+            let mut table = Vec::new();
+            for block in &blocks {
+                let start = columns.len();
+                block.fields().encode(&mut columns);
+                table.extend_from_slice(&(start as u64).to_le_bytes());
+                table.extend_from_slice(&u32_len(columns.len() - start).to_le_bytes());
+                table.extend_from_slice(&crc32c::crc32c(&columns[start..]).to_le_bytes());
+            }
+            let (shape, filter) = filter::build_of_fields(blocks.iter().map(|block| &**block));
+            runs.extend_from_slice(&(columns.len() as u64).to_le_bytes());
+            runs.extend_from_slice(&u32_len(table.len()).to_le_bytes());
+            runs.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
+            runs.extend_from_slice(&(filters.len() as u64).to_le_bytes());
+            runs.extend_from_slice(&shape.pages.to_le_bytes());
+            runs.extend_from_slice(&shape.page_rows.to_le_bytes());
+            columns.extend_from_slice(&table);
+            filters.extend_from_slice(&filter);
+        }
+        let count = self.runs.len();
+        vec![
+            Part::new(kind::FIELD_RUNS, count, runs),
+            Part::of_pieces(kind::FIELD_COLUMNS, count, columns),
+            Part::of_pieces(kind::FIELD_FILTERS, count, filters),
         ]
     }
 
@@ -274,6 +318,8 @@ pub(crate) struct Sidecar {
     file: Box<dyn DiskFile>,
     segment: u64,
     hashing: Hashing,
+    /// Whether it knows the members of `metadata`.
+    has_fields: bool,
     keys: KeySections,
     key_filter: Bloom,
 }
@@ -305,6 +351,24 @@ pub(crate) struct FileRun {
     blocks: u32,
     filter_at: u64,
     filter: Shape,
+    fields: Option<FieldRun>,
+}
+
+/// Where the members of `metadata` of a run's events are.
+#[derive(Clone, Copy, Debug)]
+struct FieldRun {
+    table: (u64, u32, u32),
+    columns_at: u64,
+    filter_at: u64,
+    filter: Shape,
+}
+
+/// A block's column, as the table describes it.
+#[derive(Debug)]
+pub(crate) struct FieldRef {
+    offset: u64,
+    length: u32,
+    checksum: u32,
 }
 
 /// What start-up takes from an index file.
@@ -365,6 +429,8 @@ struct Layout {
     runs: Section,
     /// What offsets of tables and blocks, and those of filters, are counted from.
     bases: (u64, u64),
+    /// Runs, and what the offsets of columns and of filters are counted from.
+    fields: Option<(Section, u64, u64)>,
     keys: KeySections,
     key_filter: Option<Section>,
     usage: Section,
@@ -408,6 +474,10 @@ impl Sidecar {
             }
             None => Bloom::of([]),
         };
+        let field_runs = match layout.fields {
+            Some((of_runs, columns_at, filters_at)) => Some((read(of_runs)?, columns_at, filters_at)),
+            None => None,
+        };
         // The keys themselves stay on disk; each lookup is confirmed by its frame.
         let keys_newest_ms = match layout.keys {
             KeySections::None => None,
@@ -421,15 +491,25 @@ impl Sidecar {
             file,
             segment: end.number,
             hashing: layout.hashing,
+            has_fields: layout.fields.is_some(),
             keys: layout.keys,
             key_filter,
         });
-        let runs = runs_bytes
+        let mut runs = runs_bytes
             .chunks_exact(RUN_LEN)
             .map(|bytes| {
                 decode_run(bytes, &sidecar, &layout, mode).ok_or_else(|| damaged("a run is malformed"))
             })
-            .collect::<io::Result<_>>()?;
+            .collect::<io::Result<Vec<(ChainId, FileRun)>>>()?;
+        if let Some((bytes, columns_at, filters_at)) = field_runs {
+            if bytes.len() != runs.len() * FIELD_RUN_LEN {
+                return Err(damaged("it does not have the members of every run"));
+            }
+            for ((_, run), bytes) in runs.iter_mut().zip(bytes.chunks_exact(FIELD_RUN_LEN)) {
+                let fields = decode_field_run(bytes, run.blocks, columns_at, filters_at);
+                run.fields = Some(fields.ok_or_else(|| damaged("a run of members is malformed"))?);
+            }
+        }
         let usage = usage_bytes.chunks_exact(USAGE_LEN).filter_map(decode_usage).collect();
         Ok(Opened { sidecar, runs, usage, keys_newest_ms })
     }
@@ -446,9 +526,9 @@ impl Sidecar {
         self.hashing
     }
 
-    /// Whether it can be read but should be made anew: it has another version, or the salt that it was made with is lost.
+    /// Whether it can be read but should be made anew: it has another version, the salt that it was made with is lost, or it knows no members of `metadata`.
     pub(crate) fn is_stale(&self) -> bool {
-        self.hashing != Hashing::Salted
+        self.hashing != Hashing::Salted || !self.has_fields
     }
 
     fn damaged(&self, what: &'static str) -> io::Error {
@@ -580,6 +660,12 @@ fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
         hashing: if salt_id == salt.id() { Hashing::Salted } else { Hashing::Unknown },
         runs: *known.get(&kind::RUNS)?,
         bases: (known.get(&kind::BLOCKS)?.offset, known.get(&kind::FILTERS)?.offset),
+        fields: match [kind::FIELD_RUNS, kind::FIELD_COLUMNS, kind::FIELD_FILTERS]
+            .map(|kind| known.get(&kind))
+        {
+            [Some(runs), Some(columns), Some(filters)] => Some((*runs, columns.offset, filters.offset)),
+            _ => None,
+        },
         keys,
         key_filter,
         usage: *known.get(&kind::USAGE)?,
@@ -611,10 +697,19 @@ fn decode_run(
         blocks,
         filter_at,
         filter: Shape { blocks, pages, page_rows },
+        fields: None,
     };
     let sane =
         first_seq <= SEQ_MAX && count > 0 && (count as usize).div_ceil(BLOCK_EVENTS) == blocks as usize;
     sane.then_some((chain, run))
+}
+
+fn decode_field_run(bytes: &[u8], blocks: u32, columns_at: u64, filters_at: u64) -> Option<FieldRun> {
+    let mut take = Take(bytes);
+    let table = (columns_at.checked_add(take.u64()?)?, take.u32()?, take.u32()?);
+    let (filter_at, pages, page_rows) = (filters_at.checked_add(take.u64()?)?, take.u32()?, take.u32()?);
+    let filter = Shape { blocks, pages, page_rows };
+    Some(FieldRun { table, columns_at, filter_at, filter })
 }
 
 fn decode_key(bytes: &[u8]) -> Option<KeyEntry> {
@@ -627,12 +722,26 @@ fn decode_usage(bytes: &[u8]) -> Option<(TenantId, Month, u64)> {
     Some((TenantId(Uuid(take.array()?)), Month(take.u32()?), take.u64()?))
 }
 
-/// Caches of both kinds of pieces.
+/// Caches of each kind of pieces.
 #[derive(Debug)]
 pub(crate) struct Caches {
     /// By index file and offset.
     pub tables: Cache<(u64, u64), Vec<BlockRef>>,
     pub columns: Cache<(u64, u64), Block>,
+    pub field_tables: Cache<(u64, u64), Vec<FieldRef>>,
+    pub field_columns: Cache<(u64, u64), FieldColumn>,
+}
+
+impl Caches {
+    /// For whoever reads everything once.
+    pub(crate) fn none() -> Caches {
+        Caches {
+            tables: Cache::new(0),
+            columns: Cache::new(0),
+            field_tables: Cache::new(0),
+            field_columns: Cache::new(0),
+        }
+    }
 }
 
 impl FileRun {
@@ -678,9 +787,62 @@ impl FileRun {
         )
     }
 
+    /// The blocks that may have events with all of these members of `metadata`; nothing where that is not known.
+    pub(crate) fn field_candidates(&self, keys: &[Key]) -> io::Result<Option<Vec<usize>>> {
+        let Some(fields) = self.known_fields() else { return Ok(None) };
+        let candidates = filter::candidates(
+            &fields.filter,
+            keys,
+            |offset, length| self.sidecar.read(fields.filter_at + offset, length),
+            || self.sidecar.damaged("a filter of members is damaged"),
+        );
+        candidates.map(Some)
+    }
+
+    /// The members of `metadata` of a block's events; nothing where they are not known.
+    pub(crate) fn field_column(
+        &self,
+        caches: &Caches,
+        number: usize,
+    ) -> io::Result<Option<Arc<FieldColumn>>> {
+        let Some(FieldRun { table: (offset, length, checksum), columns_at, .. }) = self.known_fields() else {
+            return Ok(None);
+        };
+        let bytes = length as usize + self.blocks as usize * size_of::<FieldRef>();
+        let table = caches.field_tables.get_or_load(&(self.sidecar.id, offset), bytes, || {
+            let what = "a table of members is damaged";
+            let bytes = self.sidecar.read_checked(offset, length as usize, Some(checksum), what)?;
+            let mut take = Take(&bytes);
+            let mut next = || {
+                let offset = columns_at.checked_add(take.u64()?)?;
+                Some(FieldRef { offset, length: take.u32()?, checksum: take.u32()? })
+            };
+            let table = (0..self.blocks).map(|_| next()).collect::<Option<Vec<_>>>();
+            table.ok_or_else(|| self.sidecar.damaged("a table of members is malformed"))
+        })?;
+        let FieldRef { offset, length, checksum } = table[number];
+        let length = length as usize;
+        let column = caches.field_columns.get_or_load(&(self.sidecar.id, offset), length, || {
+            let what = "a column of members is damaged";
+            let bytes = self.sidecar.read_checked(offset, length, Some(checksum), what)?;
+            FieldColumn::decode(&bytes, self.block_len(number))
+                .ok_or_else(|| self.sidecar.damaged("a column of members is malformed"))
+        });
+        column.map(Some)
+    }
+
+    /// Hashes that were made with another salt tell nothing.
+    fn known_fields(&self) -> Option<FieldRun> {
+        self.fields.filter(|_| self.sidecar.hashing == Hashing::Salted)
+    }
+
+    fn block_len(&self, number: usize) -> usize {
+        (self.count as usize - number * BLOCK_EVENTS).min(BLOCK_EVENTS)
+    }
+
     pub(crate) fn block(&self, caches: &Caches, table: &[BlockRef], number: usize) -> io::Result<Arc<Block>> {
         let block = &table[number];
-        let count = (self.count as usize - number * BLOCK_EVENTS).min(BLOCK_EVENTS);
+        let count = self.block_len(number);
         let length = Block::encoded_len(count);
         caches.columns.get_or_load(&(self.sidecar.id, block.offset), length, || {
             let what = "a block is damaged";
@@ -716,6 +878,7 @@ mod version_2 {
             hashing: Hashing::Crc32c,
             runs,
             bases: (0, 0),
+            fields: None,
             keys: if keys.entries == 0 { KeySections::None } else { KeySections::Whole(keys) },
             key_filter: Some(key_filter),
             usage,

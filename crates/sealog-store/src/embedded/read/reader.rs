@@ -15,6 +15,7 @@ use crate::append::{KeptKey, WantedKeys};
 use crate::embedded::contents::Contents;
 use crate::embedded::index::block::{BLOCK_EVENTS, Hashing, Probe};
 use crate::embedded::index::chain_index::{Chain, Run};
+use crate::embedded::index::fields;
 use crate::embedded::index::filter::Key;
 use crate::embedded::index::salt::IndexSalt;
 use crate::embedded::index::sidecar::damaged_index;
@@ -135,7 +136,7 @@ impl Contents {
                 seen = run.first_seq();
             }
             let (first_id, last_id) = run.log_ids();
-            let Lookup { probe, keys } = lookups.at(run.hashing());
+            let Lookup { probe, keys, fields } = lookups.at(run.hashing());
             if run.first_seq() >= before || !probe.may_match_times(first_id, last_id) {
                 continue;
             }
@@ -144,7 +145,11 @@ impl Contents {
                 return Ok(Chunk { items: page.events, resume: Some(upper) });
             }
             work.pieces += keys.len();
-            let candidates = run.candidates(keys)?;
+            let mut candidates = run.candidates(keys)?;
+            if !fields.is_empty() && !candidates.is_empty() {
+                work.pieces += fields.len() + 1;
+                run.retain_blocks(&mut candidates, fields)?;
+            }
             if candidates.is_empty() {
                 continue;
             }
@@ -162,7 +167,12 @@ impl Contents {
                 work.pieces += 1;
                 let block = blocks.block(number)?;
                 let end = usize::try_from(before - block_seq).unwrap_or(usize::MAX).min(block.len());
-                for place in block.matches(probe, end) {
+                let mut places = block.matches(probe, end);
+                if !fields.is_empty() && !places.is_empty() {
+                    work.pieces += 1;
+                    run.retain_events(&self.caches, number, &mut places, fields)?;
+                }
+                for place in places {
                     let chain_seq = block_seq + place as u64;
                     if work.has_missed_enough() {
                         return Ok(Chunk { items: page.events, resume: Some(chain_seq + 1) });
@@ -373,6 +383,8 @@ struct Lookups {
 struct Lookup {
     probe: Probe,
     keys: Vec<Key>,
+    /// Of members of `metadata`.
+    fields: Vec<u32>,
 }
 
 impl Lookups {
@@ -380,7 +392,10 @@ impl Lookups {
         let lookup = |hashing: Hashing| {
             let probe = Probe::of(filter, hashing, salt);
             let keys = Key::of_probe(probe.wanted(), hashing != Hashing::Crc32c);
-            Lookup { probe, keys }
+            // Only index files that are hashed with this salt know them.
+            let fields =
+                if hashing == Hashing::Salted { fields::wanted(&filter.fields, salt) } else { Vec::new() };
+            Lookup { probe, keys, fields }
         };
         Lookups {
             salted: lookup(Hashing::Salted),

@@ -13,7 +13,6 @@ use sealog_core::time::{Month, TIMESTAMP_MS_MAX};
 use super::finding::Finding;
 use super::high_water_mark::Place;
 use super::state::{Recovery, RecoveryError};
-use crate::embedded::cache::Cache;
 use crate::embedded::index::block::BLOCK_EVENTS;
 use crate::embedded::index::chain_index::SealedRun;
 use crate::embedded::index::sidecar::Caches;
@@ -43,7 +42,7 @@ impl Recovery<'_> {
         }
         let mut ids: Vec<ChainId> = runs.keys().copied().collect();
         ids.sort_unstable();
-        let caches = Caches { tables: Cache::new(0), columns: Cache::new(0) };
+        let caches = Caches::none();
         for id in ids {
             let (mut of_chain, doubled) = in_order(runs.remove(&id).unwrap_or_default());
             for log_id in doubled.into_iter().filter(|_| !id.is_system()) {

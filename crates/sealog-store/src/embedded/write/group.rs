@@ -14,6 +14,7 @@ use super::outcome::Outcome;
 use super::queue::Queue;
 use super::request::Request;
 use crate::embedded::index::block::{Entry, FieldHashes};
+use crate::embedded::index::fields::FieldColumn;
 use crate::embedded::index::salt::IndexSalt;
 use crate::embedded::index::sidecar::{KeyEntry, slot};
 use crate::embedded::log::format::{
@@ -74,6 +75,8 @@ enum Small {
 pub(crate) struct SealedFrame {
     pub chain: ChainId,
     pub entries: Vec<Entry>,
+    /// Of the members of their `metadata`.
+    pub fields: FieldColumn,
     pub head: Head,
     pub key: Option<KeyEntry>,
     pub queued: Instant,
@@ -248,7 +251,7 @@ impl Group {
         salt: &IndexSalt,
         frame: FrameOf<'_>,
         records: impl Iterator<Item = (&'a Sealed, (&'a EventText, &'a Annotations))>,
-    ) -> (Vec<Entry>, Option<KeyEntry>) {
+    ) -> (Vec<Entry>, FieldColumn, Option<KeyEntry>) {
         let FrameOf { chain, key, imported, received_ms } = frame;
         let position = plan.end;
         let mut records = records.peekable();
@@ -266,11 +269,16 @@ impl Group {
         };
         let before = self.bytes.len();
         let mut writer = FrameWriter::begin(&mut self.bytes, &plan.salt, header);
+        let mut fields = FieldColumn::default();
         let entries = records
-            .map(|(sealed, (text, annotations))| Entry {
-                log_id: sealed.log_id,
-                position: writer.record(sealed, text.as_str(), annotations),
-                hashes: FieldHashes::of(&text.fields(), salt),
+            .map(|(sealed, (text, annotations))| {
+                let of_event = text.fields();
+                fields.push_event(of_event.metadata, salt);
+                Entry {
+                    log_id: sealed.log_id,
+                    position: writer.record(sealed, text.as_str(), annotations),
+                    hashes: FieldHashes::of(&of_event, salt),
+                }
             })
             .collect();
         let in_frame = key.filter(|_| !mutants::on(Mutant::KeyOutsideFrame));
@@ -279,6 +287,7 @@ impl Group {
         let position = u32::try_from(position).expect("segments are smaller than 4 GiB");
         (
             entries,
+            fields,
             key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position }),
         )
     }

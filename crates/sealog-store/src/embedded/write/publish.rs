@@ -57,7 +57,7 @@ impl Publisher {
                 heads.push((frame.chain, frame.head));
             }
             let chain = chain.as_ref().expect("it was there or was put there");
-            for replaced in chain.publish(after.segment, &frame.entries, frame.head) {
+            for replaced in chain.publish(after.segment, &frame.entries, &frame.fields, frame.head) {
                 if !frame.chain.is_system() {
                     self.contents.uncount_usage(frame.chain.tenant_id, replaced);
                 }

@@ -1,0 +1,134 @@
+//! The query bar: what was typed, term by term, and what could be typed next. It is a field of the form around it.
+
+use std::sync::Arc;
+
+use sealog_control::Grants;
+use sealog_core::catalog::Catalog;
+use sealog_core::id::ChainId;
+use sealog_core::query::ListQuery;
+use sealog_service::search::parse::FIELDS;
+use sealog_service::search::term::Condition;
+use sealog_service::search::{self, Budget, Found, Plan, Query};
+
+use crate::app::Dashboard;
+use crate::problem::Problem;
+use crate::request::Place;
+use crate::text::visible;
+
+/// The parameter that holds a search.
+pub(crate) const NAME: &str = "q";
+
+/// Custom actions among the hints. The list of all of them is a page of its own.
+const CUSTOM_HINTS_MAX: usize = 50;
+/// Each hint repeats what was typed before it; behind a longer text there are none.
+const HINTED_BYTES_MAX: usize = 100;
+
+const PERIODS: [(&str, &str); 3] = [("24 hours", "24h"), ("7 days", "7d"), ("30 days", "30d")];
+
+pub(crate) struct QueryBar {
+    pub text: String,
+    pub error: Option<String>,
+    pub chips: Vec<Chip>,
+    pub periods: Vec<Period>,
+    /// What stands before each hint.
+    pub before: String,
+    pub hints: Vec<String>,
+    query: Query,
+}
+
+/// A term, and the page without it.
+pub(crate) struct Chip {
+    pub text: String,
+    pub without: String,
+}
+
+/// The same search over the last so many hours or days.
+pub(crate) struct Period {
+    pub label: &'static str,
+    pub href: String,
+    pub is_current: bool,
+}
+
+impl QueryBar {
+    /// `page` gives the address of the page with another search.
+    pub(crate) async fn read(
+        app: &Dashboard,
+        place: &Place,
+        given: &[(String, String)],
+        page: impl Fn(&str) -> String,
+    ) -> Result<QueryBar, Problem> {
+        let text = given.iter().find(|(name, _)| name == NAME).map_or("", |(_, value)| value.trim());
+        let (query, error) = match Query::parse(text) {
+            Ok(query) => (query, None),
+            Err(error) => (Query::default(), Some(error.explain(text))),
+        };
+        let without = |left_out: &dyn Fn(usize) -> bool| {
+            let terms = query.terms.iter().enumerate().filter(|(at, _)| !left_out(*at));
+            terms.map(|(_, term)| &text[term.at.clone()]).collect::<Vec<_>>().join(" ")
+        };
+        let chip = |(at, term): (usize, &search::term::Term)| Chip {
+            text: visible(&text[term.at.clone()]),
+            without: page(&without(&|other| other == at)),
+        };
+        let is_time = |condition: &Condition| {
+            matches!(condition, Condition::From(_) | Condition::Until(_) | Condition::Last(_))
+        };
+        let timeless = without(&|at| is_time(&query.terms[at].condition));
+        let period = |(label, last): (&'static str, &str)| {
+            let last = format!("last:{last}");
+            let is_current = query.terms.iter().any(|term| text[term.at.clone()] == last);
+            Period { label, href: page(format!("{timeless} {last}").trim()), is_current }
+        };
+        let before = if text.is_empty() { String::new() } else { format!("{text} ") };
+        Ok(QueryBar {
+            chips: query.terms.iter().enumerate().map(chip).collect(),
+            periods: PERIODS.into_iter().map(period).collect(),
+            hints: hints(app, place, &before).await?,
+            before,
+            text: text.to_owned(),
+            error,
+            query,
+        })
+    }
+
+    pub(crate) fn fields(&self) -> &'static [(&'static str, &'static str)] {
+        &FIELDS
+    }
+
+    /// Nothing, where nothing was typed.
+    pub(crate) fn plan(&self, now_ms: u64) -> Option<Plan> {
+        Some(Plan::new(&self.query, now_ms)).filter(|plan| !plan.is_empty())
+    }
+}
+
+/// What can follow, as whole texts: browsers compare a hint with all that was typed.
+async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<String>, Problem> {
+    if before.len() > HINTED_BYTES_MAX {
+        return Ok(Vec::new());
+    }
+    let custom = app.control.administration.actions(place.tenant.id).await?;
+    let catalog = Catalog::builtin();
+    let core = catalog.entries.iter().filter(|entry| !entry.gated).map(|entry| entry.action.as_str());
+    let custom = custom.iter().map(|action| action.action.as_str()).take(CUSTOM_HINTS_MAX);
+    let fields = FIELDS.iter().map(|(field, _)| format!("{before}{field}"));
+    let quoted = |action: &str| match action.contains(|c: char| c.is_whitespace() || "\"\\*".contains(c)) {
+        true => format!("\"{}\"", action.replace('\\', "\\\\").replace('"', "\\\"")),
+        false => action.to_owned(),
+    };
+    let actions = core.chain(custom).map(|action| format!("{before}action:{}", quoted(action)));
+    Ok(fields.chain(actions).collect())
+}
+
+/// Events that a search finds, with the filters of the form beside it, in what the membership grants.
+pub(crate) async fn find(
+    app: &Dashboard,
+    chain: ChainId,
+    plan: Plan,
+    form: &ListQuery,
+    grants: &Grants,
+    rows: usize,
+) -> Result<Found, Problem> {
+    let _place = app.reads.acquire(chain.tenant_id).await;
+    let plan = Arc::new(plan.and(&form.filter).within(grants));
+    Ok(search::run(&*app.store, chain, &plan, form.before_seq, Budget::of_page(rows)).await?)
+}

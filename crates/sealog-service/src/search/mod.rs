@@ -1,0 +1,13 @@
+//! Searching a chain: what a person types becomes terms ([`parse`]), a plan of what indexes answer and what is left to look at ([`plan`]), and a run within a budget ([`run`]).
+//!
+//! Nothing here is part of the API: its filters are those of the specification.
+
+mod number;
+pub mod parse;
+pub mod plan;
+pub mod run;
+pub mod term;
+
+pub use parse::{ParseError, Query};
+pub use plan::Plan;
+pub use run::{Budget, Found, run};

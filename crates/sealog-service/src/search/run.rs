@@ -1,0 +1,149 @@
+//! A search on a store, within a budget. What it has found is true, and it says how far it has looked: it never claims to be complete when it is not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealog_core::event::StoredEvent;
+use sealog_core::id::ChainId;
+use sealog_core::query::Filter;
+use sealog_core::verify::Item;
+use sealog_store::pool::Lane;
+use sealog_store::{List, Range, Store, StoreError};
+
+use super::plan::Plan;
+
+/// Events of one piece where indexes do not answer everything.
+const PIECE_EVENTS: usize = 256;
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What one run may cost. A run that has spent it ends where it is; the next one goes on there.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Events to return.
+    pub rows: usize,
+    /// Bytes of events to return; the last may have two megabytes.
+    pub bytes: usize,
+    /// Events to look at, and their bytes.
+    pub looked: usize,
+    pub looked_bytes: usize,
+    /// Pieces to ask the store for: each is bounded, and may have no event.
+    pub pieces: usize,
+    pub time: Duration,
+}
+
+impl Budget {
+    /// For a page that somebody waits for.
+    pub fn of_page(rows: usize) -> Budget {
+        Budget {
+            rows,
+            bytes: 1 << 20,
+            looked: 20_000,
+            looked_bytes: 32 << 20,
+            pieces: 512,
+            time: Duration::from_millis(400),
+        }
+    }
+}
+
+/// What a run has found.
+#[derive(Debug)]
+pub struct Found {
+    /// Newest first.
+    pub events: Vec<StoredEvent>,
+    /// There may be more below this `chain_seq`, and everything from it up was looked at; nothing when the whole chain was.
+    pub resume: Option<u64>,
+    /// The budget ended the run before the page was full: how far it has looked, as the number and the time of the last event that was looked at.
+    pub looked_to: Option<(u64, Option<u64>)>,
+    /// Events that were held against the search.
+    pub looked: usize,
+}
+
+/// One of the lists that a search is made of.
+struct Branch {
+    filter: Filter,
+    /// Everything from here up was looked at; 0 when there is no more.
+    next: u64,
+}
+
+#[derive(Default)]
+struct Spent {
+    looked: usize,
+    looked_bytes: usize,
+    pieces: usize,
+}
+
+/// Events below `before_seq` that match, newest first.
+pub async fn run(
+    store: &dyn Store,
+    chain: ChainId,
+    plan: &Arc<Plan>,
+    before_seq: Option<u64>,
+    budget: Budget,
+) -> Result<Found, StoreError> {
+    let begun = Instant::now();
+    let start = before_seq.unwrap_or(u64::MAX).min(plan.seqs.1.saturating_add(1));
+    let mut branches: Vec<Branch> =
+        plan.filters.iter().map(|filter| Branch { filter: filter.clone(), next: start }).collect();
+    // What branches have found below the place to which all of them have looked.
+    let mut waiting: BTreeMap<u64, StoredEvent> = BTreeMap::new();
+    let (mut events, mut bytes, mut spent) = (Vec::new(), 0, Spent::default());
+    let resume = loop {
+        let furthest = branches.iter_mut().max_by_key(|branch| branch.next).expect("a plan has a filter");
+        let frontier = furthest.next;
+        // Alternatives may lead to the same event, which is here once.
+        for (_, event) in waiting.split_off(&frontier).into_iter().rev() {
+            bytes += event.text.as_str().len();
+            events.push(event);
+        }
+        if events.len() > budget.rows || frontier == 0 {
+            break frontier;
+        }
+        let is_spent = bytes >= budget.bytes
+            || spent.looked >= budget.looked
+            || spent.looked_bytes >= budget.looked_bytes
+            || spent.pieces >= budget.pieces
+            || begun.elapsed() >= budget.time;
+        // Each run goes on by a piece of every branch, or it would end where it began for ever.
+        if is_spent && frontier < start {
+            break frontier;
+        }
+        let limit = if plan.is_exact { budget.rows + 1 } else { PIECE_EVENTS };
+        let before_seq = (frontier < u64::MAX).then_some(frontier);
+        let list = List { filter: furthest.filter.clone(), before_seq, limit, bytes_max: PIECE_BYTES };
+        let chunk = store.list(chain, list).await?;
+        furthest.next = chunk.resume.filter(|resume| *resume > plan.seqs.0).unwrap_or(0);
+        spent.pieces += 1;
+        spent.looked += chunk.items.len();
+        let piece_bytes = chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
+        spent.looked_bytes += piece_bytes;
+        if !chunk.items.is_empty() {
+            let held_against = Arc::clone(plan);
+            let matching = store.pool().run(Lane::Compute, chain, piece_bytes, move || {
+                let mut items = chunk.items;
+                items.retain(|event| held_against.matches(event));
+                items
+            });
+            let matching = matching.await.map_err(|_| StoreError::Closing)?;
+            waiting.extend(matching.into_iter().map(|event| (event.sealed.chain_seq, event)));
+        }
+    };
+    let is_full = events.len() > budget.rows;
+    events.truncate(budget.rows);
+    let last_seq = events.last().map(|event: &StoredEvent| event.sealed.chain_seq);
+    let resume = if is_full { last_seq } else { Some(resume).filter(|resume| *resume > 0) };
+    let looked_to = match resume.filter(|_| !is_full) {
+        Some(seq) => Some((seq, timestamp_of(store, chain, seq).await?)),
+        None => None,
+    };
+    Ok(Found { events, resume, looked_to, looked: spent.looked })
+}
+
+/// Nothing for an event that is not there.
+async fn timestamp_of(store: &dyn Store, chain: ChainId, seq: u64) -> Result<Option<u64>, StoreError> {
+    let chunk = store.range(chain, Range { from: seq, to: seq, bytes_max: 1 }).await?;
+    Ok(chunk.items.iter().find_map(|item| match item {
+        Item::Event(event) => Some(event.timestamp_ms),
+        Item::Damaged { .. } => None,
+    }))
+}
