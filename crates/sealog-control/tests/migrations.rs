@@ -176,3 +176,27 @@ fn tables_of_version_1_keep_their_people_sessions_and_mails() {
     is_as_it_should_be(&control);
     assert_eq!(database.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'sealog' AND tablename IN ('users', 'tenants', 'mails')"), "0");
 }
+
+#[test]
+fn a_file_of_version_4_keeps_its_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
+    let old = Connection::open(dir.path().join("control.db")).unwrap();
+    for step in &SCHEMA.sqlite[..4] {
+        old.execute_batch(step).unwrap();
+    }
+    old.pragma_update(None, "user_version", 4).unwrap();
+    let (tenant, job) = ("ab".repeat(16), "08".repeat(16));
+    old.execute_batch(&format!(
+        "INSERT INTO tenants (id, name, plan, billing_active, created_at_ms) VALUES (x'{tenant}', 'T', 'top', true, 1);
+         INSERT INTO jobs (number, id, kind, tenant_id, parameters, state, position, claim, due_at_ms, created_at_ms)
+         VALUES (7, x'{job}', 'verify', x'{tenant}', '{{}}', 'running', x'00ff', 3, 9, 5)"
+    ))
+    .unwrap();
+    drop(old);
+    let control = Control::embedded(&store).unwrap();
+    let job = wait(control.job(JobId(Uuid([8; 16])))).unwrap().unwrap();
+    assert_eq!((job.state, job.claim, job.due_at_ms, job.subject), (JobState::Running, 3, 9, None));
+    assert_eq!((job.tenant_id, job.position), (Some(TENANT), Some(vec![0, 255])));
+    assert!(wait(control.cancel_job(job.id, 10, vec![])).unwrap());
+}

@@ -336,9 +336,30 @@ fn furnish(control: &Control) {
         parameters: "{}".into(),
         created_at_ms: now,
     };
+    let new_job = job.clone();
     wait(control.create_job(job)).unwrap();
     let job = wait(control.claim_job(JobId(Uuid([8; 16])), now, now + 1)).unwrap().unwrap();
     assert!(wait(control.end_job(job.id, job.claim, JobEnd::new(JobOutcome::Done, now))).unwrap());
+    let job = NewJob { id: JobId(Uuid([9; 16])), subject: Some("s".into()), ..new_job };
+    assert!(wait(control.queue_job(job, 1, vec![])).unwrap().is_some());
+    assert!(wait(control.cancel_job(JobId(Uuid([9; 16])), now, vec![])).unwrap());
+    let export = NewExport {
+        id: ExportId(Uuid([8; 16])),
+        tenant_id,
+        project_id,
+        mode: Mode::Live,
+        person_id,
+        format: "csv".into(),
+        query: String::new(),
+        from_ms: None,
+        until_ms: None,
+        first_seq: 1,
+        last_seq: 9,
+        created_at_ms: now,
+    };
+    wait(control.create_export(export, vec![])).unwrap();
+    let totals = ExportTotals { rows: 9, bytes: 9, sha256: Hash([9; 32]), at_ms: now };
+    assert_eq!(wait(control.complete_export(ExportId(Uuid([8; 16])), totals)), Ok(Some(totals)));
     let token_digest = Hash([6; 32]);
     let session = Session {
         token_digest,

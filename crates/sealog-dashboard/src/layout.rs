@@ -61,6 +61,8 @@ pub(crate) struct Rail {
     pub role: &'static str,
     pub here: String,
     pub is_test: bool,
+    /// The page is about the system chain, which no key can read.
+    pub is_system: bool,
     /// Live and test of the project that the page is about.
     pub modes: Vec<Item>,
     pub projects: Vec<Item>,
@@ -94,6 +96,10 @@ pub(crate) enum Current {
 }
 
 impl<'a> Shell<'a> {
+    pub(crate) fn is_system(&self) -> bool {
+        self.place.as_ref().is_some_and(|rail| rail.is_system)
+    }
+
     pub(crate) fn new(app: &'a Dashboard, asked: &'a Asked, current: Option<Current>) -> Shell<'a> {
         let rail = asked.place.as_ref().map(|place| rail(place, current));
         Shell { plain: Plain::new(app, asked), email: &asked.person().person.email, place: rail }
@@ -196,6 +202,7 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
         organisation: place.tenant.name.clone(),
         role: role_name(place.role()),
         is_test: place.chain.as_ref().is_some_and(|(_, mode)| *mode == Mode::Test),
+        is_system,
         modes: modes.collect(),
         projects: place
             .projects

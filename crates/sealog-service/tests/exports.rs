@@ -144,6 +144,25 @@ fn a_download_is_read_in_pieces_of_256_kilobytes_as_it_is_asked_for() {
 }
 
 #[test]
+fn a_filter_that_matches_nothing_gives_way_after_each_piece() {
+    on_both(|stage| {
+        let body = format!(r#"{{"action":"a.b","metadata":{{"k":"{}"}}}}"#, "x".repeat(20_000));
+        for _ in 0..5 {
+            append(&*stage.store, chain(), (0..10).map(|_| draft(&body)).collect());
+        }
+        let export = stage.create(Format::Ndjson, "action=none");
+        let read = stage.store.events_read();
+        stage.runtime.block_on(async {
+            let mut download = stage.exporter.download(PERSON, export.clone()).await.unwrap();
+            assert_eq!(download.next().await, Ok(Some(vec![])));
+            assert!(stage.store.events_read() - read < 30, "one piece");
+        });
+        assert!(stage.download(&export).unwrap().concat().is_empty());
+        assert_eq!(stage.totals(&export).unwrap().rows, 0);
+    });
+}
+
+#[test]
 fn a_download_that_cannot_be_sealed_has_no_first_byte() {
     on_both(|stage| {
         append(&*stage.store, chain(), vec![login("a")]);

@@ -221,6 +221,9 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     if let Some(job) = missing(&these.jobs, &others.jobs, |job| job.id) {
         return Some(format!("a job ({})", job.id.0));
     }
+    if let Some(export) = missing(&these.exports, &others.exports, |export| export.new.id) {
+        return Some(format!("an export ({})", export.new.id.0));
+    }
     let revoked = |snapshot: &ControlSnapshot| {
         let revoked = snapshot.keys.iter().filter(|(key, _)| key.revoked_at_ms.is_some());
         revoked.map(|(key, _)| key.id).collect::<Vec<_>>()

@@ -171,6 +171,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         }
     };
     let frozen = Frozen { format, query, filter };
+    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
     let person_id = asked.person().person.id;
     app.exporter.create(person_id, chain, frozen, &place.membership.grants).await?;
     Ok(see_other(&format!("{}?done=created", path(chain))))
@@ -259,6 +260,15 @@ struct Streamed {
 
 impl Streamed {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+        loop {
+            match self.piece().await? {
+                Some(piece) if piece.is_empty() => {}
+                piece => return Ok(piece),
+            }
+        }
+    }
+
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, String> {
         let now_ms = self.app.world.now_ms();
         if now_ms.saturating_sub(self.looked_at_ms) >= STILL_EVERY_MS {
             if !self.is_still_allowed().await? {
@@ -266,7 +276,7 @@ impl Streamed {
             }
             self.looked_at_ms = now_ms;
         }
-        // As pages do: a few at a time read events.
+        // As pages do: a few at a time read events, and none for longer than a piece.
         let _place = self.app.reads.acquire(self.membership.tenant_id).await;
         self.download.next().await.map_err(|error| error.to_string())
     }

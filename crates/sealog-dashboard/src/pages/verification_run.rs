@@ -38,7 +38,6 @@ struct Page<'a> {
     took: Option<String>,
     is_running: bool,
     result: ResultShown,
-    cause: &'a str,
     first_hash: Option<String>,
     last_hash: Option<String>,
     found: Option<FoundShown>,
@@ -123,10 +122,6 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             .map(|(begun, ended)| duration(ended.saturating_sub(begun))),
         is_running: run.end.is_none(),
         result: ResultShown::of(&run),
-        cause: match &run.end {
-            Some(RunEnd::Failed(cause)) => cause,
-            _ => "",
-        },
         first_hash: run.progress.first.map(|event| event.hash.to_string()),
         last_hash: run.progress.last.map(|event| event.hash.to_string()),
         found,
@@ -175,6 +170,7 @@ async fn explain(
     chain: ChainId,
     found: &Found,
 ) -> Result<FoundShown, Problem> {
+    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
     let before_hash = found.before.map(|event| event.hash);
     let before = match found.before {
         Some(event) => Some(side(app, asked, chain, event).await?),

@@ -154,7 +154,7 @@ fn an_auditor_sees_whole_days_of_the_granted_time_and_neither_quota_nor_the_end_
     assert!(!stage.signed_in(5).get(&frameworks(1)).has(">1 of "));
     stage.signed_in(5).get(&format!("{}/pci_dss", frameworks(1))).shows("whole days that you may see");
     let views: Vec<String> =
-        stage.records(1).into_iter().filter(|record| record.contains("sealog.events_viewed")).collect();
+        stage.records(1).into_iter().filter(|record| record.contains("sealog.page_viewed")).collect();
     assert_eq!(views.len(), 4, "{views:?}");
     assert!(views[0].contains("overview") && views[3].contains("frameworks/pci_dss"), "{views:?}");
 }

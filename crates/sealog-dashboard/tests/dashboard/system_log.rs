@@ -33,8 +33,10 @@ fn the_log_shows_what_people_did_and_is_verified_and_exported_like_any_chain() {
     let page = owner.follow(log);
     page.shows("sealog.events_viewed").shows("aria-current=\"page\"").shows("System log");
     assert!(!page.has("aria-label=\"Mode\""), "it has no test mode");
+    assert!(!page.has("/v1/events"), "no key can read it");
     let verify = events.replace("/events", "/verify");
     page.shows(&format!("href=\"{verify}\""));
+    assert!(!owner.get(&verify).has("/v1/events"));
     let run = owner.post(&format!("{verify}/start"), &[]).location().unwrap();
     stage.work();
     owner.get(&run).shows("events are valid");

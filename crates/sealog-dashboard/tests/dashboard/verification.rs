@@ -190,3 +190,17 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
     assert_eq!(start(&mut auditor, &[]).status, 422);
     auditor.get(&all).is_problem(404, "request/not_found");
 }
+
+#[test]
+fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
+    let stage = stage(3);
+    let mut browser = stage.signed_in(1);
+    let run = start(&mut browser, &[]).location().unwrap();
+    stage.doubtful.fail_reads(true);
+    stage.clock.advance(24 * 60 * 60 * 1000);
+    stage.work();
+    let page = browser.get(&run);
+    page.shows("That says nothing about the chain.");
+    assert!(!page.has("asked for by a test"), "the reason is for the log");
+    browser.get(&verify_path(1)).shows("Could not be done").shows("#1 to #3: not checked");
+}

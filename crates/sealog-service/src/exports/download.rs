@@ -77,24 +77,14 @@ impl std::fmt::Debug for Download {
 }
 
 impl Download {
-    /// The next bytes, or nothing when it is complete. After an error it is not to be asked again: what was sent is not
+    /// The next bytes, or nothing when it is complete. There are none in a piece of which no event matches: whoever asks
+    /// goes on, and others have their turn in between. After an error it is not to be asked again: what was sent is not
     /// the file.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        loop {
-            match std::mem::replace(&mut self.state, State::Ended) {
-                State::Ended => return Ok(None),
-                State::Written(totals) => {
-                    self.complete(totals).await?;
-                    return Ok(None);
-                }
-                State::Reading(from, writer) => {
-                    let piece = self.read(from, writer).await?;
-                    // A filter that matches few events passes over many pieces; others have their turn in between.
-                    if !piece.is_empty() {
-                        return Ok(Some(piece));
-                    }
-                }
-            }
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Ended => Ok(None),
+            State::Written(totals) => self.complete(totals).await.map(|()| None),
+            State::Reading(from, writer) => self.read(from, writer).await.map(Some),
         }
     }
 

@@ -154,6 +154,9 @@ impl Runner {
                 }
                 Some(Err(error)) => (JobOutcome::Failed { cause: error.to_string() }, None, Vec::new()),
             };
+            if let JobOutcome::Failed { cause } = &outcome {
+                tracing::error!(kind = job.kind, job = %job.id.0, cause, "a job has failed");
+            }
             let end = JobEnd { outcome, position: result, at_ms: now_ms, records };
             self.jobs.end_job(job.id, job.claim, end).await?;
             self.records.wake();
