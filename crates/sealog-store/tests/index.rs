@@ -11,6 +11,7 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Item;
+use sealog_store::counts::{Days, day_of};
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use sealog_store::reference::ReferenceStore;
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, IdempotencyKey, List, Receipt, Store, WantedKeys};
@@ -308,6 +309,9 @@ fn two_frequent_values_that_never_meet_cost_no_record_and_a_bounded_number_of_in
     drop(store);
     assert!(stage.versions().len() > LIST_PIECES_MAX, "{} segments", stage.versions().len());
     let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    // What is not counted yet is read in the background.
+    let days = Days::new(0, day_of(MORNING_MS) + 1);
+    eventually("everything is counted", || wait(store.counts(live(), days)).unwrap().uncounted == 0);
     let filter = Filter { action: quoted("a.b"), ..of_actor("y") };
     let (logs, indexes) = (stage.count_reads(".log"), Arc::new(AtomicUsize::new(0)));
     let (of_logs, of_indexes) = (Arc::clone(&logs), Arc::clone(&indexes));

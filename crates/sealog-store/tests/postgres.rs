@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sealog_core::query::Filter;
 use sealog_core::verify::{Reason, Verdict};
+use sealog_store::counts::{Days, day_of};
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
@@ -141,7 +142,7 @@ fn events_from_before_the_later_columns_have_schema_version_1_and_are_announced_
     drop(store);
     stage.sql(
         "ALTER TABLE sealog.events DROP COLUMN schema_version; ALTER TABLE sealog.chains DROP COLUMN changed, DROP COLUMN changed_group;
-         DROP TABLE sealog.event_fields, sealog.fields_indexed;
+         DROP TABLE sealog.event_fields, sealog.fields_indexed, sealog.counts, sealog.counted;
          DELETE FROM sealog.migrations WHERE version > 1",
     );
     let store = stage.open();
@@ -157,6 +158,28 @@ fn events_from_before_the_later_columns_have_schema_version_1_and_are_announced_
     assert_eq!(announced(&mut from_now), [(live(), 11)]);
     assert_valid(&store, live(), 11);
     assert!(list(&store, live(), &Filter::default(), None, 11).iter().all(|event| event.schema_version == 1));
+    assert_eq!(counted(&store), Some((11, 0)), "also those from before there were counts");
+}
+
+/// Events of the last days that are counted and that are not; nothing where the counts cannot be read.
+fn counted(store: &PostgresStore) -> Option<(u64, u64)> {
+    let today = day_of(MORNING_MS);
+    let counts = wait(store.counts(live(), Days::new(today, today + 10))).ok()?;
+    Some((counts.events(), counts.uncounted))
+}
+
+#[test]
+fn events_are_counted_without_being_asked_for_and_again_where_counts_are_lost_or_damaged() {
+    let stage = Stage::new();
+    let (store, _) = ten_events(&stage);
+    eventually("nobody had to ask", || stage.sql("SELECT sum(chain_seq) FROM sealog.counted") == "10");
+    assert_eq!(counted(&store), Some((10, 0)));
+    stage.sql("TRUNCATE sealog.counts, sealog.counted");
+    assert_eq!(counted(&store), Some((10, 0)));
+    stage.sql("UPDATE sealog.counts SET content = substr(content, 2)");
+    assert_eq!(counted(&store), None, "what is damaged is not taken for nothing");
+    append(&store, live(), vec![login("later")]);
+    assert_eq!(counted(&store), Some((11, 0)));
 }
 
 #[test]
@@ -460,7 +483,7 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
 fn every_hot_table_begins_its_keys_with_chain_id_and_has_no_foreign_key() {
     let stage = Stage::new();
     drop(stage.open());
-    let hot = ["chains", "events", "idempotency", "usage"];
+    let hot = ["chains", "events", "idempotency", "usage", "counts", "counted"];
     for table in hot {
         let of = format!("'sealog.{table}'::regclass");
         let primary = stage.sql(&format!(
@@ -493,6 +516,7 @@ fn every_hot_table_begins_its_keys_with_chain_id_and_has_no_foreign_key() {
 
 /// Statements that look at more than one chain, none of which is on the way of a request for events.
 const NOT_HOT: [&str; 5] = [
+    "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id WHERE c.chain_seq > 0 AND (k.chain_id IS NULL OR k.chain_seq <> c.chain_seq OR k.log_id <> c.log_id) ORDER BY random() LIMIT $1",
     "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0",
     "SELECT coalesce(sum(events), 0)::bigint FROM sealog.usage WHERE tenant_id = $1 AND month = $2",
     "DELETE FROM sealog.idempotency WHERE received_ms <= $1 AND ctid = ANY (ARRAY( SELECT ctid FROM sealog.idempotency WHERE received_ms <= $1 ORDER BY received_ms LIMIT $2 FOR UPDATE SKIP LOCKED))",
@@ -541,7 +565,7 @@ fn no_hot_statement_touches_two_chains() {
     let hot: BTreeSet<String> = statements
         .into_iter()
         .filter(|sql| {
-            ["chains", "events", "idempotency", "usage"]
+            ["chains", "events", "idempotency", "usage", "counts", "counted"]
                 .iter()
                 .any(|table| sql.contains(&format!("sealog.{table}")))
         })

@@ -82,7 +82,8 @@ impl QueryBar {
         let before = if text.is_empty() { String::new() } else { format!("{text} ") };
         Ok(QueryBar {
             chips: query.terms.iter().enumerate().map(chip).collect(),
-            periods: PERIODS.into_iter().map(period).collect(),
+            // A link would lose what was typed and could not be understood.
+            periods: PERIODS.into_iter().filter(|_| error.is_none()).map(period).collect(),
             hints: hints(app, place, &before).await?,
             before,
             text: text.to_owned(),

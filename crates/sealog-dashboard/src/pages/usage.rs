@@ -5,9 +5,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::response::Response;
 use sealog_control::{KeptNotice, Project};
+use sealog_core::catalog::{Catalog, FrameworkSet};
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::time::{Date, Month};
-use sealog_service::admin::projects::framework_ids;
 use sealog_service::quota::notice_key;
 use sealog_store::counts::{Days, day_of};
 
@@ -113,7 +113,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
                 .rate_limit_rps
                 .or(plan.map(|plan| plan.requests_per_s))
                 .map_or("Not limited".into(), |rate| format!("{} a second", number(u64::from(rate)))),
-            frameworks: plan.map_or_else(String::new, |plan| framework_ids(plan.frameworks).join(", ")),
+            frameworks: plan.map_or_else(String::new, |plan| labels(plan.frameworks)),
         },
         trial: match (tenant.billing.billing_active, tenant.billing.trial_ends_at_ms) {
             (true, _) => Trial::Billed,
@@ -130,6 +130,12 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         uncounted: (counted.uncounted > 1000).then(|| number(counted.uncounted)),
     };
     Ok(html(&page))
+}
+
+fn labels(frameworks: FrameworkSet) -> String {
+    let known = Catalog::builtin().frameworks.iter().enumerate();
+    let of_set = known.filter(|(index, _)| frameworks.contains(*index));
+    of_set.map(|(_, framework)| framework.label.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn first_day(month: Month) -> u32 {

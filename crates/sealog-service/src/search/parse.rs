@@ -236,7 +236,7 @@ impl Scanner<'_> {
             }
         }
         let follows = self.rest().chars().next();
-        if follows.is_some_and(|next| !next.is_whitespace() && !(in_name && next == ':')) {
+        if follows.is_some_and(|next| !(next.is_whitespace() || in_name && next == ':')) {
             let problem = "a space belongs behind the closing quote.".into();
             return Err(ParseError { at: start..self.at, problem });
         }

@@ -33,7 +33,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For a page that somebody waits for.
+    /// For a page that somebody waits for: pages are to be there within 150 ms, whatever was typed.
     pub fn of_page(rows: usize) -> Budget {
         Budget {
             rows,
@@ -41,7 +41,7 @@ impl Budget {
             looked: 20_000,
             looked_bytes: 32 << 20,
             pieces: 512,
-            time: Duration::from_millis(400),
+            time: Duration::from_millis(120),
         }
     }
 }

@@ -26,12 +26,12 @@ use crate::error::StoreError;
 use crate::query::{Chunk, List};
 
 /// Events of one step, and bytes of their metadata.
-const STEP_ROWS: i64 = 500;
+const STEP_ROWS: i64 = 1000;
 const STEP_BYTES: i64 = 1 << 20;
 /// Chains that are looked for at once.
 const CHAINS: i64 = 32;
-/// Between two steps, so that at most half of a connection's time goes into this.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause between two steps.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Looks for chains that are behind take no more than this part of the time.
 const LOOK_SHARE: u32 = 20;
 /// After a failure: a role that may not write the index yet will not be able to a moment later.
@@ -90,7 +90,8 @@ pub(super) async fn follow(inner: Arc<Inner>) {
                     pause = inner.options.poll.max(begun.elapsed() * LOOK_SHARE);
                     break;
                 }
-                Ok(_) => tokio::time::sleep(PAUSE).await,
+                // As long a pause as the step took, so that at most half of a connection's time goes into this.
+                Ok(_) => tokio::time::sleep(begun.elapsed().min(PAUSE_MAX)).await,
                 Err(error) => {
                     tracing::warn!(%error, "cannot index the members of metadata; searches look through events instead, and this is tried again in a minute");
                     tokio::time::sleep(RETRY).await;

@@ -27,18 +27,14 @@ impl Contents {
         let _ = rustix::process::setpriority_process(None, NICENESS);
         loop {
             self.count_new(u64::MAX);
-            loop {
-                let begun = Instant::now();
-                if !self.count_old() {
-                    break;
-                }
-                // As long a pause, so that at most half of a disk's time goes into this.
-                if pause(begun.elapsed()) {
-                    return;
-                }
-                self.count_new(u64::MAX);
-            }
-            if pause(self.options.tick) {
+            self.write_all_counts();
+            let begun = Instant::now();
+            let counted = self.count_old();
+            // Behind an old segment as long a pause as it took, so that at most half of a disk's time goes into them.
+            if pause(if counted { begun.elapsed() } else { self.options.tick }) {
+                // So that the next start does not have to read these segments.
+                self.count_new(CATCH_UP_BYTES);
+                self.write_all_counts();
                 return;
             }
         }
@@ -111,28 +107,44 @@ impl Contents {
         Ok(true)
     }
 
-    /// Writes or makes the counts of one full segment, the newest first; false when all have some.
+    /// Writes the counts of segments that were followed to their end. What cannot be written is tried again the next time.
+    fn write_all_counts(&self) {
+        let unwritten = |place: &Place| match place {
+            Place::Unwritten(counts) => Some(Arc::clone(counts)),
+            _ => None,
+        };
+        let due: Vec<_> = {
+            let places = &lock(&self.counting.progress).places;
+            places.iter().filter_map(|(number, place)| Some((*number, unwritten(place)?))).collect()
+        };
+        for (number, counts) in due {
+            let place = self.write_counts(number, counts);
+            let failed = matches!(place, Place::Unwritten(_));
+            lock(&self.counting.progress).places.insert(number, place);
+            if failed {
+                return;
+            }
+        }
+    }
+
+    /// Finds or makes the counts of one segment that was full before this start, or whose counts are damaged, the newest first; false when there is none.
     fn count_old(&self) -> bool {
         let next = {
             let progress = lock(&self.counting.progress);
             let numbers =
                 self.segment_numbers().into_iter().rev().filter(|number| *number < progress.segment);
             let mut due = numbers.filter_map(|number| match progress.places.get(&number) {
-                Some(Place::File | Place::Kept(_) | Place::Unreadable) => None,
-                place => Some((number, place.cloned())),
+                None => Some((number, false)),
+                Some(Place::Damaged) => Some((number, true)),
+                Some(_) => None,
             });
             due.next()
         };
-        let Some((number, place)) = next else { return false };
-        let place = match place {
-            Some(Place::Unwritten(counts)) => self.write_counts(number, counts),
-            None if self.has_counts(number) => Place::File,
-            _ => self.make_counts(number),
-        };
-        // What cannot be written is tried again after a pause.
-        let goes_on = !matches!(place, Place::Unwritten(_));
+        let Some((number, is_damaged)) = next else { return false };
+        let place =
+            if !is_damaged && self.has_counts(number) { Place::File } else { self.make_counts(number) };
         lock(&self.counting.progress).places.insert(number, place);
-        goes_on
+        true
     }
 
     /// Whether an earlier start has left counts of a segment. What is in them is checked when it is read.

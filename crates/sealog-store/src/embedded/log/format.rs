@@ -488,9 +488,9 @@ impl<'a> RecordSlice<'a> {
         take.bytes(64)?;
         let (mut severity, mut country) = (None, None);
         each_annotation(take.bytes(annotations_len)?, |tag, value| {
-            match Annotations::NAMES.get(usize::from(tag).checked_sub(1)?)? {
-                &"severity" => severity = Some(std::str::from_utf8(value).ok()?),
-                &"country" => country = Some(std::str::from_utf8(value).ok()?),
+            match *Annotations::NAMES.get(usize::from(tag).checked_sub(1)?)? {
+                "severity" => severity = Some(std::str::from_utf8(value).ok()?),
+                "country" => country = Some(std::str::from_utf8(value).ok()?),
                 _ => {}
             }
             Some(())
