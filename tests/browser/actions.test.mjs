@@ -29,7 +29,7 @@ for (const scripts of [true, false]) {
     await server.send(live, { action: "invoice.approved", metadata: { invoice_id: "INV-1" } });
 
     await page.getByRole("button", { name: "Retire" }).click();
-    await page.getByText("New events with it are refused").waitFor();
+    await page.getByRole("status").filter({ hasText: "retired" }).waitFor();
     const gone = await server.api(live, "/v1/events", { action: "invoice.approved", metadata: { invoice_id: "INV-1" } });
     assert.deepEqual([gone.status, gone.body.error.code], [422, "action/invalid"]);
   });
