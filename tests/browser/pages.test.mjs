@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { journey, launch, setUpAuthenticator, signedIn, submitPassword, visitor } from "./browser.mjs";
+import { eventually, journey, launch, setUpAuthenticator, signedIn, submitPassword, visitor } from "./browser.mjs";
 import { NOT_PAGES, PAGES, ROUTES, address, furnish, title } from "./pages.mjs";
 import { ROLES, serve } from "./server.mjs";
 
@@ -95,3 +95,17 @@ for (const entry of PAGES) {
     assert.ok(width <= 320, `it is ${width} wide and must be scrolled sideways`);
   });
 }
+
+// A rule that cannot fail is no rule.
+test("what a policy blocks, a script throws or nobody can load is noticed", { timeout: 60_000 }, async () => {
+  const { context, page, complaints } = await visitor(browser);
+  await page.goto(`${server.url}/app/sign-in`);
+  await page.evaluate(() => {
+    document.head.append(Object.assign(document.createElement("style"), { textContent: "body { color: red }" }));
+    document.body.append(Object.assign(document.createElement("img"), { src: "/app/static/0/none.svg" }));
+    setTimeout(() => { throw new Error("thrown on purpose"); });
+  });
+  const noticed = ["policy: style-src", "404", "thrown on purpose"];
+  await eventually("all three are noticed", () => noticed.every((what) => complaints.some((complaint) => complaint.includes(what))));
+  await context.close();
+});
