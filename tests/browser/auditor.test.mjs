@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { after, before } from "node:test";
 import { journey, launch, signedIn } from "./browser.mjs";
-import { has } from "./pages.mjs";
+import { without as missing } from "./pages.mjs";
 import { serve } from "./server.mjs";
 
 let server, browser, place, cookies;
@@ -15,8 +15,6 @@ before(async () => {
   cookies = await signedIn(browser, server, place.people.auditor);
 }, { timeout: 120_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
-
-const missing = (route) => (has(route) ? false : "there is no page for it yet");
 
 for (const scripts of [true, false]) {
   const without = scripts ? "" : ", without JavaScript";
@@ -49,7 +47,7 @@ for (const scripts of [true, false]) {
     assert.equal(first.toString().trim().split("\n").length, 25);
     assert.deepEqual(await file(), first, "the same bytes each time");
     await page.reload();
-    await page.getByText(createHash("sha256").update(first).digest("hex")).waitFor();
+    await page.getByText(createHash("sha256").update(first).digest("hex")).first().waitFor();
   });
 
   journey(`an auditor is refused what is not theirs${without}`, () => browser, { scripts }, async (page, { context }) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { inside, journey, launch, visitor } from "./browser.mjs";
-import { has } from "./pages.mjs";
+import { without as missing } from "./pages.mjs";
 import { demo } from "./server.mjs";
 
 let server, browser, cookies;
@@ -64,7 +64,7 @@ for (const scripts of [true, false]) {
     await seesTheChange(page, scripts);
   });
 
-  const skip = has("/app/p/{project}/{mode}/verify/{run}") ? false : "there is no page for it yet";
+  const skip = missing("/app/p/{project}/{mode}/verify/{run}");
   journey(`verification finds the changed event and explains it${without}`, () => browser, { scripts, skip }, async (page, { context }) => {
     await toBillingTest(page, context);
     await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Verification" }).click();

@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { journey, launch, submitPassword } from "./browser.mjs";
-import { has } from "./pages.mjs";
+import { without as missing } from "./pages.mjs";
 import { serve } from "./server.mjs";
 
 let server, browser;
 before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 60_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
-const skip = has("/app/p/{project}/{mode}/frameworks/{framework}/change") ? false : "there is no page for it yet";
+const skip = missing("/app/p/{project}/{mode}/frameworks/{framework}/change");
 for (const scripts of [true, false]) {
   journey(`disable and enable a framework${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts, skip }, async (page) => {
     const { people, live, project } = await server.organisation();

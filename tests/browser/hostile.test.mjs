@@ -15,13 +15,13 @@ const cookies = {};
 
 before(async () => {
   [server, browser] = await Promise.all([serve(), launch()]);
-  const place = await server.organisation(`${SCRIPT.slice(0, 200)}`);
-  await server.operator(`/tenants/${place.organisation}/actions`, { action: `${SCRIPT}.done`, category: SCRIPT, severity: SCRIPT, description: SCRIPT });
+  const place = { ...await server.organisation(SCRIPT), action: `${SCRIPT}.done` };
+  await server.operator(`/tenants/${place.organisation}/actions`, { action: place.action, category: SCRIPT, severity: SCRIPT, description: SCRIPT });
   const send = async (event) => {
     await server.send(place.test, event);
     places.push({ ...place, log_id: await server.send(place.live, event) });
   };
-  await send({ action: `${SCRIPT}.done`, actor_id: SCRIPT, resource: `${SCRIPT.slice(0, 100)}/1`, metadata: { [SCRIPT]: SCRIPT, __proto__x: { constructor: 1 } }, session_id: SCRIPT.slice(0, 100), actor_type: SCRIPT.slice(0, 100) });
+  await send({ action: place.action, actor_id: SCRIPT, resource: `${SCRIPT.slice(0, 100)}/1`, metadata: { [SCRIPT]: SCRIPT, __proto__x: { constructor: 1 } }, session_id: SCRIPT.slice(0, 100), actor_type: SCRIPT.slice(0, 100) });
   await send({ action: "user.login", actor_id: BACKWARDS, resource: `${BACKWARDS}/1`, metadata: { text: BACKWARDS } });
   await send({ action: "user.login", actor_id: FORMULA, resource: `+${FORMULA}`, metadata: { cell: FORMULA, "-1": "@SUM(1)" } });
   await send({ action: "user.login", actor_id: "m".repeat(255), resource: "W".repeat(255), metadata: { [`${"k".repeat(500)}`]: "v".repeat(500) } });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { journey, launch, submitPassword } from "./browser.mjs";
+import { without as missing } from "./pages.mjs";
 import { serve } from "./server.mjs";
 
 let server, browser;
@@ -25,15 +26,30 @@ for (const scripts of [true, false]) {
     assert.ok(!(await page.content()).includes(key), "it is shown once");
     await row.getByText(key.slice(0, 12)).waitFor();
 
-    await row.locator("summary").click();
+    const revoke = row.locator("summary", { hasText: "Revoke" });
+    await revoke.click();
     await row.getByLabel("Type its name").fill("check");
     await row.getByRole("button", { name: "Revoke now" }).click();
     await page.getByRole("alert").waitFor();
-    await row.locator("summary").click();
+    await revoke.click();
     await row.getByLabel("Type its name").fill("checkout");
     await row.getByRole("button", { name: "Revoke now" }).click();
     await row.getByText("Revoked").first().waitFor();
     const refused = await server.api(key, "/v1/events", { action: "user.login" });
     assert.deepEqual([refused.status, refused.body.error.code], [401, "auth/key_revoked"]);
+  });
+
+  const skip = missing("/app/o/{organisation}/keys/roll");
+  journey(`roll a key${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts, skip }, async (page) => {
+    const { people, live: old } = await server.organisation();
+    await submitPassword(page, server, people.owner);
+    await page.getByRole("link", { name: "API keys" }).click();
+    const row = page.getByRole("row").filter({ hasText: "live key" });
+    await row.locator("summary", { hasText: "Roll" }).click();
+    await row.getByRole("button", { name: "Make a new key" }).click();
+    const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
+    assert.notEqual(key, old);
+    // Both work while the old one runs out.
+    await server.send(key, { action: "user.login", actor_id: "usr_new" });
   });
 }

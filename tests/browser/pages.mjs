@@ -1,12 +1,14 @@
 // Every page that a browser shows: one line each. `pages.test.mjs` opens them all, and fails if the table of routes
 // has a page that is not here.
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "./server.mjs";
 
 // `route` as it stands in crates/sealog-dashboard/src/routes.rs. `as` is a role; "nobody" has not signed in, and
-// "half" has shown a password and no code yet. `events` says that the page shows what events hold.
-// A line whose route the table does not have is left out.
+// "half" has shown a password and no code yet. `events` says that the page shows what events hold, `leads` that it leads
+// to another page, which is looked at, and `action` that its query names the place's custom action.
+// A line whose route the table does not have is left out, and so is one whose `when` does not hold.
+export const HAS_SEARCH = existsSync(join(ROOT, "crates/sealog-dashboard/src/pages/query_bar.html"));
 const LINES = [
   { route: "/app/sign-in", as: "nobody" },
   { route: "/app/signed-in", as: "nobody" },
@@ -21,6 +23,7 @@ const LINES = [
   { route: "/app/p/{project}/{mode}/events", as: "owner", mode: "test", events: true, name: "test mode" },
   { route: "/app/p/{project}/{mode}/events", as: "auditor", query: "?action=user.login", name: "filtered", events: true },
   { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?date_from=nonsense", name: "bad filter", status: 400 },
+  { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?q=action%3Auser.*+-actor%3Anobody", name: "searched", events: true, when: HAS_SEARCH },
   { route: "/app/p/{project}/{mode}/events/{log_id}", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}", as: "auditor", mode: "test", events: true, name: "auditor, test mode" },
@@ -32,7 +35,13 @@ const LINES = [
   { route: "/app/p/{project}/{mode}/frameworks/{framework}", as: "auditor" },
   { route: "/app/p/{project}/{mode}/frameworks/{framework}/change", as: "owner" },
   { route: "/app/o/{organisation}/usage", as: "owner" },
-  { route: "/app/o/{organisation}/system-log", as: "owner", events: true },
+  { route: "/app/o/{organisation}/system-log", as: "owner", events: true, leads: true },
+  { route: "/app/e/{log_id}", as: "owner", leads: true },
+  { route: "/app/p/{project}/{mode}/views", as: "owner", query: "?q=actor%3Ausr_1" },
+  { route: "/app/o/{organisation}/actions", as: "owner", events: true },
+  { route: "/app/o/{organisation}/actions/entry", as: "auditor", query: "?action=user.login" },
+  { route: "/app/o/{organisation}/actions/entry", as: "owner", action: true, name: "custom", events: true },
+  { route: "/app/o/{organisation}/actions/new", as: "developer" },
   { route: "/app/o/{organisation}/keys", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "auditor", name: "auditor" },
   { route: "/app/o/{organisation}/projects", as: "owner" },
@@ -43,15 +52,18 @@ const LINES = [
 
 /// What the table of routes shows.
 const TABLE = readFileSync(join(ROOT, "crates/sealog-dashboard/src/routes.rs"), "utf8");
-export const ROUTES = [...TABLE.matchAll(/^ {4}GET "([^"]+)"/gm)].map(([, path]) => path);
+const paths = (method) => [...TABLE.matchAll(/^ {4}([A-Z]+) "([^"]+)"/gm)].filter(([, of]) => of === method).map(([, , path]) => path);
+export const ROUTES = paths("GET");
+const FORMS = paths("POST");
 
-export const PAGES = LINES.filter((page) => page.path || ROUTES.includes(page.route));
+export const PAGES = LINES.filter((page) => (page.path || ROUTES.includes(page.route)) && (page.when ?? true));
 
 // What a browser is sent to or downloads, and does not show.
 export const NOT_PAGES = [
   "/",
   "/app/static/{hash}/{file}",
   "/app/p/{project}/{mode}/events/{log_id}/hashed.txt",
+  "/app/p/{project}/{mode}/tail",
   "/app/p/{project}/{mode}/verify/{run}/report.json",
   "/app/p/{project}/{mode}/verify/{run}/report.txt",
   "/app/p/{project}/{mode}/exports/{export}/download",
@@ -68,11 +80,17 @@ export function address(page, place) {
     .replace("{person}", place.person)
     .replace("{run}", place.run)
     .replace("{framework}", "soc2");
-  return path + (page.query ?? "");
+  return path + (page.action ? `?action=${encodeURIComponent(place.action)}` : page.query ?? "");
 }
 
+/// Whether there is a page, or a form that is sent there.
 export function has(route) {
-  return ROUTES.includes(route);
+  return ROUTES.includes(route) || FORMS.includes(route);
+}
+
+/// Why a journey cannot be made: for `journey`.
+export function without(route) {
+  return has(route) ? false : "there is no page for it yet";
 }
 
 /// Does what some pages need to have something to show: a verification, an export. `page` is an owner's.

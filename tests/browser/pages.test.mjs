@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { journey, launch, setUpAuthenticator, signedIn, submitPassword, visitor } from "./browser.mjs";
+import { eventually, journey, launch, setUpAuthenticator, signedIn, submitPassword, visitor } from "./browser.mjs";
 import { NOT_PAGES, PAGES, ROUTES, address, furnish, title } from "./pages.mjs";
 import { ROLES, serve } from "./server.mjs";
 
@@ -16,7 +16,8 @@ const cookies = { nobody: [] };
 
 before(async () => {
   [server, browser] = await Promise.all([serve(), launch()]);
-  place = await server.organisation();
+  place = { ...await server.organisation(), action: "invoice.sent" };
+  await server.operator(`/tenants/${place.organisation}/actions`, { action: place.action, description: "An invoice left.", required_fields: ["invoice_id"] });
   for (let number = 0; number < 3; number += 1) {
     place.log_id = await server.send(place.live, { action: "user.login", actor_id: `usr_${number}`, resource: "session/1", metadata: { method: "sso", nested: { list: [1, 2] } } });
     await server.send(place.test, { action: "user.login", actor_id: "usr_test" });
@@ -59,7 +60,8 @@ for (const entry of PAGES) {
     await one.context.addCookies(cookies[entry.as]);
     const response = await one.page.goto(server.url + address(entry, place));
     assert.equal(response.status(), status);
-    assert.equal(new URL(one.page.url()).pathname, new URL(address(entry, place), server.url).pathname, "it leads elsewhere");
+    const [led, asked] = [one.page.url(), server.url + address(entry, place)].map((url) => new URL(url).pathname);
+    assert.equal(led !== asked, entry.leads ?? false, `it leads to ${led}`);
     assert.equal(response.headers()["cache-control"], "no-store");
     return response;
   };
@@ -72,7 +74,9 @@ for (const entry of PAGES) {
       await open(one);
       await heading(page);
       await page.waitForLoadState("load");
-      const sizes = await Promise.all(answers.map(async (answer) => (await answer.body().catch(() => "")).length));
+      // What events arrive later is not part of it, and has no end.
+      const ended = answers.filter((answer) => !answer.headers()["content-type"]?.startsWith("text/event-stream"));
+      const sizes = await Promise.all(ended.map(async (answer) => (await answer.body().catch(() => "")).length));
       const bytes = sizes.reduce((sum, size) => sum + size, 0);
       assert.ok(bytes > 1000 && bytes < FIRST_VIEW_BYTES_MAX, `${bytes} bytes`);
       // Through the debugger, which asks no policy: the page keeps its own.
@@ -91,3 +95,17 @@ for (const entry of PAGES) {
     assert.ok(width <= 320, `it is ${width} wide and must be scrolled sideways`);
   });
 }
+
+// A rule that cannot fail is no rule.
+test("what a policy blocks, a script throws or nobody can load is noticed", { timeout: 60_000 }, async () => {
+  const { context, page, complaints } = await visitor(browser);
+  await page.goto(`${server.url}/app/sign-in`);
+  await page.evaluate(() => {
+    document.head.append(Object.assign(document.createElement("style"), { textContent: "body { color: red }" }));
+    document.body.append(Object.assign(document.createElement("img"), { src: "/app/static/0/none.svg" }));
+    setTimeout(() => { throw new Error("thrown on purpose"); });
+  });
+  const noticed = ["policy: style-src", "404", "thrown on purpose"];
+  await eventually("all three are noticed", () => noticed.every((what) => complaints.some((complaint) => complaint.includes(what))));
+  await context.close();
+});

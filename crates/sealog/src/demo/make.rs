@@ -262,12 +262,8 @@ impl Maker {
                 let person_id = self.add_member(email, role).await?;
                 let grants = Grants { projects: Some(vec![self.billing.project.id]), ..Grants::default() };
                 let ends_at = iso_ms(self.clock.now_ms() + AUDITOR_LEAVES_MS);
-                let update = MemberUpdate {
-                    role: None,
-                    grants: Some(grants),
-                    ends_at: Some(Some(ends_at)),
-                    may_give: None,
-                };
+                let ends_at = Some(Some(ends_at));
+                let update = MemberUpdate { grants: Some(grants), ends_at, ..MemberUpdate::default() };
                 let updated = self.admin.update_member(Actor::Host, self.tenant_id, person_id, update).await;
                 updated.map_err(failed)?;
             }
