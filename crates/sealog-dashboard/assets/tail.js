@@ -13,7 +13,11 @@ function begin() {
   const rows = place.querySelector("tbody");
   if (!rows) {
     // No event yet: the first one brings the list.
-    listen(place.dataset.tail, () => location.reload(), () => {});
+    const waits = document.createElement("p");
+    waits.setAttribute("role", "status");
+    waits.textContent = "Listening for the first event…";
+    place.append(waits);
+    listen(place.dataset.tail, () => location.reload(), (text) => { waits.textContent = text; });
     return;
   }
   const bar = document.createElement("p");

@@ -171,7 +171,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         }
     };
     let frozen = Frozen { format, query, filter };
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(chain.tenant_id).await;
     let person_id = asked.person().person.id;
     app.exporter.create(person_id, chain, frozen, &place.membership.grants).await?;
     Ok(see_other(&format!("{}?done=created", path(chain))))

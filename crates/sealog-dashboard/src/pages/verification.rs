@@ -97,7 +97,7 @@ pub(crate) async fn seen_range(
     chain: ChainId,
     grants: &Grants,
 ) -> Result<(u64, u64), Problem> {
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(chain.tenant_id).await;
     let end = app.store.head(chain).await?.end().chain_seq;
     let first = match grants.from_ms {
         Some(from_ms) => first_at(&*app.store, chain, from_ms).await?,

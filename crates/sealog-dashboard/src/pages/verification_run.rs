@@ -170,7 +170,7 @@ async fn explain(
     chain: ChainId,
     found: &Found,
 ) -> Result<FoundShown, Problem> {
-    let _place = app.reads.acquire().await.map_err(|_| Problem::not_found())?;
+    let _place = app.reads.acquire(chain.tenant_id).await;
     let before_hash = found.before.map(|event| event.hash);
     let before = match found.before {
         Some(event) => Some(side(app, asked, chain, event).await?),

@@ -15,6 +15,13 @@ fn stage() -> Stage {
     stage
 }
 
+fn stage_on_postgresql() -> Stage {
+    let stage = Stage::on_postgres();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Developer);
+    stage
+}
+
 fn tail() -> String {
     events_path(1).replace("/events", "/tail")
 }
@@ -25,15 +32,23 @@ fn login(stage: &Stage, actor: &str) {
 
 #[test]
 fn an_event_is_told_as_the_row_that_the_list_would_have() {
-    let stage = stage();
-    login(&stage, "before");
+    told_as_a_row(&stage());
+}
+
+#[test]
+fn an_event_is_told_as_the_row_that_the_list_would_have_on_postgresql() {
+    told_as_a_row(&stage_on_postgresql());
+}
+
+fn told_as_a_row(stage: &Stage) {
+    login(stage, "before");
     let mut browser = stage.signed_in(1);
     let page = browser.get(&events_path(1));
     page.shows(&format!("data-tail=\"{}?after=1\"", tail()));
     let mut stream = browser.open(&format!("{}?after=1", tail()), &[]);
     assert_eq!(stream.status, 200);
     assert!(stream.next().unwrap().contains("retry:"), "it begins at once");
-    login(&stage, "<script>alert(1)</script>");
+    login(stage, "<script>alert(1)</script>");
     let told = stream.until("\n\n");
     assert!(told.starts_with("id: 2\nevent: rows\ndata: <tr role=\"row\">"), "{told}");
     assert!(told.contains("&#60;script&#62;") && !told.contains("<script>") && !told.contains("before"));
@@ -79,10 +94,18 @@ fn a_stream_has_the_filter_of_its_list_and_a_wrong_one_is_refused() {
     stage.signed_in(1).get(&format!("{}?date_from=soon", tail())).is_problem(400, "read/invalid_params");
 }
 
-/// Every way to lose what a stream stands on.
 #[test]
 fn a_stream_ends_within_a_second_of_its_session_its_membership_or_its_grant() {
-    let stage = stage();
+    ends_in_time(&stage());
+}
+
+#[test]
+fn a_stream_ends_within_a_second_of_its_session_its_membership_or_its_grant_on_postgresql() {
+    ends_in_time(&stage_on_postgresql());
+}
+
+/// Every way to lose what a stream stands on.
+fn ends_in_time(stage: &Stage) {
     let hour_ms = 3_600_000;
     let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
     stage.member_with(2, 1, Role::Auditor, grants.clone(), Some(stage.now_ms() + hour_ms));
@@ -120,7 +143,7 @@ fn a_stream_ends_within_a_second_of_its_session_its_membership_or_its_grant() {
         let mut browser = stage.signed_in(n);
         let mut stream = browser.open(&tail(), &[]);
         assert_eq!(stream.status, 200, "{way}");
-        login(&stage, way);
+        login(stage, way);
         stream.until("event: rows");
         act();
         let took = stream.ends_after();
