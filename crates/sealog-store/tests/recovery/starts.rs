@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use sealog_core::event::StoredEvent;
 use sealog_core::time::Month;
 use sealog_store::Store;
+use sealog_store::counts::{Days, day_of};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
 use sealog_testing::sim::Op;
 use sealog_testing::*;
@@ -59,6 +60,22 @@ fn a_moved_group_counts_once_for_usage_even_when_the_segment_that_moved_it_is_go
         let (stage, _) = move_a_group_twice(before);
         let usage = wait(stage.open().usage(live().tenant_id, Month::of(MORNING_MS))).unwrap();
         assert_eq!(usage, before + 2);
+    }
+}
+
+#[test]
+fn a_moved_group_is_counted_once_by_day_even_when_the_segment_that_moved_it_is_gone() {
+    for before in [0, 3] {
+        let (stage, _) = move_a_group_twice(before);
+        let today = day_of(MORNING_MS);
+        // Counted, then read from what was counted.
+        for _ in 0..2 {
+            let store = stage.open();
+            let counts = || wait(store.counts(live(), Days::new(today, today + 1))).unwrap();
+            eventually("everything is counted", || counts().uncounted == 0);
+            assert_eq!(counts().events(), before + 2);
+            assert_eq!(counts().total().actions.get("user.login"), before + 2);
+        }
     }
 }
 

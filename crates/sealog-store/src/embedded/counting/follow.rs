@@ -16,7 +16,7 @@ use crate::sync::lock;
 
 /// Read and counted at once, while whoever asks for counts waits.
 const PIECE: usize = 1 << 20;
-/// What one question counts itself before it is answered. The thread is behind by what is written in a second, which is less.
+/// What is counted at a time: by the thread before it writes what it has, and by a question before it is answered. The thread is behind by what is written in a second, which is less.
 const CATCH_UP_BYTES: u64 = 64 << 20;
 /// Nobody waits for counts of old segments.
 const NICENESS: i32 = 10;
@@ -26,12 +26,19 @@ impl Contents {
     pub(crate) fn count(&self, pause: impl Fn(Duration) -> bool) {
         let _ = rustix::process::setpriority_process(None, NICENESS);
         loop {
-            self.count_new(u64::MAX);
+            // In pieces of about a segment, so that what was counted is written and does not pile up.
+            let is_at_end = self.count_new(CATCH_UP_BYTES);
             self.write_all_counts();
             let begun = Instant::now();
-            let counted = self.count_old();
-            // Behind an old segment as long a pause as it took, so that at most half of a disk's time goes into them.
-            if pause(if counted { begun.elapsed() } else { self.options.tick }) {
+            let time = if !is_at_end {
+                Duration::ZERO
+            } else if self.count_old() {
+                // Behind an old segment as long a pause as it took, so that at most half of a disk's time goes into them.
+                begun.elapsed()
+            } else {
+                self.options.tick
+            };
+            if pause(time) {
                 // So that the next start does not have to read these segments.
                 self.count_new(CATCH_UP_BYTES);
                 self.write_all_counts();
@@ -45,21 +52,22 @@ impl Contents {
         self.count_new(CATCH_UP_BYTES);
     }
 
-    /// Counts up to the durable end, at most so many bytes.
-    fn count_new(&self, bytes_max: u64) {
+    /// Counts up to the durable end, at most about so many bytes; whether it has come to where it can go.
+    fn count_new(&self, bytes_max: u64) -> bool {
         let mut left = bytes_max;
-        loop {
+        while left > 0 {
             let mut progress = lock(&self.counting.progress);
             let before = progress.position;
             match self.count_piece(&mut progress) {
-                Ok(true) if left > 0 => left = left.saturating_sub(progress.position.saturating_sub(before)),
-                Ok(_) => return,
+                Ok(true) => left = left.saturating_sub(progress.position.saturating_sub(before)),
+                Ok(false) => return true,
                 Err(error) => {
                     tracing::debug!(%error, log = self.mode.as_str(), "cannot read what is to be counted; trying again");
-                    return;
+                    return true;
                 }
             }
         }
+        false
     }
 
     /// Counts the next piece of the segment that is followed, or goes to the next one; false at the end.
