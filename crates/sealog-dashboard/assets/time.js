@@ -1,4 +1,4 @@
-// Shows times as this place has them, if that was chosen. Without this they are UTC, which is what is stored.
+// Shows times of events as this place has them, if that was chosen. Without this they are UTC, which is what is stored.
 const zone = document.querySelector("[data-zone]");
 const KEY = "sealog.local-times";
 const isLocal = () => localStorage.getItem(KEY) === "1";
@@ -20,7 +20,7 @@ if (zone) {
   button.className = "btn quiet sm";
   const label = () => {
     button.textContent = isLocal() ? "Show UTC" : "Show local times";
-    zone.textContent = isLocal() ? "Times are local." : "Times are UTC.";
+    zone.textContent = isLocal() ? "Times of events are local." : "Times are UTC.";
   };
   button.addEventListener("click", () => {
     localStorage.setItem(KEY, isLocal() ? "0" : "1");
