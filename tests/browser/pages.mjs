@@ -37,7 +37,7 @@ const LINES = [
   { route: "/app/o/{organisation}/usage", as: "owner" },
   { route: "/app/o/{organisation}/system-log", as: "owner", events: true, leads: true },
   { route: "/app/e/{log_id}", as: "owner", leads: true },
-  { route: "/app/p/{project}/{mode}/views", as: "owner", query: "?q=actor%3Ausr_1" },
+  { route: "/app/p/{project}/{mode}/views", as: "owner", query: "?query=q%3Dactor%253Ausr_1" },
   { route: "/app/o/{organisation}/actions", as: "owner", events: true },
   { route: "/app/o/{organisation}/actions/entry", as: "auditor", query: "?action=user.login" },
   { route: "/app/o/{organisation}/actions/entry", as: "owner", action: true, name: "custom", events: true },
