@@ -17,6 +17,7 @@ use sealog_store::List;
 use serde_json::json;
 
 use crate::app::Dashboard;
+use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
 use crate::pages::query_bar::{self, QueryBar};
@@ -61,6 +62,8 @@ struct Page<'a> {
     kept: Vec<(String, String)>,
     views: Vec<saved_views::Row>,
     save_view: String,
+    /// The form of exports with the same filters, for those who may export.
+    export: Option<String>,
     /// The stream of what comes behind this page, on the page that begins with the newest event.
     tail: Option<String>,
     /// How far back was looked without finding a whole page.
@@ -167,6 +170,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         kept: given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect(),
         views: saved_views::of(&app, &asked).await?,
         save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
+        export: export(place, &given),
         tail: tail(place, &given, &found).filter(|_| !has_error),
         looked_to: found.looked_to(),
         is_first: parsed.before_seq.is_none(),
@@ -223,6 +227,14 @@ fn at(
     let page = with(here, given, "cursor", &cursor);
     let separator = if page.contains('?') { '&' } else { '?' };
     if trail.is_empty() { page } else { format!("{page}{separator}{}={trail}", trail::PARAMETER) }
+}
+
+/// An export of what is on the list.
+fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
+    let filters: Vec<(String, String)> =
+        given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
+    let path = format!("{}/exports", place.project_path());
+    place.may(Capability::Export).then(|| with(&path, &filters, "", ""))
 }
 
 /// Where what comes behind the newest page is told.
