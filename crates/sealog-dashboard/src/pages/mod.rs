@@ -5,6 +5,7 @@ pub(crate) mod action;
 pub(crate) mod actions;
 pub(crate) mod claim;
 pub(crate) mod columns;
+pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod events;
 pub(crate) mod exports;

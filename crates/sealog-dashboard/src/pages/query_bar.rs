@@ -102,6 +102,16 @@ impl QueryBar {
     }
 }
 
+/// A term that asks for exactly this value, as it would be typed.
+pub(crate) fn term(field: &str, value: &str) -> String {
+    let is_plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "\"\\*<>".contains(c));
+    if is_plain {
+        format!("{field}:{value}")
+    } else {
+        format!("{field}:\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+}
+
 /// What can follow, as whole texts: browsers compare a hint with all that was typed.
 async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<String>, Problem> {
     if before.len() > HINTED_BYTES_MAX {
@@ -112,11 +122,7 @@ async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<Strin
     let core = catalog.entries.iter().filter(|entry| !entry.gated).map(|entry| entry.action.as_str());
     let custom = custom.iter().map(|action| action.action.as_str()).take(CUSTOM_HINTS_MAX);
     let fields = FIELDS.iter().map(|(field, _)| format!("{before}{field}"));
-    let quoted = |action: &str| match action.contains(|c: char| c.is_whitespace() || "\"\\*".contains(c)) {
-        true => format!("\"{}\"", action.replace('\\', "\\\\").replace('"', "\\\"")),
-        false => action.to_owned(),
-    };
-    let actions = core.chain(custom).map(|action| format!("{before}action:{}", quoted(action)));
+    let actions = core.chain(custom).map(|action| format!("{before}{}", term("action", action)));
     Ok(fields.chain(actions).collect())
 }
 
