@@ -26,6 +26,8 @@ mod rules;
 mod sealing;
 #[path = "dashboard/search.rs"]
 mod search;
+#[path = "dashboard/shortcuts.rs"]
+mod shortcuts;
 #[path = "dashboard/system_log.rs"]
 mod system_log;
 #[path = "dashboard/tail.rs"]

@@ -24,6 +24,7 @@ pub(crate) mod projects;
 pub(crate) mod query_bar;
 pub(crate) mod reset;
 pub(crate) mod saved_views;
+pub(crate) mod shortcuts;
 pub(crate) mod sign_in;
 pub(crate) mod start;
 pub(crate) mod system_log;
