@@ -142,7 +142,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let found = if has_error {
         Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None }
     } else if let Some(plan) = plan {
-        query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?.into()
+        let head_seq = head_seq(&app, chain, &parsed).await?;
+        let found = query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?;
+        Found { head_seq, ..found.into() }
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
@@ -210,8 +212,8 @@ fn asked_for(given: &[(String, String)]) -> Vec<(String, String)> {
 
 /// The filter of a request, for what follows a list.
 pub(crate) fn filter_of(asked: &Asked, chain: ChainId) -> Result<Filter, Problem> {
-    let given =
-        asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && !is_of_view(name));
+    let is_filter = |name: &str| !is_of_view(name) && name != query_bar::NAME;
+    let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && is_filter(name));
     Ok(ListQuery::parse(&query_text(&given.collect::<Vec<_>>()), chain)?.filter)
 }
 
@@ -239,7 +241,9 @@ fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
 
 /// Where what comes behind the newest page is told.
 fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<String> {
-    let head_seq = found.head_seq?;
+    // What came while the list was read may be on it already.
+    let newest = found.events.first().map_or(0, |event| event.sealed.chain_seq);
+    let head_seq = found.head_seq?.max(newest);
     let filters: Vec<(String, String)> =
         given.iter().filter(|(name, _)| name == columns::PARAMETER || !is_of_view(name)).cloned().collect();
     Some(with(&format!("{}/tail", place.project_path()), &filters, "after", &head_seq.to_string()))
@@ -294,6 +298,7 @@ impl From<sealog_service::search::Found> for Found {
 async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let filter = within(query.filter.clone(), grants);
+    let head_seq = head_seq(app, chain, query).await?;
     let mut before_seq = query.before_seq;
     let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
     let resume = loop {
@@ -312,10 +317,6 @@ async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grant
     let more = events.len() > ROWS;
     events.truncate(ROWS);
     let last_seq = events.last().map(|event| event.sealed.chain_seq);
-    let head_seq = match query.before_seq {
-        None => Some(app.store.head(chain).await?.end().chain_seq),
-        Some(_) => None,
-    };
     Ok(Found {
         resume: if more { last_seq } else { resume },
         cut: !more && resume.is_some(),
@@ -323,6 +324,14 @@ async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grant
         events,
         head_seq,
     })
+}
+
+/// Asked for before the list is read: what comes in between is not missing, and the live view tells of it.
+async fn head_seq(app: &Dashboard, chain: ChainId, query: &ListQuery) -> Result<Option<u64>, Problem> {
+    match query.before_seq {
+        None => Ok(Some(app.store.head(chain).await?.end().chain_seq)),
+        Some(_) => Ok(None),
+    }
 }
 
 /// What the membership leaves of a filter.

@@ -6,13 +6,14 @@ use sealog_control::Grants;
 use sealog_core::catalog::Catalog;
 use sealog_core::id::ChainId;
 use sealog_core::query::ListQuery;
+use sealog_core::reject::Reject;
 use sealog_service::search::parse::FIELDS;
 use sealog_service::search::term::Condition;
 use sealog_service::search::{self, Budget, Found, Plan, Query};
 
 use crate::app::Dashboard;
 use crate::problem::Problem;
-use crate::request::Place;
+use crate::request::{Asked, Place};
 use crate::text::visible;
 
 /// The parameter that holds a search.
@@ -100,6 +101,14 @@ impl QueryBar {
     pub(crate) fn plan(&self, now_ms: u64) -> Option<Plan> {
         Some(Plan::new(&self.query, now_ms)).filter(|plan| !plan.is_empty())
     }
+}
+
+/// The search of a request, for what follows a list. Nothing, where nothing was typed.
+pub(crate) fn plan_of(asked: &Asked, now_ms: u64) -> Result<Option<Plan>, Problem> {
+    let text = asked.query_value(NAME).unwrap_or_default();
+    let wrong = |_| Reject::InvalidParam { name: NAME.into(), problem: "is not a search" };
+    let query = Query::parse(text.trim()).map_err(wrong)?;
+    Ok(Some(Plan::new(&query, now_ms)).filter(|plan| !plan.is_empty()))
 }
 
 /// A term that asks for exactly this value, as it would be typed.
