@@ -265,7 +265,8 @@ impl<'q> Iterator for Pairs<'q> {
     }
 }
 
-fn form_decode(text: &str) -> Option<String> {
+/// A name or a value of a query string. Nothing where it is badly encoded, or no UTF-8.
+pub fn form_decode(text: &str) -> Option<String> {
     steps::count(text.len());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -17,11 +17,12 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
 /// Name, content type, content.
-const FILES: [(&str, &str, &[u8]); 9] = [
+const FILES: [(&str, &str, &[u8]); 10] = [
     ("app.css", STYLE, include_bytes!("../assets/app.css")),
     ("htmx.js", SCRIPT, include_bytes!("../assets/vendor/htmx-4.0.0.min.js")),
     ("icon.svg", IMAGE, include_bytes!("../assets/icon.svg")),
     ("copy.js", SCRIPT, include_bytes!("../assets/copy.js")),
+    ("keys.js", SCRIPT, include_bytes!("../assets/keys.js")),
     ("link.js", SCRIPT, include_bytes!("../assets/link.js")),
     ("query.js", SCRIPT, include_bytes!("../assets/query.js")),
     ("tail.js", SCRIPT, include_bytes!("../assets/tail.js")),

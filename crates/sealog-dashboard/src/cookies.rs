@@ -1,4 +1,4 @@
-//! The two cookies: the session's token, and the choice of a theme.
+//! Cookies: the session's token, and the choice of a theme. That of shortcuts is in `shortcuts.rs`.
 
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
@@ -110,7 +110,7 @@ impl Theme {
     }
 }
 
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = pairs.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, _)| *known == name).map(|(_, value)| value)

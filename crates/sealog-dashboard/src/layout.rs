@@ -7,6 +7,7 @@ use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::cookies::Theme;
 use crate::request::{Asked, Place};
+use crate::shortcuts;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -54,6 +55,8 @@ pub(crate) struct Shell<'a> {
     pub plain: Plain<'a>,
     pub email: &'a str,
     pub place: Option<Rail>,
+    /// Single keys do something.
+    pub has_shortcuts: bool,
 }
 
 pub(crate) struct Rail {
@@ -79,6 +82,13 @@ pub(crate) struct Item {
     pub is_current: bool,
 }
 
+impl Item {
+    /// The key that leads there behind a `g`.
+    pub(crate) fn key(&self) -> Option<&'static str> {
+        shortcuts::key_of(&self.label)
+    }
+}
+
 /// The pages that the rail can mark as the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Current {
@@ -102,7 +112,16 @@ impl<'a> Shell<'a> {
 
     pub(crate) fn new(app: &'a Dashboard, asked: &'a Asked, current: Option<Current>) -> Shell<'a> {
         let rail = asked.place.as_ref().map(|place| rail(place, current));
-        Shell { plain: Plain::new(app, asked), email: &asked.person().person.email, place: rail }
+        Shell {
+            plain: Plain::new(app, asked),
+            email: &asked.person().person.email,
+            place: rail,
+            has_shortcuts: shortcuts::are_on(&asked.headers),
+        }
+    }
+
+    pub(crate) fn shortcuts(&self) -> Vec<(String, String)> {
+        shortcuts::all()
     }
 }
 

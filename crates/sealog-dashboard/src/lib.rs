@@ -20,6 +20,7 @@ mod problem;
 mod reads;
 mod request;
 mod routes;
+mod shortcuts;
 mod streams;
 mod strip;
 mod text;

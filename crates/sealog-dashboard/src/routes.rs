@@ -14,7 +14,7 @@ use crate::headers;
 use crate::pages::{account, action, actions, claim, event, events, exports, forgot, framework, frameworks};
 use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
-    saved_views, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
+    saved_views, shortcuts, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
 };
 
 pub struct Route {
@@ -72,6 +72,7 @@ static ROUTES: &[Route] = routes! {
     POST "/app/account/authenticator/remove" Needs::Person => account::remove_authenticator;
     POST "/app/account/recovery-codes" Needs::Person => account::new_recovery_codes;
     POST "/app/account/sessions" Needs::Person => account::end_sessions;
+    POST "/app/account/shortcuts" Needs::Person => shortcuts::choose;
     GET "/app/p/{project}/{mode}" Needs::Member(Capability::ReadEvents) => overview::show;
     GET "/app/p/{project}/{mode}/frameworks" Needs::Member(Capability::ViewFrameworks) => frameworks::show;
     GET "/app/p/{project}/{mode}/frameworks/{framework}" Needs::Member(Capability::ViewFrameworks) => framework::show;

@@ -2,6 +2,8 @@
 
 #[path = "dashboard/actions.rs"]
 mod actions;
+#[path = "dashboard/context.rs"]
+mod context;
 #[path = "dashboard/events.rs"]
 mod events;
 #[path = "dashboard/exports.rs"]
@@ -24,6 +26,8 @@ mod rules;
 mod sealing;
 #[path = "dashboard/search.rs"]
 mod search;
+#[path = "dashboard/shortcuts.rs"]
+mod shortcuts;
 #[path = "dashboard/system_log.rs"]
 mod system_log;
 #[path = "dashboard/tail.rs"]

@@ -6,8 +6,7 @@ use std::time::Duration;
 use sealog_control::*;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
-use sealog_core::query::ListQuery;
-use sealog_service::exports::{Exporter, Format, Frozen, PIECE_BYTES};
+use sealog_service::exports::{Exporter, Format, Frozen, PIECE_BYTES, manifest};
 use sealog_service::ingest::Ingest;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::{EmbeddedStore, Options};
@@ -81,9 +80,10 @@ impl Stage {
     }
 
     fn create(&self, format: Format, query: &str) -> Export {
-        let filter = ListQuery::parse(query, chain()).unwrap().filter;
-        let frozen = Frozen { format, query: query.into(), filter };
-        self.runtime.block_on(self.exporter.create(PERSON, chain(), frozen, &Grants::default())).unwrap()
+        let frozen = Frozen::read(query, chain()).unwrap();
+        let grants = Grants::default();
+        let created = self.exporter.create(PERSON, chain(), format, frozen, &grants);
+        self.runtime.block_on(created).unwrap()
     }
 
     /// All pieces of a download.
@@ -212,5 +212,49 @@ fn a_filter_passes_over_what_does_not_match_and_days_narrow_the_range() {
         assert_eq!(stage.totals(&export), None);
         stage.download(&export).unwrap();
         assert_eq!(stage.totals(&export).unwrap().rows, 0);
+    });
+}
+
+fn actors(pieces: &[Vec<u8>]) -> Vec<String> {
+    let text = String::from_utf8(pieces.concat()).unwrap();
+    let actor =
+        |line: &str| line.split("\"actor_id\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    text.lines().map(actor).collect()
+}
+
+#[test]
+fn a_search_leaves_out_what_it_does_not_ask_for_and_its_numbers_narrow_the_range() {
+    on_both(|stage| {
+        append(&*stage.store, chain(), (0..50).map(|n| login(&n.to_string())).collect());
+        let exported = |query: &str| {
+            let export = stage.create(Format::Ndjson, query);
+            let first = stage.download(&export).unwrap();
+            append(&*stage.store, chain(), vec![login("7")]);
+            assert_eq!(stage.download(&export).unwrap(), first, "what comes later is not part of it");
+            (actors(&first), export.new.first_seq, export.new.last_seq)
+        };
+        let actors = |all: &[&str]| all.iter().map(|actor| (*actor).to_owned()).collect::<Vec<_>>();
+        assert_eq!(exported("q=actor%3A7+actor%3A9"), (actors(&["7", "9"]), 1, 50));
+        let found = exported("q=actor%3A4*+-actor%3A44+seq%3A44..46");
+        assert_eq!(found, (actors(&["43", "45"]), 44, 46));
+        // Beside the filters of the API, which must hold too.
+        assert_eq!(exported("actor_id=9&q=actor%3A7+actor%3A9").0, actors(&["9"]));
+        let (none, first, last) = exported("q=seq%3A1000..");
+        assert!(none.is_empty() && first == last + 1, "{first} {last}");
+        let (none, first, last) = exported("q=to%3A2001-01-01");
+        assert_eq!((none, first, last), (vec![], 1, 0));
+    });
+}
+
+#[test]
+fn an_export_of_a_window_says_that_links_can_be_checked_and_one_of_a_search_does_not() {
+    on_both(|stage| {
+        append(&*stage.store, chain(), (0..5).map(|n| login(&n.to_string())).collect());
+        for (query, is_whole) in [("q=seq%3A2..4", true), ("q=actor%3A2", false), ("q=-seq%3A3", false)] {
+            let export = stage.create(Format::Ndjson, query);
+            let manifest = manifest::to_json(&export, &[("q".into(), "as it is".into())]);
+            assert_eq!(manifest["links_and_gaps_can_be_checked"], is_whole, "{query}");
+            assert_eq!(manifest["query"]["q"], "as it is");
+        }
     });
 }

@@ -29,8 +29,10 @@ pub struct DoubtfulStore {
     doubts: Mutex<Vec<(u64, Doubt)>>,
     system_writes_fail: AtomicBool,
     reads_fail: AtomicBool,
-    /// Events that ranges have returned.
+    /// Events that ranges and lists have returned.
     read: AtomicU64,
+    /// Comes when the next list has been read, before whoever asked for it goes on.
+    behind_list: Mutex<Option<Append>>,
 }
 
 impl std::fmt::Debug for DoubtfulStore {
@@ -47,6 +49,7 @@ impl DoubtfulStore {
             system_writes_fail: AtomicBool::new(false),
             reads_fail: AtomicBool::new(false),
             read: AtomicU64::new(0),
+            behind_list: Mutex::default(),
         })
     }
 
@@ -69,6 +72,11 @@ impl DoubtfulStore {
 
     pub fn events_read(&self) -> u64 {
         self.read.load(Ordering::SeqCst)
+    }
+
+    /// Appends this when the next list has been read: an event that comes in the middle of a request.
+    pub fn append_behind_list(&self, append: Append) {
+        *self.behind_list.lock().unwrap() = Some(append);
     }
 
     fn item(&self, chain: ChainId, item: Item) -> Option<Item> {
@@ -124,6 +132,11 @@ impl Store for DoubtfulStore {
         Box::pin(async move {
             self.readable(chain)?;
             let Chunk { items, resume } = self.inner.list(chain, list).await?;
+            self.read.fetch_add(items.len() as u64, Ordering::SeqCst);
+            let append = self.behind_list.lock().unwrap().take();
+            if let Some(append) = append {
+                self.inner.append(append).await?;
+            }
             let items = items.into_iter().filter_map(|event| self.event(chain, event)).collect();
             Ok(Chunk { items, resume })
         })

@@ -85,6 +85,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         Some("password") => Some("The password is changed, and all other sessions have ended."),
         Some("authenticator") => Some("The authenticator is removed."),
         Some("sessions") => Some("Ended."),
+        Some("shortcuts") => Some("The choice is kept in this browser."),
         _ => None,
     };
     let needed = asked.query_value("needed").is_some() && !page.is_confirmed;

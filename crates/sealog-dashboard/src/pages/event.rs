@@ -1,5 +1,6 @@
 //! One event: what is sealed, what is not, and its place in the chain.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use askama::Template;
@@ -7,7 +8,6 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
-use sealog_control::Role;
 use sealog_core::canonical;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, Ulid};
@@ -22,6 +22,7 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
+use crate::pages::context::Context;
 use crate::pages::events::within;
 use crate::problem::Problem;
 use crate::request::{Asked, rendered};
@@ -63,6 +64,7 @@ struct Page<'a> {
     hashed_bytes: String,
     hashed_href: String,
     shell_line: String,
+    context: Context,
 }
 
 struct Shown {
@@ -87,11 +89,14 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let _place = app.reads.acquire(asked.place().tenant.id).await;
     let (chain, event) = find(&app, &asked).await?;
     let around = around(&app, &asked, chain, &event).await?;
+    let context = Context::read(&app, &asked, chain, &event).await?;
+    let neighbours = around.iter().map(|event| event.sealed.chain_seq);
+    seal(&app, &asked, chain, &event, context.seqs.iter().copied().chain(neighbours).collect()).await?;
     let bytes = event.text.as_str().len();
     // An event can have two megabytes, and this looks at each of them several times.
     let page = {
         let (app, asked) = (Arc::clone(&app), Arc::clone(&asked));
-        move || rendered(&page(&app, &asked, &event, &around))
+        move || rendered(&page(&app, &asked, &event, &around, context))
     };
     let text = app.store.pool().run(Lane::Compute, chain, bytes, page).await;
     match text.map_err(|_| StoreError::Closing)? {
@@ -103,7 +108,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 /// The exact text whose SHA-256 is the event's hash, as a file.
 pub(crate) async fn hashed(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let _place = app.reads.acquire(asked.place().tenant.id).await;
-    let (_, event) = find(&app, &asked).await?;
+    let (chain, event) = find(&app, &asked).await?;
+    seal(&app, &asked, chain, &event, BTreeSet::new()).await?;
     let name = format!("attachment; filename=\"{}.txt\"", event.sealed.log_id);
     let mut response = Response::new(Body::from(preimage(&event)));
     let headers = response.headers_mut();
@@ -120,12 +126,25 @@ async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, StoredEvent), 
     let event = app.store.get(chain, log_id).await?;
     let seen = within(Filter::default(), &place.membership.grants);
     let event = event.filter(|event| seen.matches(event)).ok_or(Reject::EventNotFound)?;
-    if place.role() == Role::Auditor {
-        let metadata = json!({ "project_id": chain.project_id.to_string(), "mode": chain.mode.as_str() });
-        let resource = format!("event/{log_id}");
-        views::seal(app, asked, &actions::EVENT_VIEWED, &resource, metadata).await?;
-    }
     Ok((chain, event))
+}
+
+/// That an auditor sees it, and which other events beside it.
+async fn seal(
+    app: &Dashboard,
+    asked: &Asked,
+    chain: ChainId,
+    event: &StoredEvent,
+    mut beside: BTreeSet<u64>,
+) -> Result<(), Problem> {
+    beside.remove(&event.sealed.chain_seq);
+    let metadata = json!({
+        "project_id": chain.project_id.to_string(),
+        "mode": chain.mode.as_str(),
+        "seqs_beside": beside,
+    });
+    let resource = format!("event/{}", event.sealed.log_id);
+    views::seal(app, asked, &actions::EVENT_VIEWED, &resource, metadata).await
 }
 
 /// The one before and the one after, as far as they exist and the person may see them.
@@ -161,7 +180,13 @@ fn preimage(event: &StoredEvent) -> String {
     )
 }
 
-fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &[StoredEvent]) -> Page<'a> {
+fn page<'a>(
+    app: &'a Dashboard,
+    asked: &'a Asked,
+    event: &StoredEvent,
+    around: &[StoredEvent],
+    context: Context,
+) -> Page<'a> {
     let fields = event.text.fields();
     let sealed = &event.sealed;
     let hashed = preimage(event);
@@ -206,6 +231,7 @@ fn page<'a>(app: &'a Dashboard, asked: &'a Asked, event: &StoredEvent, around: &
         action,
         actor,
         events,
+        context,
     }
 }
 

@@ -17,6 +17,7 @@ use sealog_store::List;
 use serde_json::json;
 
 use crate::app::Dashboard;
+use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
 use crate::pages::query_bar::{self, QueryBar};
@@ -61,6 +62,8 @@ struct Page<'a> {
     kept: Vec<(String, String)>,
     views: Vec<saved_views::Row>,
     save_view: String,
+    /// The form of exports with the same filters, for those who may export.
+    export: Option<String>,
     /// The stream of what comes behind this page, on the page that begins with the newest event.
     tail: Option<String>,
     /// How far back was looked without finding a whole page.
@@ -139,7 +142,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let found = if has_error {
         Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None }
     } else if let Some(plan) = plan {
-        query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?.into()
+        let head_seq = head_seq(&app, chain, &parsed).await?;
+        let found = query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?;
+        Found { head_seq, ..found.into() }
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
@@ -167,6 +172,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         kept: given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect(),
         views: saved_views::of(&app, &asked).await?,
         save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
+        export: export(place, &given),
         tail: tail(place, &given, &found).filter(|_| !has_error),
         looked_to: found.looked_to(),
         is_first: parsed.before_seq.is_none(),
@@ -206,8 +212,8 @@ fn asked_for(given: &[(String, String)]) -> Vec<(String, String)> {
 
 /// The filter of a request, for what follows a list.
 pub(crate) fn filter_of(asked: &Asked, chain: ChainId) -> Result<Filter, Problem> {
-    let given =
-        asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && !is_of_view(name));
+    let is_filter = |name: &str| !is_of_view(name) && name != query_bar::NAME;
+    let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && is_filter(name));
     Ok(ListQuery::parse(&query_text(&given.collect::<Vec<_>>()), chain)?.filter)
 }
 
@@ -225,9 +231,19 @@ fn at(
     if trail.is_empty() { page } else { format!("{page}{separator}{}={trail}", trail::PARAMETER) }
 }
 
+/// An export of what is on the list.
+fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
+    let filters: Vec<(String, String)> =
+        given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
+    let path = format!("{}/exports", place.project_path());
+    place.may(Capability::Export).then(|| with(&path, &filters, "", ""))
+}
+
 /// Where what comes behind the newest page is told.
 fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<String> {
-    let head_seq = found.head_seq?;
+    // What came while the list was read may be on it already.
+    let newest = found.events.first().map_or(0, |event| event.sealed.chain_seq);
+    let head_seq = found.head_seq?.max(newest);
     let filters: Vec<(String, String)> =
         given.iter().filter(|(name, _)| name == columns::PARAMETER || !is_of_view(name)).cloned().collect();
     Some(with(&format!("{}/tail", place.project_path()), &filters, "after", &head_seq.to_string()))
@@ -282,6 +298,7 @@ impl From<sealog_service::search::Found> for Found {
 async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let filter = within(query.filter.clone(), grants);
+    let head_seq = head_seq(app, chain, query).await?;
     let mut before_seq = query.before_seq;
     let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
     let resume = loop {
@@ -300,10 +317,6 @@ async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grant
     let more = events.len() > ROWS;
     events.truncate(ROWS);
     let last_seq = events.last().map(|event| event.sealed.chain_seq);
-    let head_seq = match query.before_seq {
-        None => Some(app.store.head(chain).await?.end().chain_seq),
-        Some(_) => None,
-    };
     Ok(Found {
         resume: if more { last_seq } else { resume },
         cut: !more && resume.is_some(),
@@ -311,6 +324,14 @@ async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grant
         events,
         head_seq,
     })
+}
+
+/// Asked for before the list is read: what comes in between is not missing, and the live view tells of it.
+async fn head_seq(app: &Dashboard, chain: ChainId, query: &ListQuery) -> Result<Option<u64>, Problem> {
+    match query.before_seq {
+        None => Ok(Some(app.store.head(chain).await?.end().chain_seq)),
+        Some(_) => Ok(None),
+    }
 }
 
 /// What the membership leaves of a filter.

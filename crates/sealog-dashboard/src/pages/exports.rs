@@ -9,16 +9,17 @@ use axum::response::Response;
 use futures_util::stream;
 use sealog_control::{Export, Membership};
 use sealog_core::id::{ChainId, Mode, Uuid};
-use sealog_core::query::{Filter, ListQuery};
 use sealog_core::reject::{Code, Reject};
-use sealog_service::exports::{Download, Format, Frozen, manifest};
+use sealog_service::exports::{Download, Format, Frozen, NotFrozen, manifest};
 use sealog_service::people::Token;
+use sealog_service::search;
 use sealog_service::system_chain::actions;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
+use crate::pages::query_bar;
 use crate::pages::verification::chain;
 use crate::pages::verification_run::file;
 use crate::problem::Problem;
@@ -33,8 +34,9 @@ const VALUE_SCALARS_MAX: usize = 255;
 /// How often a download looks whether the person may still have it.
 const STILL_EVERY_MS: u64 = 1000;
 
-/// The filters of the API, in the order of the form.
-const FIELDS: [(&str, &str, &str); 5] = [
+/// The search of the query bar and the filters of the API, in the order of the form.
+const FIELDS: [(&str, &str, &str); 6] = [
+    (query_bar::NAME, "Search", "search"),
     ("action", "Action", "text"),
     ("actor_id", "Actor", "text"),
     ("resource", "Resource", "text"),
@@ -49,6 +51,7 @@ struct Page<'a> {
     project: &'a str,
     mode: &'static str,
     here: String,
+    events: String,
     is_test: bool,
     notice: Option<&'static str>,
     error: Option<String>,
@@ -128,6 +131,7 @@ impl<'a> Page<'a> {
             shell: Shell::new(app, asked, Some(Current::Exports)),
             project: place.chain.as_ref().map_or("", |(project, _)| &project.name),
             mode: chain.mode.as_str(),
+            events: place.events_path(),
             is_test: chain.mode == Mode::Test,
             notice: asked
                 .query_value("done")
@@ -159,8 +163,8 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let Some(format) = Format::parse(&page.format) else {
         return wrong(Page { format_error: Some("Choose a format."), ..page });
     };
-    let (query, filter) = match parse(&page.fields, chain) {
-        Ok(parsed) => parsed,
+    let frozen = match freeze(&page.fields, chain, app.world.now_ms()) {
+        Ok(frozen) => frozen,
         Err((name, problem)) => {
             let mut page = page;
             match page.fields.iter_mut().find(|field| field.name == name) {
@@ -170,26 +174,32 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
             return wrong(page);
         }
     };
-    let frozen = Frozen { format, query, filter };
     let _place = app.reads.acquire(chain.tenant_id).await;
     let person_id = asked.person().person.id;
-    app.exporter.create(person_id, chain, frozen, &place.membership.grants).await?;
+    app.exporter.create(person_id, chain, format, frozen, &place.membership.grants).await?;
     Ok(see_other(&format!("{}?done=created", path(chain))))
 }
 
-/// The filters as the API would read them, or which field is wrong, and why.
-fn parse(fields: &[Field], chain: ChainId) -> Result<(String, Filter), (String, String)> {
-    let given: Vec<&Field> = fields.iter().filter(|field| !field.value.is_empty()).collect();
-    if let Some(field) = given.iter().find(|field| field.value.chars().count() > VALUE_SCALARS_MAX) {
-        return Err((field.name.into(), format!("It has more than {VALUE_SCALARS_MAX} characters.")));
+/// The filters as the API would read them and the search as it is meant now, or which field is wrong, and why.
+fn freeze(fields: &[Field], chain: ChainId, now_ms: u64) -> Result<Frozen, (String, String)> {
+    let in_search = |problem: String| (query_bar::NAME.to_owned(), problem);
+    let mut pairs = Vec::new();
+    for Field { name, value, .. } in fields.iter().filter(|field| !field.value.is_empty()) {
+        if *name == query_bar::NAME {
+            let frozen = search::freeze(value, now_ms);
+            pairs.push((*name, frozen.map_err(|error| in_search(error.explain(value.trim())))?));
+        } else if value.chars().count() > VALUE_SCALARS_MAX {
+            return Err(((*name).into(), format!("It has more than {VALUE_SCALARS_MAX} characters.")));
+        } else {
+            pairs.push((*name, value.clone()));
+        }
     }
-    let pairs = given.iter().map(|field| format!("{}={}", field.name, encoded(&field.value)));
-    let query = pairs.collect::<Vec<_>>().join("&");
-    match ListQuery::parse(&query, chain) {
-        Ok(parsed) => Ok((query, parsed.filter)),
-        Err(Reject::InvalidParam { name, problem }) => Err((name, format!("It {problem}."))),
-        Err(other) => Err((String::new(), other.to_string())),
-    }
+    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    Frozen::read(&pairs.join("&"), chain).map_err(|wrong| match wrong {
+        NotFrozen::Search(problem) => in_search(problem),
+        NotFrozen::Filter(Reject::InvalidParam { name, problem }) => (name, format!("It {problem}.")),
+        NotFrozen::Filter(other) => (String::new(), other.to_string()),
+    })
 }
 
 /// Of another chain, or that covers more than the person may see: like one that does not exist.

@@ -6,13 +6,14 @@ use sealog_control::Grants;
 use sealog_core::catalog::Catalog;
 use sealog_core::id::ChainId;
 use sealog_core::query::ListQuery;
+use sealog_core::reject::Reject;
 use sealog_service::search::parse::FIELDS;
 use sealog_service::search::term::Condition;
 use sealog_service::search::{self, Budget, Found, Plan, Query};
 
 use crate::app::Dashboard;
 use crate::problem::Problem;
-use crate::request::Place;
+use crate::request::{Asked, Place};
 use crate::text::visible;
 
 /// The parameter that holds a search.
@@ -102,6 +103,24 @@ impl QueryBar {
     }
 }
 
+/// The search of a request, for what follows a list. Nothing, where nothing was typed.
+pub(crate) fn plan_of(asked: &Asked, now_ms: u64) -> Result<Option<Plan>, Problem> {
+    let text = asked.query_value(NAME).unwrap_or_default();
+    let wrong = |_| Reject::InvalidParam { name: NAME.into(), problem: "is not a search" };
+    let query = Query::parse(text.trim()).map_err(wrong)?;
+    Ok(Some(Plan::new(&query, now_ms)).filter(|plan| !plan.is_empty()))
+}
+
+/// A term that asks for exactly this value, as it would be typed.
+pub(crate) fn term(field: &str, value: &str) -> String {
+    let is_plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "\"\\*<>".contains(c));
+    if is_plain {
+        format!("{field}:{value}")
+    } else {
+        format!("{field}:\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+}
+
 /// What can follow, as whole texts: browsers compare a hint with all that was typed.
 async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<String>, Problem> {
     if before.len() > HINTED_BYTES_MAX {
@@ -112,11 +131,7 @@ async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<Strin
     let core = catalog.entries.iter().filter(|entry| !entry.gated).map(|entry| entry.action.as_str());
     let custom = custom.iter().map(|action| action.action.as_str()).take(CUSTOM_HINTS_MAX);
     let fields = FIELDS.iter().map(|(field, _)| format!("{before}{field}"));
-    let quoted = |action: &str| match action.contains(|c: char| c.is_whitespace() || "\"\\*".contains(c)) {
-        true => format!("\"{}\"", action.replace('\\', "\\\\").replace('"', "\\\"")),
-        false => action.to_owned(),
-    };
-    let actions = core.chain(custom).map(|action| format!("{before}action:{}", quoted(action)));
+    let actions = core.chain(custom).map(|action| format!("{before}{}", term("action", action)));
     Ok(fields.chain(actions).collect())
 }
 

@@ -18,14 +18,17 @@ use sealog_core::id::ChainId;
 use sealog_core::query::Filter;
 use sealog_core::reject::Code;
 use sealog_core::verify::Item;
+use sealog_service::search::Plan;
 use sealog_service::system_chain::actions;
-use sealog_store::Range;
 use sealog_store::feed::{Follower, Scope, Start};
+use sealog_store::pool::Lane;
+use sealog_store::{Range, StoreError};
 use serde_json::json;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::app::Dashboard;
 use crate::pages::events::{self, within};
+use crate::pages::query_bar;
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::streams::StreamPlace;
@@ -49,6 +52,7 @@ struct Tail {
     asked: Arc<Asked>,
     chain: ChainId,
     filter: Filter,
+    search: Option<Arc<Plan>>,
     follower: Follower,
     /// What has been read of the chain.
     seen_seq: u64,
@@ -63,6 +67,7 @@ struct Tail {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let chain = asked.place().chain_id().ok_or(Problem::not_found())?;
     let filter = events::filter_of(&asked, chain)?;
+    let search = query_bar::plan_of(&asked, app.world.now_ms())?.map(Arc::new);
     let place = app.streams.enter(asked.person().person.id).ok_or_else(|| {
         Problem::new(Code::AuthTooManyAttempts, "Too many live views are open. Close one and try again.")
     })?;
@@ -79,6 +84,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         asked,
         chain,
         filter,
+        search,
         follower,
         seen_seq,
         head_seq: (seen_seq < head_seq).then_some(head_seq),
@@ -165,11 +171,22 @@ impl Tail {
             Item::Event(event) => Some(*event).filter(|event| filter.matches(event)),
             Item::Damaged { .. } => None,
         });
-        let found: Vec<StoredEvent> = found.collect();
+        let found = self.searched(found.collect()).await?;
         if !found.is_empty() {
             self.seal_view(&found).await?;
         }
         Ok(self.message(&found, thinned))
+    }
+
+    /// What the search leaves. Its terms may look at every byte of an event, so it is the pool that does.
+    async fn searched(&mut self, mut events: Vec<StoredEvent>) -> Result<Vec<StoredEvent>, Problem> {
+        let Some(plan) = self.search.clone().filter(|_| !events.is_empty()) else { return Ok(events) };
+        let bytes = events.iter().map(|event| event.text.as_str().len()).sum();
+        let searched = self.app.store.pool().run(Lane::Compute, self.chain, bytes, move || {
+            events.retain(|event| plan.matches(event));
+            events
+        });
+        Ok(searched.await.map_err(|_| StoreError::Closing)?)
     }
 
     /// What an auditor sees is sealed before it is sent.

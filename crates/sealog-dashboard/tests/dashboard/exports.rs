@@ -152,6 +152,61 @@ fn what_is_wrong_is_said_beside_the_field_and_what_was_typed_stays() {
 }
 
 #[test]
+fn an_export_of_a_search_has_what_it_asked_for_when_it_was_made_and_its_manifest_says_so() {
+    let stage = stage();
+    fill(&stage, live(1), 6);
+    let mut browser = stage.signed_in(1);
+    let fields = [("format", "ndjson"), ("q", " last:24h actor:a1 "), ("action", "user.login")];
+    let export = create(&mut browser, &exports_path(1), &fields);
+    let file = browser.get(&format!("{export}/download"));
+    assert_eq!(file.text().lines().count(), 3);
+    let stated = manifest(&mut browser, &export);
+    let query = stated["query"]["q"].as_str().unwrap();
+    assert!(query.starts_with("from:20") && query.ends_with("Z actor:a1"), "{query}");
+    assert_eq!((&stated["query"]["action"], &stated["rows"]), (&"user.login".into(), &3.into()));
+    browser.get(&exports_path(1)).shows(query);
+    // Two days later it is the same file, and the same words mean another one.
+    stage.clock.advance(48 * 3_600_000);
+    let mut browser = stage.signed_in(1);
+    assert!(browser.get(&format!("{export}/download")).body == file.body);
+    let later = create(&mut browser, &exports_path(1), &fields);
+    assert_eq!(browser.get(&format!("{later}/download")).text(), "");
+}
+
+#[test]
+fn a_search_that_cannot_be_understood_is_said_beside_its_field_and_stays() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let create = format!("{}/create", exports_path(1));
+    for q in ["lost:24h", "action:", "last:24h last:7d"] {
+        let page = browser.post(&create, &[("format", "csv"), ("q", q), ("action", "a.b")]);
+        assert_eq!(page.status, 422, "{q}");
+        page.shows("id=\"e-q\"").shows("At character").shows("value=\"a.b\"");
+        page.shows(&format!("value=\"{q}\""));
+    }
+    let long = format!("\"{}\"", "x".repeat(1998));
+    assert_eq!(browser.post(&create, &[("format", "csv"), ("q", &long)]).status, 303, "2,000 bytes");
+    let long = format!("\"{}\"", "x".repeat(1999));
+    browser.post(&create, &[("format", "csv"), ("q", &long)]).shows("at most 2000 bytes");
+    assert_eq!(browser.post(&create, &[("format", "csv"), ("q", "  ")]).status, 303);
+}
+
+#[test]
+fn the_list_of_events_leads_to_an_export_of_the_same_for_those_who_may() {
+    let stage = stage();
+    fill(&stage, live(1), 2);
+    stage.member(2, 1, Role::Developer);
+    let list = format!("{}?q=actor%3Aa1+last%3A24h&action=user.login&columns=time", events_path(1));
+    let page = stage.signed_in(1).get(&list);
+    let link = page.text().split("/exports?").nth(1).unwrap().split('"').next().unwrap();
+    let link = link.replace("&#38;", "&");
+    assert!(!link.contains("columns"), "{link}");
+    let form = stage.signed_in(1).get(&format!("{}?{link}", exports_path(1)));
+    form.shows("value=\"actor:a1 last:24h\"").shows("value=\"user.login\"");
+    assert!(!stage.signed_in(2).get(&list).has("/exports"), "a developer exports nothing");
+}
+
+#[test]
 fn an_export_of_test_data_is_named_so() {
     let stage = stage();
     fill(&stage, ChainId { mode: Mode::Test, ..live(1) }, 2);

@@ -80,6 +80,8 @@ pub struct Stage {
     pub doubtful: Arc<DoubtfulStore>,
     pub control: Arc<Control>,
     pub clock: Arc<Clock>,
+    /// The clock that events are sealed by.
+    pub sealing: Arc<StillWorld>,
     pub claimed: Arc<AtomicBool>,
     runner: Arc<Runner>,
     pub sign_ins: Arc<SignInCounts>,
@@ -96,25 +98,24 @@ impl Stage {
     }
 
     pub fn at(app_url: &str) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
+        let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
         // Room for the largest event.
         let options = Options {
             segment_bytes_first: 8 << 20,
             segment_bytes_max: 8 << 20,
-            ..sealog_testing::small(&StillWorld::new())
+            ..sealog_testing::small(&sealing)
         };
         let store = EmbeddedStore::open(dir.path(), &options).unwrap();
         let control = Control::embedded(&store).unwrap();
-        Stage::over(Arc::new(store), control, dir, app_url, None)
+        Stage::over(Arc::new(store), control, dir, app_url, sealing, None)
     }
 
     pub fn on_postgres() -> Stage {
-        let database = sealog_testing::postgres::cluster().database();
-        let store =
-            PostgresStore::open(&database.url(), &sealog_testing::on_postgres(&StillWorld::new())).unwrap();
+        let (database, sealing) = (sealog_testing::postgres::cluster().database(), StillWorld::new());
+        let store = PostgresStore::open(&database.url(), &sealog_testing::on_postgres(&sealing)).unwrap();
         let control = Control::on_postgres(&store).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), Some(database))
+        Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), sealing, Some(database))
     }
 
     fn over(
@@ -122,6 +123,7 @@ impl Stage {
         control: Control,
         dir: tempfile::TempDir,
         app_url: &str,
+        sealing: Arc<StillWorld>,
         database: Option<sealog_testing::postgres::Database>,
     ) -> Stage {
         let doubtful = DoubtfulStore::new(store);
@@ -177,6 +179,7 @@ impl Stage {
             doubtful,
             control,
             clock,
+            sealing,
             claimed,
             runner,
             sign_ins,

@@ -43,6 +43,7 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/account/authenticator/remove", false, ALL),
     ("POST", "/app/account/recovery-codes", false, ALL),
     ("POST", "/app/account/sessions", false, ALL),
+    ("POST", "/app/account/shortcuts", false, ALL),
     ("GET", "/app/p/{project}/{mode}", false, ALL),
     ("GET", "/app/p/{project}/{mode}/frameworks", false, ALL),
     ("GET", "/app/p/{project}/{mode}/frameworks/{framework}", false, ALL),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sealog_control::*;
+use sealog_store::Append;
 
 use crate::harness::*;
 
@@ -92,6 +93,42 @@ fn a_stream_has_the_filter_of_its_list_and_a_wrong_one_is_refused() {
     assert!(told.contains(">b</a>"));
     drop(stream);
     stage.signed_in(1).get(&format!("{}?date_from=soon", tail())).is_problem(400, "read/invalid_params");
+}
+
+#[test]
+fn a_stream_has_the_search_of_its_list_and_one_that_cannot_be_understood_is_refused() {
+    let stage = stage();
+    login(&stage, "usr_0");
+    let mut browser = stage.signed_in(1);
+    let list = format!("{}?q=actor%3Ausr_*+-actor%3Ausr_2+last%3A24h", events_path(1));
+    let page = browser.get(&list);
+    let address =
+        page.text().split("data-tail=\"").nth(1).expect("a search has a live view").split('"').next();
+    let address = address.unwrap().replace("&#38;", "&");
+    assert!(address.ends_with("&after=1"), "{address}");
+    let mut stream = browser.open(&address, &[]);
+    for actor in ["usr_1", "usr_2", "other", "usr_3"] {
+        login(&stage, actor);
+    }
+    let told = stream.until("usr_3");
+    assert!(told.contains(">usr_1</a>") && !told.contains(">usr_2</a>") && !told.contains("other"), "{told}");
+    drop(stream);
+    stage.signed_in(1).get(&format!("{}?q=lost%3A1", tail())).is_problem(400, "read/invalid_params");
+}
+
+#[test]
+fn an_event_that_comes_while_the_list_is_read_is_told_and_not_taken_for_a_missing_one() {
+    let stage = stage();
+    login(&stage, "before");
+    for query in ["", "?q=actor%3Aa*"] {
+        let draft = sealog_testing::login("arrives");
+        stage.doubtful.append_behind_list(Append { chain: live(1), drafts: vec![draft], idempotency: None });
+        let page = stage.signed_in(1).get(&format!("{}{query}", events_path(1)));
+        assert!(!page.has("missing or damaged"), "{query}");
+        let address = page.text().split("data-tail=\"").nth(1).unwrap().split('"').next().unwrap();
+        let told = stage.signed_in(1).open(&address.replace("&#38;", "&"), &[]).until("event: rows");
+        assert!(told.contains(">arrives</a>"), "{told}");
+    }
 }
 
 #[test]

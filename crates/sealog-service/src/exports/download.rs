@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sealog_control::{Export, ExportTotals, Exports};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash};
-use sealog_core::query::Filter;
 use sealog_core::verify::Item;
 use sealog_store::pool::Lane;
 use sealog_store::world::World;
@@ -13,6 +12,7 @@ use sealog_store::{Range, Store, StoreError};
 use sha2::{Digest, Sha256};
 
 use super::format::Format;
+use super::frozen::Frozen;
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
 pub const PIECE_BYTES: usize = 256 << 10;
@@ -24,7 +24,7 @@ pub struct Download {
     pub(super) world: Arc<dyn World>,
     pub(super) export: Export,
     pub(super) chain: ChainId,
-    pub(super) filter: Filter,
+    pub(super) query: Arc<Frozen>,
     pub(super) state: State,
 }
 
@@ -49,7 +49,7 @@ impl Writer {
         Writer { format, hasher: Sha256::new(), rows: 0, bytes: 0 }
     }
 
-    fn put(&mut self, items: Vec<Item>, filter: &Filter, is_first: bool) -> Vec<u8> {
+    fn put(&mut self, items: Vec<Item>, query: &Frozen, is_first: bool) -> Vec<u8> {
         let mut out = Vec::new();
         if is_first {
             self.format.put_header(&mut out);
@@ -57,7 +57,7 @@ impl Writer {
         for item in items {
             // A damaged record is in no list either; the number of rows tells of it.
             if let Item::Event(event) = item
-                && filter.matches(&event)
+                && query.matches(&event)
             {
                 self.format.put_event(&event, &mut out);
                 self.rows += 1;
@@ -98,9 +98,9 @@ impl Download {
             (Vec::new(), None)
         };
         let cost = items.iter().map(item_bytes).sum();
-        let (filter, is_first) = (self.filter.clone(), from == first);
+        let (query, is_first) = (Arc::clone(&self.query), from == first);
         let written = self.store.pool().run(Lane::Compute, self.chain, cost, move || {
-            let piece = writer.put(items, &filter, is_first);
+            let piece = writer.put(items, &query, is_first);
             (writer, piece)
         });
         let (writer, piece) = written.await.map_err(|_| StoreError::Closing)?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, PersonId};
 use sealog_core::id::{ChainId, Uuid};
-use sealog_core::query::{Filter, ListQuery};
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use serde_json::json;
 
 use super::download::{Download, State, Writer};
 use super::format::Format;
+use super::frozen::{Frozen, earlier};
 use crate::seqs;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
 
@@ -29,27 +29,19 @@ impl std::fmt::Debug for Exporter {
     }
 }
 
-/// What is to be frozen.
-#[derive(Clone, Debug)]
-pub struct Frozen {
-    pub format: Format,
-    /// Form-encoded, and well formed: [`ListQuery::parse`] has read it.
-    pub query: String,
-    pub filter: Filter,
-}
-
 impl Exporter {
     /// Of what the person may see now. The range ends with the last event that there is.
     pub async fn create(
         &self,
         person_id: PersonId,
         chain: ChainId,
+        format: Format,
         frozen: Frozen,
         grants: &Grants,
     ) -> Result<Export, StoreError> {
-        let Frozen { format, query, filter } = frozen;
-        let from_ms = filter.from_ms.max(grants.from_ms);
-        let until_ms = [filter.until_ms, grants.until_ms].into_iter().flatten().min();
+        let (from_ms, until_ms) = frozen.times_ms();
+        let from_ms = from_ms.max(grants.from_ms);
+        let until_ms = earlier(until_ms, grants.until_ms);
         let first_seq = match from_ms {
             Some(from_ms) => seqs::first_at(&*self.store, chain, from_ms).await?,
             None => 1,
@@ -59,6 +51,10 @@ impl Exporter {
             Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
             None => head,
         };
+        let (lowest, highest) = frozen.seqs();
+        let first_seq = first_seq.max(lowest).min(head.saturating_add(1));
+        let last_seq = last_seq.min(highest);
+        let query = frozen.query;
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
         let id = recorder.random_id();
         // Not the values: they are about those whom the events are about.
@@ -130,9 +126,8 @@ impl Exporter {
         let (new, chain) = (&export.new, chain_of(&export.new));
         let damaged = |what: &str| StoreError::Read(format!("the export {} has {what}", new.id.0));
         let format = Format::parse(&new.format).ok_or_else(|| damaged("a format that is not known here"))?;
-        let query =
-            ListQuery::parse(&new.query, chain).map_err(|_| damaged("a query that is not known here"))?;
-        let filter = Filter { from_ms: new.from_ms, until_ms: new.until_ms, ..query.filter };
+        let query = Frozen::read(&new.query, chain).map_err(|_| damaged("a query that is not known here"))?;
+        let query = Arc::new(query.within(new.from_ms, new.until_ms));
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
         let metadata = json!({
             "project_id": chain.project_id.to_string(),
@@ -149,14 +144,14 @@ impl Exporter {
             exports: Arc::clone(&self.exports),
             world: Arc::clone(&self.world),
             chain,
-            filter,
+            query,
             state: State::Reading(new.first_seq, Box::new(Writer::new(format))),
             export,
         })
     }
 }
 
-fn chain_of(export: &NewExport) -> ChainId {
+pub(super) fn chain_of(export: &NewExport) -> ChainId {
     ChainId { tenant_id: export.tenant_id, project_id: export.project_id, mode: export.mode }
 }
 

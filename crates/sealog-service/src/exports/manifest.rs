@@ -5,7 +5,9 @@ use sealog_core::id::Mode;
 use sealog_core::time::iso_ms;
 use serde_json::{Map, Value, json};
 
+use super::exporter::chain_of;
 use super::format::Format;
+use super::frozen::Frozen;
 
 /// `filters` are those of the query, decoded.
 pub fn to_json(export: &Export, filters: &[(String, String)]) -> Value {
@@ -47,10 +49,9 @@ pub fn to_json(export: &Export, filters: &[(String, String)]) -> Value {
     })
 }
 
-/// Whether every event between its ends is in it, and not only those that match a filter. Dates narrow the ends.
+/// Whether every event between its ends is in it, and not only those that match a filter. Times and numbers narrow the ends.
 pub fn is_whole_range(export: &Export) -> bool {
-    let names = export.new.query.split('&').filter_map(|pair| pair.split('=').next());
-    names.into_iter().all(|name| matches!(name, "" | "date_from" | "date_to"))
+    Frozen::read(&export.new.query, chain_of(&export.new)).is_ok_and(|query| query.is_whole_range)
 }
 
 /// Of test data the name says so first.

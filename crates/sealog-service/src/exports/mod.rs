@@ -9,9 +9,11 @@ mod csv;
 mod download;
 mod exporter;
 mod format;
+mod frozen;
 pub mod manifest;
 
 pub use csv::COLUMNS;
 pub use download::{Download, PIECE_BYTES};
-pub use exporter::{Exporter, Frozen};
+pub use exporter::Exporter;
 pub use format::Format;
+pub use frozen::{Frozen, NotFrozen, SEARCH};

@@ -157,6 +157,16 @@ impl Plan {
         }
     }
 
+    /// The time that it asks for: from, and before.
+    pub fn times_ms(&self) -> (Option<u64>, Option<u64>) {
+        (self.from_ms, self.until_ms)
+    }
+
+    /// Numbers outside of these are not asked for; both are included.
+    pub fn seqs(&self) -> (u64, u64) {
+        self.seqs
+    }
+
     /// Whether an event is what was asked for.
     pub fn matches(&self, event: &StoredEvent) -> bool {
         let seq = event.sealed.chain_seq;
