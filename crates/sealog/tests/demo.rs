@@ -56,7 +56,7 @@ fn page(server: &Running, mut path: String, cookie: &str) -> (String, String) {
 /// A key of each project and mode, made by the owner: by label of the project and mode.
 fn new_key(server: &Running, cookie: &str, project: &str, mode: &str) -> String {
     let (_, events) = page(server, "/app".into(), cookie);
-    let organisation = between(&events, "/app/o/", "/keys");
+    let organisation = between(&events, "/app/o/", "/");
     let here = format!("/app/o/{organisation}/keys");
     let (_, keys) = page(server, here.clone(), cookie);
     let before = keys.split(&format!(">{project}</option>")).next().unwrap();

@@ -200,8 +200,8 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
     let (done, said) = migrate(&database.url(), &[]);
-    // Four of the store and four of control data.
-    assert!(done && said.contains("8 steps were made"), "{said}");
+    // Five of the store and six of control data.
+    assert!(done && said.contains("11 steps were made"), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
     assert!(done && said.contains("0 steps were made"), "{said}");
     let (done, said) = migrate(&database.url(), &["--citus"]);
