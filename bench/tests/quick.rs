@@ -110,7 +110,7 @@ fn a_tiny_run_of_the_store_benchmark_reports_every_row() {
     let sections = report["sections"].as_array().unwrap();
     let counts: Vec<usize> =
         sections.iter().map(|section| section["rows"].as_array().unwrap().len()).collect();
-    assert_eq!(counts, [6, 3, 4, 26, 7]);
+    assert_eq!(counts, [6, 3, 4, 28, 7]);
     for row in rows(&report) {
         let what = row["what"].as_str().unwrap();
         assert!(stdout.contains(what), "{what} is not in the table");
