@@ -8,8 +8,6 @@ use sealog_core::id::ChainId;
 use sealog_core::query::Filter;
 use sealog_store::{List, Store, StoreError};
 
-use super::download::PIECE_BYTES;
-
 /// Ranges of `chain_seq`, both ends included, from the oldest.
 pub(super) type Ranges = VecDeque<(u64, u64)>;
 
@@ -17,7 +15,9 @@ pub(super) type Ranges = VecDeque<(u64, u64)>;
 const SEQS_MAX: usize = 10_000;
 /// Calls of the store. Where an index has to look long, reading is as good.
 const STEPS_MAX: usize = 256;
+/// Events of a call, and their bytes; the last may be as large as a body.
 const EVENTS_OF_STEP: usize = 1000;
+const BYTES_OF_STEP: usize = 256 << 10;
 /// Events between two that are read along with them, for one call of the store instead of two.
 const BETWEEN_MAX: u64 = 32;
 
@@ -46,7 +46,7 @@ impl Seek {
             filter: filter.clone(),
             before_seq: Some(before_seq),
             limit: EVENTS_OF_STEP,
-            bytes_max: PIECE_BYTES,
+            bytes_max: BYTES_OF_STEP,
         };
         let chunk = store.list(chain, list).await?;
         let first_seq = self.whole.0;
