@@ -150,7 +150,8 @@ fn a_filter_that_matches_nothing_gives_way_after_each_piece() {
         for _ in 0..5 {
             append(&*stage.store, chain(), (0..10).map(|_| draft(&body)).collect());
         }
-        let export = stage.create(Format::Ndjson, "action=none");
+        // Text has no index.
+        let export = stage.create(Format::Ndjson, "q=%22none%22");
         let read = stage.store.events_read();
         stage.runtime.block_on(async {
             let mut download = stage.exporter.download(PERSON, export.clone()).await.unwrap();
@@ -256,5 +257,52 @@ fn an_export_of_a_window_says_that_links_can_be_checked_and_one_of_a_search_does
             assert_eq!(manifest["links_and_gaps_can_be_checked"], is_whole, "{query}");
             assert_eq!(manifest["query"]["q"], "as it is");
         }
+    });
+}
+
+#[test]
+fn a_query_that_indexes_answer_reads_few_events_and_has_the_bytes_of_one_that_reads_all() {
+    on_both(|stage| {
+        for n in 0..20 {
+            let rare = |at| if at == 50 && n % 5 == 0 { "rare" } else { "usual" };
+            append(&*stage.store, chain(), (0..100).map(|at| login(rare(at))).collect());
+        }
+        let exported = |query: &str| {
+            let export = stage.create(Format::Csv, query);
+            let read = stage.store.events_read();
+            let file = stage.download(&export).unwrap().concat();
+            (file, stage.store.events_read() - read)
+        };
+        let (whole, read) = exported("q=%22rare%22");
+        assert_eq!((actors_of_csv(&whole), read), (4, 2000), "text has no index");
+        for query in ["q=actor%3Arare", "actor_id=rare", "q=actor%3Arare+actor%3Anobody+-action%3Ax"] {
+            let (file, read) = exported(query);
+            assert!(file == whole, "{query}");
+            assert!(read <= 10, "{query}: {read}");
+        }
+        let (file, _) = exported("q=actor%3Anobody");
+        assert_eq!(actors_of_csv(&file), 0, "the header alone");
+        let (file, _) = exported("q=actor%3Arare+seq%3A52..1000");
+        assert_eq!(actors_of_csv(&file), 1, "no more than its range");
+    });
+}
+
+fn actors_of_csv(file: &[u8]) -> usize {
+    String::from_utf8(file.to_vec()).unwrap().lines().count() - 1
+}
+
+#[test]
+fn of_more_than_ten_thousand_events_that_indexes_lead_to_the_range_is_read() {
+    on_both(|stage| {
+        for n in 0..125 {
+            let actor = if n < 20 { "other" } else { "usual" };
+            append(&*stage.store, chain(), (0..100).map(|_| login(actor)).collect());
+        }
+        let export = stage.create(Format::Ndjson, "actor_id=usual");
+        let read = stage.store.events_read();
+        stage.download(&export).unwrap();
+        assert_eq!(stage.totals(&export).unwrap().rows, 10_500);
+        let read = stage.store.events_read() - read;
+        assert!((22_500..24_000).contains(&read), "ten thousand, and then all: {read}");
     });
 }

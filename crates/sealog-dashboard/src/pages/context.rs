@@ -27,6 +27,7 @@ const AFTER_MAX: usize = 50;
 const AROUND_MS: u64 = 10 * 60 * 1000;
 /// Sessions have no index: they are looked for among so many events before it, and as many after.
 const SESSION_SEQS: u64 = 250;
+const SESSION_EVENTS: usize = 501;
 /// Bytes of events of a list; the last may be as large as a body.
 const BYTES_MAX: usize = 256 << 10;
 
@@ -91,7 +92,7 @@ impl Context {
         let fields = event.text.fields();
         if let Some(actor) = fields.actor_id {
             let found = around.by_actor(actor).await?;
-            let time = format!("from:{} to:{}", iso_ms(around.from_ms()), iso_ms(around.to_ms()));
+            let time = format!("from:{} to:{}", iso_ms(around.begin_ms()), iso_ms(around.end_ms()));
             let all = link(&here, &[("actor_id", raw(actor)), (query_bar::NAME, time)]);
             let note = note("Ten minutes before and after it.", &found);
             context.add("actor", "By the same actor", note, all, around.rows(&here, &found), &found);
@@ -130,19 +131,19 @@ impl Context {
 }
 
 impl Around<'_> {
-    fn from_ms(&self) -> u64 {
+    fn begin_ms(&self) -> u64 {
         self.event.timestamp_ms.saturating_sub(AROUND_MS)
     }
 
     /// Included.
-    fn to_ms(&self) -> u64 {
+    fn end_ms(&self) -> u64 {
         self.event.timestamp_ms + AROUND_MS
     }
 
     async fn by_actor(&self, actor: &str) -> Result<Found, Problem> {
         let (seq, actor_id) = (self.event.sealed.chain_seq, Some(actor.to_owned()));
         let from_ms = Some(self.event.timestamp_ms);
-        let filter = Filter { actor_id, from_ms, until_ms: Some(self.to_ms() + 1), ..Filter::default() };
+        let filter = Filter { actor_id, from_ms, until_ms: Some(self.end_ms() + 1), ..Filter::default() };
         let mut after = self.list(filter.clone(), None, AFTER_MAX).await?;
         after.events.retain(|event| event.sealed.chain_seq > seq);
         // Where not all were read, the nearest are not among them: those that were are the last of the ten minutes.
@@ -150,7 +151,7 @@ impl Around<'_> {
         let is_cut = after.is_cut || nearest > 0;
         let mut events = after.events.split_off(nearest);
         events.push(self.event.clone());
-        let before = Filter { from_ms: Some(self.from_ms()), ..filter };
+        let before = Filter { from_ms: Some(self.begin_ms()), ..filter };
         let before = self.list(before, Some(seq), ROWS).await?;
         events.extend(before.events);
         Ok(Found { events, is_cut: is_cut || before.is_cut })
@@ -169,7 +170,7 @@ impl Around<'_> {
         let budget = Budget {
             rows: 2 * ROWS,
             bytes: BYTES_MAX,
-            looked: 2 * SESSION_SEQS as usize + 1,
+            looked: SESSION_EVENTS,
             looked_bytes: 2 << 20,
             pieces: 8,
             time: Duration::from_millis(30),

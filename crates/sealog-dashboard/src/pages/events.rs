@@ -11,7 +11,6 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
 use sealog_core::reject::Reject;
-use sealog_core::time::iso_ms;
 use sealog_service::system_chain::actions;
 use sealog_store::List;
 use serde_json::json;
@@ -20,12 +19,13 @@ use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
+use crate::pages::event_row::{Row, with};
 use crate::pages::query_bar::{self, QueryBar};
 use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, html, html_with, query_text};
-use crate::text::{clock_ms, day, moment, number, of_json, visible};
+use crate::text::{day, moment, number, visible};
 use crate::views;
 
 const ROWS: usize = 50;
@@ -97,26 +97,6 @@ enum Line {
     Event(Box<Row>),
     /// Numbers that should be there and are not.
     Gap(String),
-}
-
-struct Row {
-    href: String,
-    seq: String,
-    iso: String,
-    day: String,
-    time: String,
-    action: String,
-    category: String,
-    actor: String,
-    resource: String,
-    place: String,
-    severity: String,
-    hash: String,
-    short_hash: String,
-    /// The page with this value as a filter.
-    by_action: String,
-    by_actor: String,
-    by_resource: String,
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -249,25 +229,6 @@ fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<Stri
     Some(with(&format!("{}/tail", place.project_path()), &filters, "after", &head_seq.to_string()))
 }
 
-/// A row as the list has it.
-pub(crate) fn rendered_row(asked: &Asked, event: &StoredEvent) -> String {
-    let given: Vec<(String, String)> = asked
-        .query_pairs()
-        .into_iter()
-        .filter(|(name, value)| !value.is_empty() && name != "after")
-        .collect();
-    let row = row(&asked.place().events_path(), &given, event);
-    let part = RowPart { row: &row, columns: &Columns::of(&given) };
-    part.render().unwrap_or_default()
-}
-
-#[derive(Template)]
-#[template(path = "pages/event_row.html")]
-struct RowPart<'a> {
-    row: &'a Row,
-    columns: &'a Columns,
-}
-
 struct Found {
     events: Vec<StoredEvent>,
     /// Below which there may be more.
@@ -372,7 +333,7 @@ fn rows(
             lines.push(Line::Gap(gap(seq + 1, next - 1)));
         }
         next = is_unfiltered.then_some(seq);
-        lines.push(Line::Event(Box::new(row(here, given, event))));
+        lines.push(Line::Event(Box::new(Row::new(here, given, event))));
     }
     let is_end = found.resume.is_none() && grants.from_ms.is_none();
     if let Some(next) = next.filter(|next| is_end && *next > 1) {
@@ -383,35 +344,6 @@ fn rows(
 
 fn gap(from: u64, to: u64) -> String {
     if from == to { format!("#{}", number(from)) } else { format!("#{} to #{}", number(from), number(to)) }
-}
-
-fn row(here: &str, given: &[(String, String)], event: &StoredEvent) -> Row {
-    let fields = event.text.fields();
-    let annotations = &event.annotations;
-    let raw = |text: &str| sealog_core::json::decode(text).unwrap_or_default();
-    let by = |name: &str, text: Option<&str>| {
-        text.map_or(String::new(), |text| with(here, given, name, &raw(text)))
-    };
-    let place = [annotations.city.as_deref(), annotations.country.as_deref()];
-    let hash = event.sealed.hash.to_string();
-    Row {
-        href: format!("{here}/{}", event.sealed.log_id),
-        seq: number(event.sealed.chain_seq),
-        iso: iso_ms(event.timestamp_ms),
-        day: day(event.timestamp_ms),
-        time: clock_ms(event.timestamp_ms),
-        action: of_json(fields.action),
-        category: visible(annotations.category.as_deref().unwrap_or("")),
-        actor: fields.actor_id.map(of_json).unwrap_or_default(),
-        resource: fields.resource.map(of_json).unwrap_or_default(),
-        place: visible(&place.into_iter().flatten().collect::<Vec<_>>().join(", ")),
-        severity: visible(annotations.severity.as_deref().unwrap_or("")),
-        by_action: by("action", Some(fields.action)),
-        by_actor: by("actor_id", fields.actor_id),
-        by_resource: by("resource", fields.resource),
-        short_hash: hash[..8].to_owned(),
-        hash,
-    }
 }
 
 /// What was typed stays, with what is wrong beside it.
@@ -436,17 +368,6 @@ fn chips(here: &str, given: &[(String, String)]) -> Vec<Chip> {
         Some(Chip { name, value: visible(value), without: with(here, given, name, "") })
     };
     FIELDS.into_iter().filter_map(chip).collect()
-}
-
-/// The page with another value of a parameter, from its beginning unless that is what changes.
-fn with(here: &str, given: &[(String, String)], name: &str, value: &str) -> String {
-    let kept = given
-        .iter()
-        .filter(|(known, _)| known != name && known != "cursor" && known != trail::PARAMETER)
-        .cloned();
-    let new = (!value.is_empty()).then(|| (name.to_owned(), value.to_owned()));
-    let pairs: Vec<(String, String)> = kept.chain(new).collect();
-    if pairs.is_empty() { here.to_owned() } else { format!("{here}?{}", query_text(&pairs)) }
 }
 
 /// The same list from the API.

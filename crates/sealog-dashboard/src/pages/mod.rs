@@ -7,6 +7,7 @@ pub(crate) mod claim;
 pub(crate) mod columns;
 pub(crate) mod context;
 pub(crate) mod event;
+pub(crate) mod event_row;
 pub(crate) mod events;
 pub(crate) mod exports;
 pub(crate) mod forgot;

@@ -27,6 +27,7 @@ use serde_json::json;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::app::Dashboard;
+use crate::pages::event_row;
 use crate::pages::events::{self, within};
 use crate::pages::query_bar;
 use crate::problem::Problem;
@@ -212,7 +213,7 @@ impl Tail {
         }
         message.push_str(&format!("id: {}\nevent: rows\n", self.seen_seq));
         for event in found.iter().rev() {
-            let row = events::rendered_row(&self.asked, event);
+            let row = event_row::rendered(&self.asked, event);
             row.lines().for_each(|line| message.push_str(&format!("data: {line}\n")));
         }
         message.push('\n');

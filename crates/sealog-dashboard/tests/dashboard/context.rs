@@ -82,7 +82,8 @@ fn an_event_that_names_nobody_and_nothing_has_no_context() {
 #[test]
 fn the_context_of_an_event_has_ten_of_a_kind_and_reads_at_most_six_hundred_events() {
     let stage = prepared(Stage::new());
-    let ids: Vec<Ulid> = (0..700).map(|_| event(&stage, "u", "document/1", "s")).collect();
+    let ids: Vec<Ulid> =
+        (0..700).map(|n| event(&stage, "u", "document/1", &format!("s{}", n % 50))).collect();
     let mut browser = stage.signed_in(1);
     let read = stage.doubtful.events_read();
     let page = browser.get(&format!("{}/{}", events_path(1), ids[299]));
@@ -92,7 +93,8 @@ fn the_context_of_an_event_has_ten_of_a_kind_and_reads_at_most_six_hundred_event
     assert_eq!(seqs.len(), 21);
     assert_eq!(seqs[10..], (290..=300).rev().collect::<Vec<u64>>());
     assert_eq!(list(&page, "resource").unwrap().0, (691..=700).rev().collect::<Vec<u64>>());
-    assert_eq!(list(&page, "session").unwrap().0.len(), 20);
+    let sessions = list(&page, "session").unwrap().0;
+    assert!(sessions.starts_with(&[550, 500, 450]), "{sessions:?}");
     page.shows("There may be more");
     // Of few that come after it the nearest are shown.
     let page = browser.get(&format!("{}/{}", events_path(1), ids[679]));

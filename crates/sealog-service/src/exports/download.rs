@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Export, ExportTotals, Exports};
+use sealog_control::{Export, ExportTotals, Exports, NewExport};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash};
 use sealog_core::verify::Item;
@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::format::Format;
 use super::frozen::Frozen;
+use super::seek::{Ranges, Seek};
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
 pub const PIECE_BYTES: usize = 256 << 10;
@@ -29,29 +30,42 @@ pub struct Download {
 }
 
 pub(super) enum State {
-    /// From this `chain_seq` on.
-    Reading(u64, Box<Writer>),
+    /// It is not known yet what is to be read.
+    Seeking(Box<(Seek, Writer)>),
+    /// These ranges, from the first.
+    Reading(Ranges, Box<Writer>),
     /// All was read and handed on.
     Written(ExportTotals),
     Ended,
+}
+
+impl State {
+    pub(super) fn new(query: &Frozen, export: &NewExport, writer: Writer) -> State {
+        let whole = (export.first_seq, export.last_seq);
+        match query.seek(whole.0, whole.1) {
+            Some(seek) => State::Seeking(Box::new((seek, writer))),
+            None => State::Reading(Ranges::from([whole]), Box::new(writer)),
+        }
+    }
 }
 
 /// Writes rows and counts what it has written.
 pub(super) struct Writer {
     format: Format,
     hasher: Sha256,
+    has_begun: bool,
     rows: u64,
     bytes: u64,
 }
 
 impl Writer {
     pub(super) fn new(format: Format) -> Writer {
-        Writer { format, hasher: Sha256::new(), rows: 0, bytes: 0 }
+        Writer { format, hasher: Sha256::new(), has_begun: false, rows: 0, bytes: 0 }
     }
 
-    fn put(&mut self, items: Vec<Item>, query: &Frozen, is_first: bool) -> Vec<u8> {
+    fn put(&mut self, items: Vec<Item>, query: &Frozen) -> Vec<u8> {
         let mut out = Vec::new();
-        if is_first {
+        if !std::mem::replace(&mut self.has_begun, true) {
             self.format.put_header(&mut out);
         }
         for item in items {
@@ -84,29 +98,40 @@ impl Download {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Ended => Ok(None),
             State::Written(totals) => self.complete(totals).await.map(|()| None),
-            State::Reading(from, writer) => self.read(from, writer).await.map(Some),
+            State::Seeking(sought) => {
+                let (mut seek, writer) = *sought;
+                self.state = match seek.step(&*self.store, self.chain).await? {
+                    Some(ranges) => State::Reading(ranges, Box::new(writer)),
+                    None => State::Seeking(Box::new((seek, writer))),
+                };
+                Ok(Some(Vec::new()))
+            }
+            State::Reading(ranges, writer) => self.read(ranges, writer).await.map(Some),
         }
     }
 
-    async fn read(&mut self, from: u64, mut writer: Box<Writer>) -> Result<Vec<u8>, StoreError> {
-        let (first, last) = (self.export.new.first_seq, self.export.new.last_seq);
-        let (items, resume) = if from <= last {
-            let range = Range { from, to: last, bytes_max: PIECE_BYTES };
-            let chunk = self.store.range(self.chain, range).await?;
-            (chunk.items, chunk.resume)
-        } else {
-            (Vec::new(), None)
+    async fn read(&mut self, mut ranges: Ranges, mut writer: Box<Writer>) -> Result<Vec<u8>, StoreError> {
+        let items = match ranges.pop_front().filter(|(from, to)| from <= to) {
+            Some((from, to)) => {
+                let range = Range { from, to, bytes_max: PIECE_BYTES };
+                let chunk = self.store.range(self.chain, range).await?;
+                if let Some(next) = chunk.resume {
+                    ranges.push_front((next, to));
+                }
+                chunk.items
+            }
+            None => Vec::new(),
         };
         let cost = items.iter().map(item_bytes).sum();
-        let (query, is_first) = (Arc::clone(&self.query), from == first);
+        let query = Arc::clone(&self.query);
         let written = self.store.pool().run(Lane::Compute, self.chain, cost, move || {
-            let piece = writer.put(items, &query, is_first);
+            let piece = writer.put(items, &query);
             (writer, piece)
         });
         let (writer, piece) = written.await.map_err(|_| StoreError::Closing)?;
-        self.state = match resume {
-            Some(next) => State::Reading(next, writer),
-            None => State::Written(ExportTotals {
+        self.state = match ranges.is_empty() {
+            false => State::Reading(ranges, writer),
+            true => State::Written(ExportTotals {
                 rows: writer.rows,
                 bytes: writer.bytes,
                 sha256: Hash(writer.hasher.finalize().into()),

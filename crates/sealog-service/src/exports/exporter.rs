@@ -144,8 +144,8 @@ impl Exporter {
             exports: Arc::clone(&self.exports),
             world: Arc::clone(&self.world),
             chain,
+            state: State::new(&query, new, Writer::new(format)),
             query,
-            state: State::Reading(new.first_seq, Box::new(Writer::new(format))),
             export,
         })
     }

@@ -7,6 +7,7 @@ use sealog_core::id::ChainId;
 use sealog_core::query::{Filter, ListQuery, form_decode};
 use sealog_core::reject::Reject;
 
+use super::seek::Seek;
 use crate::search::term::{Condition, Term};
 use crate::search::{Plan, Query};
 
@@ -21,6 +22,8 @@ pub struct Frozen {
     pub(super) filter: Filter,
     pub(super) search: Option<Arc<Plan>>,
     pub(super) is_whole_range: bool,
+    /// What indexes can be asked for, which has every event of the query; nothing where they cannot.
+    indexed: Vec<Filter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,7 @@ impl Frozen {
         let has_filter = filter.action.is_some() || filter.actor_id.is_some() || filter.resource.is_some();
         Ok(Frozen {
             query: query.to_owned(),
+            indexed: Plan::new(&parsed, 0).and(&filter).indexed().unwrap_or_default(),
             is_whole_range: !has_filter && is_window(&parsed.terms),
             // The time of now is asked for by nothing that is left in it.
             search: Some(Plan::new(&parsed, 0)).filter(|plan| !plan.is_empty()).map(Arc::new),
@@ -77,8 +81,16 @@ impl Frozen {
 
     /// And within the time of an export.
     pub(super) fn within(mut self, from_ms: Option<u64>, until_ms: Option<u64>) -> Frozen {
-        (self.filter.from_ms, self.filter.until_ms) = (from_ms, until_ms);
+        for filter in self.indexed.iter_mut().chain([&mut self.filter]) {
+            (filter.from_ms, filter.until_ms) = (from_ms, until_ms);
+        }
         self
+    }
+
+    /// How its events are found in a range without reading all of it, if there is a way.
+    pub(super) fn seek(&self, first_seq: u64, last_seq: u64) -> Option<Seek> {
+        let is_sought = !self.indexed.is_empty() && first_seq <= last_seq;
+        is_sought.then(|| Seek::new(self.indexed.clone(), first_seq, last_seq))
     }
 }
 

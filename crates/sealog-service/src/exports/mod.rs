@@ -11,6 +11,7 @@ mod exporter;
 mod format;
 mod frozen;
 pub mod manifest;
+mod seek;
 
 pub use csv::COLUMNS;
 pub use download::{Download, PIECE_BYTES};

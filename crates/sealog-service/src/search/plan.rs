@@ -167,6 +167,17 @@ impl Plan {
         self.seqs
     }
 
+    /// Filters that indexes answer and that have every event between them that matches. Nothing where all events have to be looked at.
+    pub fn indexed(&self) -> Option<Vec<Filter>> {
+        let is_indexed = |filter: &Filter| {
+            filter.action.is_some()
+                || filter.actor_id.is_some()
+                || filter.resource.is_some()
+                || !filter.fields.is_empty()
+        };
+        self.filters.iter().all(is_indexed).then(|| self.filters.clone())
+    }
+
     /// Whether an event is what was asked for.
     pub fn matches(&self, event: &StoredEvent) -> bool {
         let seq = event.sealed.chain_seq;
