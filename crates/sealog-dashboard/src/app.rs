@@ -10,15 +10,11 @@ use sealog_service::people::Accounts;
 use sealog_service::verification::Verifications;
 use sealog_store::Store;
 use sealog_store::world::World;
-use tokio::sync::Semaphore;
 
 use crate::assets::Assets;
 use crate::cookies::Cookies;
 use crate::reads::Reads;
-use crate::streams::Streams;
-
-/// Downloads of exports at a time: each holds a piece of some megabytes at most. More are refused.
-const DOWNLOADS_MAX: usize = 16;
+use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
 /// What an operator has decided that pages have to know.
 #[derive(Clone, Debug)]
@@ -44,7 +40,7 @@ pub struct Dashboard {
     pub(crate) config: Config,
     pub(crate) cookies: Cookies,
     pub(crate) assets: Assets,
-    pub(crate) downloads: Arc<Semaphore>,
+    pub(crate) downloads: Streams,
     pub(crate) workers: Workers,
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
@@ -104,12 +100,12 @@ impl Dashboard {
             cookies: Cookies::new(&config.app_url),
             assets: Assets::new(),
             config,
-            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
+            downloads: Streams::new(DOWNLOADS),
             workers,
             verifications,
             exporter,
             reads: Reads::new(),
-            streams: Streams::default(),
+            streams: Streams::new(LIVE_VIEWS),
             on_claimed,
         })
     }

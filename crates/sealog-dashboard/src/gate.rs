@@ -21,6 +21,8 @@ use crate::headers;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
 
+/// Of an address: links on a page repeat its query, some of them for each row.
+const QUERY_BYTES_MAX: usize = 8 << 10;
 /// Most that is read of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
 /// Projects that the rail offers.
@@ -68,6 +70,12 @@ pub(crate) async fn pass(
     };
     let checked = async {
         check_site(app, &parts.method, &asked)?;
+        if asked.query.len() > QUERY_BYTES_MAX {
+            return Err(Problem::new(
+                Code::ValidationInvalidField,
+                "The address of this page is too long. Use a shorter search or fewer filters.",
+            ));
+        }
         admit(app, needs, &mut asked).await?;
         if parts.method == Method::POST {
             asked.form = read_form(&asked.headers, body).await?;

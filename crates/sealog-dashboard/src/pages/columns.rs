@@ -28,6 +28,15 @@ impl Columns {
         Columns(if shown.contains(&true) { shown } else { [true; COLUMNS.len()] })
     }
 
+    /// Filters with these columns in place of what was asked for, which may be anything.
+    pub(crate) fn in_place(pairs: Vec<(String, String)>) -> Vec<(String, String)> {
+        let columns = Columns::of(&pairs);
+        let named = pairs.iter().any(|(name, _)| name == PARAMETER) && columns.0.contains(&false);
+        let shown = columns.all().into_iter().filter(|(.., shown)| named && *shown);
+        let shown = shown.map(|(name, ..)| (PARAMETER.to_owned(), name.to_owned()));
+        pairs.into_iter().filter(|(name, _)| name != PARAMETER).chain(shown).collect()
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         COLUMNS.iter().zip(self.0).any(|((known, _), shown)| *known == name && shown)
     }
@@ -60,5 +69,14 @@ mod tests {
         assert_eq!(of(&[]).len(), 7);
         assert_eq!(of(&["nonsense"]).len(), 7);
         assert_eq!(of(&[&"time,".repeat(10_000)]), ["time"]);
+    }
+
+    #[test]
+    fn links_repeat_known_columns_alone() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let given = vec![pair("columns", "!!!,time"), pair("action", "a"), pair("columns", "hash")];
+        let kept = Columns::in_place(given);
+        assert_eq!(kept, [pair("action", "a"), pair("columns", "time"), pair("columns", "hash")]);
+        assert_eq!(Columns::in_place(vec![pair("columns", "!!!")]), []);
     }
 }

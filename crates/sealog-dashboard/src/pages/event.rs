@@ -86,11 +86,13 @@ struct Link {
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let _place = app.reads.acquire(asked.place().tenant.id).await;
+    let reading = app.reads.acquire(asked.place().tenant.id).await;
     let (chain, event) = find(&app, &asked).await?;
     let around = around(&app, &asked, chain, &event).await?;
     let context = Context::read(&app, &asked, chain, &event).await?;
     let neighbours = around.iter().map(|event| event.sealed.chain_seq);
+    // What waits for a record must not keep others from reading.
+    drop(reading);
     seal(&app, &asked, chain, &event, context.seqs.iter().copied().chain(neighbours).collect()).await?;
     let bytes = event.text.as_str().len();
     // An event can have two megabytes, and this looks at each of them several times.
@@ -107,8 +109,10 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 
 /// The exact text whose SHA-256 is the event's hash, as a file.
 pub(crate) async fn hashed(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let _place = app.reads.acquire(asked.place().tenant.id).await;
+    let reading = app.reads.acquire(asked.place().tenant.id).await;
     let (chain, event) = find(&app, &asked).await?;
+    // What waits for a record must not keep others from reading.
+    drop(reading);
     seal(&app, &asked, chain, &event, BTreeSet::new()).await?;
     let name = format!("attachment; filename=\"{}.txt\"", event.sealed.log_id);
     let mut response = Response::new(Body::from(preimage(&event)));

@@ -63,11 +63,8 @@ impl Row {
 
 /// A row as the list has it.
 pub(crate) fn rendered(asked: &Asked, event: &StoredEvent) -> String {
-    let given: Vec<(String, String)> = asked
-        .query_pairs()
-        .into_iter()
-        .filter(|(name, value)| !value.is_empty() && name != "after")
-        .collect();
+    let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && name != "after");
+    let given = Columns::in_place(given.collect());
     let row = Row::new(&asked.place().events_path(), &given, event);
     let part = RowPart { row: &row, columns: &Columns::of(&given) };
     part.render().unwrap_or_default()

@@ -105,8 +105,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         return Err(Problem::not_found());
     };
     // A form sends empty fields; the API takes none.
-    let given: Vec<(String, String)> =
-        asked.query_pairs().into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && name != "after");
+    let given = Columns::in_place(given.collect());
     let exact: Vec<_> = asked_for(&given).into_iter().filter(|(name, _)| name != query_bar::NAME).collect();
     let (parsed, error) = match ListQuery::parse(&query_text(&exact), chain) {
         Ok(query) => (query, None),
@@ -220,7 +220,17 @@ fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
 }
 
 /// Where what comes behind the newest page is told.
+/// Whether what this person sees of the chain is recorded in the chain itself.
+pub(crate) fn is_own_echo(place: &Place) -> bool {
+    place.role() == Role::Auditor && place.chain.as_ref().is_some_and(|(project, _)| project.id.is_system())
+}
+
 fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<String> {
+    // Of the system log an auditor's live view would show its own records, each of which makes another; and the end of
+    // a chain is not told to those who see it until a date.
+    if is_own_echo(place) || place.membership.grants.until_ms.is_some() {
+        return None;
+    }
     // What came while the list was read may be on it already.
     let newest = found.events.first().map_or(0, |event| event.sealed.chain_seq);
     let head_seq = found.head_seq?.max(newest);

@@ -7,23 +7,23 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream;
-use sealog_control::{Export, Membership};
+use sealog_control::Export;
 use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::reject::{Code, Reject};
 use sealog_service::exports::{Download, Format, Frozen, NotFrozen, manifest};
-use sealog_service::people::Token;
 use sealog_service::search;
 use sealog_service::system_chain::actions;
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::pages::query_bar;
+use crate::pages::tail::is_admitted;
 use crate::pages::verification::chain;
 use crate::pages::verification_run::file;
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, see_other};
+use crate::streams::StreamPlace;
 use crate::text::{moment, number, visible};
 use crate::views;
 
@@ -149,19 +149,27 @@ impl<'a> Page<'a> {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let page = Page::new(&app, &asked).await?;
-    let chain = chain(&asked)?;
+    seal(&app, &asked).await?;
+    Ok(html(&page))
+}
+
+/// The list of exports is seen, also under a form that has something wrong in it.
+async fn seal(app: &Dashboard, asked: &Asked) -> Result<(), Problem> {
+    let chain = chain(asked)?;
     let metadata = json!({ "page": "exports", "mode": chain.mode.as_str() });
     let resource = format!("project/{}", chain.project_id);
-    views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, metadata).await?;
-    Ok(html(&page))
+    views::seal(app, asked, &actions::PAGE_VIEWED, &resource, metadata).await
 }
 
 pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let (place, chain) = (asked.place(), chain(&asked)?);
     let page = Page::new(&app, &asked).await?;
-    let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+    let wrong = async |page| {
+        seal(&app, &asked).await?;
+        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+    };
     let Some(format) = Format::parse(&page.format) else {
-        return wrong(Page { format_error: Some("Choose a format."), ..page });
+        return wrong(Page { format_error: Some("Choose a format."), ..page }).await;
     };
     let frozen = match freeze(&page.fields, chain, app.world.now_ms()) {
         Ok(frozen) => frozen,
@@ -171,7 +179,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
                 Some(field) => field.error = Some(problem),
                 None => page.error = Some(problem),
             }
-            return wrong(page);
+            return wrong(page).await;
         }
     };
     let _place = app.reads.acquire(chain.tenant_id).await;
@@ -223,10 +231,10 @@ pub(crate) async fn manifest(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
 pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let export = find(&app, &asked).await?;
     // A client that reads slowly holds a piece for as long.
-    let Ok(permit) = Arc::clone(&app.downloads).try_acquire_owned() else {
+    let Some(permit) = app.downloads.enter(asked.person().person.id) else {
         return Err(Problem::new(
             Code::RateLimitExceeded,
-            "Too many downloads are under way on this server. Try again when one has ended.",
+            "Too many downloads are under way. Try again when one has ended.",
         ));
     };
     let name = manifest::file_name(&export);
@@ -237,11 +245,9 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
         .download(asked.person().person.id, export)
         .await
         .map_err(|error| views::not_sealed(&error))?;
-    let membership = asked.place().membership.clone();
     let streamed = Streamed {
         app: Arc::clone(&app),
-        token: asked.token.clone(),
-        membership,
+        asked,
         download,
         looked_at_ms: app.world.now_ms(),
         _permit: permit,
@@ -261,11 +267,10 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
 /// A download, as long as the person may have it.
 struct Streamed {
     app: Arc<Dashboard>,
-    token: Option<Token>,
-    membership: Membership,
+    asked: Arc<Asked>,
     download: Download,
     looked_at_ms: u64,
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPlace,
 }
 
 impl Streamed {
@@ -281,19 +286,13 @@ impl Streamed {
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, String> {
         let now_ms = self.app.world.now_ms();
         if now_ms.saturating_sub(self.looked_at_ms) >= STILL_EVERY_MS {
-            if !self.is_still_allowed().await? {
+            if !is_admitted(&self.app, &self.asked).await {
                 return Err("the session, the membership or its grants have ended".into());
             }
             self.looked_at_ms = now_ms;
         }
         // As pages do: a few at a time read events, and none for longer than a piece.
-        let _place = self.app.reads.acquire(self.membership.tenant_id).await;
+        let _place = self.app.reads.acquire(self.asked.place().tenant.id).await;
         self.download.next().await.map_err(|error| error.to_string())
-    }
-
-    async fn is_still_allowed(&self) -> Result<bool, String> {
-        let Some(token) = &self.token else { return Ok(false) };
-        let who = self.app.accounts.find(token).await.map_err(|failed| failed.0)?;
-        Ok(who.is_some_and(|who| who.memberships.contains(&self.membership)))
     }
 }

@@ -37,7 +37,8 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn typed(asked: &Asked) -> Fields {
         let text = |name| asked.field(name).to_owned();
-        let chosen: Vec<String> = values(asked, "project").into_iter().map(str::to_owned).collect();
+        let chosen = values(asked, "project").into_iter().take(GRANTED_MAX + 1);
+        let chosen: Vec<String> = chosen.map(str::to_owned).collect();
         Fields {
             projects: projects(asked.place(), &chosen),
             is_cut: is_cut(asked.place()),

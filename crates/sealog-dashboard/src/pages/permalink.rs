@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::request::{Asked, see_other};
 
 /// Projects that are looked into. A link that was copied here names its project, and needs one.
-const PROJECTS_MAX: usize = 500;
+const PROJECTS_MAX: usize = 50;
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let log_id = Ulid::parse(asked.parameter("log_id")).ok_or(Reject::EventNotFound)?;

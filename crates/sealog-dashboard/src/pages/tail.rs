@@ -67,6 +67,9 @@ struct Tail {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let chain = asked.place().chain_id().ok_or(Problem::not_found())?;
+    if events::is_own_echo(asked.place()) {
+        return Err(Problem::not_found());
+    }
     let filter = events::filter_of(&asked, chain)?;
     let search = query_bar::plan_of(&asked, app.world.now_ms())?.map(Arc::new);
     let place = app.streams.enter(asked.person().person.id).ok_or_else(|| {
@@ -221,7 +224,8 @@ impl Tail {
     }
 }
 
-async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
+/// Whether session, membership and authenticator are still what they were. It is no use of the session.
+pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
     let membership = &asked.place().membership;
     let Some(token) = &asked.token else { return false };
     let Ok(Some(who)) = app.accounts.look(token).await else { return false };

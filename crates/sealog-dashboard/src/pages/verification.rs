@@ -129,7 +129,13 @@ impl<'a> Page<'a> {
         let are_more = listed.len() > RUNS_ON_PAGE;
         listed.truncate(RUNS_ON_PAGE);
         let older = listed.last().filter(|_| are_more).map(|run| format!("{here}?before={}", run.id));
-        let newest = app.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
+        let mut newest = app.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
+        let is_window =
+            place.membership.grants.from_ms.is_some() || place.membership.grants.until_ms.is_some();
+        // Runs that reach beyond what somebody sees are like none, as their pages are.
+        let is_seen = |run: &Run| !is_window || (first <= run.from && run.to <= last);
+        listed.retain(is_seen);
+        newest.retain(is_seen);
         let cells = strip::cells(first, last, &newest, now_ms);
         let count = |wanted: fn(&State) -> bool| cells.iter().filter(|cell| wanted(&cell.state)).count();
         let counts = [
@@ -156,8 +162,7 @@ impl<'a> Page<'a> {
             mode: chain.mode.as_str(),
             base_url: &app.config.base_url,
             range: (first <= last).then(|| (number(first), number(last))),
-            is_window: place.membership.grants.from_ms.is_some()
-                || place.membership.grants.until_ms.is_some(),
+            is_window,
             width: cells.len() * CELL_WIDTH,
             cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
             counts,
@@ -191,16 +196,24 @@ fn shown(here: &str, at: usize, cell: &strip::Cell) -> CellShown {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let page = Page::new(&app, &asked).await?;
-    let chain = chain(&asked)?;
+    seal(&app, &asked).await?;
+    Ok(html(&page))
+}
+
+/// Windows and runs are seen, also under a form that has something wrong in it.
+async fn seal(app: &Dashboard, asked: &Asked) -> Result<(), Problem> {
+    let chain = chain(asked)?;
     let metadata = json!({ "page": "verification", "mode": chain.mode.as_str() });
     let resource = format!("project/{}", chain.project_id);
-    views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, metadata).await?;
-    Ok(html(&page))
+    views::seal(app, asked, &actions::PAGE_VIEWED, &resource, metadata).await
 }
 
 pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let chain = chain(&asked)?;
-    let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+    let wrong = async |page| {
+        seal(&app, &asked).await?;
+        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+    };
     let (first, last) = seen_range(&app, chain, &asked.place().membership.grants).await?;
     let range = match asked.field("range") {
         "window" => {
@@ -219,7 +232,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
                         matches!((&from, &to), (Ok(from), Ok(to)) if from <= to) || (!from_ok && to.is_ok());
                     let to_error =
                         (!to_ok).then(|| "It must be a number, and not below the first.".to_owned());
-                    return wrong(Page { from_error, to_error, ..page });
+                    return wrong(Page { from_error, to_error, ..page }).await;
                 }
             }
         }
@@ -229,13 +242,13 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
         Ok(run) => Ok(see_other(&format!("{}/{}", path(chain), run.id))),
         Err(StartError::Nothing) => {
             let error = Some("There are no events to verify.".to_owned());
-            wrong(Page { error, ..Page::new(&app, &asked).await? })
+            wrong(Page { error, ..Page::new(&app, &asked).await? }).await
         }
         Err(StartError::TooMany) => {
             let error = Some(format!(
                 "{UNENDED_MAX} verifications of the organisation have not ended. Wait for one, or cancel one."
             ));
-            wrong(Page { error, ..Page::new(&app, &asked).await? })
+            wrong(Page { error, ..Page::new(&app, &asked).await? }).await
         }
         Err(StartError::Store(error)) => {
             tracing::error!(%error, "a verification could not be started");

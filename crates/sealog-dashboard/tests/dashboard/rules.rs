@@ -21,6 +21,18 @@ fn furnished() -> Stage {
 }
 
 /// Every kind of page, with what a person sees there.
+#[test]
+fn an_address_of_more_than_8_kilobytes_is_refused_since_links_repeat_it() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    let mut owner = stage.signed_in(1);
+    let long = format!("{}?columns={}", events_path(1), "!".repeat(8 << 10));
+    owner.get(&long).is_problem(422, "validation/invalid_field");
+    let allowed = format!("{}?columns={}", events_path(1), "!".repeat(8000));
+    assert!(!owner.get(&allowed).has("!!!!"), "what is no column is repeated nowhere");
+}
+
 fn pages(stage: &Stage) -> Vec<Response> {
     let mut owner = stage.signed_in(1);
     let log_id = stage.append(live(1), r#"{"action":"user.login","metadata":{"a":[1,{"b":null}]}}"#);

@@ -91,6 +91,34 @@ fn what_an_auditor_sees_is_sealed_when_it_is_shown() {
 }
 
 #[test]
+fn a_list_under_a_form_with_a_mistake_is_sealed_too() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let mut auditor = stage.signed_in(2);
+    for (path, form) in [
+        (format!("{}/create", exports_path(1)), [("format", "nonsense"), ("q", "")]),
+        (format!("{}/start", verify_path(1)), [("range", "window"), ("from", "x")]),
+    ] {
+        let before = stage.sealed(1).len();
+        assert_eq!(auditor.post(&path, &form).status, 422, "{path}");
+        let sealed = stage.sealed(1);
+        assert!(sealed.len() > before && sealed.last().unwrap().contains("sealog.page_viewed"), "{path}");
+    }
+}
+
+#[test]
+fn an_auditors_live_view_of_the_system_log_is_not_there_since_it_would_feed_itself() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let system = format!("/app/p/{}/live", stage.system_chain(1).project_id);
+    let mut auditor = stage.signed_in(2);
+    auditor.get(&events_path(1));
+    assert!(!auditor.get(&format!("{system}/events")).has("data-tail"));
+    auditor.get(&format!("{system}/tail")).is_problem(404, "request/not_found");
+    assert!(stage.signed_in(1).get(&format!("{system}/events")).has("data-tail"));
+}
+
+#[test]
 fn what_cannot_be_sealed_is_not_shown() {
     let stage = stage();
     let pages = pages(&stage);

@@ -156,11 +156,24 @@ fn safe(text: &str) -> String {
     if end.is_some() || too_long.is_some() {
         shown.push_str("… [cut]");
     }
-    let first = shown.trim_start().chars().next();
-    if first.is_some_and(|first| matches!(first, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')) {
-        shown.insert(0, '\'');
+    defused(&shown)
+}
+
+/// With a quotation mark before whatever a spreadsheet may take for a formula: at the beginning, and behind each semicolon, which
+/// separates cells where a comma separates decimals.
+fn defused(text: &str) -> String {
+    let begins_formula = |character| matches!(character, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
+    let mut safe = String::with_capacity(text.len() + 1);
+    for (at, part) in text.split(';').enumerate() {
+        if at > 0 {
+            safe.push(';');
+        }
+        if part.trim_start().starts_with(begins_formula) {
+            safe.push('\'');
+        }
+        safe.push_str(part);
     }
-    shown
+    safe
 }
 
 #[cfg(test)]
@@ -219,7 +232,7 @@ mod tests {
         }
     }
 
-    const HOSTILE: [&str; 9] = [
+    const HOSTILE: [&str; 11] = [
         "=HYPERLINK(\\\"http://evil.example\\\",\\\"x\\\")",
         "+1+cmd|' /C calc'!A0",
         "-2+3",
@@ -229,6 +242,8 @@ mod tests {
         "\\u202egnp.exe\\u200b\\ufeff",
         "＝1",
         "  =1",
+        "x;=cmd|' /C calc'!A0;",
+        "a; +1;;@b",
     ];
 
     #[test]
@@ -270,8 +285,10 @@ mod tests {
             assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
             assert!(!text.trim_end().chars().any(crate::hidden::is_hidden), "{text}");
             for cell in parse(&text).into_iter().flatten() {
-                let first = cell.trim_start().chars().next().unwrap();
-                assert!(!"=+-@＝＋－＠\t\r".contains(first), "{cell}");
+                for part in cell.split(';') {
+                    let first = part.trim_start().chars().next().unwrap_or(' ');
+                    assert!(!"=+-@＝＋－＠\t\r".contains(first), "{cell}");
+                }
             }
         }
         assert!(row(put_safe_event, r#"{"action":"=1"}"#).contains("\"'=1\""));
