@@ -74,9 +74,9 @@ for (const entry of PAGES) {
       await open(one);
       await heading(page);
       await page.waitForLoadState("load");
-      // What events arrive later is not part of it, and has no end.
+      // As it comes over the wire. What events arrive later is not part of it, and has no end.
       const ended = answers.filter((answer) => !answer.headers()["content-type"]?.startsWith("text/event-stream"));
-      const sizes = await Promise.all(ended.map(async (answer) => (await answer.body().catch(() => "")).length));
+      const sizes = await Promise.all(ended.map(async (answer) => (await answer.request().sizes()).responseBodySize));
       const bytes = sizes.reduce((sum, size) => sum + size, 0);
       assert.ok(bytes > 1000 && bytes < FIRST_VIEW_BYTES_MAX, `${bytes} bytes`);
       // Through the debugger, which asks no policy: the page keeps its own.

@@ -25,6 +25,8 @@ for (const scripts of [true, false]) {
     const shows = async (query, actors) => {
       await bar.fill(query);
       await bar.press("Enter");
+      // Rows of the list before may be those of this one.
+      await page.waitForURL((url) => url.searchParams.get("q") === query);
       for (const actor of actors) await page.getByRole("link", { name: actor, exact: true }).waitFor();
       assert.equal(await page.getByRole("rowheader").count(), actors.length, query);
       assert.equal(await bar.inputValue(), query, "what was typed stays");

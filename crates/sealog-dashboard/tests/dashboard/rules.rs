@@ -30,7 +30,11 @@ fn an_address_of_more_than_8_kilobytes_is_refused_since_links_repeat_it() {
     let long = format!("{}?columns={}", events_path(1), "!".repeat(8 << 10));
     owner.get(&long).is_problem(422, "validation/invalid_field");
     let allowed = format!("{}?columns={}", events_path(1), "!".repeat(8000));
-    assert!(!owner.get(&allowed).has("!!!!"), "what is no column is repeated nowhere");
+    for n in 0..50 {
+        stage.append(live(1), &format!(r#"{{"action":"user.login","actor_id":"{n}"}}"#));
+    }
+    let repeated = owner.get(&allowed).text().matches("!!!!!!!!").count() / 1000;
+    assert!(repeated <= 5, "what is no column is repeated {repeated} times");
 }
 
 fn pages(stage: &Stage) -> Vec<Response> {
