@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
+use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::{List, Store};
@@ -71,6 +72,14 @@ impl Stage {
         };
         self.indexes().iter().all(has)
     }
+}
+
+/// From now on the disk has so much room.
+fn leave_free(disk: &SimDisk, bytes: usize) {
+    const LARGE: usize = 1 << 40;
+    disk.plan(Plan { capacity: Some(LARGE), ..Plan::default() });
+    let free = usize::try_from(disk.free_bytes(Path::new(DIR)).unwrap()).unwrap();
+    disk.plan(Plan { capacity: Some(LARGE - free + bytes), ..Plan::default() });
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -226,13 +235,8 @@ fn index_files_are_not_made_anew_in_the_reserve_and_are_once_there_is_room() {
     drop(store);
     stage.change_indexes(without_fields);
     let before: Vec<_> = stage.indexes().iter().map(|path| stage.disk.content(path)).collect();
-    let used = |log: &str| {
-        let dir = Path::new(DIR).join(log);
-        let names = stage.disk.file_names(&dir);
-        names.iter().filter_map(|name| stage.disk.content(&dir.join(name))).map(|c| c.len()).sum::<usize>()
-    };
     // They would fit into the reserve.
-    stage.disk.plan(Plan { capacity: Some(used("live") + used("test") + (24 << 10)), ..Plan::default() });
+    leave_free(&stage.disk, 512 << 10);
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looks);
     stage.disk.watch(move |call| {
@@ -241,8 +245,12 @@ fn index_files_are_not_made_anew_in_the_reserve_and_are_once_there_is_room() {
         }
         Ok(())
     });
-    let options =
-        Options { disk: Arc::new(stage.disk.clone()), tick: Duration::from_millis(1), ..small(&stage.world) };
+    let options = Options {
+        disk: Arc::new(stage.disk.clone()),
+        tick: Duration::from_millis(1),
+        reserve_bytes: 1 << 20,
+        ..small(&stage.world)
+    };
     let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
     eventually("room was looked for", || looks.load(Ordering::SeqCst) > 100);
     let after: Vec<_> = stage.indexes().iter().map(|path| stage.disk.content(path)).collect();

@@ -104,15 +104,15 @@ fn resuming_takes_a_small_segment_and_not_a_whole_doubled_one() {
     make_room();
     let next = || disk.content(&Path::new(DIR).join("live/next.seg")).map_or(0, |content| content.len());
     eventually("the next segment is there", || (smallest..2 * smallest).contains(&next()));
-    // Counts that had no room come when there is some.
-    let files =
-        || disk.file_names(&Path::new(DIR).join("live")).iter().filter(|name| !name.contains(".cnt")).count();
-    let before = files();
+    // Index files and counts that had no room come when there is some.
+    let segments =
+        || disk.file_names(&Path::new(DIR).join("live")).iter().filter(|name| name.ends_with(".log")).count();
+    let before = segments();
     for _ in 0..20 {
         let large = vec![some_kib(40 << 10)];
         assert_eq!(try_append(&store, live(), large), Err(StoreError::NoRoom));
     }
-    assert_eq!(files(), before);
+    assert_eq!(segments(), before);
     assert_eq!(store.ready(), Ok(()));
     append(&store, live(), vec![some_kib(EVENT_BYTES)]);
     drop(store);
@@ -289,9 +289,12 @@ fn counts_are_not_written_into_the_reserve_and_a_write_that_fails_leaves_nothing
                 }
                 Ok(())
             });
-            limit(&disk, used(&disk) + 24 * KIB);
+            limit(&disk, 1 << 40);
+            let free = usize::try_from(disk.free_bytes(Path::new(DIR)).unwrap()).unwrap();
+            limit(&disk, (1 << 40) - free + 512 * KIB);
         }
-        let store = open(&disk, &world);
+        let reserved = Options { reserve_bytes: 1 << 20, ..options(&disk, &world) };
+        let store = EmbeddedStore::open(Path::new(DIR), &reserved).unwrap();
         // Where nothing can be written that is when room is looked at.
         eventually("it was tried", || tried.load(Ordering::SeqCst) > 10);
         assert_eq!(names(&disk, ".cnt"), Vec::<String>::new(), "fails {fails}");
