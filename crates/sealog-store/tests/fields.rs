@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
+use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::{List, Store};
-use sealog_testing::sim::{DIR, Op, SimDisk};
+use sealog_testing::sim::{DIR, Op, Plan, SimDisk};
 use sealog_testing::*;
 use siphasher::sip::SipHasher13;
 
@@ -71,6 +72,14 @@ impl Stage {
         };
         self.indexes().iter().all(has)
     }
+}
+
+/// From now on the disk has so much room.
+fn leave_free(disk: &SimDisk, bytes: usize) {
+    const LARGE: usize = 1 << 40;
+    disk.plan(Plan { capacity: Some(LARGE), ..Plan::default() });
+    let free = usize::try_from(disk.free_bytes(Path::new(DIR)).unwrap()).unwrap();
+    disk.plan(Plan { capacity: Some(LARGE - free + bytes), ..Plan::default() });
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -216,6 +225,40 @@ fn index_files_that_know_no_members_answer_right_and_get_them_in_the_background(
     right();
     eventually("all index files have members", || stage.all_have_fields());
     right();
+}
+
+#[test]
+fn index_files_are_not_made_anew_in_the_reserve_and_are_once_there_is_room() {
+    let stage = Stage::new();
+    let store = stage.open();
+    fill(&store, 20, |seq| format!("OPS-{}", seq % 500));
+    drop(store);
+    stage.change_indexes(without_fields);
+    let before: Vec<_> = stage.indexes().iter().map(|path| stage.disk.content(path)).collect();
+    // They would fit into the reserve.
+    leave_free(&stage.disk, 512 << 10);
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    stage.disk.watch(move |call| {
+        if call.op == Op::FreeBytes {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let options = Options {
+        disk: Arc::new(stage.disk.clone()),
+        tick: Duration::from_millis(1),
+        reserve_bytes: 1 << 20,
+        ..small(&stage.world)
+    };
+    let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    eventually("room was looked for", || looks.load(Ordering::SeqCst) > 100);
+    let after: Vec<_> = stage.indexes().iter().map(|path| stage.disk.content(path)).collect();
+    assert!(after[..before.len()] == before[..], "an index file was made anew");
+    stage.disk.unwatch();
+    stage.disk.plan(Plan::default());
+    eventually("all index files have members", || stage.all_have_fields());
+    drop(store);
 }
 
 #[test]

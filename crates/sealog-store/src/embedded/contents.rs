@@ -19,7 +19,7 @@ use super::index::salt::IndexSalt;
 use super::index::sidecar::{Caches, SegmentEnd};
 use super::log::disk::{Disk, OpenFiles};
 use super::log::plan::Plan;
-use super::log::segment::{Segment, segment_path};
+use super::log::segment::{Segment, no_room, segment_path};
 use super::options::Options;
 use super::read::failures::ReadFailures;
 use crate::error::StoreError;
@@ -135,6 +135,12 @@ impl Contents {
             let file = self.files.file(segment_path(&self.dir, end.number));
             *segment = Arc::new(Segment { number: end.number, salt: segment.salt, file });
         }
+    }
+
+    /// Whether a file that can be made at any time may be written: what it would take of the reserve is for files that have to be.
+    pub(crate) fn check_room_for(&self, bytes: usize) -> io::Result<()> {
+        let free = self.disk.free_bytes(&self.dir)?;
+        if free < self.options.reserve_bytes.saturating_add(bytes as u64) { Err(no_room()) } else { Ok(()) }
     }
 
     /// Where a segment ends that is not written to any more.

@@ -10,6 +10,7 @@ use sealog_core::id::ChainId;
 
 use super::contents::Contents;
 use super::index::sidecar::SegmentEnd;
+use super::log::segment::is_no_room;
 use super::recovery::high_water_mark::{Extent, MarkFile};
 use crate::sync::{lock, wait_for};
 
@@ -17,6 +18,8 @@ use crate::sync::{lock, wait_for};
 const UPKEEP_NICENESS: i32 = 5;
 /// Nobody waits for a new index where there is an old one.
 const REINDEX_NICENESS: i32 = 19;
+/// How long a file waits for room that can do without it.
+const NO_ROOM_TICKS: u32 = 60;
 
 #[derive(Debug)]
 pub(crate) struct Upkeep {
@@ -111,13 +114,25 @@ impl Upkeep {
         let log = self.contents.mode.as_str();
         let segments = lock(&self.stale).len();
         tracing::info!(log, segments, "rebuilding old index files in the background");
+        let mut warned = false;
         while let Some((segment, id)) = { lock(&self.stale).pop() } {
             let begun = Instant::now();
-            if let Err(error) = self.contents.renew_index(segment, id) {
-                tracing::warn!(%error, segment, "cannot rebuild an old index file; using it as it is until the next start");
-            }
             // As long a pause, so that at most half of a disk's time goes into this.
-            let until = Instant::now() + begun.elapsed();
+            let mut pause = None;
+            match self.contents.renew_index(segment, id) {
+                Ok(()) => warned = false,
+                Err(error) if is_no_room(&error) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(%error, segment, "no room to rebuild an old index file; using it as it is until there is");
+                    }
+                    lock(&self.stale).push((segment, id));
+                    pause = Some(self.contents.options.tick * NO_ROOM_TICKS);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, segment, "cannot rebuild an old index file; using it as it is until the next start");
+                }
+            }
+            let until = Instant::now() + pause.unwrap_or_else(|| begun.elapsed());
             loop {
                 let left = until.saturating_duration_since(Instant::now());
                 if self.pause(left) {

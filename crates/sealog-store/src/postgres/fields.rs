@@ -80,11 +80,12 @@ pub(super) async fn follow(inner: Arc<Inner>) {
         return;
     }
     let mut pause = inner.options.poll;
+    let mut failed = false;
     loop {
         tokio::time::sleep(pause).await;
         loop {
             let begun = Instant::now();
-            match inner.index_fields().await {
+            match inner.index_fields(&mut failed).await {
                 Ok(0) => {
                     // To look for what is to be done takes longer the more chains there are.
                     pause = inner.options.poll.max(begun.elapsed() * LOOK_SHARE);
@@ -102,8 +103,10 @@ pub(super) async fn follow(inner: Arc<Inner>) {
     }
 }
 
-const BEHIND: &str = "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.fields_indexed f ON f.chain_id = c.chain_id
-    WHERE c.chain_seq > coalesce(f.chain_seq, 0) ORDER BY c.chain_seq - coalesce(f.chain_seq, 0) DESC LIMIT $1";
+/// In no order, so that chains of which nothing more can be indexed do not keep the others from it.
+const BEHIND: &str =
+    "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.fields_indexed f ON f.chain_id = c.chain_id
+    WHERE c.chain_seq > coalesce(f.chain_seq, 0) ORDER BY random() LIMIT $1";
 const BEGIN: &str = "INSERT INTO sealog.fields_indexed (chain_id, chain_seq, log_id)
     VALUES ($1, 0, '00000000-0000-0000-0000-000000000000') ON CONFLICT DO NOTHING";
 /// Whoever holds the row indexes the chain; another node passes it over.
@@ -118,16 +121,30 @@ const PUT: &str = "INSERT INTO sealog.event_fields (chain_id, key, chain_seq) SE
 const MOVE: &str = "UPDATE sealog.fields_indexed SET chain_seq = $2, log_id = $3 WHERE chain_id = $1";
 
 impl Inner {
-    /// A step for each of the chains that are furthest behind: how many events were indexed.
-    async fn index_fields(&self) -> Result<usize, StoreError> {
+    /// A step for each of some chains that are behind: how many events were indexed. One that fails does not keep the others from it; an error where all that was done is to fail.
+    async fn index_fields(&self, failed: &mut bool) -> Result<usize, StoreError> {
         let behind = self
             .read(|session| Box::pin(async move { session.query(BEHIND, &[Type::INT8], &[&CHAINS]).await }));
         let behind = behind.await?;
-        let mut indexed = 0;
+        let (mut indexed, mut failure) = (0, None);
         for row in behind {
-            let step = tokio::time::timeout(self.options.transaction_timeout, self.index_chain(row.get(0)));
+            let chain: Id = row.get(0);
+            let step = tokio::time::timeout(self.options.transaction_timeout, self.index_chain(chain));
             let timed_out = || StoreError::Unavailable("the database did not answer in time".into());
-            indexed += step.await.map_err(|_| timed_out())??;
+            match step.await.unwrap_or_else(|_| Err(timed_out())) {
+                Ok(events) => indexed += events,
+                Err(error) => failure = Some((chain, error)),
+            }
+        }
+        match failure {
+            Some((_, error)) if indexed == 0 => return Err(error),
+            Some((chain, error)) => {
+                // Rounds follow each other closely while others are behind.
+                if !std::mem::replace(failed, true) {
+                    tracing::warn!(%error, chain = %chain.uuid(), "cannot index the members of a chain's metadata; going on with other chains");
+                }
+            }
+            None => *failed = false,
         }
         Ok(indexed)
     }

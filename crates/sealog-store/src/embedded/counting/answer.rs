@@ -15,6 +15,8 @@ use crate::sync::lock;
 
 /// Chains in damaged segments whose counts are remembered.
 const SPECIAL_MAX: usize = 1024;
+/// Segments whose files one question reads, the newest; the events of others are not counted for it.
+const SEGMENTS_MAX: usize = 4096;
 
 impl Contents {
     pub(crate) fn counts(&self, id: ChainId, days: Days) -> Result<Counts, StoreError> {
@@ -46,11 +48,13 @@ impl Contents {
                 }
             }
         }
+        counts.uncounted += leave_newest(&mut of_segments, SEGMENTS_MAX);
         for (segment, stretches) in of_segments {
-            match self.counts_in(segment, id, &stretches) {
-                Some(counted) => add(&mut counts, &counted, days),
-                None => counts.uncounted += length(&stretches),
-            }
+            let counted = self.counts_in(segment, id, &stretches);
+            // Where records are damaged fewer are counted than there are.
+            counts.uncounted +=
+                length(&stretches).saturating_sub(counted.as_ref().map_or(0, |counted| counted.events));
+            counted.into_iter().for_each(|counted| add(&mut counts, &counted, days));
         }
         Ok(counts)
     }
@@ -100,6 +104,15 @@ impl Contents {
     }
 }
 
+/// Leaves so many of the segments; how many events the others have.
+fn leave_newest(of_segments: &mut BTreeMap<u64, Stretches>, segments_max: usize) -> u64 {
+    let mut left_out = 0;
+    while of_segments.len() > segments_max {
+        left_out += of_segments.pop_first().map_or(0, |(_, stretches)| length(&stretches));
+    }
+    left_out
+}
+
 fn length(stretches: &Stretches) -> u64 {
     stretches.iter().map(|(first, end)| end - first).sum()
 }
@@ -107,5 +120,21 @@ fn length(stretches: &Stretches) -> u64 {
 fn add(counts: &mut Counts, counted: &ChainCounts, days: Days) {
     for (day, of_day) in counted.days.range(days.range()) {
         counts.days.entry(*day).or_default().merge(of_day);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_reads_of_so_many_segments_and_says_what_the_older_ones_have() {
+        let segments =
+            |count: usize| (0..count as u64).map(|n| (n, vec![(n * 10 + 1, n * 10 + 11)])).collect();
+        let mut all: BTreeMap<u64, Stretches> = segments(SEGMENTS_MAX);
+        assert_eq!((leave_newest(&mut all, SEGMENTS_MAX), all.len()), (0, SEGMENTS_MAX));
+        let mut all: BTreeMap<u64, Stretches> = segments(SEGMENTS_MAX + 3);
+        assert_eq!((leave_newest(&mut all, SEGMENTS_MAX), all.len()), (30, SEGMENTS_MAX));
+        assert_eq!(all.first_key_value().map(|(segment, _)| *segment), Some(3));
     }
 }

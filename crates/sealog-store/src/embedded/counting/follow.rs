@@ -20,6 +20,8 @@ const PIECE: usize = 1 << 20;
 const CATCH_UP_BYTES: u64 = 64 << 20;
 /// Nobody waits for counts of old segments.
 const NICENESS: i32 = 10;
+/// How long counts that could not be written stay in memory before that is tried again.
+const RETRY_TICKS: u32 = 60;
 
 impl Contents {
     /// The thread that counts. `pause` waits for so long, or until the end is near: then true.
@@ -115,23 +117,27 @@ impl Contents {
         Ok(true)
     }
 
-    /// Writes the counts of segments that were followed to their end. What cannot be written is tried again the next time.
+    /// Writes the counts of segments that were followed to their end. What cannot be written is tried again later.
     fn write_all_counts(&self) {
         let unwritten = |place: &Place| match place {
             Place::Unwritten(counts) => Some(Arc::clone(counts)),
             _ => None,
         };
         let due: Vec<_> = {
-            let places = &lock(&self.counting.progress).places;
-            places.iter().filter_map(|(number, place)| Some((*number, unwritten(place)?))).collect()
-        };
-        for (number, counts) in due {
-            let place = self.write_counts(number, counts);
-            let failed = matches!(place, Place::Unwritten(_));
-            lock(&self.counting.progress).places.insert(number, place);
-            if failed {
+            let progress = lock(&self.counting.progress);
+            if progress.write_after.is_some_and(|after| Instant::now() < after) {
                 return;
             }
+            progress.places.iter().filter_map(|(number, place)| Some((*number, unwritten(place)?))).collect()
+        };
+        let mut failed = false;
+        for (number, counts) in due {
+            let place = self.write_counts(number, counts);
+            failed |= matches!(place, Place::Unwritten(_));
+            lock(&self.counting.progress).places.insert(number, place);
+        }
+        if !failed {
+            lock(&self.counting.progress).write_after = None;
         }
     }
 
@@ -149,8 +155,14 @@ impl Contents {
             due.next()
         };
         let Some((number, is_damaged)) = next else { return false };
-        let place =
-            if !is_damaged && self.has_counts(number) { Place::File } else { self.make_counts(number) };
+        let place = if !is_damaged && self.has_counts(number) {
+            Place::File
+        } else if self.check_room_for(0).is_err() {
+            // They would pile up in memory. A question says that they are missing.
+            return false;
+        } else {
+            self.make_counts(number)
+        };
         lock(&self.counting.progress).places.insert(number, place);
         true
     }
@@ -175,12 +187,17 @@ impl Contents {
     fn write_counts(&self, number: u64, counts: Arc<SegmentCounts>) -> Place {
         let Some(end) = self.end_of(number) else { return Place::Kept(counts) };
         let path = counts_path(&self.dir, number);
-        let written = disk::replace(&*self.disk, &path, &file::encode(&end, &counts));
+        let bytes = file::encode(&end, &counts);
+        let written =
+            self.check_room_for(bytes.len()).and_then(|()| disk::replace(&*self.disk, &path, &bytes));
         self.files.forget(&path);
         match written {
             Ok(()) => Place::File,
             Err(error) => {
-                tracing::warn!(%error, segment = number, "cannot write counts; keeping them in memory and trying again");
+                let after = Instant::now() + self.options.tick * RETRY_TICKS;
+                if lock(&self.counting.progress).write_after.replace(after).is_none() {
+                    tracing::warn!(%error, segment = number, "cannot write counts; keeping them in memory and trying again");
+                }
                 Place::Unwritten(counts)
             }
         }

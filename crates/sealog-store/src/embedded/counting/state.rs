@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use sealog_core::canonical;
 use sealog_core::id::ChainId;
@@ -69,6 +70,8 @@ pub(crate) struct Progress {
     /// Counts of a chain whose records in a segment are not all there or not all its own: where a group was moved and where a loss was accepted.
     pub special: HashMap<(u64, ChainId), (Stretches, Arc<ChainCounts>)>,
     pub buffer: Vec<u8>,
+    /// Counts could not be written, and until then that is not tried again.
+    pub write_after: Option<Instant>,
 }
 
 impl Counting {
@@ -83,6 +86,7 @@ impl Counting {
                 places: BTreeMap::new(),
                 special: HashMap::new(),
                 buffer: Vec::new(),
+                write_after: None,
             }),
         }
     }

@@ -116,8 +116,21 @@ pub(crate) fn write_index(
     mode: Mode,
     salt: &IndexSalt,
 ) -> io::Result<Opened> {
+    write_encoded(disk, files, dir, &index.encode(end, salt), end, mode, salt)
+}
+
+/// The same with an index that is bytes already.
+pub(crate) fn write_encoded(
+    disk: &dyn Disk,
+    files: &Arc<OpenFiles>,
+    dir: &Path,
+    bytes: &[u8],
+    end: &SegmentEnd,
+    mode: Mode,
+    salt: &IndexSalt,
+) -> io::Result<Opened> {
     let path = index_path(dir, end.number);
-    disk::replace(disk, &path, &index.encode(end, salt))?;
+    disk::replace(disk, &path, bytes)?;
     files.forget(&path);
     Sidecar::open(files.file(path), end, mode, salt)
 }

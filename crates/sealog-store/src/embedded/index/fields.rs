@@ -37,7 +37,13 @@ impl FieldColumn {
 
     pub(crate) fn push_event(&mut self, metadata: Option<&str>, salt: &IndexSalt) {
         let from = self.hashes.len();
-        let all = metadata::index(metadata, |name, text| self.hashes.push(hash(name, text, salt)));
+        // Each once, however often a list repeats it: room in the index and in memory is for what tells events apart. There are at most 32 to look at.
+        let all = metadata::index(metadata, |name, text| {
+            let hash = hash(name, text, salt);
+            if !self.hashes[from..].contains(&hash) {
+                self.hashes.push(hash);
+            }
+        });
         if !all {
             self.hashes.truncate(from);
             self.hashes.push(ANY);
@@ -122,6 +128,19 @@ mod tests {
         assert_eq!(found(&[("id", "OPS-1"), ("tags", "c")]), [2]);
         assert_eq!(found(&[("id", "OPS-2")]), [2, 3]);
         assert_eq!(found(&[("idO", "PS-2")]), [2]);
+    }
+
+    #[test]
+    fn a_value_that_a_list_repeats_costs_one_hash() {
+        let salt = IndexSalt::new(&[7; 16]);
+        let mut column = FieldColumn::default();
+        column.push_event(Some(r#"{"tags":["a","a","b","a"]}"#), &salt);
+        // The same as the event before has.
+        column.push_event(Some(r#"{"tags":["b","a"]}"#), &salt);
+        let wanted = wanted(&[FieldIs::new("tags", "a"), FieldIs::new("tags", "b")], &salt);
+        assert_eq!(column.of(0), wanted);
+        assert_eq!(column.of(1), [wanted[1], wanted[0]]);
+        assert_eq!(column.hashes().len(), 4);
     }
 
     #[test]

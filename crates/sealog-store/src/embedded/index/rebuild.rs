@@ -92,17 +92,22 @@ impl Contents {
         Ok(())
     }
 
-    /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the segment is damaged, the old one goes on to serve.
+    /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the segment is damaged, or it would take of the reserve, the old one goes on to serve.
     pub(crate) fn renew_index(&self, number: u64, id: u64) -> io::Result<()> {
         let mut built = lock(&self.rebuilding);
         if built.get(&number).is_some_and(|newer| *newer > id) {
             return Ok(());
         }
+        // Before a segment is read for nothing.
+        self.check_room_for(0)?;
         let (indexed, end) = self.index_sealed(number)?;
         if let Some((from, to)) = indexed.damage.first() {
             return Err(io::Error::other(format!("the segment is damaged from byte {from} to {to}")));
         }
-        let opened = self.write_index(&indexed.index, &end)?;
+        let bytes = indexed.index.encode(&end, &self.salt);
+        self.check_room_for(bytes.len())?;
+        let opened =
+            build::write_encoded(&*self.disk, &self.files, &self.dir, &bytes, &end, self.mode, &self.salt)?;
         built.insert(number, opened.sidecar.id());
         self.install(opened);
         Ok(())

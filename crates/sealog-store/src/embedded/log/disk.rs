@@ -131,12 +131,19 @@ impl DiskFile for RealFile {
 pub(crate) fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = PathBuf::from(path);
     temporary.as_mut_os_string().push(".tmp");
-    let file = disk.create(&temporary)?;
-    file.write_all_at(content, 0)?;
-    file.sync()?;
-    drop(file);
-    disk.rename(&temporary, path)?;
+    let renamed = write_new(disk, &temporary, content).and_then(|()| disk.rename(&temporary, path));
+    if renamed.is_err() {
+        // A part of a file is of no use to anyone, and on a full disk it takes the room of what is.
+        let _ = disk.remove(&temporary);
+    }
+    renamed?;
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+fn write_new(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+    let file = disk.create(path)?;
+    file.write_all_at(content, 0)?;
+    file.sync()
 }
 
 /// Whether an error is about the process and not about the medium: it is out of descriptors or memory, or was not let in.

@@ -142,7 +142,7 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn no_room() -> io::Error {
+pub(crate) fn no_room() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "the disk has less room than is kept in reserve")
 }
 
