@@ -235,13 +235,12 @@ fn index_files_are_not_made_anew_in_the_reserve_and_are_once_there_is_room() {
     drop(store);
     stage.change_indexes(without_fields);
     let before: Vec<_> = stage.indexes().iter().map(|path| stage.disk.content(path)).collect();
-    // They would fit into the reserve.
-    leave_free(&stage.disk, 512 << 10);
-    let looks = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&looks);
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&refused);
     stage.disk.watch(move |call| {
-        if call.op == Op::FreeBytes {
+        if call.op == Op::Write && call.path.to_string_lossy().ends_with(".idx.tmp") {
             counted.fetch_add(1, Ordering::SeqCst);
+            return Err(std::io::ErrorKind::StorageFull.into());
         }
         Ok(())
     });
@@ -252,7 +251,16 @@ fn index_files_are_not_made_anew_in_the_reserve_and_are_once_there_is_room() {
         ..small(&stage.world)
     };
     let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
-    eventually("room was looked for", || looks.load(Ordering::SeqCst) > 100);
+    eventually("it was tried again", || refused.load(Ordering::SeqCst) > 2);
+    // Now they would fit, but into the reserve.
+    leave_free(&stage.disk, 512 << 10);
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    stage.disk.watch(move |call| {
+        counted.fetch_add(usize::from(call.op == Op::FreeBytes), Ordering::SeqCst);
+        Ok(())
+    });
+    eventually("room was looked for", || looks.load(Ordering::SeqCst) > 20);
     let after: Vec<_> = stage.indexes().iter().map(|path| stage.disk.content(path)).collect();
     assert!(after[..before.len()] == before[..], "an index file was made anew");
     stage.disk.unwatch();

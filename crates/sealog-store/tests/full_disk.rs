@@ -260,51 +260,45 @@ fn names(disk: &SimDisk, ending: &str) -> Vec<String> {
 
 #[test]
 fn counts_are_not_written_into_the_reserve_and_a_write_that_fails_leaves_nothing_behind() {
-    for fails in [false, true] {
-        let (disk, world) = (SimDisk::new(), StillWorld::new());
-        let store = open(&disk, &world);
-        (0..200).for_each(|_| drop(append(&store, live(), vec![some_kib(EVENT_BYTES)])));
-        drop(store);
-        let counted = names(&disk, ".cnt");
-        assert!(counted.len() > 1, "{counted:?}");
-        for name in &counted {
-            disk.remove(&Path::new(DIR).join("live").join(name)).unwrap();
-        }
-        let tried = Arc::new(AtomicU64::new(0));
-        let seen = Arc::clone(&tried);
-        if fails {
-            // Free to look at, and full to whoever writes.
-            disk.watch(move |call| {
-                if call.op == Op::Write && call.path.to_string_lossy().ends_with(".cnt.tmp") {
-                    seen.fetch_add(1, Ordering::SeqCst);
-                    return Err(std::io::ErrorKind::StorageFull.into());
-                }
-                Ok(())
-            });
-        } else {
-            // They would fit into the reserve, of which a start takes a little for marks.
-            disk.watch(move |call| {
-                if call.op == Op::FreeBytes {
-                    seen.fetch_add(1, Ordering::SeqCst);
-                }
-                Ok(())
-            });
-            limit(&disk, 1 << 40);
-            let free = usize::try_from(disk.free_bytes(Path::new(DIR)).unwrap()).unwrap();
-            limit(&disk, (1 << 40) - free + 512 * KIB);
-        }
-        let reserved = Options { reserve_bytes: 1 << 20, ..options(&disk, &world) };
-        let store = EmbeddedStore::open(Path::new(DIR), &reserved).unwrap();
-        // Where nothing can be written that is when room is looked at.
-        eventually("it was tried", || tried.load(Ordering::SeqCst) > 10);
-        assert_eq!(names(&disk, ".cnt"), Vec::<String>::new(), "fails {fails}");
-        drop(store);
-        assert_eq!(names(&disk, ".cnt"), Vec::<String>::new(), "fails {fails}");
-        assert_eq!(names(&disk, ".tmp"), Vec::<String>::new(), "fails {fails}");
-        disk.unwatch();
-        disk.plan(Plan::default());
-        let store = open(&disk, &world);
-        eventually("they are written once there is room", || names(&disk, ".cnt").len() >= counted.len());
-        drop(store);
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    let store = open(&disk, &world);
+    (0..200).for_each(|_| drop(append(&store, live(), vec![some_kib(EVENT_BYTES)])));
+    drop(store);
+    let counted = names(&disk, ".cnt");
+    assert!(counted.len() > 1, "{counted:?}");
+    for name in &counted {
+        disk.remove(&Path::new(DIR).join("live").join(name)).unwrap();
     }
+    // Free to whoever looks, and full to whoever writes.
+    let refused = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&refused);
+    disk.watch(move |call| {
+        if call.op == Op::Write && call.path.to_string_lossy().ends_with(".cnt.tmp") {
+            seen.fetch_add(1, Ordering::SeqCst);
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    });
+    let reserved = Options { reserve_bytes: 1 << 20, ..options(&disk, &world) };
+    let store = EmbeddedStore::open(Path::new(DIR), &reserved).unwrap();
+    eventually("one was tried after another", || refused.load(Ordering::SeqCst) > counted.len() as u64);
+    // Now they would fit, but into the reserve.
+    limit(&disk, 1 << 40);
+    let free = usize::try_from(disk.free_bytes(Path::new(DIR)).unwrap()).unwrap();
+    limit(&disk, (1 << 40) - free + 512 * KIB);
+    let looks = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&looks);
+    disk.watch(move |call| {
+        seen.fetch_add(u64::from(call.op == Op::FreeBytes), Ordering::SeqCst);
+        Ok(())
+    });
+    eventually("room was looked for", || looks.load(Ordering::SeqCst) > 20);
+    drop(store);
+    assert_eq!(names(&disk, ".cnt"), Vec::<String>::new());
+    assert_eq!(names(&disk, ".cnt.tmp"), Vec::<String>::new());
+    disk.unwatch();
+    disk.plan(Plan::default());
+    let store = open(&disk, &world);
+    eventually("they are written once there is room", || names(&disk, ".cnt").len() >= counted.len());
+    drop(store);
 }
