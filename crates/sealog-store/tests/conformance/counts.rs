@@ -86,8 +86,9 @@ fn fill(store: &dyn Store, world: &StillWorld) -> [ChainId; 3] {
 pub fn counts_are_what_looking_at_every_event_counts(store: &dyn Store, world: &StillWorld) {
     assert_eq!(wait(store.counts(live(), year())).unwrap(), Counts::default());
     append(store, live(), vec![event(1)]);
-    let one = wait(store.counts(live(), year())).unwrap();
-    assert_eq!((one.events(), one.uncounted), (1, 0), "an event counts at once after its acknowledgement");
+    // Whoever asks counts what is behind, unless somebody else is just doing it.
+    let one = counted(store, live(), year());
+    assert_eq!(one.events(), 1, "an event counts once after its acknowledgement");
     for chain in fill(store, world) {
         assert_counted(store, chain, year());
     }
