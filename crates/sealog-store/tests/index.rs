@@ -673,7 +673,8 @@ fn refuse_index_files(stage: &Stage) -> Arc<AtomicUsize> {
     stage.disk.watch(move |call| {
         if call.op == Op::Create && call.path.to_string_lossy().ends_with(".idx.tmp") {
             counted.fetch_add(1, Ordering::SeqCst);
-            return Err(io::ErrorKind::StorageFull.into());
+            // Not for want of room, for which it would be tried again.
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(())
     });
