@@ -40,19 +40,6 @@ impl Stage {
         EmbeddedStore::open(Path::new(DIR), &options).unwrap()
     }
 
-    /// Counts reads of files whose names end like this.
-    fn count_reads(&self, ending: &'static str) -> Arc<AtomicUsize> {
-        let reads = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&reads);
-        self.disk.watch(move |call| {
-            if call.op == Op::Read && call.path.to_string_lossy().ends_with(ending) {
-                counted.fetch_add(1, Ordering::SeqCst);
-            }
-            Ok(())
-        });
-        reads
-    }
-
     fn indexes(&self) -> Vec<PathBuf> {
         let dir = Path::new(DIR).join("live");
         let names = self.disk.file_names(&dir);
@@ -168,7 +155,7 @@ fn a_rare_member_costs_its_own_record_and_no_other() {
     let bytes: usize = stage.indexes().iter().map(length).sum();
     assert!(bytes < 6000 * (1 + 2 * (4 + 3)), "{bytes} bytes for 6000 events");
     let store = stage.open();
-    let reads = stage.count_reads(".log");
+    let reads = stage.disk.count_reads(".log");
     for seq in [1, 2999, 6000] {
         assert_eq!(walk(&store, &of_ticket(&format!("OPS-{seq}")), 50, &reads).0, [seq]);
     }
@@ -202,7 +189,7 @@ fn members_that_collide_cost_a_bounded_number_of_records_a_call_and_hide_no_even
             drop(store);
             store = stage.open();
         }
-        let reads = stage.count_reads(".log");
+        let reads = stage.disk.count_reads(".log");
         let (seqs, calls) = walk(&store, &of_ticket(&rare), 50, &reads);
         assert_eq!(seqs, [1999, 700, 1]);
         let most = calls.iter().map(|(_, reads)| *reads).max().unwrap();

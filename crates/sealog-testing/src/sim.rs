@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sealog_store::embedded::disk::{Disk, DiskFile};
@@ -64,6 +65,11 @@ pub struct Call<'a> {
 impl Call<'_> {
     pub fn is(&self, op: Op, file: &str) -> bool {
         self.op == op && self.path.ends_with(file)
+    }
+
+    /// Whether somebody asked for it: not so the reads of the thread that counts events by day, which come whenever it has time.
+    pub fn is_asked_for(&self) -> bool {
+        !std::thread::current().name().is_some_and(|name| name.ends_with("-count"))
     }
 }
 
@@ -203,6 +209,19 @@ impl SimDisk {
     /// Shows every call to `watch` before it is made.
     pub fn watch(&self, watch: impl Fn(&Call<'_>) -> io::Result<()> + Send + Sync + 'static) {
         self.sim().watch = Some(Watch(Arc::new(watch)));
+    }
+
+    /// Counts reads of files whose names end like this, by everybody but the thread that counts events.
+    pub fn count_reads(&self, ending: &'static str) -> Arc<AtomicUsize> {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reads);
+        self.watch(move |call| {
+            if call.op == Op::Read && call.is_asked_for() && call.path.to_string_lossy().ends_with(ending) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        reads
     }
 
     pub fn unwatch(&self) {

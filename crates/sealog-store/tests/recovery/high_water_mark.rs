@@ -258,9 +258,10 @@ fn a_start_looks_at_one_event_of_each_chain_that_has_grown_since_the_mark_and_at
         let reads = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&reads);
         stage.disk.watch(move |call| {
-            // The thread that counts events by day begins beside the start, and is no part of it.
-            let is_of_start = !std::thread::current().name().is_some_and(|name| name.ends_with("-count"));
-            if is_of_start && call.op == Op::Read && call.path.starts_with(Path::new(DIR).join("live")) {
+            if call.op == Op::Read
+                && call.is_asked_for()
+                && call.path.starts_with(Path::new(DIR).join("live"))
+            {
                 counted.fetch_add(1, SeqCst);
             }
             Ok(())
