@@ -4,7 +4,7 @@
 //! count is compared with the plan, and a mail is put into the outbox under a key that it can have only once: tenant, month and threshold. A crash before t2 forgets
 //! the note and not the count, so every start looks at all tenants again; one after t2 finds the key taken.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -108,14 +108,28 @@ impl Quotas {
 
     async fn note_all(&self) -> Result<(), StoreError> {
         let mut after = None;
+        let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
         loop {
             let page = self.control.administration.tenants(ListPage { after, limit: PAGE }).await?;
-            page.iter().for_each(|tenant| self.changed.add(tenant.id));
+            for tenant in &page {
+                self.changed.add(tenant.id);
+                if !self.plans.iter().any(|plan| plan.name == tenant.plan) {
+                    *unknown.entry(tenant.plan.clone()).or_default() += 1;
+                }
+            }
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.id.0),
-                _ => return Ok(()),
+                _ => break,
             }
         }
+        for (plan, tenants) in unknown {
+            tracing::error!(
+                plan,
+                tenants,
+                "tenants are on a plan that the settings do not have: until [plans] has it again or they are given another, they have no quota, the default rate, and the frameworks that are enabled"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use sealog_service::geo::Geo;
 use sealog_service::mail::{Relay, Sender, Smtp};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::plans;
 use crate::store::{OpenOptions, Place};
 
 struct Setting {
@@ -24,7 +25,7 @@ struct Setting {
     help: &'static str,
 }
 
-const SETTINGS: [Setting; 21] = [
+const SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         value: "ADDRESS",
@@ -286,13 +287,13 @@ fn resolve(
             )));
         }
     }
-    for (key, (_, place)) in file {
+    for (key, (_, place)) in file.iter().filter(|(key, _)| !plans::is_of_plans(key)) {
         if !SETTINGS.iter().any(|setting| setting.key == key) {
             return Err(ConfigError(format!("{place}: {key} is not a setting; see sealog serve --help")));
         }
     }
     let mut values = Values(BTreeMap::new());
-    for setting in &SETTINGS {
+    for setting in SETTINGS {
         let from_flag =
             flags.get(setting.key).map(|value| (value.clone(), format!("--{}", flag(setting.key))));
         let from_environment =
@@ -304,7 +305,9 @@ fn resolve(
             values.0.insert(setting.key, value);
         }
     }
-    values.settings()
+    let mut settings = values.settings()?;
+    settings.server.plans = plans::of(file).map_err(ConfigError)?;
+    Ok(settings)
 }
 
 /// Keys with dots, and each value as text with its place.
@@ -330,6 +333,10 @@ fn flatten(prefix: &str, table: toml::Table, path: &Path, values: &mut BTreeMap<
             other => other.to_string(),
         };
         match value {
+            // Without it a plan that says nothing would be left out without a word.
+            toml::Value::Table(table) if table.is_empty() && plans::is_of_plans(&key) => {
+                values.insert(key, (String::new(), path.display().to_string()));
+            }
             toml::Value::Table(table) => flatten(&format!("{key}."), table, path, values),
             toml::Value::Array(items) => {
                 let items: Vec<String> = items.into_iter().map(text).collect();
@@ -578,6 +585,18 @@ mod tests {
         {
             assert!(resolve(&map(&[]), &map(&[(name, "x")]), &file("")).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn plans_of_the_file_are_those_of_the_server() {
+        let settings =
+            resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n[plans.entry.x]\n"));
+        assert!(settings.unwrap_err().0.contains("plans.entry.x"));
+        let settings = resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n")).unwrap();
+        assert_eq!(settings.server.plans[0].events_per_month, Some(7));
+        assert!(error(&[], &[], "[plans.gold]\n").contains("plans.gold needs frameworks"));
+        assert!(error(&[], &[], "plans = 1\n").contains("plans is not a setting"));
+        assert!(error(&[], &[("SEALOG_PLANS_ENTRY_REQUESTS_PER_S", "1")], "").contains("is not a setting"));
     }
 
     #[test]
