@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_control::{ListPage, NewNotice, Role, Tenant};
+use sealog_control::{ListPage, NewNotice, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
@@ -18,7 +18,7 @@ use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
-use crate::address::is_address;
+use crate::contact::address_of;
 use crate::control_data::ControlData;
 use crate::text::Text;
 
@@ -188,7 +188,7 @@ impl Watch {
         if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
             && !due.is_empty()
         {
-            let Some(to) = address(quotas, &tenant).await? else {
+            let Some(to) = address_of(&quotas.control, &tenant, quotas.world.now_ms()).await? else {
                 if self.unaddressed.insert((tenant_id, month)) {
                     tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
                 }
@@ -242,27 +242,6 @@ impl Quota<'_> {
             "events_per_month": events_per_month,
             "percent": percent,
         })
-    }
-}
-
-/// The tenant's contact, or else its first owner: a notice is one mail.
-async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, StoreError> {
-    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
-        return Ok(Some(contact.clone()));
-    }
-    let (mut after, now_ms) = (None, quotas.world.now_ms());
-    loop {
-        let page = quotas.control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
-        let owner = page.iter().find(|member| {
-            member.membership.role == Role::Owner
-                && !member.membership.has_ended(now_ms)
-                && is_address(&member.person.email)
-        });
-        match (owner, page.last()) {
-            (Some(owner), _) => return Ok(Some(owner.person.email.clone())),
-            (None, Some(last)) if page.len() == PAGE => after = Some(last.person.id.0),
-            (None, _) => return Ok(None),
-        }
     }
 }
 
