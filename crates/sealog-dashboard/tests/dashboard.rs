@@ -18,6 +18,8 @@ mod keys;
 mod members;
 #[path = "dashboard/people.rs"]
 mod people;
+#[path = "dashboard/retention.rs"]
+mod retention;
 #[path = "dashboard/roles.rs"]
 mod roles;
 #[path = "dashboard/rules.rs"]

@@ -15,6 +15,7 @@ use crate::jobs::Runner;
 use crate::mail::Mailer;
 use crate::people::FailedSignIns;
 use crate::quota::Quotas;
+use crate::retention::Retention;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
 use crate::verification::Scheduler;
@@ -62,6 +63,7 @@ pub struct Jobs {
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    pub retention: Retention,
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
     pub intervals: Intervals,
@@ -82,6 +84,7 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
+                self.retention.watch(),
                 self.scheduler.watch(),
                 self.failed_sign_ins.watch()
             );

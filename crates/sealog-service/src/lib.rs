@@ -22,6 +22,7 @@ mod notices;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod retention;
 pub mod search;
 mod secret;
 pub mod seqs;

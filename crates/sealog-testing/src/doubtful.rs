@@ -12,8 +12,8 @@ use sealog_store::counts::{Counts, Days};
 use sealog_store::feed::{Follower, Scope, Start};
 use sealog_store::pool::FairPool;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
-    StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, DropStep, IdempotencyKey, KeptKey, List, Range, Reserved,
+    Store, StoreError, WantedKeys,
 };
 
 /// What stands where an event was.
@@ -194,6 +194,10 @@ impl Store for DoubtfulStore {
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
         self.inner.kept_keys(chain, wanted)
+    }
+
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        self.inner.drop_test_events(before_ms)
     }
 
     fn pool(&self) -> &FairPool {

@@ -120,11 +120,11 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let is_unfiltered = parsed.filter == Filter::default() && plan.is_none();
     let (fields, error) = fields(&given, error);
     let found = if has_error {
-        Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None }
+        Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None, first_seq: 1 }
     } else if let Some(plan) = plan {
-        let head_seq = head_seq(&app, chain, &parsed).await?;
+        let (head_seq, first_seq) = ends(&app, chain, &parsed).await?;
         let found = query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?;
-        Found { head_seq, ..found.into() }
+        Found { head_seq, first_seq, ..found.into() }
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
@@ -249,6 +249,8 @@ struct Found {
     looked_ms: Option<u64>,
     /// The newest that the chain is known to have had; asked for where a first page has to say so.
     head_seq: Option<u64>,
+    /// The first that is kept; test chains lose their oldest events in time.
+    first_seq: u64,
 }
 
 impl Found {
@@ -262,14 +264,14 @@ impl From<sealog_service::search::Found> for Found {
     fn from(found: sealog_service::search::Found) -> Found {
         let looked_ms = found.looked_to.and_then(|(_, ms)| ms);
         let cut = found.looked_to.is_some();
-        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None }
+        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None, first_seq: 1 }
     }
 }
 
 async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let filter = within(query.filter.clone(), grants);
-    let head_seq = head_seq(app, chain, query).await?;
+    let (head_seq, first_seq) = ends(app, chain, query).await?;
     let mut before_seq = query.before_seq;
     let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
     let resume = loop {
@@ -294,15 +296,15 @@ async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grant
         looked_ms: None,
         events,
         head_seq,
+        first_seq,
     })
 }
 
 /// Asked for before the list is read: what comes in between is not missing, and the live view tells of it.
-async fn head_seq(app: &Dashboard, chain: ChainId, query: &ListQuery) -> Result<Option<u64>, Problem> {
-    match query.before_seq {
-        None => Ok(Some(app.store.head(chain).await?.end().chain_seq)),
-        Some(_) => Ok(None),
-    }
+async fn ends(app: &Dashboard, chain: ChainId, query: &ListQuery) -> Result<(Option<u64>, u64), Problem> {
+    let head = app.store.head(chain).await?;
+    let head_seq = query.before_seq.is_none().then(|| head.end().chain_seq);
+    Ok((head_seq, head.first_seq()))
 }
 
 /// What the membership leaves of a filter.
@@ -346,8 +348,8 @@ fn rows(
         lines.push(Line::Event(Box::new(Row::new(here, given, event))));
     }
     let is_end = found.resume.is_none() && grants.from_ms.is_none();
-    if let Some(next) = next.filter(|next| is_end && *next > 1) {
-        lines.push(Line::Gap(gap(1, next - 1)));
+    if let Some(next) = next.filter(|next| is_end && *next > found.first_seq) {
+        lines.push(Line::Gap(gap(found.first_seq, next - 1)));
     }
     lines
 }

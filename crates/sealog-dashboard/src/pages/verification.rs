@@ -101,10 +101,11 @@ pub(crate) async fn seen_range(
     grants: &Grants,
 ) -> Result<(u64, u64), Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let end = app.store.head(chain).await?.end().chain_seq;
+    let head = app.store.head(chain).await?;
+    let end = head.end().chain_seq;
     let first = match grants.from_ms {
         Some(from_ms) => first_at(&*app.store, chain, from_ms).await?,
-        None => 1,
+        None => head.first_seq(),
     };
     let last = match grants.until_ms {
         Some(until_ms) => end.min(first_at(&*app.store, chain, until_ms).await? - 1),

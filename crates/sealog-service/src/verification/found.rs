@@ -65,7 +65,11 @@ impl Neighbour {
 pub(super) async fn look(store: &dyn Store, chain: ChainId, broken: Broken) -> Result<Found, StoreError> {
     let failing = at(store, chain, broken.at).await?;
     let before = last_below(store, chain, broken.at).await?;
-    let previous = before.map_or(Hash::ZERO, |event| event.hash);
+    // Before the first event of all there is nothing, before the first that is kept the last that was dropped.
+    let previous = match before {
+        Some(event) => event.hash,
+        None => store.head(chain).await?.dropped.hash,
+    };
     let (expected, found) = match (broken.reason, failing) {
         (Reason::Hash, Some(event)) => (Some(event.recomputed), Some(event.hash)),
         (Reason::Link | Reason::Gap, Some(event)) => (Some(previous), Some(event.prev_hash)),

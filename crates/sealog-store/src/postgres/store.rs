@@ -41,7 +41,7 @@ use crate::feed::{Follower, Scope, Start};
 use crate::pool::{FairPool, Lane};
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
-use crate::store::Store;
+use crate::store::{DropStep, Store};
 use crate::sync::lock;
 use crate::types::BoxFuture;
 
@@ -576,6 +576,11 @@ impl Store for PostgresStore {
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let writer = Arc::clone(&self.inner.writer);
         self.run(async move { writer.accept_loss(chain, &reason).await })
+    }
+
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move { inner.drop_test_events(before_ms).await })
     }
 
     fn pool(&self) -> &FairPool {
