@@ -112,7 +112,11 @@ fn wrong_way(problem: &str) -> String {
 async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> {
     let (source, target) = (from.heads().await.map_err(text)?, to.heads().await.map_err(text)?);
     let known: BTreeMap<ChainId, Head> = source.iter().copied().collect();
-    let mut goes_on = source.len() > target.len();
+    let mut goes_on = false;
+    let begun: BTreeSet<ChainId> = target.iter().map(|(chain, _)| *chain).collect();
+    for (chain, _) in source.iter().filter(|(chain, _)| !begun.contains(chain)) {
+        goes_on |= dropped_before(from, to, *chain).await?.is_none();
+    }
     for (chain, begun) in &target {
         let head = known.get(chain).copied().unwrap_or(Head::EMPTY);
         if head == Head::EMPTY {
