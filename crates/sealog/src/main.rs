@@ -8,6 +8,7 @@ mod demo;
 mod demo_mark;
 mod first_run;
 mod migrate;
+mod plans;
 mod reset;
 mod serve;
 mod store;
