@@ -167,6 +167,8 @@ conformance! {
         an_invitation_that_was_withdrawn_opens_nothing
         an_invitation_is_replaced_by_those_alone_who_may_give_its_role
         of_many_that_use_a_link_at_once_one_has_used_it
+        an_invitation_opens_nothing_once_the_membership_of_its_sender_has_ended
+        invitations_go_with_the_right_of_their_sender_to_send_them
         a_tenant_has_so_many_open_invitations_and_one_for_an_address
         a_new_password_and_the_records_of_it_are_one_change
     }
