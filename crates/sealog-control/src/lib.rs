@@ -7,7 +7,7 @@
 //! delays reads of events.
 //!
 //! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked,
-//! frameworks disabled, memberships ended.
+//! frameworks disabled, memberships ended. An export that gives way to another leaves an event that says what it was.
 //!
 //! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
 //! was not made, or is not known to have been made.

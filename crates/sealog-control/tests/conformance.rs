@@ -199,6 +199,7 @@ conformance! {
         what_a_complete_download_came_to_is_noted_once
         exports_of_a_project_and_mode_are_listed_newest_first
     }
+        the_oldest_export_that_was_downloaded_gives_way_to_one_too_many
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it
         records_are_in_the_order_of_the_changes_until_they_are_removed

@@ -42,7 +42,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
     for n in [1, 2] {
-        wait(control.create_export(new_export(n, 1), vec![])).unwrap();
+        wait(control.create_export(new_export(n, 1), 9, Records::none())).unwrap().unwrap();
     }
     let totals = ExportTotals { rows: 1, bytes: 2, sha256: digest(3), at_ms: 4 };
     wait(control.complete_export(ExportId(id(1)), totals)).unwrap();
