@@ -7,7 +7,7 @@
 //! delays reads of events.
 //!
 //! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked,
-//! frameworks disabled, memberships ended.
+//! frameworks disabled, memberships ended. An export that gives way to another leaves an event that says what it was.
 //!
 //! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
 //! was not made, or is not known to have been made.
@@ -37,6 +37,7 @@ mod record;
 mod reserve;
 pub mod saved_view;
 mod schema;
+mod sent;
 pub mod session;
 pub mod settings;
 pub mod snapshot;
@@ -60,6 +61,7 @@ pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
+pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};

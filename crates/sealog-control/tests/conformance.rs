@@ -87,6 +87,7 @@ conformance! {
         a_project_needs_its_tenant
         frameworks_that_were_disabled_stay_known_as_ever_enabled
         the_history_of_frameworks_is_kept
+        changes_of_different_frameworks_at_the_same_time_are_all_kept
         concurrent_changes_are_all_kept
         projects_are_found_by_their_ids_in_their_tenant
     }
@@ -166,6 +167,8 @@ conformance! {
         an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant
         an_invitation_that_was_withdrawn_opens_nothing
         an_invitation_is_replaced_by_those_alone_who_may_give_its_role
+        an_invitation_opens_nothing_once_the_membership_of_its_sender_has_ended
+        invitations_go_with_the_right_of_their_sender_to_send_them
         of_many_that_use_a_link_at_once_one_has_used_it
         a_tenant_has_so_many_open_invitations_and_one_for_an_address
         a_new_password_and_the_records_of_it_are_one_change
@@ -198,6 +201,7 @@ conformance! {
         an_export_reads_back_and_its_record_waits
         what_a_complete_download_came_to_is_noted_once
         exports_of_a_project_and_mode_are_listed_newest_first
+        the_oldest_export_that_was_downloaded_gives_way_to_one_too_many
     }
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it

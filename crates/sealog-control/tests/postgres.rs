@@ -357,7 +357,7 @@ fn furnish(control: &Control) {
         last_seq: 9,
         created_at_ms: now,
     };
-    wait(control.create_export(export, vec![])).unwrap();
+    wait(control.create_export(export, 1, Records::none())).unwrap().unwrap();
     let totals = ExportTotals { rows: 9, bytes: 9, sha256: Hash([9; 32]), at_ms: now };
     assert_eq!(wait(control.complete_export(ExportId(Uuid([8; 16])), totals)), Ok(Some(totals)));
     let token_digest = Hash([6; 32]);

@@ -61,6 +61,8 @@ vocabulary! {
     EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
     EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
         "Somebody downloaded an export of events.";
+    EXPORT_REMOVED = "sealog.export_removed", "data_access", "info",
+        "An export that was downloaded gave way to a newer one.";
     VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
         "Somebody started the verification of a chain.";
     VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
