@@ -46,8 +46,8 @@ BEGIN
         sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.jobs, sealog_control.actions,
         sealog_control.exports TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
-    GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
+    GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
-        sealog_control.failures TO sealog_node;
+        sealog_control.failures, sealog_control.saved_views TO sealog_node;
 END
 $$;
