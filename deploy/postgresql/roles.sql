@@ -45,8 +45,8 @@ BEGIN
     GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
         sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.actions TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
-    GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
+    GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
-        sealog_control.failures, sealog_control.jobs, sealog_control.exports TO sealog_node;
+        sealog_control.failures, sealog_control.jobs, sealog_control.exports, sealog_control.saved_views TO sealog_node;
 END
 $$;

@@ -69,7 +69,7 @@ pub use person::{NewPerson, Person, PersonId, Persons};
 pub use person_record::PersonRecords;
 pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use record::{NewRecord, Records};
-pub use saved_view::{SavedView, SavedViews};
+pub use saved_view::{SavedView, SavedViews, ViewChange, ViewKept, ViewsMax, WhoseView};
 pub use schema::SCHEMA;
 pub use session::{Session, Sessions};
 pub use settings::Settings;

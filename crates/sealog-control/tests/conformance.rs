@@ -99,6 +99,7 @@ conformance! {
         keys_of_a_tenant_are_listed_newest_first_and_pages_join
         a_key_is_found_by_its_id_with_its_tenant
         a_rolled_key_works_on_for_a_while_and_the_new_one_at_once
+        keys_that_end_soon_are_those_that_work_and_the_next_comes_first
     }
     action: {
         actions_are_unique_in_their_tenant
@@ -148,6 +149,9 @@ conformance! {
     }
     saved_view: {
         a_person_has_so_many_views_in_a_tenant_and_one_of_a_name
+        a_shared_view_is_seen_in_its_project_and_changed_by_its_owner
+        so_many_views_are_shared_in_a_project
+        a_shared_view_is_removed_by_its_owner_or_for_its_project
     }
     attempt: {
         attempts_are_counted_by_subject_until_their_window_is_over

@@ -53,9 +53,12 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         person_id: person_id(1),
         name: "n".into(),
         query: "q".into(),
+        shared_in: Some(project_id(1)),
+        is_pinned: true,
         created_at_ms: MORNING_MS,
     };
-    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
+    let most = ViewsMax { own: 1, shared: 1 };
+    assert_eq!(wait(control.save_view(view, most, Records::none())), Ok(ViewKept::Kept));
     wait(control.create_action(tenant_id(1), custom("c.d"), vec![])).unwrap();
     wait(control.retire_action(tenant_id(1), "c.d".into(), MORNING_MS, vec![])).unwrap();
     wait(control.count_failure(person_id(1), Wrong::Code, MORNING_MS)).unwrap();
