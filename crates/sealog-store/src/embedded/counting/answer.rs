@@ -93,7 +93,7 @@ impl Contents {
                     Err(error) => {
                         if place.is_some() {
                             tracing::warn!(%error, segment, "counts cannot be read; counting again");
-                            lock(&self.counting.progress).places.insert(segment, Place::Damaged);
+                            lock(&self.counting.progress).damaged(segment);
                         }
                         return None;
                     }
