@@ -571,6 +571,28 @@ fn no_hot_statement_touches_two_chains() {
                 .any(|table| sql.contains(&format!("sealog.{table}")))
         })
         .filter(|sql| !["CREATE", "ALTER"].iter().any(|verb| sql.starts_with(verb)))
+/// A database without Citus stands in for one that has it: what the file asks of Citus is a function and a catalog.
+#[test]
+fn the_file_for_citus_can_be_run_again_and_distributes_what_is_new() {
+    let stage = Stage::new();
+    drop(stage.open());
+    stage.sql(
+        "CREATE TABLE pg_dist_partition (logicalrelid regclass PRIMARY KEY);
+         CREATE FUNCTION create_distributed_table(regclass, text, colocate_with text DEFAULT 'default') RETURNS void
+             LANGUAGE sql AS 'INSERT INTO public.pg_dist_partition VALUES ($1)'",
+    );
+    let citus = include_str!("../src/postgres/citus.sql")
+        .replace("CREATE EXTENSION IF NOT EXISTS citus;", "")
+        .replace("pg_catalog.pg_dist_partition", "public.pg_dist_partition");
+    let distributed = || stage.sql("SELECT count(*) FROM pg_dist_partition");
+    stage.sql(&citus);
+    assert_eq!(distributed(), "6");
+    stage.sql(&citus);
+    stage.sql("DELETE FROM pg_dist_partition WHERE logicalrelid = 'sealog.counts'::regclass");
+    stage.sql(&citus);
+    assert_eq!(distributed(), "6");
+}
+
         .filter(|sql| !sql.contains("CREATE TABLE") && !sql.contains("ALTER TABLE"))
         .collect();
     let wrong: Vec<&String> =
