@@ -16,7 +16,7 @@ use super::error::explain;
 use super::inner::Inner;
 use super::pool::Session;
 use super::rows::{Id, signed, unsigned};
-use crate::counts::bytes::Take;
+use crate::bytes::Take;
 use crate::counts::{Counted, Counts, DayCounts, Days};
 use crate::error::StoreError;
 
