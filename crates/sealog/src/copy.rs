@@ -218,6 +218,9 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     {
         return Some(format!("a member ({}, of the tenant {})", member.person_id.0, member.tenant_id));
     }
+    if let Some(user) = missing(&these.ops_users, &others.ops_users, |user| user.id) {
+        return Some(format!("an operator ({})", user.id.0));
+    }
     if let Some(job) = missing(&these.jobs, &others.jobs, |job| job.id) {
         return Some(format!("a job ({})", job.id.0));
     }
