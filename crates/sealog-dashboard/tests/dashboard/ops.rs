@@ -334,7 +334,7 @@ fn the_loss_of_a_system_chain_is_accepted_and_its_records_follow() {
 }
 
 #[test]
-fn a_loss_that_cannot_be_recorded_is_not_accepted() {
+fn a_loss_is_found_by_its_own_tenant_project_and_mode_alone() {
     let (stage, store) = Stage::on_reference();
     stage.tenant(1);
     operator(&stage, 1);
