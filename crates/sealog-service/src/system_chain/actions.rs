@@ -72,6 +72,9 @@ vocabulary! {
         "Somebody cancelled the verification of a chain.";
     VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
         "A verification found nothing wrong with a chain.";
+    LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
+        "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
+    JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 
