@@ -114,6 +114,16 @@ async fn last_below(store: &dyn Store, chain: ChainId, seq: u64) -> Result<Optio
 }
 
 impl Found {
+    /// The first `chain_seq` that is not as it was sealed. An event that is missing is found at the next one that
+    /// exists.
+    pub fn begins_at(&self) -> u64 {
+        match &self.before {
+            Some(before) if self.reason == Reason::Gap.as_str() => self.at.min(before.chain_seq + 1),
+            None if self.reason == Reason::Gap.as_str() => 1,
+            _ => self.at,
+        }
+    }
+
     pub(super) fn to_json(&self) -> Value {
         json!({
             "at": self.at,

@@ -78,7 +78,7 @@ impl Run {
 
     /// The last that was found to be sound, if any was.
     pub fn sound_to(&self) -> Option<u64> {
-        let end = self.progress.broken.as_ref().map_or(self.progress.next, |broken| broken.at);
+        let end = self.progress.broken.as_ref().map_or(self.progress.next, |broken| broken.begins_at());
         (end > self.from).then(|| end - 1)
     }
 
