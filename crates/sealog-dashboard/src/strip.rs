@@ -98,12 +98,14 @@ mod tests {
         let broken = broken_at.map(|at| {
             Box::new(Found {
                 at,
-                hash: Hash::ZERO,
+                hash: Some(Hash::ZERO),
                 reason: "hash".into(),
                 before: None,
                 failing: None,
                 expected: None,
                 found: None,
+                before_is_withheld: false,
+                failing_is_withheld: false,
             })
         });
         let chain = ChainId {

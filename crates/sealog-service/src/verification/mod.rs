@@ -9,7 +9,7 @@ mod run;
 mod start;
 mod verifier;
 
-pub use found::{Found, Neighbour};
+pub use found::{Found, Neighbour, Seen};
 pub use run::{KIND, Progress, Run, RunEnd};
 pub use start::{StartError, UNENDED_MAX, Verifications};
 pub use verifier::{PIECE_EVENTS, Verifier};
