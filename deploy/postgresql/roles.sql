@@ -45,11 +45,11 @@ BEGIN
     GRANT USAGE ON SCHEMA sealog_control TO sealog_node;
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog_control TO sealog_node;
     GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
-        sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.jobs, sealog_control.actions TO sealog_node;
+        sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.actions TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
-        sealog_control.failures, sealog_control.exports TO sealog_node;
+        sealog_control.failures, sealog_control.jobs, sealog_control.exports TO sealog_node;
     -- End of rights in sealog_control.
 END
 $$;

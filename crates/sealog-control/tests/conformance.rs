@@ -191,6 +191,8 @@ conformance! {
         a_job_ends_once_and_says_why_it_failed
         of_many_that_claim_a_job_at_once_one_has_it
         a_tenant_has_so_many_jobs_of_a_kind_that_have_not_ended
+        a_job_with_an_id_of_its_own_is_made_once
+        old_jobs_that_nobody_asked_for_are_forgotten_in_steps
         a_cancelled_job_is_nobodys_and_keeps_its_position
         a_job_ends_with_its_result_and_its_record
         jobs_about_one_thing_are_listed_newest_first

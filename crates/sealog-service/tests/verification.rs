@@ -54,6 +54,7 @@ impl Stage {
             world: Arc::clone(&world) as _,
             works: vec![Arc::new(Verifier {
                 store: Arc::clone(&store) as _,
+                control: Arc::clone(&control).into(),
                 world: Arc::clone(&world) as _,
             })],
             wake: Wake::default(),

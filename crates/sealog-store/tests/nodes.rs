@@ -414,11 +414,16 @@ fn pass_on(
     silence: &Silence,
 ) {
     let mut buffer = vec![0; 1 << 20];
+    let mut is_derived = false;
     while let Ok(count) = client.read(&mut buffer)
         && count > 0
     {
-        let commits = buffer[..count].windows(7).any(|window| window == b"COMMIT\0");
-        let how = if commits { cut.lock().unwrap().take() } else { None };
+        let says = |text: &[u8]| buffer[..count].windows(text.len()).any(|window| window == text);
+        // What is derived from events is committed in the background, at any moment, and says so at its beginning.
+        is_derived |= says(b"synchronous_commit = off");
+        let commits = says(b"COMMIT\0");
+        let how = if commits && !is_derived { cut.lock().unwrap().take() } else { None };
+        is_derived &= !commits;
         if how == Some(Cut::After) {
             silence.silent.store(true, Ordering::SeqCst);
         }

@@ -2,12 +2,14 @@
 
 mod accept_loss;
 mod admin;
+mod cli;
 mod config;
 mod copy;
 mod demo;
 mod demo_mark;
 mod first_run;
 mod migrate;
+mod plans;
 mod reset;
 mod serve;
 mod store;
@@ -21,6 +23,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let matches = command().get_matches();
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(code) = cli::run(name, matches)
+    {
+        return code;
+    }
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
@@ -59,6 +66,7 @@ fn command() -> Command {
         .subcommand(copy::command())
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
+        .subcommands(cli::commands())
 }
 
 #[cfg(test)]

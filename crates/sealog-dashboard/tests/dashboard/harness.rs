@@ -138,6 +138,7 @@ impl Stage {
             docs_url: format!("{HOME}/docs"),
             app_url: app_url.into(),
             has_mail: true,
+            verified_at: Some("02:30".into()),
         };
         let claimed = Arc::new(AtomicBool::new(false));
         let on_claimed = Arc::clone(&claimed);
@@ -153,7 +154,11 @@ impl Stage {
             every: Duration::from_secs(600),
             turns: Turns::default(),
         });
-        let verifier = Verifier { store: Arc::clone(&store), world: Arc::clone(&world) };
+        let verifier = Verifier {
+            store: Arc::clone(&store),
+            control: Arc::clone(&control).into(),
+            world: Arc::clone(&world),
+        };
         let runner = Arc::new(Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world),
