@@ -59,7 +59,7 @@ impl Client {
     /// Connects at the first request.
     pub fn new(settings: Settings) -> Result<Client, String> {
         let address = Address::parse(&settings.url)?;
-        let authorization = match &settings.key {
+        let authorization = match settings.key {
             None => None,
             Some(key) => {
                 let header = Zeroizing::new(format!("Bearer {}", key.trim()));
@@ -71,7 +71,7 @@ impl Client {
         };
         Ok(Client {
             connector: Connector::new(&address)?,
-            url: settings.url.trim().to_owned(),
+            url: settings.url,
             address,
             authorization,
             idle: Mutex::new(Vec::new()),

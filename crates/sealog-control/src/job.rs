@@ -43,6 +43,9 @@ pub trait Jobs: Send + Sync {
         subject: String,
         page: ListPage,
     ) -> Answer<'_, Vec<Job>>;
+    /// Those of all tenants and of the operator, newest first: what was created before `page.after`. Only those that have not
+    /// ended, if that is asked for.
+    fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>>;
 }
 
 impl Jobs for Control {
@@ -165,6 +168,20 @@ impl Jobs for Control {
                 ));
             }
             sql.push_str(" ORDER BY number DESC LIMIT ?4");
+            all(db, &sql, &params, read)
+        })
+    }
+
+    fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>> {
+        self.read(move |db| {
+            let mut params = vec![page.limit.into()];
+            let scope = if unended { "ended_at_ms IS NULL" } else { "true" };
+            let mut sql = format!("{} WHERE {scope}", JOBS.select);
+            if let Some(after) = page.after {
+                params.push(Value::from(after));
+                sql.push_str(" AND number < (SELECT number FROM {jobs} WHERE id = ?2)");
+            }
+            sql.push_str(" ORDER BY number DESC LIMIT ?1");
             all(db, &sql, &params, read)
         })
     }

@@ -27,6 +27,8 @@ pub mod job;
 pub mod key;
 pub mod link;
 pub mod membership;
+pub mod ops_session;
+pub mod ops_user;
 pub mod outbox;
 pub mod pending;
 pub mod person;
@@ -63,13 +65,15 @@ pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
+pub use ops_session::{OpsSession, OpsSessions, OpsShown};
+pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId, OpsUsers};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};
 pub use person::{NewPerson, Person, PersonId, Persons};
 pub use person_record::PersonRecords;
 pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use record::{NewRecord, Records};
-pub use saved_view::{SavedView, SavedViews};
+pub use saved_view::{SavedView, SavedViews, ViewChange, ViewKept, ViewsMax, WhoseView};
 pub use schema::SCHEMA;
 pub use session::{Session, Sessions};
 pub use settings::Settings;
@@ -112,6 +116,11 @@ impl<T> People for T where
         + ?Sized
 {
 }
+
+/// Who runs the instance: accounts that belong to no tenant.
+pub trait Operators: OpsUsers + OpsSessions + Attempts {}
+
+impl<T: OpsUsers + OpsSessions + Attempts + ?Sized> Operators for T {}
 
 /// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many
 /// steps that took.

@@ -440,10 +440,17 @@ fn furnish(control: &Control) {
         person_id,
         name: "n".into(),
         query: "q".into(),
+        shared_in: None,
+        is_pinned: false,
         created_at_ms: now,
     };
-    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
-    assert_eq!(wait(control.remove_view(tenant_id, person_id, Uuid([8; 16]))), Ok(true));
+    let (id, most, none) = (Uuid([8; 16]), ViewsMax { own: 1, shared: 1 }, Records::none);
+    assert_eq!(wait(control.save_view(view, most, none())), Ok(ViewKept::Kept));
+    let change = ViewChange { shared_in: Some(Some(project_id)), is_pinned: Some(true) };
+    let changed = control.change_view(tenant_id, person_id, id, change, most, none());
+    assert_eq!(wait(changed), Ok(ViewKept::Kept));
+    let removed = control.remove_view(tenant_id, id, WhoseView::SharedIn(project_id), none());
+    assert_eq!(wait(removed), Ok(true));
     assert_eq!(wait(control.retire_action(tenant_id, "a.b".into(), now, vec![])), Ok(Some(())));
     let link = Link {
         id: Uuid([9; 16]),

@@ -100,7 +100,7 @@ impl Dashboard {
             accounts,
             admin,
             cookies: Cookies::new(&config.app_url),
-            assets: Assets::new(),
+            assets: Assets::new("/app"),
             config,
             downloads: Streams::new(DOWNLOADS),
             workers,

@@ -10,10 +10,12 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_store::counts::{Counts, Days};
 use sealog_store::feed::{Follower, Scope, Start};
+use sealog_store::loss::Loss;
 use sealog_store::pool::FairPool;
+use sealog_store::stats::StoreStats;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
-    StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Receipt, Reserved,
+    Store, StoreError, WantedKeys,
 };
 
 /// What stands where an event was.
@@ -202,6 +204,22 @@ impl Store for DoubtfulStore {
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
         self.inner.kept_keys(chain, wanted)
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        self.inner.stats()
+    }
+
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        self.inner.accept_loss(chain, reason)
+    }
+
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        self.inner.losses()
+    }
+
+    fn faults(&self) -> Vec<String> {
+        self.inner.faults()
     }
 
     fn pool(&self) -> &FairPool {

@@ -148,6 +148,24 @@ const SETTINGS: &[Setting] = &[
         help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
     },
     Setting {
+        key: "ops.enabled",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Opens the operator's console at /ops, for accounts that sealog ops-user makes",
+    },
+    Setting {
+        key: "ops.listen",
+        value: "ADDRESS",
+        default: None,
+        help: "Address and port that serve the operator's console, and nothing else; it is open there and nowhere else",
+    },
+    Setting {
+        key: "ops.url",
+        value: "URL",
+        default: None,
+        help: "Where operators reach the console [default: /ops at its own address, or on the host of the dashboard]",
+    },
+    Setting {
         key: "log_level",
         value: "LEVEL",
         default: Some("info"),
@@ -209,12 +227,27 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// The operator's console: off unless it is enabled, or has an address of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ops {
+    enabled: bool,
+    pub listen: Option<SocketAddr>,
+    url: Option<String>,
+}
+
+impl Ops {
+    pub(crate) fn is_on(&self) -> bool {
+        self.enabled || self.listen.is_some()
+    }
+}
+
 /// Everything that `serve` needs to know.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub listen: SocketAddr,
     /// Where `/metrics` is served, if not on `listen`.
     pub metrics_listen: Option<SocketAddr>,
+    pub ops: Ops,
     pub store: Place,
     pub data_dir: PathBuf,
     pub allow_unsafe_storage: bool,
@@ -241,6 +274,27 @@ impl Settings {
             return Some(self.server.app_url.clone());
         }
         (self.listen.port() != 0).then(|| Config::at(&format!("http://{}", self.listen)).app_url)
+    }
+
+    /// Where operators reach the console of a server with these settings, or why that cannot be said.
+    pub(crate) fn console_url(&self) -> Result<String, String> {
+        if !self.ops.is_on() {
+            return Err("the operator's console is off: set ops.enabled or ops.listen".into());
+        }
+        if let Some(url) = &self.ops.url {
+            return Ok(url.clone());
+        }
+        let unknown = "where the console will be is not known before the server has a port; give --ops-url as the server has it";
+        match self.ops.listen {
+            Some(address) if address.port() != 0 => Ok(format!("http://{address}/ops")),
+            Some(_) => Err(unknown.into()),
+            // On the host of the dashboard, whatever its path is.
+            None => {
+                let app_url = self.app_url().ok_or(unknown)?;
+                let (scheme, rest) = app_url.split_once("://").unwrap_or(("http", &app_url));
+                Ok(format!("{scheme}://{}/ops", rest.split('/').next().unwrap_or("")))
+            }
+        }
     }
 
     /// Fills in the addresses that were not given, now that the port is known.
@@ -419,6 +473,21 @@ impl Values {
             "an address and port other than that of listen, such as 127.0.0.1:9090",
             |text| text.parse().ok().filter(|address| *address != listen || listen.port() == 0),
         )?;
+        let others = [Some(listen), metrics_listen];
+        let ops = Ops {
+            enabled: self.required("ops.enabled", "true or false", |text| text.parse().ok())?,
+            listen: self.get(
+                "ops.listen",
+                "an address and port other than those of listen and metrics_listen, such as 127.0.0.1:9443",
+                |text| {
+                    let address: Option<SocketAddr> = text.parse().ok();
+                    address.filter(|address| address.port() == 0 || !others.contains(&Some(*address)))
+                },
+            )?,
+            url: self.get("ops.url", "an http or https URL that ends in /ops", |text| {
+                url(text).filter(|url| url.ends_with("/ops"))
+            })?,
+        };
         let store = self.store()?;
         let (base_url, docs_url, app_url) = (
             self.get("base_url", "an http or https URL", url)?,
@@ -457,6 +526,7 @@ impl Values {
         Ok(Settings {
             listen,
             metrics_listen,
+            ops,
             store,
             data_dir: self
                 .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
@@ -590,6 +660,38 @@ mod tests {
                 error.starts_with("--metrics-listen: metrics_listen must be an address and port"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn the_console_is_off_unless_it_is_enabled_or_has_an_address_of_its_own() {
+        let ops = |pairs: &[(&str, &str)]| {
+            let settings = resolve(&map(&[]), &map(pairs), &file("")).unwrap();
+            (settings.ops.is_on(), settings.console_url())
+        };
+        let (is_on, url) = ops(&[]);
+        assert!(!is_on && url.unwrap_err().contains("ops.enabled"));
+        let on = ("SEALOG_OPS_ENABLED", "true");
+        assert_eq!(ops(&[on]), (true, Ok("http://127.0.0.1:8080/ops".into())));
+        assert_eq!(
+            ops(&[on, ("SEALOG_APP_URL", "https://log.example/ui")]).1,
+            Ok("https://log.example/ops".into())
+        );
+        assert!(ops(&[on, ("SEALOG_LISTEN", "127.0.0.1:0")]).1.unwrap_err().contains("--ops-url"));
+        let apart = ("SEALOG_OPS_LISTEN", "127.0.0.1:9443");
+        assert_eq!(ops(&[apart]), (true, Ok("http://127.0.0.1:9443/ops".into())));
+        let url = ("SEALOG_OPS_URL", "https://ops.example/ops/");
+        assert_eq!(ops(&[apart, url]), (true, Ok("https://ops.example/ops".into())));
+        assert!(ops(&[("SEALOG_OPS_LISTEN", "127.0.0.1:0")]).1.is_err());
+        for (name, wrong) in [
+            ("ops.enabled", "yes"),
+            ("ops.listen", "9443"),
+            ("ops.listen", "127.0.0.1:8080"),
+            ("ops.url", "https://ops.example"),
+            ("ops.url", "ops.example/ops"),
+        ] {
+            let error = error(&[(name, wrong)], &[], "");
+            assert!(error.contains(&format!("{name} must be")), "{error}");
         }
     }
 

@@ -9,6 +9,7 @@ mod demo;
 mod demo_mark;
 mod first_run;
 mod migrate;
+mod ops_user;
 mod plans;
 mod reset;
 mod serve;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -66,6 +68,7 @@ fn command() -> Command {
         .subcommand(copy::command())
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
+        .subcommand(ops_user::command())
         .subcommands(cli::commands())
 }
 

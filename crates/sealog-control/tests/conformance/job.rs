@@ -203,3 +203,24 @@ pub fn jobs_about_one_thing_are_listed_newest_first(control: &Control) {
     assert_eq!(list(Some(id(3)), 10), [JobId(id(1))]);
     assert_eq!(list(Some(id(4)), 10), [], "behind one of another tenant there is nothing");
 }
+
+pub fn jobs_of_all_tenants_are_listed_newest_first_and_pages_join(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for (n, tenant) in [(1, 1), (2, 2), (3, 1)] {
+        wait(control.create_job(new_job(n, tenant))).unwrap();
+    }
+    wait(control.create_job(NewJob { tenant_id: None, ..new_job(4, 1) })).unwrap();
+    assert_eq!(wait(control.cancel_job(JobId(id(3)), MORNING_MS, vec![])), Ok(true));
+    let list = |unended, after: Option<u8>, limit| {
+        let page = ListPage { after: after.map(id), limit };
+        let jobs = wait(control.all_jobs(unended, page)).unwrap();
+        jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    let ids = |numbers: &[u8]| numbers.iter().map(|n| JobId(id(*n))).collect::<Vec<_>>();
+    assert_eq!(list(false, None, 9), ids(&[4, 3, 2, 1]));
+    assert_eq!(list(true, None, 2), ids(&[4, 2]));
+    assert_eq!(list(true, Some(2), 2), ids(&[1]));
+    assert_eq!(list(false, Some(4), 2), ids(&[3, 2]));
+    assert_eq!(list(false, Some(9), 2), ids(&[]));
+}

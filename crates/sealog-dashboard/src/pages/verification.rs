@@ -26,6 +26,8 @@ use crate::views;
 const RUNS_ON_PAGE: usize = 20;
 /// Verifications from which the strip is made.
 const RUNS_OF_STRIP: usize = 200;
+/// Events before one, and as many behind it, that a link to it asks for.
+const AROUND: u64 = 500;
 /// Of a window of the strip, in units of the picture.
 const CELL_WIDTH: usize = 24;
 
@@ -162,7 +164,13 @@ impl<'a> Page<'a> {
             let typed = asked.field(name).to_owned();
             if typed.is_empty() { asked.query_value(name).unwrap_or_default() } else { typed }
         };
-        let (from, to) = (given("from"), given("to"));
+        // A link to an event asks for those around it, as far as they may be seen.
+        let around = asked.query_value("around").and_then(|seq| seq.parse::<u64>().ok());
+        let around = around.filter(|_| first <= last && asked.form.is_empty()).map(|seq| {
+            let within = |seq: u64| seq.clamp(first, last).to_string();
+            (within(seq.saturating_sub(AROUND)), within(seq.saturating_add(AROUND)))
+        });
+        let (from, to) = around.unwrap_or_else(|| (given("from"), given("to")));
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Verification)),
             project: place.chain.as_ref().map_or("", |(project, _)| &project.name),

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
-use crate::pages::events::within;
+use crate::pages::found::within;
 use crate::pages::verification::{ResultShown, chain, is_window, path, seen};
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::records::about_member;
-use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
+use super::sign_in::{PasswordError, check_chosen};
+use super::throttle::{SignInError, address, subject};
 use super::token::Token;
 use crate::address::is_address;
 use crate::password;
@@ -117,7 +118,7 @@ impl Accounts {
     pub async fn request_reset(&self, email: &str, visitor: &Visitor) -> Result<Reset, Failed> {
         let email = email.trim().to_owned();
         let account = subject("reset", email.to_lowercase().as_bytes());
-        match self.admit([account, address(visitor.address)]).await {
+        match self.admit([account, address("address", visitor.address)]).await {
             Ok(_) => {}
             Err(SignInError::Failed(failed)) => return Err(failed),
             Err(SignInError::TooMany | SignInError::Wrong) => return Ok(Reset::TooMany),

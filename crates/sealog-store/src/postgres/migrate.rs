@@ -54,6 +54,11 @@ pub fn rights_in(schema: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The version of the tables of events that this program works with.
+pub fn schema_version() -> usize {
+    Schema::of_events().steps.len()
+}
+
 /// The version of the schema that is there; 0 for none.
 async fn version(session: &Session, schema: &Schema) -> Result<i64, OpenError> {
     // Not `to_regclass`: that may answer from what the session knew before it waited for the lock.
