@@ -162,17 +162,24 @@ fn coverage(place: &Place, mode: Mode, figures: &Figures) -> Vec<Coverage> {
 /// Runs that reach beyond what somebody sees are like none, as their pages are.
 async fn runs(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Runs, Problem> {
     let mut all = app.verifications.runs(chain, None, RUNS_READ).await?;
-    let is_window = grants.from_ms.is_some() || grants.until_ms.is_some();
-    if is_window && !all.is_empty() {
-        let (first, last) = verification::seen_range(app, chain, grants).await?;
-        all.retain(|run| first <= run.from && run.to <= last);
+    let mut seen = None;
+    if verification::is_window(grants) && !all.is_empty() {
+        let window = verification::seen(app, chain, grants).await?;
+        all.retain(|run| window.first <= run.from && run.to <= window.last);
+        seen = Some(window);
     }
     let href = verification::path(chain);
-    let row = |run: &Run| RunRow {
-        href: format!("{href}/{}", run.id),
-        started: moment(run.created_at_ms),
-        range: format!("#{} to #{}", number(run.from), number(run.to)),
-        result: ResultShown::of(run),
+    let row = |run: Run| {
+        let run = match &seen {
+            Some(seen) => run.within(seen),
+            None => run,
+        };
+        RunRow {
+            href: format!("{href}/{}", run.id),
+            started: moment(run.created_at_ms),
+            range: format!("#{} to #{}", number(run.from), number(run.to)),
+            result: ResultShown::of(&run),
+        }
     };
-    Ok(Runs { rows: all.iter().take(RUNS_SHOWN).map(row).collect(), href, all })
+    Ok(Runs { rows: all.iter().take(RUNS_SHOWN).cloned().map(row).collect(), href, all })
 }
