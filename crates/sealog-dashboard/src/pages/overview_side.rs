@@ -162,24 +162,17 @@ fn coverage(place: &Place, mode: Mode, figures: &Figures) -> Vec<Coverage> {
 /// Runs that reach beyond what somebody sees are like none, as their pages are.
 async fn runs(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Runs, Problem> {
     let mut all = app.verifications.runs(chain, None, RUNS_READ).await?;
-    let mut seen = None;
     if verification::is_window(grants) && !all.is_empty() {
-        let window = verification::seen(app, chain, grants).await?;
-        all.retain(|run| window.first <= run.from && run.to <= window.last);
-        seen = Some(window);
+        let seen = verification::seen(app, chain, grants).await?;
+        all.retain(|run| seen.first <= run.from && run.to <= seen.last);
+        all = all.into_iter().map(|run| run.within(&seen)).collect();
     }
     let href = verification::path(chain);
-    let row = |run: Run| {
-        let run = match &seen {
-            Some(seen) => run.within(seen),
-            None => run,
-        };
-        RunRow {
-            href: format!("{href}/{}", run.id),
-            started: moment(run.created_at_ms),
-            range: format!("#{} to #{}", number(run.from), number(run.to)),
-            result: ResultShown::of(&run),
-        }
+    let row = |run: &Run| RunRow {
+        href: format!("{href}/{}", run.id),
+        started: moment(run.created_at_ms),
+        range: format!("#{} to #{}", number(run.from), number(run.to)),
+        result: ResultShown::of(run),
     };
-    Ok(Runs { rows: all.iter().take(RUNS_SHOWN).cloned().map(row).collect(), href, all })
+    Ok(Runs { rows: all.iter().take(RUNS_SHOWN).map(row).collect(), href, all })
 }
