@@ -107,7 +107,7 @@ impl Verifier {
             "valid": broken.is_none(),
             "last_hash": progress.last.map(|last| last.hash.to_string()),
             "broken_at": broken.map(|broken| broken.at),
-            "broken_hash": broken.map(|broken| broken.hash.to_string()),
+            "broken_hash": broken.and_then(|broken| broken.hash).map(|hash| hash.to_string()),
             "reason": broken.map(|broken| broken.reason.clone()),
             "started_by": run.person_id.map(|id| id.0.to_string()),
         });
