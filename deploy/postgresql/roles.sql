@@ -49,5 +49,8 @@ BEGIN
     GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
         sealog_control.failures TO sealog_node;
+    -- Browsers that somebody has signed in with, and notices that somebody does not want.
+    GRANT INSERT, UPDATE, DELETE ON sealog_control.devices TO sealog_node;
+    GRANT INSERT, DELETE ON sealog_control.muted_notices TO sealog_node;
 END
 $$;

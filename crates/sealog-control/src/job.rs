@@ -297,6 +297,16 @@ fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
     db.execute(sql, params).map(drop)
 }
 
+/// Those of a kind that were done, in the order of their ends: see [`crate::ending`].
+pub(crate) fn done(db: &mut dyn Db, params: &[Value]) -> Result<Vec<Job>, DbError> {
+    let sql = format!(
+        "{} WHERE kind = ?5 AND ended_at_ms <= ?3 AND (ended_at_ms, id) > (?1, ?2) AND state = 'done'
+         ORDER BY ended_at_ms, id LIMIT ?4",
+        JOBS.select
+    );
+    all(db, &sql, params, read)
+}
+
 /// In the transaction that has ended it.
 fn record_end(db: &mut dyn Db, id: JobId, ended: bool, records: &[NewRecord]) -> Result<bool, DbError> {
     let job = if ended { find(db, id)? } else { None };

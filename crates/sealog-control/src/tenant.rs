@@ -5,7 +5,7 @@ use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
 use crate::record::{NewRecord, Records};
 
 pub trait Tenants: Send + Sync {
@@ -150,6 +150,16 @@ fn update(db: &mut dyn Db, id: TenantId, change: TenantChange) -> Result<Option<
 
 pub(crate) fn find(db: &mut dyn Db, id: TenantId) -> Result<Option<Tenant>, DbError> {
     one(db, &format!("{} WHERE id = ?1", TENANTS.select), params![id], read)
+}
+
+/// Those without billing, in the order in which their trials end: see [`crate::ending`].
+pub(crate) fn trials_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<Tenant>, DbError> {
+    let sql = format!(
+        "{} WHERE trial_ends_at_ms <= ?3 AND (trial_ends_at_ms, id) > (?1, ?2) AND NOT billing_active
+         ORDER BY trial_ends_at_ms, id LIMIT ?4",
+        TENANTS.select
+    );
+    all(db, &sql, params, read)
 }
 
 pub(crate) fn exist(db: &mut dyn Db) -> Result<bool, DbError> {
