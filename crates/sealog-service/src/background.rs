@@ -13,6 +13,7 @@ use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
 use crate::mail::Mailer;
+use crate::notices::Reminders;
 use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::stop::Stop;
@@ -30,6 +31,8 @@ pub struct Intervals {
     pub jobs_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
+    /// For what ends soon, and for verifications that have ended.
+    pub reminders_every: Duration,
 }
 
 impl Default for Intervals {
@@ -41,6 +44,7 @@ impl Default for Intervals {
             drain_every: Duration::from_secs(5),
             jobs_every: Duration::from_secs(5),
             mail_attempt_max: Duration::from_secs(60),
+            reminders_every: Duration::from_secs(60),
         }
     }
 }
@@ -62,6 +66,7 @@ pub struct Jobs {
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
     pub failed_sign_ins: FailedSignIns,
+    pub reminders: Reminders,
     pub intervals: Intervals,
 }
 
@@ -80,7 +85,8 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
-                self.failed_sign_ins.watch()
+                self.failed_sign_ins.watch(),
+                self.reminders.watch()
             );
         };
         let dropped_at_stop = async {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_control::{ListPage, NewNotice, Role, Tenant};
+use sealog_control::{ListPage, NewNotice, PersonId, Role, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
@@ -174,7 +174,7 @@ impl Watch {
         if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
             && !due.is_empty()
         {
-            let Some(to) = address(quotas, &tenant).await? else {
+            let Some((to, person_id)) = address(quotas, &tenant).await? else {
                 if self.unaddressed.insert((tenant_id, month)) {
                     tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
                 }
@@ -185,6 +185,7 @@ impl Watch {
                 let quota = Quota { tenant: &tenant, month, used, events_per_month, percent };
                 let notice = NewNotice {
                     key: notice_key(tenant_id, month, percent),
+                    person_id,
                     tenant_id: Some(tenant_id),
                     to: to.clone(),
                     template: TEMPLATE.into(),
@@ -232,9 +233,9 @@ impl Quota<'_> {
 }
 
 /// The tenant's contact, or else its first owner: a notice is one mail.
-async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, StoreError> {
+async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<(String, Option<PersonId>)>, StoreError> {
     if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
-        return Ok(Some(contact.clone()));
+        return Ok(Some((contact.clone(), None)));
     }
     let (mut after, now_ms) = (None, quotas.world.now_ms());
     loop {
@@ -245,7 +246,7 @@ async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, Sto
                 && is_address(&member.person.email)
         });
         match (owner, page.last()) {
-            (Some(owner), _) => return Ok(Some(owner.person.email.clone())),
+            (Some(owner), _) => return Ok(Some((owner.person.email.clone(), Some(owner.person.id)))),
             (None, Some(last)) if page.len() == PAGE => after = Some(last.person.id.0),
             (None, _) => return Ok(None),
         }

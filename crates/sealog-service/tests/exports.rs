@@ -8,6 +8,7 @@ use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_service::exports::{Exporter, Format, Frozen, PIECE_BYTES, manifest};
 use sealog_service::ingest::Ingest;
+use sealog_service::notify::Notifier;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
@@ -72,6 +73,7 @@ impl Stage {
         let exporter = Exporter {
             exports: Arc::clone(&control) as _,
             store: Arc::clone(&store) as _,
+            notifier: Notifier::new(&Arc::clone(&control).into(), Arc::clone(&world) as _),
             world,
             drain: Arc::new(drain),
         };

@@ -183,8 +183,13 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         }
     };
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let person_id = asked.person().person.id;
-    app.exporter.create(person_id, chain, format, frozen, &place.membership.grants).await?;
+    let person = &asked.person().person;
+    let export = app.exporter.create(person.id, chain, format, frozen, &place.membership.grants).await?;
+    let project = place.chain.as_ref().map_or("", |(project, _)| &project.name);
+    // It is there, whether anybody is told or not.
+    if let Err(error) = app.exporter.tell(person, &export, project).await {
+        tracing::warn!(%error, "failed to queue the notice of an export that is ready");
+    }
     Ok(see_other(&format!("{}?done=created", path(chain))))
 }
 

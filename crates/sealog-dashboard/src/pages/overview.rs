@@ -9,6 +9,7 @@ use axum::response::Response;
 use sealog_core::catalog::Catalog;
 use sealog_core::id::Mode;
 use sealog_core::time::{Date, Month};
+use sealog_service::zone;
 use sealog_store::ChainHead;
 use sealog_store::counts::{STANDARD_ERROR_PERCENT, day_of};
 
@@ -17,7 +18,8 @@ use crate::capability::Capability;
 use crate::charts::{Bars, Rank, Spark};
 use crate::figures::{self, Figures};
 use crate::layout::{Current, Shell};
-use crate::problem::Problem;
+use crate::pages::notice_list::{self, NoticeRow};
+use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, Place, encoded, html, html_with};
 use crate::text::{clock_ms, day, iso_day, moment, number, span};
 
@@ -27,6 +29,8 @@ const PERIOD: u32 = 30;
 /// So that the time before it, which it is compared with, can be answered with it.
 const DAYS_MAX: u32 = sealog_store::counts::DAYS_MAX / 2;
 const ROWS: usize = 8;
+/// Notices for whoever looks, the last ones.
+const NOTICES: usize = 5;
 
 #[derive(Template)]
 #[template(path = "pages/overview.html")]
@@ -53,6 +57,8 @@ struct Page<'a> {
     spark: Option<Spark>,
     quota: Option<Quota>,
     frameworks: Vec<Coverage>,
+    /// For whoever looks, of this organisation.
+    notices: Vec<NoticeRow>,
 }
 
 struct Period {
@@ -173,6 +179,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     // Where the end of the time is limited, the end of the chain is not to be seen.
     let sees_end = grants.until_ms.is_none();
     let has_error = wanted.has_error();
+    let settings = app.admin.organisation_settings(place.tenant.id).await.map_err(of_admin)?;
+    let zone = settings.time_zone.unwrap_or_else(|| zone::UTC.into());
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Overview)),
         project: &project.name,
@@ -212,6 +220,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         spark: critical(&now),
         quota: quota(&app, place, now_ms).await?,
         frameworks: coverage(place, *mode, &here, &now),
+        notices: notice_list::read(&app, &asked, Some(place.tenant.id), &zone, NOTICES).await?,
         here,
         events_href,
     };
