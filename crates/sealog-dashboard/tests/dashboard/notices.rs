@@ -371,6 +371,34 @@ fn a_pass_looks_at_no_more_than_a_thousand_and_the_next_one_goes_on() {
 }
 
 #[test]
+fn a_notice_goes_to_fifty_people_of_an_organisation_and_no_more() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    for n in 1..=52 {
+        let person = NewPerson {
+            id: person_id(n),
+            email: email(n),
+            password_hash: None,
+            verified: true,
+            created_at_ms: stage.now_ms(),
+        };
+        let new = NewMember {
+            tenant_id: tenant_id(1),
+            person,
+            role: Role::Admin,
+            grants: Grants::default(),
+            ends_at_ms: None,
+            created_at_ms: stage.now_ms(),
+        };
+        stage.wait(stage.control.add_member(new, Records::none())).unwrap().unwrap();
+    }
+    key(&stage, 1, 20 * DAY_MS);
+    stage.clock.advance(10 * DAY_MS);
+    pass(&stage);
+    assert_eq!(stage.wait(stage.control.pending_notices()).unwrap(), 50);
+}
+
+#[test]
 fn nobody_is_told_in_another_organisation() {
     let stage = stage();
     stage.tenant(2);
@@ -379,5 +407,5 @@ fn nobody_is_told_in_another_organisation() {
     stage.clock.advance(19 * DAY_MS + 1);
     pass(&stage);
     assert_eq!(count(&stage, "key_expiring", 8), 0);
-    assert!(!stage.signed_in(8).get("/app/account").has("Key"));
+    assert!(!stage.signed_in(8).get("/app/account").has("Key &#60;1"));
 }

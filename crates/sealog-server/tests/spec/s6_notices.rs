@@ -1,6 +1,6 @@
 //! 6 Notices by e-mail at 80 % and at 100 % of the monthly quota.
 
-use sealog_control::Outbox;
+use sealog_control::{Outbox, Settings};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -292,6 +292,46 @@ fn a_name_with_line_breaks_adds_no_header_and_no_recipient() {
     );
     assert!(mail.body().contains("Organisation  Evil  Bcc: victim@x.example    Pay <b>here</b> é\n"));
     assert!(mail.html().contains("Pay &lt;b&gt;here&lt;/b&gt; é</td>"), "{}", mail.html());
+}
+
+#[test]
+fn an_optional_notice_names_times_in_the_zone_of_the_organisation_and_can_be_turned_off() {
+    const DAY_MS: u64 = 24 * HOUR_MS;
+    let port = MailPort::hold();
+    let server = port.start();
+    let notified =
+        Notified::on(port, |setup| setup.config.background.reminders_every = Duration::from_millis(10));
+    let service = &notified.service;
+    let user = json!({"email": "owner@acme.example", "password": "correct horse battery", "role": "owner"});
+    service.operator("POST", &format!("/tenants/{}/users", notified.tenant_id), &user).created("user_id");
+    let tenant_id = TenantId(Uuid::parse(&notified.tenant_id).unwrap());
+    let zone = Some("\"Europe/Paris\"".to_owned());
+    assert!(wait(service.control().set_setting(tenant_id, "time_zone".into(), zone, vec![])).unwrap());
+    let project = service.new_project(&notified.tenant_id, &[]);
+    let key = json!({"name": "till", "mode": "live", "expires_at": "2026-12-15T12:00:00Z"});
+    service.operator("POST", &format!("/projects/{project}/keys"), &key).created("key_id");
+    service.clock.advance(29 * DAY_MS + 1);
+    eventually(|| server.taken("owner@acme.example").len() == 1);
+    let mail = &server.taken("owner@acme.example")[0];
+    assert_eq!(mail.header("subject"), "The API key “till” expires within 1 day");
+    for part in
+        ["Key           till\n", "End           15 Dec 2026 13:00 (Europe/Paris)\n", "under Notifications"]
+    {
+        assert!(mail.body().contains(part), "{part} is not in\n{}", mail.body());
+    }
+    let keys = format!("https://log.example/app/o/{}/keys", notified.tenant_id);
+    assert!(mail.body().contains(&format!("API keys: {keys}\n")));
+    assert!(mail.html().contains(&format!("<a href=\"{keys}\">API keys</a>")), "{}", mail.html());
+    assert!(mail.html().contains("<td>15 Dec 2026 13:00 (Europe/Paris)</td>"));
+    assert_eq!(mail.header("list-unsubscribe-post"), "List-Unsubscribe=One-Click");
+    let link = mail.header("list-unsubscribe");
+    let token =
+        link.strip_prefix("<https://log.example/app/unsubscribe?token=").unwrap().strip_suffix('>').unwrap();
+    let token = sealog_service::people::Token::parse(token).unwrap();
+    // Only its digest is kept.
+    let kept = wait(service.control().notice_by_secret(token.digest())).unwrap().unwrap();
+    assert_eq!(kept.template, "key_expiring");
+    assert!(!kept.parameters.contains(&token.0.0));
 }
 
 // What can go wrong on the way.

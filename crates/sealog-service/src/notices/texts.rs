@@ -36,10 +36,10 @@ fn moment(parameters: &Value, name: &str) -> Option<String> {
     Some(zone::moment(parameters[name].as_u64()?, parameters["zone"].as_str().unwrap_or(zone::UTC)))
 }
 
-/// `in 7 days`, `tomorrow`
+/// `within 7 days`
 fn in_days(parameters: &Value) -> Option<String> {
     Some(match parameters["days"].as_u64()? {
-        1 => "within a day".into(),
+        1 => "within 1 day".into(),
         days => format!("within {days} days"),
     })
 }

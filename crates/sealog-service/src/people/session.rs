@@ -50,7 +50,8 @@ impl Accounts {
         let demands = self.demands(person.id, &memberships).await?;
         let (idle_ms, lasts_ms) = self.lengths_ms(&memberships, &demands);
         let is_over = now_ms.saturating_sub(session.created_at_ms) >= lasts_ms
-            || now_ms.saturating_sub(session.last_seen_at_ms) >= idle_ms;
+            // How long it may be unused without that is kept with the session.
+            || demands.idle_ms.is_some() && now_ms.saturating_sub(session.last_seen_at_ms) >= idle_ms;
         if is_over {
             self.people.end_session(session.token_digest).await?;
             return Ok(None);
