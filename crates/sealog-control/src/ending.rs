@@ -1,15 +1,14 @@
-//! What ends at a time, found by it: keys, trials, memberships of auditors, jobs. Pages of a list in the order of the
+//! What ends at a time, found by it: keys, trials, memberships of auditors. Pages of a list in the order of the
 //! ends, for whoever tells people of them.
 
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::control::{Answer, Control};
 use crate::db::params;
-use crate::job::Job;
 use crate::key::ApiKey;
 use crate::membership::Member;
 use crate::tenant::Tenant;
-use crate::{job, key, membership, tenant};
+use crate::{key, membership, tenant};
 
 /// A piece of a list: what ends behind this place, and not after `until_ms`, at most so many.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +40,6 @@ pub trait Endings: Send + Sync {
     /// Auditors by when their membership ends, by the ids of their persons; those at the place itself included, since one
     /// person's membership of several tenants can end at one time.
     fn auditors_ending(&self, page: EndPage) -> Answer<'_, Vec<Member>>;
-    /// Jobs of a kind that were done, by when that was.
-    fn jobs_done(&self, kind: String, page: EndPage) -> Answer<'_, Vec<Job>>;
 }
 
 impl Endings for Control {
@@ -64,13 +61,6 @@ impl Endings for Control {
         self.read(move |db| {
             let EndPage { after, until_ms, limit } = page;
             membership::auditors_ending(db, params![after.at_ms, after.id, until_ms, limit])
-        })
-    }
-
-    fn jobs_done(&self, kind: String, page: EndPage) -> Answer<'_, Vec<Job>> {
-        self.read(move |db| {
-            let EndPage { after, until_ms, limit } = page;
-            job::done(db, params![after.at_ms, after.id, until_ms, limit, kind])
         })
     }
 }

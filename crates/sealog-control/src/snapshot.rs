@@ -16,6 +16,8 @@ use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
 use crate::muted_notice::MutedNotice;
+use crate::ops_session::OpsSession;
+use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
 use crate::person::Person;
@@ -24,8 +26,8 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, device, exports, job, key, link, membership, muted_notice, outbox, pending,
-    person, project, saved_view, session, settings, system_project, tenant, version,
+    action, authenticator, device, exports, job, key, link, membership, muted_notice, ops_session, ops_user,
+    outbox, pending, person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -79,6 +81,9 @@ pub struct ControlSnapshot {
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
     pub records: Vec<PendingRecord>,
+    /// Those that were removed included.
+    pub ops_users: Vec<OpsUser>,
+    pub ops_sessions: Vec<OpsSession>,
 }
 
 /// Every table, each before those that it points at.
@@ -105,6 +110,8 @@ const TABLES: &[&str] = &[
     "project_frameworks",
     "projects",
     "tenants",
+    "ops_sessions",
+    "ops_users",
 ];
 
 fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
@@ -127,6 +134,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         jobs: job::export(db)?,
         exports: exports::export(db)?,
         records: pending::export(db)?,
+        ops_users: ops_user::export(db)?,
+        ops_sessions: ops_session::export(db)?,
     })
 }
 
@@ -151,5 +160,7 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;
-    pending::import(db, snapshot.records)
+    pending::import(db, snapshot.records)?;
+    ops_user::import(db, &snapshot.ops_users)?;
+    ops_session::import(db, &snapshot.ops_sessions)
 }

@@ -26,6 +26,10 @@ pub enum Capability {
     ManageActions,
     /// What holds for the whole organisation.
     ManageSettings,
+    /// Show others one's own saved views.
+    ShareViews,
+    /// Remove those of others.
+    ManageViews,
 }
 
 const OWNER: usize = 0;
@@ -56,6 +60,8 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
     (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
     (Capability::ManageSettings, [YES, YES, NO, NO,  NO]),
+    (Capability::ShareViews,    [YES, YES, YES, YES, NO]),
+    (Capability::ManageViews,   [YES, YES, NO,  NO,  NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {
@@ -69,7 +75,6 @@ pub fn may(role: Role, capability: Capability) -> bool {
     CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[column])
 }
 
-/// Admins have no say over owners, neither over those who are nor over who becomes one.
 pub(crate) fn may_give(role: Role, given: Role) -> bool {
-    may(role, Capability::ManageMembers) && (role == Role::Owner || given != Role::Owner)
+    may(role, Capability::ManageMembers) && role.may_give(given)
 }

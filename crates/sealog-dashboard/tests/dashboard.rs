@@ -18,6 +18,12 @@ mod keys;
 mod members;
 #[path = "dashboard/notices.rs"]
 mod notices;
+#[path = "dashboard/ops.rs"]
+mod ops;
+#[path = "dashboard/ops_accounts.rs"]
+mod ops_accounts;
+#[path = "dashboard/ops_routes.rs"]
+mod ops_routes;
 #[path = "dashboard/people.rs"]
 mod people;
 #[path = "dashboard/roles.rs"]

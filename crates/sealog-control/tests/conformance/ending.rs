@@ -74,28 +74,6 @@ pub fn auditors_are_found_by_the_end_of_their_membership(control: &Control) {
     assert_eq!(found(EndPage { after, until_ms: 99, limit: 9 }), both);
 }
 
-pub fn jobs_that_were_done_are_found_by_their_end(control: &Control) {
-    furnish(control);
-    for (n, end) in
-        [(1, Some(JobOutcome::Done)), (2, Some(JobOutcome::Failed { cause: "x".into() })), (3, None)]
-    {
-        wait(control.create_job(new_job(n, 1))).unwrap();
-        wait(control.claim_job(JobId(id(n)), MORNING_MS, MORNING_MS + 9)).unwrap().unwrap();
-        if let Some(outcome) = end {
-            let end = JobEnd::new(outcome, MORNING_MS + u64::from(n));
-            assert_eq!(wait(control.end_job(JobId(id(n)), 1, end)), Ok(true));
-        }
-    }
-    let found = |kind: &str, page| -> Vec<_> {
-        wait(control.jobs_done(kind.into(), page)).unwrap().into_iter().map(|job| job.id).collect()
-    };
-    assert_eq!(found("verify", page(0, u64::MAX, 9)), [JobId(id(1))]);
-    assert_eq!(
-        (found("other", page(0, u64::MAX, 9)), found("verify", page(0, MORNING_MS, 9))),
-        (vec![], vec![])
-    );
-}
-
 pub fn members_are_found_by_their_roles_while_they_are_members(control: &Control) {
     furnish(control);
     let ends = [None, Some(50), Some(51), None, None, None];

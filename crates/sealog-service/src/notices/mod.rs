@@ -1,5 +1,5 @@
 //! Notices become text when they are sent: the outbox has the name of a template and its parameters. What is due by the
-//! calendar, or by what a verification has found, is looked for by [`Reminders`].
+//! calendar is looked for by [`Reminders`].
 
 mod html;
 mod reminders;
@@ -14,6 +14,7 @@ use crate::notify::{self, Kind};
 use crate::people::{self, Token};
 use crate::quota;
 use crate::text::Text;
+use crate::verification;
 
 pub(crate) use html::html;
 pub use reminders::Reminders;
@@ -100,6 +101,8 @@ fn text_of(template: &str, parameters: &str, app_url: &str, secret: Option<&Toke
         quota::TEMPLATE => quota::text(&parameters, app_url),
         people::RESET => secret.map(|secret| people::reset_text(app_url, secret)),
         people::INVITATION => secret.and_then(|secret| people::invitation_text(&parameters, app_url, secret)),
+        verification::FAILED => verification::failed_text(&parameters, app_url),
+        verification::REPORT => verification::report_text(&parameters, app_url),
         people::NEW_DEVICE => people::new_device_text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => match texts::find(other) {
@@ -132,7 +135,8 @@ mod tests {
             "project": "P</p>", "project_id": id.to_string(), "mode": "live", "days": 7, "end_ms": 1_800_000_000_000_u64,
             "email": "a@example.com", "run": id.to_string(), "at": 912, "reason": "hash", "address": "192.0.2.1",
             "browser": "B<script>", "at_ms": 1_800_000_000_000_u64, "plan": "entry", "month": 24_322, "used": 8,
-            "events_per_month": 10, "percent": 80, "tenant_id": id.to_string(), "format": "csv", "rows": 5,
+            "events_per_month": 10, "percent": 80, "tenant_id": id.to_string(), "format": "csv", "verification_id": id.to_string(), "explanation": "x <b>",
+            "date": "2026-11-15", "broken": 0, "unverified": 0, "left_out": 0, "chains": [],
         });
         Notice {
             id: 1,

@@ -1,5 +1,4 @@
-//! Looks for what people have to be told because time has passed or a verification has ended: keys, trials and auditors'
-//! access that end, chains that were found broken.
+//! Looks for what people have to be told because time has passed: keys, trials and auditors' access that end.
 //!
 //! Any number of nodes may look at once: each notice has a key that the outbox takes once, so nobody is told twice. What a
 //! crash has forgotten is found again, since everything is looked for from [`LATE_MS`] before now on.
@@ -9,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_control::{ApiKey, EndPage, EndPlace, Endings, Job, Member, Tenant};
+use sealog_control::{ApiKey, EndPage, EndPlace, Endings, Member, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::time::DAY_MS;
 use sealog_store::StoreError;
@@ -22,15 +21,12 @@ use crate::notify::{
     AUDITOR_ENDING, KEY_EXPIRED, KEY_EXPIRING, Kind, MANAGERS, Notifier, TRIAL_ENDED, TRIAL_ENDING,
     VERIFICATION_FAILED,
 };
-use crate::verification::{self, Run, RunEnd};
 
 /// For how long after it has happened something is still told.
 const LATE_MS: u64 = 7 * DAY_MS;
 /// Rows of one question, and questions of each kind in one pass. A pass goes on where the one before it stopped.
 const PAGE: usize = 100;
 const PAGES_MAX: usize = 10;
-/// How far the clocks of nodes may differ, which say when a job has ended.
-const SKEW_MS: u64 = 10 * 60 * 1000;
 /// What is known to have been told, so that it costs no look into the outbox.
 const TOLD_MAX: usize = 10_000;
 
@@ -42,7 +38,6 @@ const AUDITOR_DAYS: &[u64] = &[7, 1];
 pub struct Reminders {
     notifier: Notifier,
     endings: Arc<dyn Endings>,
-    control: ControlData,
     world: Arc<dyn World>,
     every: Duration,
     state: Mutex<State>,
@@ -55,7 +50,6 @@ struct State {
     keys: Option<EndPlace>,
     trials: Option<EndPlace>,
     auditors: Option<EndPlace>,
-    jobs: Option<EndPlace>,
 }
 
 impl fmt::Debug for Reminders {
@@ -75,10 +69,10 @@ struct Due {
 }
 
 impl Reminders {
-    pub fn new(control: ControlData, world: Arc<dyn World>, every: Duration) -> Reminders {
-        let notifier = Notifier::new(&control, Arc::clone(&world));
+    pub fn new(control: &ControlData, world: Arc<dyn World>, every: Duration) -> Reminders {
+        let notifier = Notifier::new(control, Arc::clone(&world));
         let endings = Arc::clone(&control.endings);
-        Reminders { notifier, endings, control, world, every, state: Mutex::default() }
+        Reminders { notifier, endings, world, every, state: Mutex::default() }
     }
 
     pub(crate) async fn watch(&self) {
@@ -94,7 +88,6 @@ impl Reminders {
     /// Looks once, at no more than a thousand of each kind.
     pub async fn pass(&self) -> Result<(), StoreError> {
         let now_ms = self.world.now_ms();
-        self.look_at_jobs(now_ms).await?;
         self.look_at_keys(now_ms).await?;
         self.look_at_trials(now_ms).await?;
         self.look_at_auditors(now_ms).await
@@ -145,56 +138,6 @@ impl Reminders {
         }
         lock(&self.state).auditors = Some(after);
         Ok(())
-    }
-
-    /// Jobs end in the order of time: a pass goes on behind the last one, but for what clocks that differ may have put
-    /// before it.
-    async fn look_at_jobs(&self, now_ms: u64) -> Result<(), StoreError> {
-        let known = lock(&self.state).jobs;
-        let mut after =
-            known.map_or(begin(now_ms), |known| EndPlace::before(known.at_ms.saturating_sub(SKEW_MS)));
-        for _ in 0..PAGES_MAX {
-            let page = EndPage { after, until_ms: u64::MAX, limit: PAGE };
-            let jobs = self.endings.jobs_done(verification::KIND.into(), page).await?;
-            for job in &jobs {
-                self.tell(self.of_job(job).await?).await?;
-            }
-            let Some(last) = jobs.last() else { return Ok(()) };
-            after = EndPlace { at_ms: last.ended_at_ms.unwrap_or(0), id: last.id.0 };
-            // Behind what clocks differ by, the next pass begins there again.
-            lock(&self.state).jobs = Some(after);
-            if jobs.len() < PAGE {
-                return Ok(());
-            }
-        }
-        lock(&self.state).jobs = Some(EndPlace { at_ms: after.at_ms.saturating_add(SKEW_MS), ..after });
-        Ok(())
-    }
-
-    async fn of_job(&self, job: &Job) -> Result<Option<Due>, StoreError> {
-        let Some(Run { id, chain, end: Some(RunEnd::Broken(found)), ended_at_ms, .. }) = Run::of(job) else {
-            return Ok(None);
-        };
-        let project = match chain.project_id.is_system() {
-            true => "the system log".to_owned(),
-            false => {
-                let project = self.control.administration.project(chain.project_id).await?;
-                project.map_or_else(String::new, |project| project.name)
-            }
-        };
-        let parameters = json!({
-            "project": project,
-            "project_id": chain.project_id.to_string(),
-            "mode": chain.mode.as_str(),
-            "run": id.to_string(),
-            "at": found.at,
-            "reason": found.reason,
-            "at_ms": ended_at_ms.unwrap_or(job.created_at_ms),
-        });
-        // Once for a break, however often it is found.
-        let key = format!("{}/{}/{}/{}", chain.project_id, chain.mode.as_str(), found.at, found.hash);
-        let (kind, tenant_id) = (&VERIFICATION_FAILED, chain.tenant_id);
-        Ok(Some(Due { kind, tenant_id, key, parameters, also: None }))
     }
 
     async fn tell(&self, due: Option<Due>) -> Result<(), StoreError> {

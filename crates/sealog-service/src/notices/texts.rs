@@ -1,4 +1,4 @@
-//! What notices say that come from the calendar, from verifications and from exports.
+//! What notices say that come from the calendar and from exports.
 
 use sealog_core::id::Uuid;
 use serde_json::Value;
@@ -10,13 +10,12 @@ use crate::zone;
 type Write = fn(&Value, &str) -> Option<Text>;
 
 pub(super) fn find(template: &str) -> Option<Write> {
-    let known: [(&notify::Kind, Write); 7] = [
+    let known: [(&notify::Kind, Write); 6] = [
         (&notify::KEY_EXPIRING, key_expiring),
         (&notify::KEY_EXPIRED, key_expired),
         (&notify::TRIAL_ENDING, trial_ending),
         (&notify::TRIAL_ENDED, trial_ended),
         (&notify::AUDITOR_ENDING, auditor_ending),
-        (&notify::VERIFICATION_FAILED, verification_failed),
         (&notify::EXPORT_READY, export_ready),
     ];
     known.into_iter().find(|(kind, _)| kind.name == template).map(|(_, write)| write)
@@ -137,30 +136,6 @@ Dashboard: {app_url}
         moment(parameters, "end_ms")?,
     );
     Some(Text { subject: format!("{organisation}: an auditor's access ends {}", in_days(parameters)?), body })
-}
-
-fn verification_failed(parameters: &Value, app_url: &str) -> Option<Text> {
-    let (organisation, project) = (line(parameters, "organisation")?, line(parameters, "project")?);
-    let (project_id, mode, run) =
-        (id(parameters, "project_id")?, line(parameters, "mode")?, id(parameters, "run")?);
-    let at = parameters["at"].as_u64()?;
-    let body = format!(
-        "A verification has found a chain of {organisation} broken. An event was changed or is missing, or a disk is damaged.
-
-    Project       {project}
-    Mode          {mode}
-    Broken at     #{at}
-    Reason        {}
-    Found         {}
-
-Keep the data as it is: the page of the verification says what was found and what to do first.
-
-Verification: {app_url}/p/{project_id}/{mode}/verify/{run}
-",
-        line(parameters, "reason")?,
-        moment(parameters, "at_ms")?,
-    );
-    Some(Text { subject: format!("{organisation}: the chain of {project} is broken at #{at}"), body })
 }
 
 fn export_ready(parameters: &Value, app_url: &str) -> Option<Text> {

@@ -43,7 +43,8 @@ kinds! {
     RESET = "reset", "A link to a new password", "the person", NOBODY, ALWAYS;
     NEW_DEVICE = "new_device", "A sign-in from a new browser", "the person", NOBODY, ALWAYS;
     QUOTA = "quota", "80 % and 100 % of a month's events are used", "the organisation's contact, or else its first owner", NOBODY, ALWAYS;
-    VERIFICATION_FAILED = "verification_failed", "A chain is broken", "owners and admins", MANAGERS, ALWAYS;
+    VERIFICATION_FAILED = "verification_failed", "A chain is broken", "owners, admins and the contact", MANAGERS, ALWAYS;
+    INTEGRITY_REPORT = "integrity_report", "The weekly integrity report", "owners, admins and the contact", MANAGERS, OPTIONAL;
     KEY_EXPIRING = "key_expiring", "A key expires in 14, 7 or 1 days", "owners and admins", MANAGERS, OPTIONAL;
     KEY_EXPIRED = "key_expired", "A key has expired", "owners and admins", MANAGERS, OPTIONAL;
     TRIAL_ENDING = "trial_ending", "The trial ends in 7 or 1 days", "owners and admins", MANAGERS, OPTIONAL;

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{Administration, Membership, NewNotice, Outbox, People, Person, Role};
+use sealog_control::{Administration, Membership, NewNotice, Outbox, People, Person, Role, Tenant};
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
 use sealog_store::world::World;
 use serde_json::Value;
 
-use super::kinds::{KINDS, Kind};
+use super::kinds::{KINDS, Kind, MANAGERS};
 use crate::address::is_address;
 use crate::control_data::ControlData;
 use crate::organisation;
@@ -73,6 +73,37 @@ impl Notifier {
         let members = self.people.members_with_roles(tenant_id, roles.to_vec(), now_ms, RECIPIENTS_MAX);
         let people: Vec<Person> = members.await?.into_iter().map(|member| member.person).collect();
         self.tell(kind, tenant_id, &people, key, parameters).await
+    }
+
+    /// Tells owners and admins, and the tenant's contact, if that is nobody of them. Where there is nobody, the log says so.
+    pub async fn tell_managers(
+        &self,
+        kind: &'static Kind,
+        tenant: &Tenant,
+        key: &str,
+        parameters: Value,
+    ) -> Result<usize, StoreError> {
+        let now_ms = self.world.now_ms();
+        let managers = self.people.members_with_roles(tenant.id, MANAGERS.to_vec(), now_ms, RECIPIENTS_MAX);
+        let people: Vec<Person> = managers.await?.into_iter().map(|member| member.person).collect();
+        let mut queued = self.tell(kind, tenant.id, &people, key, parameters.clone()).await?;
+        let is_own = |contact: &str| people.iter().any(|person| person.email.eq_ignore_ascii_case(contact));
+        let contact = tenant.contact_email.as_ref();
+        if let Some(contact) = contact.filter(|contact| is_address(contact) && !is_own(contact)) {
+            let notice = NewNotice {
+                key: format!("{}/{key}", kind.name),
+                tenant_id: Some(tenant.id),
+                person_id: None,
+                to: contact.clone(),
+                template: kind.name.into(),
+                parameters: parameters.to_string(),
+                created_at_ms: now_ms,
+            };
+            queued += usize::from(self.outbox.enqueue_notice(notice).await?);
+        } else if people.is_empty() {
+            tracing::warn!(tenant_id = %tenant.id.0, notice = kind.name, "a notice has nobody to go to: the tenant has no contact, no owner and no admin");
+        }
+        Ok(queued)
     }
 
     /// As [`Notifier::tell_roles`], for these people.

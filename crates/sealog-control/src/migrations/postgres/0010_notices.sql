@@ -1,4 +1,4 @@
--- Control data, version 7: whom a notice is for, and that it was given up; what people do not want to be told; browsers
+-- Control data, version 10: whom a notice is for, and that it was given up; what people do not want to be told; browsers
 -- that they have signed in with; what ends, found by its end.
 
 -- A notice has been sent, or was given up, or waits. Address and parameters are taken out 90 days after its end.
@@ -33,4 +33,3 @@ CREATE TABLE {devices} (
 CREATE INDEX keys_by_end ON {keys} (expires_at_ms, id) WHERE expires_at_ms IS NOT NULL;
 CREATE INDEX tenants_by_trial ON {tenants} (trial_ends_at_ms, id) WHERE trial_ends_at_ms IS NOT NULL;
 CREATE INDEX memberships_by_end ON {memberships} (ends_at_ms, number) WHERE ends_at_ms IS NOT NULL;
-CREATE INDEX jobs_by_end ON {jobs} (kind, ended_at_ms, id) WHERE ended_at_ms IS NOT NULL;
