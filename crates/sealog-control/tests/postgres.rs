@@ -74,6 +74,7 @@ fn a_notice_that_all_nodes_find_due_is_claimed_by_one() {
         let notice = NewNotice {
             key: format!("k{n}"),
             tenant_id: Some(tenant(1)),
+            person_id: None,
             to: "a@example.com".into(),
             template: "quota".into(),
             parameters: "{}".into(),
@@ -468,6 +469,7 @@ fn furnish(control: &Control) {
     let notice = NewNotice {
         key: "k".into(),
         tenant_id: Some(tenant_id),
+        person_id: None,
         to: "a".into(),
         template: "quota".into(),
         parameters: "{}".into(),

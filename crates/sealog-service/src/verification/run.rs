@@ -49,7 +49,7 @@ pub struct Progress {
 
 impl Run {
     /// Nothing for a job of another kind, or of a version that is not known here.
-    pub(super) fn of(job: &Job) -> Option<Run> {
+    pub(crate) fn of(job: &Job) -> Option<Run> {
         if job.kind != KIND {
             return None;
         }

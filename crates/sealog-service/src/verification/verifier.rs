@@ -77,7 +77,7 @@ impl Verifier {
         if let Some(broken) = verdict.broken {
             let found = found::look(store, run.chain, broken).await?;
             // Before the job ends: one that is done again finds the notice in the outbox.
-            mails::enqueue_failed(&self.control, self.world.now_ms(), run, &found).await?;
+            mails::enqueue_failed(&self.control, &self.world, run, &found).await?;
             progress.broken = Some(Box::new(found));
             tracing::error!(chain = %run.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
         } else {
