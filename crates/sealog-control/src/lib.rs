@@ -7,7 +7,7 @@
 //! delays reads of events.
 //!
 //! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked,
-//! frameworks disabled, memberships ended.
+//! frameworks disabled, memberships ended. An export that gives way to another leaves an event that says what it was.
 //!
 //! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
 //! was not made, or is not known to have been made.
@@ -39,6 +39,7 @@ mod record;
 mod reserve;
 pub mod saved_view;
 mod schema;
+mod sent;
 pub mod session;
 pub mod settings;
 pub mod snapshot;
@@ -62,6 +63,7 @@ pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
+pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
 pub use ops_session::{OpsSession, OpsSessions, OpsShown};
 pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId, OpsUsers};
@@ -71,7 +73,7 @@ pub use person::{NewPerson, Person, PersonId, Persons};
 pub use person_record::PersonRecords;
 pub use project::{NewProject, Project, ProjectChange, Projects};
 pub use record::{NewRecord, Records};
-pub use saved_view::{SavedView, SavedViews};
+pub use saved_view::{SavedView, SavedViews, ViewChange, ViewKept, ViewsMax, WhoseView};
 pub use schema::SCHEMA;
 pub use session::{Session, Sessions};
 pub use settings::Settings;

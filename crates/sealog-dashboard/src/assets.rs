@@ -17,11 +17,12 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
 /// Name, content type, content.
-const FILES: [(&str, &str, &[u8]); 10] = [
+const FILES: &[(&str, &str, &[u8])] = &[
     ("app.css", STYLE, include_bytes!("../assets/app.css")),
     ("htmx.js", SCRIPT, include_bytes!("../assets/vendor/htmx-4.0.0.min.js")),
     ("icon.svg", IMAGE, include_bytes!("../assets/icon.svg")),
     ("copy.js", SCRIPT, include_bytes!("../assets/copy.js")),
+    ("exclude.js", SCRIPT, include_bytes!("../assets/exclude.js")),
     ("keys.js", SCRIPT, include_bytes!("../assets/keys.js")),
     ("link.js", SCRIPT, include_bytes!("../assets/link.js")),
     ("query.js", SCRIPT, include_bytes!("../assets/query.js")),
@@ -45,7 +46,7 @@ struct Asset {
 impl Assets {
     /// Files beneath the pages that name them.
     pub(crate) fn new(base: &str) -> Assets {
-        let asset = |(name, content_type, content): (&'static str, &'static str, &'static [u8])| {
+        let asset = |&(name, content_type, content): &(&'static str, &'static str, &'static [u8])| {
             let hash = Hash(Sha256::digest(content).into()).to_string();
             // No build step: once at the start is soon enough.
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -54,7 +55,7 @@ impl Assets {
             let path = format!("{base}/static/{}/{name}", &hash[..16]);
             Asset { name, path, content_type, content, compressed }
         };
-        Assets(FILES.map(asset).into())
+        Assets(FILES.iter().map(asset).collect())
     }
 
     /// The path of a file, for a page to name.

@@ -10,6 +10,7 @@
 mod address;
 pub mod admin;
 pub mod background;
+mod contact;
 mod control_data;
 pub mod exports;
 pub mod geo;

@@ -33,6 +33,8 @@ pub struct DoubtfulStore {
     reads_fail: AtomicBool,
     /// Events that ranges and lists have returned.
     read: AtomicU64,
+    /// Questions for counts.
+    counts_asked: AtomicU64,
     /// Comes when the next list has been read, before whoever asked for it goes on.
     behind_list: Mutex<Option<Append>>,
 }
@@ -51,6 +53,7 @@ impl DoubtfulStore {
             system_writes_fail: AtomicBool::new(false),
             reads_fail: AtomicBool::new(false),
             read: AtomicU64::new(0),
+            counts_asked: AtomicU64::new(0),
             behind_list: Mutex::default(),
         })
     }
@@ -74,6 +77,10 @@ impl DoubtfulStore {
 
     pub fn events_read(&self) -> u64 {
         self.read.load(Ordering::SeqCst)
+    }
+
+    pub fn counts_asked(&self) -> u64 {
+        self.counts_asked.load(Ordering::SeqCst)
     }
 
     /// Appends this when the next list has been read: an event that comes in the middle of a request.
@@ -178,6 +185,7 @@ impl Store for DoubtfulStore {
     }
 
     fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        self.counts_asked.fetch_add(1, Ordering::SeqCst);
         self.inner.counts(chain, days)
     }
 

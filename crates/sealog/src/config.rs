@@ -12,8 +12,10 @@ use sealog_server::config::{Config, LimitConfig};
 use sealog_service::Secret;
 use sealog_service::geo::Geo;
 use sealog_service::mail::{Relay, Sender, Smtp};
+use sealog_service::verification::Schedule;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::plans;
 use crate::store::{OpenOptions, Place};
 
 struct Setting {
@@ -120,6 +122,18 @@ const SETTINGS: &[Setting] = &[
         value: "BOOL",
         default: Some("false"),
         help: "Refuses events when the clock has leapt forward by more than an hour and was not set right within ten minutes, instead of believing it",
+    },
+    Setting {
+        key: "verification.schedule",
+        value: "TIME",
+        default: Some("02:30"),
+        help: "When every live chain is verified, each night: a time of day (UTC) such as 02:30, or off",
+    },
+    Setting {
+        key: "verification.report",
+        value: "DAY",
+        default: Some("monday"),
+        help: "The day on which organisations are mailed their weekly integrity report, such as monday, or off; needs smtp.url and a schedule",
     },
     Setting {
         key: "smtp.url",
@@ -341,7 +355,7 @@ fn resolve(
             )));
         }
     }
-    for (key, (_, place)) in file {
+    for (key, (_, place)) in file.iter().filter(|(key, _)| !plans::is_of_plans(key)) {
         if !SETTINGS.iter().any(|setting| setting.key == key) {
             return Err(ConfigError(format!("{place}: {key} is not a setting; see sealog serve --help")));
         }
@@ -359,7 +373,9 @@ fn resolve(
             values.0.insert(setting.key, value);
         }
     }
-    values.settings()
+    let mut settings = values.settings()?;
+    settings.server.plans = plans::of(file).map_err(ConfigError)?;
+    Ok(settings)
 }
 
 /// Keys with dots, and each value as text with its place.
@@ -385,6 +401,10 @@ fn flatten(prefix: &str, table: toml::Table, path: &Path, values: &mut BTreeMap<
             other => other.to_string(),
         };
         match value {
+            // Without it a plan that says nothing would be left out without a word.
+            toml::Value::Table(table) if table.is_empty() && plans::is_of_plans(&key) => {
+                values.insert(key, (String::new(), path.display().to_string()));
+            }
             toml::Value::Table(table) => flatten(&format!("{key}."), table, path, values),
             toml::Value::Array(items) => {
                 let items: Vec<String> = items.into_iter().map(text).collect();
@@ -494,6 +514,7 @@ impl Values {
         }
         server.metrics_apart = metrics_listen.is_some();
         server.smtp = self.smtp()?;
+        server.verification = self.schedule()?;
         server.limits = LimitConfig {
             connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
@@ -530,6 +551,23 @@ impl Values {
             docs_url_given: docs_url.is_some(),
             app_url_given: app_url.is_some(),
         })
+    }
+
+    fn schedule(&self) -> Result<Option<Schedule>, ConfigError> {
+        let or_off = |parse: fn(&str) -> Option<u64>| {
+            move |text: &str| if text == "off" { Some(None) } else { parse(text).map(Some) }
+        };
+        let at_ms = self.required(
+            "verification.schedule",
+            "a time of day such as 02:30, or off",
+            or_off(Schedule::parse_time),
+        )?;
+        let report_on = self.required(
+            "verification.report",
+            "a day of the week such as monday, or off",
+            or_off(Schedule::parse_day),
+        )?;
+        Ok(at_ms.map(|at_ms| Schedule { at_ms, report_on }))
     }
 
     /// Both or neither.
@@ -685,6 +723,33 @@ mod tests {
         {
             assert!(resolve(&map(&[]), &map(&[(name, "x")]), &file("")).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn plans_of_the_file_are_those_of_the_server() {
+        let settings =
+            resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n[plans.entry.x]\n"));
+        assert!(settings.unwrap_err().0.contains("plans.entry.x"));
+        let settings = resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n")).unwrap();
+        assert_eq!(settings.server.plans[0].events_per_month, Some(7));
+        assert!(error(&[], &[], "[plans.gold]\n").contains("plans.gold needs frameworks"));
+        assert!(error(&[], &[], "plans = 1\n").contains("plans is not a setting"));
+        assert!(error(&[], &[("SEALOG_PLANS_ENTRY_REQUESTS_PER_S", "1")], "").contains("is not a setting"));
+    }
+
+    #[test]
+    fn chains_are_verified_every_night_unless_that_is_turned_off() {
+        let schedule =
+            |flags: &[(&str, &str)]| resolve(&map(flags), &map(&[]), &file("")).unwrap().server.verification;
+        let by_default = schedule(&[]).unwrap();
+        assert_eq!((by_default.time().as_str(), by_default.report_on), ("02:30", Some(0)));
+        assert_eq!(schedule(&[("verification.schedule", "23:05")]).unwrap().time(), "23:05");
+        assert_eq!(schedule(&[("verification.report", "off")]).unwrap().report_on, None);
+        assert_eq!(schedule(&[("verification.schedule", "off")]), None);
+        assert_eq!(
+            error(&[], &[("SEALOG_VERIFICATION_SCHEDULE", "at night")], ""),
+            "SEALOG_VERIFICATION_SCHEDULE: verification.schedule must be a time of day such as 02:30, or off, not \"at night\""
+        );
     }
 
     #[test]

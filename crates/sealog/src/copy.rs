@@ -221,7 +221,11 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     if let Some(user) = missing(&these.ops_users, &others.ops_users, |user| user.id) {
         return Some(format!("an operator ({})", user.id.0));
     }
-    if let Some(job) = missing(&these.jobs, &others.jobs, |job| job.id) {
+    // Those of the schedule are removed after a time.
+    let asked_for = |snapshot: &ControlSnapshot| {
+        snapshot.jobs.iter().filter(|job| job.person_id.is_some()).cloned().collect::<Vec<_>>()
+    };
+    if let Some(job) = missing(&asked_for(these), &asked_for(others), |job| job.id) {
         return Some(format!("a job ({})", job.id.0));
     }
     if let Some(export) = missing(&these.exports, &others.exports, |export| export.new.id) {

@@ -2,6 +2,7 @@
 
 mod accept_loss;
 mod admin;
+mod cli;
 mod config;
 mod copy;
 mod demo;
@@ -9,6 +10,7 @@ mod demo_mark;
 mod first_run;
 mod migrate;
 mod ops_user;
+mod plans;
 mod reset;
 mod serve;
 mod store;
@@ -22,6 +24,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let matches = command().get_matches();
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(code) = cli::run(name, matches)
+    {
+        return code;
+    }
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
@@ -62,6 +69,7 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommands(cli::commands())
 }
 
 #[cfg(test)]

@@ -248,8 +248,10 @@ fn room(dir: &Path, is_embedded: bool) -> std::io::Result<Room> {
 
 /// The dashboard.
 fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
-    let Config { base_url, docs_url, app_url, smtp, .. } = app.config.clone();
-    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail: smtp.is_some() };
+    let Config { base_url, docs_url, app_url, smtp, verification, .. } = app.config.clone();
+    let verified_at = verification.map(|schedule| schedule.time());
+    let has_mail = smtp.is_some();
+    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail, verified_at };
     let on_claimed = move || {
         let data_dir = data_dir.clone();
         // An event loop waits for no disk. What does not come to pass here, the next start does.

@@ -128,6 +128,7 @@ pub fn invitation(tenant: u8, email: &str) -> Purpose {
         role: Role::Auditor,
         grants: Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: None },
         ends_at_ms: Some(MORNING_MS + 90),
+        invited_by: None,
     })
 }
 

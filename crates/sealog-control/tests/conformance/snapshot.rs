@@ -29,7 +29,9 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     ))
     .unwrap();
     wait(control.create_link(new_link(3, reset(1)), None, vec![])).unwrap();
-    let mailed = Link { digest: None, ..new_link(4, invitation(1, "New@Example.com")) };
+    let Purpose::Invitation(sent) = invitation(1, "New@Example.com") else { unreachable!() };
+    let sent = Invitation { invited_by: Some(person_id(1)), ..sent };
+    let mailed = Link { digest: None, ..new_link(4, Purpose::Invitation(sent)) };
     wait(control.create_link(mailed, None, vec![])).unwrap();
     for percent in [80, 100] {
         wait(control.enqueue_notice(new_notice(1, 1, percent))).unwrap();
@@ -40,7 +42,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
     for n in [1, 2] {
-        wait(control.create_export(new_export(n, 1), vec![])).unwrap();
+        wait(control.create_export(new_export(n, 1), 9, Records::none())).unwrap().unwrap();
     }
     let totals = ExportTotals { rows: 1, bytes: 2, sha256: digest(3), at_ms: 4 };
     wait(control.complete_export(ExportId(id(1)), totals)).unwrap();
@@ -51,9 +53,12 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         person_id: person_id(1),
         name: "n".into(),
         query: "q".into(),
+        shared_in: Some(project_id(1)),
+        is_pinned: true,
         created_at_ms: MORNING_MS,
     };
-    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
+    let most = ViewsMax { own: 1, shared: 1 };
+    assert_eq!(wait(control.save_view(view, most, Records::none())), Ok(ViewKept::Kept));
     wait(control.create_action(tenant_id(1), custom("c.d"), vec![])).unwrap();
     wait(control.retire_action(tenant_id(1), "c.d".into(), MORNING_MS, vec![])).unwrap();
     wait(control.count_failure(person_id(1), Wrong::Code, MORNING_MS)).unwrap();

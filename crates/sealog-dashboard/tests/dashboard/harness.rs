@@ -87,6 +87,7 @@ pub struct Stage {
     pub claimed: Arc<AtomicBool>,
     runner: Arc<Runner>,
     pub sign_ins: Arc<SignInCounts>,
+    pub admin: Admin,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
@@ -148,6 +149,7 @@ impl Stage {
             docs_url: format!("{HOME}/docs"),
             app_url: app_url.into(),
             has_mail: true,
+            verified_at: Some("02:30".into()),
         };
         let claimed = Arc::new(AtomicBool::new(false));
         let on_claimed = Arc::clone(&claimed);
@@ -163,7 +165,11 @@ impl Stage {
             every: Duration::from_secs(600),
             turns: Turns::default(),
         });
-        let verifier = Verifier { store: Arc::clone(&store), world: Arc::clone(&world) };
+        let verifier = Verifier {
+            store: Arc::clone(&store),
+            control: Arc::clone(&control).into(),
+            world: Arc::clone(&world),
+        };
         let runner = Arc::new(Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world),
@@ -203,7 +209,7 @@ impl Stage {
             Arc::clone(&control).into(),
             Arc::clone(&world),
             config,
-            admin,
+            admin.clone(),
             Workers { drain, runner: Arc::clone(&runner) },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
@@ -217,6 +223,7 @@ impl Stage {
             claimed,
             runner,
             sign_ins,
+            admin,
             router: pages.router(),
             runtime,
             _dir: dir,

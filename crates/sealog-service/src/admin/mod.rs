@@ -12,6 +12,7 @@ pub mod keys;
 pub mod people;
 pub mod projects;
 pub mod tenants;
+pub mod views;
 
 use std::fmt;
 use std::sync::Arc;

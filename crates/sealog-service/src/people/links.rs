@@ -207,6 +207,7 @@ impl Accounts {
             return Err(LinkError::TooManyMails);
         }
         let now_ms = self.world.now_ms();
+        let invitation = Invitation { invited_by: Some(by), ..invitation };
         let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
         let link = Link {
             id: new_id(&*self.world),
@@ -373,7 +374,7 @@ fn reset_link(world: &dyn World, app_url: &str, person_id: PersonId) -> (Link, S
     (link, url(app_url, "reset", &token))
 }
 
-fn invitation_resource(id: Uuid) -> String {
+pub(crate) fn invitation_resource(id: Uuid) -> String {
     format!("invitation/{id}")
 }
 

@@ -21,7 +21,7 @@ pub use counts::SignInCounts;
 pub use failures::FailedSignIns;
 pub use links::{CLAIM_MS, INVITATION, INVITATION_MS, INVITATIONS_MAX, OWNER, RESET, RESET_MS, claim_link};
 pub use links::{HostLink, InvitationError, LinkError, Reset, make_reset_link};
-pub(crate) use links::{invitation_text, reset_text};
+pub(crate) use links::{invitation_resource, invitation_text, reset_text};
 pub(crate) use refused::Refused;
 pub(crate) use second_factor::offer;
 pub use second_factor::{CodeError, Offer, RECOVERY_CODES};
