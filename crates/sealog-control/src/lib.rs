@@ -7,7 +7,7 @@
 //! delays reads of events.
 //!
 //! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked,
-//! frameworks disabled, memberships ended.
+//! frameworks disabled, memberships ended. An export that gives way to another leaves an event that says what it was.
 //!
 //! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
 //! was not made, or is not known to have been made.
@@ -27,6 +27,8 @@ pub mod job;
 pub mod key;
 pub mod link;
 pub mod membership;
+pub mod ops_session;
+pub mod ops_user;
 pub mod outbox;
 pub mod pending;
 pub mod person;
@@ -37,6 +39,7 @@ mod record;
 mod reserve;
 pub mod saved_view;
 mod schema;
+mod sent;
 pub mod session;
 pub mod settings;
 pub mod snapshot;
@@ -60,7 +63,10 @@ pub use first::{FirstRun, FirstRuns};
 pub use job::{Job, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
+pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
+pub use ops_session::{OpsSession, OpsSessions, OpsShown};
+pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId, OpsUsers};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
 pub use pending::{PendingRecord, PendingRecords};
 pub use person::{NewPerson, Person, PersonId, Persons};
@@ -110,6 +116,11 @@ impl<T> People for T where
         + ?Sized
 {
 }
+
+/// Who runs the instance: accounts that belong to no tenant.
+pub trait Operators: OpsUsers + OpsSessions + Attempts {}
+
+impl<T: OpsUsers + OpsSessions + Attempts + ?Sized> Operators for T {}
 
 /// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many
 /// steps that took.

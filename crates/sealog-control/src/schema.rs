@@ -12,7 +12,9 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0004.sql"),
         include_str!("migrations/sqlite/0005.sql"),
         include_str!("migrations/sqlite/0006.sql"),
-        include_str!("migrations/sqlite/0007_views.sql"),
+        include_str!("migrations/sqlite/0007_inviter.sql"),
+        include_str!("migrations/sqlite/0008_views.sql"),
+        include_str!("migrations/sqlite/0009_ops.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -21,6 +23,8 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0004.sql"),
         include_str!("migrations/postgres/0005.sql"),
         include_str!("migrations/postgres/0006.sql"),
-        include_str!("migrations/postgres/0007_views.sql"),
+        include_str!("migrations/postgres/0007_inviter.sql"),
+        include_str!("migrations/postgres/0008_views.sql"),
+        include_str!("migrations/postgres/0009_ops.sql"),
     ],
 };

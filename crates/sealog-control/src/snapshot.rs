@@ -14,6 +14,8 @@ use crate::job::Job;
 use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
+use crate::ops_session::OpsSession;
+use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
 use crate::person::Person;
@@ -22,8 +24,8 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, exports, job, key, link, membership, outbox, pending, person, project, saved_view,
-    session, settings, system_project, tenant, version,
+    action, authenticator, exports, job, key, link, membership, ops_session, ops_user, outbox, pending,
+    person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -75,10 +77,13 @@ pub struct ControlSnapshot {
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
     pub records: Vec<PendingRecord>,
+    /// Those that were removed included.
+    pub ops_users: Vec<OpsUser>,
+    pub ops_sessions: Vec<OpsSession>,
 }
 
 /// Every table, each before those that it points at.
-const TABLES: [&str; 20] = [
+const TABLES: &[&str] = &[
     "pending",
     "exports",
     "jobs",
@@ -99,6 +104,8 @@ const TABLES: [&str; 20] = [
     "project_frameworks",
     "projects",
     "tenants",
+    "ops_sessions",
+    "ops_users",
 ];
 
 fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
@@ -119,6 +126,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         jobs: job::export(db)?,
         exports: exports::export(db)?,
         records: pending::export(db)?,
+        ops_users: ops_user::export(db)?,
+        ops_sessions: ops_session::export(db)?,
     })
 }
 
@@ -141,5 +150,7 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;
-    pending::import(db, snapshot.records)
+    pending::import(db, snapshot.records)?;
+    ops_user::import(db, &snapshot.ops_users)?;
+    ops_session::import(db, &snapshot.ops_sessions)
 }

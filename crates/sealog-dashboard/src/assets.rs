@@ -44,14 +44,15 @@ struct Asset {
 }
 
 impl Assets {
-    pub(crate) fn new() -> Assets {
+    /// Files beneath the pages that name them.
+    pub(crate) fn new(base: &str) -> Assets {
         let asset = |&(name, content_type, content): &(&'static str, &'static str, &'static [u8])| {
             let hash = Hash(Sha256::digest(content).into()).to_string();
             // No build step: once at the start is soon enough.
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
             let compressed = encoder.write_all(content).and_then(|()| encoder.finish());
             let compressed = compressed.expect("a Vec takes every byte");
-            let path = format!("/app/static/{}/{name}", &hash[..16]);
+            let path = format!("{base}/static/{}/{name}", &hash[..16]);
             Asset { name, path, content_type, content, compressed }
         };
         Assets(FILES.iter().map(asset).collect())

@@ -72,7 +72,6 @@ pub fn may(role: Role, capability: Capability) -> bool {
     CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[column])
 }
 
-/// Admins have no say over owners, neither over those who are nor over who becomes one.
 pub(crate) fn may_give(role: Role, given: Role) -> bool {
-    may(role, Capability::ManageMembers) && (role == Role::Owner || given != Role::Owner)
+    may(role, Capability::ManageMembers) && role.may_give(given)
 }

@@ -12,7 +12,7 @@ use sealog_service::mail::Mailer;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::Verifier;
+use sealog_service::verification::{Figures, Scheduler, Verifier};
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -57,6 +57,7 @@ impl App {
         let changed = Arc::new(Changed::default());
         let wake = Wake::default();
         let ingest = Ingest::new(Arc::clone(&store), config.geo.clone(), Arc::clone(&changed));
+        let runner = Wake::default();
         let jobs = Jobs {
             store: Arc::clone(&store),
             world: Arc::clone(&world),
@@ -90,12 +91,26 @@ impl App {
             runner: Arc::new(Runner {
                 jobs: Arc::clone(&control.jobs),
                 world: Arc::clone(&world),
-                works: vec![Arc::new(Verifier { store: Arc::clone(&store), world: Arc::clone(&world) })],
-                wake: Wake::default(),
+                works: vec![Arc::new(Verifier {
+                    store: Arc::clone(&store),
+                    control: control.clone(),
+                    world: Arc::clone(&world),
+                })],
+                wake: runner.clone(),
                 records: wake.clone(),
                 every: config.background.jobs_every,
                 pace: Pace::default(),
             }),
+            scheduler: Scheduler {
+                store: Arc::clone(&store),
+                control: control.clone(),
+                world: Arc::clone(&world),
+                schedule: config.verification,
+                has_mail: config.smtp.is_some(),
+                runner,
+                every: config.background.jobs_every,
+                figures: Figures::default(),
+            },
             failed_sign_ins: FailedSignIns {
                 people: Arc::clone(&control.people),
                 world: Arc::clone(&world),

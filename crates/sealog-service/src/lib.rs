@@ -4,11 +4,13 @@
 //! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
 //! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
 //! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events. [`people`] is how
-//! people sign in, [`search`] how they find events. Each part takes what it uses, and none knows of the whole program.
+//! people sign in, [`search`] how they find events, [`ops`] those who run
+//! the instance. Each part takes what it uses, and none knows of the whole program.
 
 mod address;
 pub mod admin;
 pub mod background;
+mod contact;
 mod control_data;
 pub mod exports;
 pub mod geo;
@@ -18,6 +20,7 @@ pub mod ingest;
 pub mod jobs;
 pub mod mail;
 mod notices;
+pub mod ops;
 pub mod password;
 pub mod people;
 pub mod quota;

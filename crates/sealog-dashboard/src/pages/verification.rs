@@ -6,12 +6,12 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::Grants;
-use sealog_core::id::{ChainId, Uuid};
+use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
 use sealog_service::seqs::first_at;
 use sealog_service::system_chain::actions;
-use sealog_service::verification::{Run, RunEnd, StartError, UNENDED_MAX};
+use sealog_service::verification::{Run, RunEnd, StartError, UNENDED_MAX, WHOLE_MAX};
 use serde_json::json;
 
 use crate::app::Dashboard;
@@ -41,6 +41,8 @@ struct Page<'a> {
     base_url: &'a str,
     /// The ends of what the person may see; nothing if there are no events.
     range: Option<(String, String)>,
+    /// Nothing where no schedule can be: in test mode.
+    schedule: Option<String>,
     is_window: bool,
     cells: Vec<CellShown>,
     width: usize,
@@ -66,6 +68,7 @@ struct CellShown {
 struct Row {
     href: String,
     started: String,
+    is_scheduled: bool,
     range: String,
     checked: String,
     result: ResultShown,
@@ -149,6 +152,7 @@ impl<'a> Page<'a> {
         let row = |run: &Run| Row {
             href: format!("{here}/{}", run.id),
             started: moment(run.created_at_ms),
+            is_scheduled: run.person_id.is_none(),
             range: format!("#{} to #{}", number(run.from), number(run.to)),
             checked: number(run.progress.checked),
             result: ResultShown::of(run),
@@ -170,6 +174,7 @@ impl<'a> Page<'a> {
             mode: chain.mode.as_str(),
             base_url: &app.config.base_url,
             range: (first <= last).then(|| (number(first), number(last))),
+            schedule: (chain.mode == Mode::Live).then(|| schedule(app, last)),
             is_window,
             width: cells.len() * CELL_WIDTH,
             cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
@@ -184,6 +189,17 @@ impl<'a> Page<'a> {
             error: None,
             here,
         })
+    }
+}
+
+/// In words.
+fn schedule(app: &Dashboard, last: u64) -> String {
+    match &app.config.verified_at {
+        None => "No verification is scheduled: the operator of this server has turned it off.".into(),
+        Some(at) if last <= WHOLE_MAX => format!("The whole chain is verified every night at {at} UTC."),
+        Some(at) => {
+            format!("Every night at {at} UTC a part of the chain is verified, and all of it within a week.")
+        }
     }
 }
 

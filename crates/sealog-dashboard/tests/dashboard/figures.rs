@@ -1,7 +1,10 @@
 //! Overview, Usage and Frameworks.
 
-use sealog_control::{Grants, NewNotice, NoticeOutcome, Outbox, Projects, Role, TenantChange, Tenants};
-use sealog_core::id::{ChainId, Mode};
+use sealog_control::{
+    Grants, NewNotice, NewProject, NoticeOutcome, Outbox, Projects, Role, TenantChange, Tenants,
+};
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::id::{ChainId, Mode, ProjectId, Uuid};
 use sealog_core::time::DAY_MS;
 use sealog_testing::MORNING_MS;
 
@@ -320,6 +323,44 @@ fn usage_shows_the_quota_with_its_marks_and_what_was_mailed() {
     // Of another organisation nothing is seen.
     stage.member(9, 2, Role::Owner);
     assert!(!stage.signed_in(9).get(&usage(2)).has("80 % of 2026-11"));
+}
+
+#[test]
+fn usage_counts_the_events_of_ten_projects_on_a_page() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    // Two are there, which makes 23.
+    let projects: Vec<ProjectId> = (0..21u8)
+        .map(|n| {
+            let id = ProjectId(Uuid::from_random([n.wrapping_add(170); 16]));
+            let name = format!("Many {n:02}");
+            let (tenant_id, frameworks) = (tenant_id(1), FrameworkSet::NONE);
+            let new = NewProject { id, tenant_id, name, frameworks, created_at_ms: MORNING_MS };
+            stage.wait(stage.control.create_project(new, vec![])).unwrap().unwrap();
+            id
+        })
+        .collect();
+    for project_id in &projects {
+        let chain = ChainId { tenant_id: tenant_id(1), project_id: *project_id, mode: Mode::Live };
+        stage.append(chain, r#"{"action":"user.login"}"#);
+    }
+    let mut owner = stage.signed_in(1);
+    let (mut path, mut seen) = (usage(1), Vec::new());
+    for (rows, part) in [(10, "1 to 10 of 23"), (10, "11 to 20 of 23"), (3, "21 to 23 of 23")] {
+        let before = stage.doubtful.counts_asked();
+        let page = owner.get(&path);
+        page.shows(part).shows("<b class=\"fig\">21</b>");
+        assert_eq!(stage.doubtful.counts_asked() - before, 2 * rows, "live and test of each project");
+        let row = |id: &ProjectId| format!("<th scope=\"row\"><a href=\"/app/p/{id}/live\">");
+        seen.extend(projects.iter().filter(|id| page.has(&row(id))).copied());
+        let next = page.text().split("rel=\"next\" href=\"").nth(1);
+        path = next.map_or(String::new(), |next| next.split('"').next().unwrap().to_owned());
+    }
+    assert!(path.is_empty(), "the last page has no next");
+    assert_eq!(seen, projects, "each is on one page");
+    let foreign = format!("{}?after={}", usage(1), project_id(2));
+    owner.get(&foreign).is_problem(404, "request/not_found");
 }
 
 #[test]

@@ -207,6 +207,32 @@ fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
 }
 
 #[test]
+fn a_verification_of_the_schedule_is_shown_as_one_and_the_page_says_when_they_are() {
+    let stage = stage(3);
+    let new = sealog_control::NewJob {
+        id: sealog_control::JobId(sealog_core::id::Uuid([77; 16])),
+        kind: sealog_service::verification::KIND.into(),
+        tenant_id: Some(live(1).tenant_id),
+        person_id: None,
+        subject: Some(format!("{}/live", live(1).project_id)),
+        parameters: serde_json::json!({
+            "project_id": live(1).project_id.to_string(), "mode": "live", "from": 1, "to": 3,
+        })
+        .to_string(),
+        created_at_ms: 0,
+    };
+    stage.wait(sealog_control::Jobs::create_job(&*stage.control, new)).unwrap();
+    stage.work();
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&verify_path(1));
+    page.shows("The whole chain is verified every night at 02:30 UTC.").shows("by the schedule");
+    let run = format!("{}/{}", verify_path(1), sealog_core::id::Uuid([77; 16]));
+    browser.get(&run).shows("by the schedule").shows("3 of 3 events are valid");
+    // Test chains are verified when somebody asks for it.
+    assert!(!browser.get(&verify_path(1).replace("/live/", "/test/")).has("every night"));
+}
+
+#[test]
 fn a_link_from_an_event_asks_for_those_around_it_that_may_be_seen() {
     let stage = stage(3);
     let mut browser = stage.signed_in(1);

@@ -55,6 +55,11 @@ impl Admin {
         self.plans.iter().find(|plan| plan.name == name)
     }
 
+    /// All that there are.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
     /// Counted by pages, shown by the metrics.
     pub fn sign_ins(&self) -> &Arc<SignInCounts> {
         &self.sign_ins

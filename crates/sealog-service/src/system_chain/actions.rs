@@ -64,12 +64,17 @@ vocabulary! {
     EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
     EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
         "Somebody downloaded an export of events.";
+    EXPORT_REMOVED = "sealog.export_removed", "data_access", "info",
+        "An export that was downloaded gave way to a newer one.";
     VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
         "Somebody started the verification of a chain.";
     VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
         "Somebody cancelled the verification of a chain.";
     VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
         "A verification found nothing wrong with a chain.";
+    LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
+        "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
+    JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 
