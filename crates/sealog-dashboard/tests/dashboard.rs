@@ -16,6 +16,8 @@ mod harness;
 mod keys;
 #[path = "dashboard/members.rs"]
 mod members;
+#[path = "dashboard/notices.rs"]
+mod notices;
 #[path = "dashboard/ops.rs"]
 mod ops;
 #[path = "dashboard/ops_accounts.rs"]
@@ -34,6 +36,8 @@ mod rules;
 mod sealing;
 #[path = "dashboard/search.rs"]
 mod search;
+#[path = "dashboard/settings.rs"]
+mod settings;
 #[path = "dashboard/shortcuts.rs"]
 mod shortcuts;
 #[path = "dashboard/system_log.rs"]

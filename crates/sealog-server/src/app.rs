@@ -9,6 +9,7 @@ use sealog_service::background::{Jobs, Workers};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
+use sealog_service::notices::Reminders;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::retention::Retention;
@@ -122,6 +123,7 @@ impl App {
                 world: Arc::clone(&world),
                 wake: wake.clone(),
             },
+            reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
         Arc::new(App {

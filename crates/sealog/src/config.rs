@@ -305,6 +305,7 @@ impl Settings {
 
     /// Fills in the addresses that were not given, now that the port is known.
     pub(crate) fn listening_on(&mut self, address: SocketAddr) {
+        self.listen = address;
         if !self.base_url_given {
             self.server.base_url = format!("http://{address}");
         }
@@ -693,6 +694,10 @@ mod tests {
         let url = ("SEALOG_OPS_URL", "https://ops.example/ops/");
         assert_eq!(ops(&[apart, url]), (true, Ok("https://ops.example/ops".into())));
         assert!(ops(&[("SEALOG_OPS_LISTEN", "127.0.0.1:0")]).1.is_err());
+        let any_port = map(&[on, ("SEALOG_LISTEN", "127.0.0.1:0")]);
+        let mut listening = resolve(&map(&[]), &any_port, &file("")).unwrap();
+        listening.listening_on("127.0.0.1:4711".parse().unwrap());
+        assert_eq!(listening.console_url(), Ok("http://127.0.0.1:4711/ops".into()));
         for (name, wrong) in [
             ("ops.enabled", "yes"),
             ("ops.listen", "9443"),

@@ -260,7 +260,8 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
         return Some(format!("a change of frameworks (of the project {project})"));
     }
     let sent = |snapshot: &ControlSnapshot| {
-        let sent = snapshot.notices.iter().filter(|notice| notice.sent_at_ms.is_some());
+        let sent =
+            snapshot.notices.iter().filter(|notice| notice.sent_at_ms.or(notice.given_up_at_ms).is_some());
         sent.map(|notice| notice.key.clone()).collect::<Vec<_>>()
     };
     missing(&sent(these), &sent(others), Clone::clone).map(|key| format!("a mail that was sent ({key})"))

@@ -180,6 +180,7 @@ fn furnish(control: &Control) {
         let notice = NewNotice {
             key: format!("quota/{percent}"),
             tenant_id: Some(tenant_id),
+            person_id: None,
             to: "t".into(),
             template: "quota".into(),
             parameters: "{}".into(),

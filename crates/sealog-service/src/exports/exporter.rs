@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, PersonId, Records};
+use sealog_control::{
+    Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records,
+};
 use sealog_core::id::{ChainId, Uuid};
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
@@ -12,6 +14,7 @@ use super::download::{Download, State, Writer};
 use super::format::Format;
 use super::frozen::{Frozen, earlier};
 use super::kept::dropped_to;
+use crate::notify::{EXPORT_READY, Notifier};
 use crate::seqs;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
 
@@ -39,6 +42,7 @@ pub struct Exporter {
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     pub drain: Arc<Drain>,
+    pub notifier: Notifier,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -108,6 +112,20 @@ impl Exporter {
         let created = self.exports.create_export(new, KEPT_MAX, records).await?;
         self.wake().wake();
         created.ok_or(CreateError::TooMany)
+    }
+
+    /// Tells the one who made it that it can be downloaded. `project` is the name of its project.
+    pub async fn tell(&self, person: &Person, export: &Export, project: &str) -> Result<(), StoreError> {
+        let new = &export.new;
+        let parameters = json!({
+            "project": project,
+            "project_id": new.project_id.to_string(),
+            "mode": new.mode.as_str(),
+            "format": new.format,
+            "at_ms": new.created_at_ms,
+        });
+        let (people, key) = (std::slice::from_ref(person), new.id.0.to_string());
+        self.notifier.tell(&EXPORT_READY, new.tenant_id, people, &key, parameters).await.map(drop)
     }
 
     fn wake(&self) -> &Wake {

@@ -77,7 +77,7 @@ impl Verifier {
         if let Some(broken) = verdict.broken {
             let found = found::look(store, run.chain, broken).await?;
             // Before the job ends: one that is done again finds the notice in the outbox.
-            mails::enqueue_failed(&self.control, self.world.now_ms(), run, &found).await?;
+            mails::enqueue_failed(&self.control, &self.world, run, &found).await?;
             progress.broken = Some(Box::new(found));
             tracing::error!(chain = %run.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
         } else {
@@ -107,7 +107,7 @@ impl Verifier {
             "valid": broken.is_none(),
             "last_hash": progress.last.map(|last| last.hash.to_string()),
             "broken_at": broken.map(|broken| broken.at),
-            "broken_hash": broken.map(|broken| broken.hash.to_string()),
+            "broken_hash": broken.and_then(|broken| broken.hash).map(|hash| hash.to_string()),
             "reason": broken.map(|broken| broken.reason.clone()),
             "started_by": run.person_id.map(|id| id.0.to_string()),
         });
