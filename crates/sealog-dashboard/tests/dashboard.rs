@@ -26,6 +26,8 @@ mod ops_accounts;
 mod ops_routes;
 #[path = "dashboard/people.rs"]
 mod people;
+#[path = "dashboard/retention.rs"]
+mod retention;
 #[path = "dashboard/roles.rs"]
 mod roles;
 #[path = "dashboard/rules.rs"]

@@ -16,6 +16,7 @@ use crate::mail::Mailer;
 use crate::notices::Reminders;
 use crate::people::FailedSignIns;
 use crate::quota::Quotas;
+use crate::retention::Retention;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
 use crate::verification::Scheduler;
@@ -66,6 +67,7 @@ pub struct Jobs {
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    pub retention: Retention,
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
     pub reminders: Reminders,
@@ -87,6 +89,7 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
+                self.retention.watch(),
                 self.scheduler.watch(),
                 self.failed_sign_ins.watch(),
                 self.reminders.watch()

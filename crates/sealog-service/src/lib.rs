@@ -26,6 +26,7 @@ pub mod organisation;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod retention;
 pub mod search;
 mod secret;
 pub mod seqs;

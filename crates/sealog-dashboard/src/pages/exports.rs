@@ -246,6 +246,15 @@ pub(crate) async fn manifest(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
 /// The file. Each download is sealed into the system chain before its first byte, whoever asks.
 pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let export = find(&app, &asked).await?;
+    if let Some(dropped) = app.exporter.dropped_to(&export).await? {
+        return Err(Problem::new(
+            Code::RequestNotFound,
+            format!(
+                "The file cannot be made any more: its events up to #{} were dropped, as test events are when they are old. Make a new export of those that are left.",
+                number(dropped)
+            ),
+        ));
+    }
     // A client that reads slowly holds a piece for as long.
     let Some(permit) = app.downloads.enter(asked.person().person.id) else {
         return Err(Problem::new(

@@ -171,10 +171,10 @@ fn coverage(place: &Place, mode: Mode, figures: &Figures) -> Vec<Coverage> {
 /// Runs that reach beyond what somebody sees are like none, as their pages are.
 async fn runs(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Runs, Problem> {
     let mut all = app.verifications.runs(chain, None, RUNS_READ).await?;
-    let is_window = grants.from_ms.is_some() || grants.until_ms.is_some();
-    if is_window && !all.is_empty() {
-        let (first, last) = verification::seen_range(app, chain, grants).await?;
-        all.retain(|run| first <= run.from && run.to <= last);
+    if verification::is_window(grants) && !all.is_empty() {
+        let seen = verification::seen(app, chain, grants).await?;
+        all.retain(|run| seen.first <= run.from && run.to <= seen.last);
+        all = all.into_iter().map(|run| run.within(&seen)).collect();
     }
     let href = verification::path(chain);
     let row = |run: &Run| RunRow {

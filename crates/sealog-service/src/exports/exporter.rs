@@ -13,6 +13,7 @@ use serde_json::json;
 use super::download::{Download, State, Writer};
 use super::format::Format;
 use super::frozen::{Frozen, earlier};
+use super::kept::dropped_to;
 use crate::notify::{EXPORT_READY, Notifier};
 use crate::seqs;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
@@ -64,17 +65,18 @@ impl Exporter {
         let (from_ms, until_ms) = frozen.times_ms();
         let from_ms = from_ms.max(grants.from_ms);
         let until_ms = earlier(until_ms, grants.until_ms);
+        let head = self.store.head(chain).await?;
         let first_seq = match from_ms {
             Some(from_ms) => seqs::first_at(&*self.store, chain, from_ms).await?,
-            None => 1,
+            None => head.first_seq(),
         };
-        let head = self.store.head(chain).await?.durable.chain_seq;
+        let (head, first_kept) = (head.durable.chain_seq, head.first_seq());
         let last_seq = match until_ms {
             Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
             None => head,
         };
         let (lowest, highest) = frozen.seqs();
-        let first_seq = first_seq.max(lowest).min(head.saturating_add(1));
+        let first_seq = first_seq.max(lowest).max(first_kept).min(head.saturating_add(1));
         let last_seq = last_seq.min(highest);
         let query = frozen.query;
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
@@ -158,6 +160,11 @@ impl Exporter {
         let last = found.last().map(|export| export.new.id.0).filter(|_| more);
         found.retain(|export| is_granted(&export.new, grants));
         Ok((found, last))
+    }
+
+    /// The last of its events that were dropped for their age since it was made: without them it is another file.
+    pub async fn dropped_to(&self, export: &Export) -> Result<Option<u64>, StoreError> {
+        dropped_to(&*self.store, &export.new).await
     }
 
     /// Begins a download. It is sealed into the system chain before this returns, and refused if that fails.

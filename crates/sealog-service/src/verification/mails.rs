@@ -28,7 +28,8 @@ pub(super) async fn enqueue_failed(
 ) -> Result<(), StoreError> {
     let chain = run.chain;
     let Some(tenant) = control.administration.tenant(chain.tenant_id).await? else { return Ok(()) };
-    let key = format!("{}/{}/{}/{}", chain.project_id, chain.mode.as_str(), found.at, found.hash);
+    let hash = found.hash.map(|hash| hash.to_string()).unwrap_or_default();
+    let key = format!("{}/{}/{}/{hash}", chain.project_id, chain.mode.as_str(), found.at);
     let parameters = json!({
         "name": tenant.name,
         "project": name_of(control, chain).await?,
