@@ -3,6 +3,7 @@
 use sealog_control::Notice;
 use serde_json::Value;
 
+use crate::cases::reminders;
 use crate::people::{self, Token};
 use crate::quota;
 use crate::text::Text;
@@ -23,6 +24,8 @@ pub(crate) fn render(notice: &Notice, app_url: &str, secret: Option<&Token>) -> 
         quota::TEMPLATE => quota::text(&parameters, app_url),
         people::RESET => secret.map(|secret| people::reset_text(app_url, secret)),
         people::INVITATION => secret.and_then(|secret| people::invitation_text(&parameters, app_url, secret)),
+        reminders::ASSIGNED => reminders::assigned_text(&parameters, app_url),
+        reminders::DUE => reminders::due_text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => return Err(format!("the template {other:?} is unknown")),
     };

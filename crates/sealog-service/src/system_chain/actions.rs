@@ -57,10 +57,19 @@ vocabulary! {
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
     PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
-        "An auditor looked at keys, verifications, exports or the system log.";
+        "An auditor looked at keys, verifications, exports, cases or the system log.";
     EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
     EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
         "Somebody downloaded an export of events.";
+    CASE_OPENED = "sealog.case_opened", "gdpr", "info", "Somebody opened a case for a request of a data subject.";
+    CASE_MOVED = "sealog.case_moved", "gdpr", "info",
+        "Somebody brought a case from one state to another; the note is in the case, its salted digest here.";
+    CASE_CHANGED = "sealog.case_changed", "gdpr", "info",
+        "Somebody changed what a case holds; the names of the fields are here, never what they held.";
+    CASE_HOLIDAYS_CHANGED = "sealog.case_holidays_changed", "configuration", "info",
+        "The days off that statutory dates go by were changed.";
+    CASE_REGISTER_DOWNLOADED = "sealog.case_register_downloaded", "data_access", "warning",
+        "Somebody downloaded the register of cases.";
     VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
         "Somebody started the verification of a chain.";
     VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
