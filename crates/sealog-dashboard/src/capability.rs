@@ -24,6 +24,10 @@ pub enum Capability {
     ManageFrameworks,
     ViewActions,
     ManageActions,
+    /// Auditors see closed ones.
+    ViewCases,
+    /// Open them, and take their steps.
+    ManageCases,
 }
 
 const OWNER: usize = 0;
@@ -37,7 +41,7 @@ const NO: bool = false;
 
 /// In the order of owner, admin, developer, privacy officer, auditor.
 #[rustfmt::skip]
-pub const CAPABILITIES: [(Capability, [bool; 5]); 15] = [
+pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
     (Capability::Verify,        [YES, YES, YES, YES, YES]),
     (Capability::Export,        [YES, YES, NO,  YES, YES]),
@@ -53,6 +57,8 @@ pub const CAPABILITIES: [(Capability, [bool; 5]); 15] = [
     (Capability::ManageFrameworks, [YES, YES, NO, NO, NO]),
     (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
     (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
+    (Capability::ViewCases,     [YES, YES, NO,  YES, YES]),
+    (Capability::ManageCases,   [YES, NO,  NO,  YES, NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {

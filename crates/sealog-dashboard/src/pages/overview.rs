@@ -17,6 +17,7 @@ use crate::capability::Capability;
 use crate::charts::{Bars, Rank, Spark};
 use crate::figures::{self, Figures};
 use crate::layout::{Current, Shell};
+use crate::pages::cases;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, html, html_with};
 use crate::text::{clock_ms, day, iso_day, moment, number, span};
@@ -53,6 +54,8 @@ struct Page<'a> {
     spark: Option<Spark>,
     quota: Option<Quota>,
     frameworks: Vec<Coverage>,
+    /// The list, and what of it is due next.
+    due: Option<(String, Vec<cases::Row>)>,
 }
 
 struct Period {
@@ -212,6 +215,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         spark: critical(&now),
         quota: quota(&app, place, now_ms).await?,
         frameworks: coverage(place, *mode, &here, &now),
+        due: cases::due_next(&app, &asked).await?,
         here,
         events_href,
     };
