@@ -11,6 +11,7 @@ pub(crate) mod case_identifiers;
 pub(crate) mod case_identity;
 pub(crate) mod case_intake;
 pub(crate) mod case_register;
+pub(crate) mod case_steps;
 pub(crate) mod cases;
 pub(crate) mod claim;
 pub(crate) mod columns;
