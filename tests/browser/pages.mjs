@@ -17,6 +17,7 @@ const LINES = [
   { route: "/app/forgot", as: "nobody" },
   { route: "/app/reset", as: "nobody" },
   { route: "/app/invitation", as: "nobody" },
+  { route: "/app/unsubscribe", as: "nobody" },
   { route: "/app", as: "owner", query: "?choose=1" },
   { route: "/app/account", as: "owner" },
   { route: "/app/p/{project}/{mode}/events", as: "owner", events: true },
@@ -26,6 +27,7 @@ const LINES = [
   { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?q=action%3Auser.*+-actor%3Anobody", name: "searched", events: true, when: HAS_SEARCH },
   { route: "/app/p/{project}/{mode}/events/{log_id}", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}", as: "owner", events: true },
+  { route: "/app/p/{project}/{mode}", as: "developer", query: "?reads=with", events: true, name: "with reads" },
   { route: "/app/p/{project}/{mode}", as: "auditor", mode: "test", events: true, name: "auditor, test mode" },
   { route: "/app/p/{project}/{mode}/verify", as: "owner" },
   { route: "/app/p/{project}/{mode}/verify/{run}", as: "owner" },
@@ -38,6 +40,7 @@ const LINES = [
   { route: "/app/o/{organisation}/system-log", as: "owner", events: true, leads: true },
   { route: "/app/e/{log_id}", as: "owner", leads: true },
   { route: "/app/p/{project}/{mode}/views", as: "owner", query: "?query=q%3Dactor%253Ausr_1" },
+  { route: "/app/p/{project}/{mode}/views", as: "auditor", name: "of others" },
   { route: "/app/o/{organisation}/actions", as: "owner", events: true },
   { route: "/app/o/{organisation}/actions/entry", as: "auditor", query: "?action=user.login" },
   { route: "/app/o/{organisation}/actions/entry", as: "owner", action: true, name: "custom", events: true },
@@ -57,6 +60,7 @@ const LINES = [
   { route: "/app/o/{organisation}/projects", as: "owner" },
   { route: "/app/o/{organisation}/members", as: "owner" },
   { route: "/app/o/{organisation}/members/{person}", as: "owner" },
+  { route: "/app/o/{organisation}/settings", as: "owner" },
   { route: "/app/{*rest}", as: "nobody", path: "/app/no-such-page", name: "not found", status: 404 },
 ];
 
@@ -105,7 +109,7 @@ export function without(route) {
   return has(route) ? false : "there is no page for it yet";
 }
 
-/// Does what some pages need to have something to show: a verification, an export. `page` is an owner's.
+/// Does what some pages need to have something to show: a verification, an export, a view that is shared and pinned. `page` is an owner's.
 export async function furnish(page, url, place) {
   const here = `${url}/app/p/${place.project}/live`;
   if (has("/app/p/{project}/{mode}/verify/{run}")) {
@@ -127,6 +131,14 @@ export async function furnish(page, url, place) {
     await page.getByRole("button", { name: "Open the case" }).click();
     await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
     place.case = new URL(page.url()).pathname.split("/").at(-1);
+  }
+  if (has("/app/p/{project}/{mode}/views/share")) {
+    await page.goto(`${here}/views?query=action%3Duser.login`);
+    await page.getByLabel("Name").fill("Sign-ins");
+    await page.getByLabel("All who may see").check();
+    await page.getByLabel("Pin to Overview").check();
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
   }
 }
 

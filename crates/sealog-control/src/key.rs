@@ -46,6 +46,14 @@ pub trait Keys: Send + Sync {
         projects: Option<Vec<ProjectId>>,
         page: ListPage,
     ) -> Answer<'_, Vec<(ApiKey, String)>>;
+    /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to end first.
+    fn keys_expiring(
+        &self,
+        project_id: ProjectId,
+        now_ms: u64,
+        until_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<ApiKey>>;
 }
 
 impl KeyAccess for Control {
@@ -114,6 +122,23 @@ impl Keys for Control {
         page: ListPage,
     ) -> Answer<'_, Vec<(ApiKey, String)>> {
         self.read(move |db| newest(db, tenant_id, projects.as_deref(), page))
+    }
+
+    fn keys_expiring(
+        &self,
+        project_id: ProjectId,
+        now_ms: u64,
+        until_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<ApiKey>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{} WHERE project_id = ?1 AND revoked_at_ms IS NULL AND expires_at_ms > ?2 AND expires_at_ms <= ?3
+                 ORDER BY expires_at_ms, number LIMIT ?4",
+                KEYS.select
+            );
+            all(db, &sql, params![project_id, now_ms, until_ms, limit], read)
+        })
     }
 }
 
@@ -221,6 +246,15 @@ fn newest(
     // The plus keeps a database from walking back through the keys of everybody to find those of one tenant.
     sql.push_str(" ORDER BY +k.number DESC LIMIT ?1");
     all(db, &sql, &params, |row| Ok((read(row)?, row.get("project_name")?)))
+}
+
+/// Those that nobody has revoked, in the order of their ends: see [`crate::ending`].
+pub(crate) fn ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<(TenantId, ApiKey, String)>, DbError> {
+    let sql = format!(
+        "{OF_TENANT} WHERE k.expires_at_ms <= ?3 AND (k.expires_at_ms, k.id) > (?1, ?2) AND k.revoked_at_ms IS NULL
+         ORDER BY k.expires_at_ms, k.id LIMIT ?4"
+    );
+    all(db, &sql, params, |row| Ok((row.get("tenant_id")?, read(row)?, row.get("project_name")?)))
 }
 
 /// With its tenant.

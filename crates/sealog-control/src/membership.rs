@@ -7,7 +7,7 @@ use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, dam
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
-use crate::{session, tenant};
+use crate::{sent, session, tenant};
 
 pub trait Memberships: Send + Sync {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
@@ -16,18 +16,27 @@ pub trait Memberships: Send + Sync {
     fn add_member(&self, new: NewMember, records: Records<Member>)
     -> Answer<'_, Option<Member>, ChangeError>;
     /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does not end
-    /// keeps one. Somebody whose last membership ends by it has no sessions any more.
+    /// keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations that the person has
+    /// sent and may not send any more are withdrawn, and so are all of a membership that had ended.
     fn update_member(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
-        records: Records<Member>,
+        records: Records<Updated>,
     ) -> Answer<'_, Option<MemberChanged>>;
     fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
     /// By the ids of their persons, in the order in which they became members; those whose membership has
     /// ended included.
     fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>>;
+    /// Those with one of these roles whose membership has not ended, in the order in which they became members.
+    fn members_with_roles(
+        &self,
+        tenant_id: TenantId,
+        roles: Vec<Role>,
+        now_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<Member>>;
     /// All of a person's, in the order in which they began.
     fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>>;
 }
@@ -50,13 +59,18 @@ impl Memberships for Control {
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
-        records: Records<Member>,
+        records: Records<Updated>,
     ) -> Answer<'_, Option<MemberChanged>> {
         self.change_of_tenant(Lock::Order, move |db| {
             let Some(before) = find(db, tenant_id, person_id)? else { return Ok(None) };
+            let now_ms = change.now_ms;
             let value = update(db, &before, change)?;
             let records = match &value {
-                MemberChanged::Done(after) => records.tell(Some(&before), after),
+                MemberChanged::Done(after) => {
+                    let withdrawn = withdraw(db, &before.membership, &after.membership, now_ms)?;
+                    let before = Updated { member: before, withdrawn: Vec::new() };
+                    records.tell(Some(&before), &Updated { member: after.clone(), withdrawn })
+                }
                 MemberChanged::NotGiven | MemberChanged::LastOwner => Vec::new(),
             };
             Ok(Some(Changed { tenant_id, value, records }))
@@ -69,6 +83,29 @@ impl Memberships for Control {
 
     fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>> {
         self.read(move |db| MEMBERS.page(db, Some(("tenant_id", tenant_id.into())), page, read_member))
+    }
+
+    fn members_with_roles(
+        &self,
+        tenant_id: TenantId,
+        roles: Vec<Role>,
+        now_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<Member>> {
+        self.read(move |db| {
+            // Words of ours, none of anybody else's.
+            let roles: Vec<String> = roles.into_iter().map(|role| format!("'{}'", role.as_str())).collect();
+            if roles.is_empty() {
+                return Ok(Vec::new());
+            }
+            let sql = format!(
+                "{} WHERE tenant_id = ?1 AND (ends_at_ms IS NULL OR ends_at_ms > ?2) AND role IN ({})
+                 ORDER BY memberships.number LIMIT ?3",
+                MEMBERS.select,
+                roles.join(", ")
+            );
+            all(db, &sql, params![tenant_id, now_ms, limit], read_member)
+        })
     }
 
     fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>> {
@@ -99,6 +136,16 @@ impl Role {
             Role::Developer => "developer",
             Role::PrivacyOfficer => "privacy_officer",
             Role::Auditor => "auditor",
+        }
+    }
+
+    /// Whether somebody who has it may make others what they are. Admins have no say over owners, neither over those
+    /// who are nor over who becomes one.
+    pub fn may_give(self, given: Role) -> bool {
+        match self {
+            Role::Owner => true,
+            Role::Admin => given != Role::Owner,
+            Role::Developer | Role::PrivacyOfficer | Role::Auditor => false,
         }
     }
 }
@@ -152,6 +199,14 @@ impl Membership {
 pub struct Member {
     pub person: Person,
     pub membership: Membership,
+}
+
+/// A member, and what a change has done besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Updated {
+    pub member: Member,
+    /// Invitations that the person had sent.
+    pub withdrawn: Vec<Uuid>,
 }
 
 /// Each field is left alone unless it is given; an inner `None` clears it.
@@ -253,6 +308,30 @@ fn update(db: &mut dyn Db, before: &Member, change: MemberChange) -> Result<Memb
     Ok(MemberChanged::Done(member))
 }
 
+/// Auditors in the order in which their memberships end: see [`crate::ending`].
+pub(crate) fn auditors_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<Member>, DbError> {
+    let sql = format!(
+        "{} WHERE ends_at_ms <= ?3 AND (ends_at_ms, person_id) >= (?1, ?2) AND role = 'auditor'
+         ORDER BY ends_at_ms, person_id, tenant_id LIMIT ?4",
+        MEMBERS.select
+    );
+    all(db, &sql, params, read_member)
+}
+
+/// What the person has sent for roles that are not theirs to give any more, or all of it where the membership has ended:
+/// one that begins again brings nothing back.
+fn withdraw(
+    db: &mut dyn Db,
+    before: &Membership,
+    after: &Membership,
+    now_ms: u64,
+) -> Result<Vec<Uuid>, DbError> {
+    let has_ended = before.has_ended(now_ms) || after.has_ended(now_ms);
+    let lost = Role::ALL.into_iter().filter(|given| has_ended || !after.role.may_give(*given));
+    let lost: Vec<&str> = lost.map(Role::as_str).collect();
+    sent::withdraw(db, after.tenant_id, after.person_id, &lost)
+}
+
 /// Where somebody is a member, in the order in which that began.
 pub(crate) fn tenants_of(
     db: &mut dyn Db,
@@ -264,7 +343,11 @@ pub(crate) fn tenants_of(
     all(db, sql, params![person_id, now_ms], |row| row.get("tenant_id"))
 }
 
-fn find(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Option<Member>, DbError> {
+pub(crate) fn find(
+    db: &mut dyn Db,
+    tenant_id: TenantId,
+    person_id: PersonId,
+) -> Result<Option<Member>, DbError> {
     let sql = format!("{} WHERE tenant_id = ?1 AND person_id = ?2", MEMBERS.select);
     one(db, &sql, params![tenant_id, person_id], read_member)
 }

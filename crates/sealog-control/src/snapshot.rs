@@ -12,11 +12,15 @@ use crate::case_event::CaseEvent;
 use crate::case_record::Case;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
+use crate::device::Device;
 use crate::exports::Export;
 use crate::job::Job;
 use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
+use crate::muted_notice::MutedNotice;
+use crate::ops_session::OpsSession;
+use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
 use crate::person::Person;
@@ -25,8 +29,9 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, case_entry, case_event, case_record, exports, job, key, link, membership, outbox,
-    pending, person, project, saved_view, session, settings, system_project, tenant, version,
+    action, authenticator, case_entry, case_event, case_record, device, exports, job, key, link, membership,
+    muted_notice, ops_session, ops_user, outbox, pending, person, project, saved_view, session, settings,
+    system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -74,6 +79,8 @@ pub struct ControlSnapshot {
     pub authenticators: Vec<(Authenticator, Vec<Hash>)>,
     pub links: Vec<Link>,
     pub saved_views: Vec<SavedView>,
+    pub devices: Vec<Device>,
+    pub muted_notices: Vec<MutedNotice>,
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
@@ -81,6 +88,9 @@ pub struct ControlSnapshot {
     pub case_entries: Vec<CaseEntry>,
     pub case_events: Vec<CaseEvent>,
     pub records: Vec<PendingRecord>,
+    /// Those that were removed included.
+    pub ops_users: Vec<OpsUser>,
+    pub ops_sessions: Vec<OpsSession>,
 }
 
 /// Every table, each before those that it points at.
@@ -95,6 +105,8 @@ const TABLES: &[&str] = &[
     "attempts",
     "failures",
     "saved_views",
+    "devices",
+    "muted_notices",
     "recovery_codes",
     "authenticators",
     "links",
@@ -108,6 +120,8 @@ const TABLES: &[&str] = &[
     "project_frameworks",
     "projects",
     "tenants",
+    "ops_sessions",
+    "ops_users",
 ];
 
 fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
@@ -124,6 +138,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         authenticators: authenticator::export(db)?,
         links: link::export(db)?,
         saved_views: saved_view::export(db)?,
+        devices: device::export(db)?,
+        muted_notices: muted_notice::export(db)?,
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
         exports: exports::export(db)?,
@@ -131,6 +147,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         case_entries: case_entry::export(db)?,
         case_events: case_event::export(db)?,
         records: pending::export(db)?,
+        ops_users: ops_user::export(db)?,
+        ops_sessions: ops_session::export(db)?,
     })
 }
 
@@ -150,11 +168,15 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     authenticator::import(db, &snapshot.authenticators)?;
     link::import(db, &snapshot.links)?;
     saved_view::import(db, &snapshot.saved_views)?;
+    device::import(db, &snapshot.devices)?;
+    muted_notice::import(db, &snapshot.muted_notices)?;
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;
     case_record::import(db, &snapshot.cases)?;
     case_entry::import(db, &snapshot.case_entries)?;
     case_event::import(db, &snapshot.case_events)?;
-    pending::import(db, snapshot.records)
+    pending::import(db, snapshot.records)?;
+    ops_user::import(db, &snapshot.ops_users)?;
+    ops_session::import(db, &snapshot.ops_sessions)
 }

@@ -7,6 +7,7 @@ use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
 use sealog_service::cases::CaseDesk;
 use sealog_service::exports::Exporter;
+use sealog_service::notify::Notifier;
 use sealog_service::people::Accounts;
 use sealog_service::verification::Verifications;
 use sealog_store::Store;
@@ -26,6 +27,8 @@ pub struct Config {
     pub app_url: String,
     /// Whether mails leave, so that pages can say that one is on its way.
     pub has_mail: bool,
+    /// When live chains are verified each night, as people write it; nothing if they are not.
+    pub verified_at: Option<String>,
 }
 
 /// What is told when the first owner has claimed the account: the link is worth nothing any more.
@@ -46,6 +49,7 @@ pub struct Dashboard {
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
     pub(crate) cases: CaseDesk,
+    pub(crate) notifier: Notifier,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
@@ -80,11 +84,13 @@ impl Dashboard {
             runner: workers.runner.wake.clone(),
             records: admin.wake().clone(),
         };
+        let notifier = Notifier::new(&control, Arc::clone(&world));
         let exporter = Exporter {
             exports: Arc::clone(&control.exports),
             store: Arc::clone(&store),
             world: Arc::clone(&world),
             drain: Arc::clone(&workers.drain),
+            notifier: notifier.clone(),
         };
         let cases =
             CaseDesk::new(&control, Arc::clone(&world), admin.wake().clone(), workers.case_events.clone());
@@ -102,13 +108,14 @@ impl Dashboard {
             accounts,
             admin,
             cookies: Cookies::new(&config.app_url),
-            assets: Assets::new(),
+            assets: Assets::new("/app"),
             config,
             downloads: Streams::new(DOWNLOADS),
             workers,
             verifications,
             exporter,
             cases,
+            notifier,
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,

@@ -24,6 +24,12 @@ pub enum Capability {
     ManageFrameworks,
     ViewActions,
     ManageActions,
+    /// What holds for the whole organisation.
+    ManageSettings,
+    /// Show others one's own saved views.
+    ShareViews,
+    /// Remove those of others.
+    ManageViews,
     /// Auditors see closed ones.
     ViewCases,
     /// Open them, and take their steps.
@@ -57,6 +63,9 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ManageFrameworks, [YES, YES, NO, NO, NO]),
     (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
     (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
+    (Capability::ManageSettings, [YES, YES, NO, NO,  NO]),
+    (Capability::ShareViews,    [YES, YES, YES, YES, NO]),
+    (Capability::ManageViews,   [YES, YES, NO,  NO,  NO]),
     (Capability::ViewCases,     [YES, YES, NO,  YES, YES]),
     (Capability::ManageCases,   [YES, NO,  NO,  YES, NO]),
 ];
@@ -72,7 +81,6 @@ pub fn may(role: Role, capability: Capability) -> bool {
     CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[column])
 }
 
-/// Admins have no say over owners, neither over those who are nor over who becomes one.
 pub(crate) fn may_give(role: Role, given: Role) -> bool {
-    may(role, Capability::ManageMembers) && (role == Role::Owner || given != Role::Owner)
+    may(role, Capability::ManageMembers) && role.may_give(given)
 }

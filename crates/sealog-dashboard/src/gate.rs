@@ -5,19 +5,21 @@ use std::sync::Arc;
 use axum::body::to_bytes;
 use axum::extract::{RawPathParams, Request};
 use axum::http::header::{HeaderName, HeaderValue, ORIGIN};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use sealog_control::{ListPage, Project, Role};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
-use sealog_service::people::SignedInPerson;
+use sealog_service::people::{SignedInPerson, Token};
 use sealog_service::{Secret, Visit};
 use sealog_store::BoxFuture;
 
 use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::headers;
+use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
 
@@ -25,8 +27,20 @@ use crate::request::{Asked, Place, encoded, is_form, see_other};
 const QUERY_BYTES_MAX: usize = 8 << 10;
 /// Most that is read of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
+/// Of a member, whose texts may be long in any script: a form writes a character as up to twelve bytes.
+const MEMBERS_FORM_BYTES_MAX: usize = 256 << 10;
 /// Projects that the rail offers.
 pub(crate) const PROJECTS_MAX: usize = 200;
+
+/// Where somebody is led who needs an authenticator before anything else, and what is open there.
+pub(crate) const ENROL: &str = "/app/account?needed=authenticator";
+const ENROLMENT: [&str; 4] = [
+    "/app/account",
+    "/app/account/authenticator",
+    "/app/account/authenticator/confirm",
+    "/app/account/password",
+];
+const UNSUBSCRIBE: &str = "/app/unsubscribe";
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -56,48 +70,67 @@ pub(crate) async fn pass(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
+    let mut asked = begin(&parts, parameters, app.cookies.session(&parts.headers));
+    let checked = async {
+        check_request(app.cookies.origin(), &parts.method, &asked)?;
+        admit(app, needs, &mut asked).await?;
+        if parts.method == Method::POST {
+            asked.form = match asked.path == UNSUBSCRIBE && !is_form(&asked.headers) {
+                // RFC 8058 lets a mail program write it as another kind of form, of which nothing is needed.
+                true => Vec::new(),
+                false => {
+                    let is_members = matches!(needs, Needs::Member(_));
+                    let most = if is_members { MEMBERS_FORM_BYTES_MAX } else { FORM_BYTES_MAX };
+                    read_form_below(&asked.headers, body, most).await?
+                }
+            };
+        }
+        handler.ok_or_else(Problem::not_found)
+    };
+    let handler = match checked.await {
+        Ok(handler) => handler,
+        Err(problem) => return problem.render(Plain::new(app, &asked), &asked),
+    };
+    let asked = Arc::new(asked);
+    match handler(Arc::clone(app), Arc::clone(&asked)).await {
+        Ok(response) => response,
+        Err(problem) => problem.render(Plain::new(app, &asked), &asked),
+    }
+}
+
+/// A request of which nobody knows yet who makes it.
+pub(crate) fn begin(parts: &Parts, parameters: &RawPathParams, token: Option<Token>) -> Asked {
     let visit: Visit = *parts.extensions.get().expect("the server says where a request comes from");
-    let mut asked = Asked {
+    Asked {
         visit,
-        token: app.cookies.session(&parts.headers),
-        headers: parts.headers,
+        token,
+        headers: parts.headers.clone(),
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or("").to_owned(),
         parameters: parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         form: Vec::new(),
         who: None,
         place: None,
-    };
-    let checked = async {
-        check_site(app, &parts.method, &asked)?;
-        if asked.query.len() > QUERY_BYTES_MAX {
-            return Err(Problem::new(
-                Code::ValidationInvalidField,
-                "The address of this page is too long. Use a shorter search or fewer filters.",
-            ));
-        }
-        admit(app, needs, &mut asked).await?;
-        if parts.method == Method::POST {
-            asked.form = read_form(&asked.headers, body).await?;
-        }
-        handler.ok_or_else(Problem::not_found)
-    };
-    let handler = match checked.await {
-        Ok(handler) => handler,
-        Err(problem) => return problem.render(app, &asked),
-    };
-    let asked = Arc::new(asked);
-    match handler(Arc::clone(app), Arc::clone(&asked)).await {
-        Ok(response) => response,
-        Err(problem) => problem.render(app, &asked),
     }
+}
+
+/// What holds for every request, whoever makes it.
+pub(crate) fn check_request(origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
+    check_site(origin, method, asked)?;
+    if asked.query.len() > QUERY_BYTES_MAX {
+        return Err(Problem::new(
+            Code::ValidationInvalidField,
+            "The address of this page is too long. Use a shorter search or fewer filters.",
+        ));
+    }
+    Ok(())
 }
 
 /// Another site can make a browser send a form with its cookies. The browser says which site it was, or at least
 /// which origin; a program that is no browser says neither, and has no cookies that are not its own. From a page that
 /// lets no address leave ([`headers::hides_origin`]), an old browser that does not name the site says `null` for the
 /// origin: its forms are accepted where what was typed is the proof, and no session is.
-fn check_site(app: &Dashboard, method: &Method, asked: &Asked) -> Result<(), Problem> {
+fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
     let value = |name: HeaderName| asked.headers.get(name).map(HeaderValue::as_bytes);
     let is_ours = match (value(SEC_FETCH_SITE), value(ORIGIN)) {
         (Some(site), _) if *method == Method::GET => {
@@ -107,7 +140,7 @@ fn check_site(app: &Dashboard, method: &Method, asked: &Asked) -> Result<(), Pro
         (None, _) if *method == Method::GET => true,
         (Some(site), _) => matches!(site, b"same-origin" | b"none"),
         (None, Some(b"null")) if headers::hides_origin(&asked.path) => true,
-        (None, Some(origin)) => origin.eq_ignore_ascii_case(app.cookies.origin().as_bytes()),
+        (None, Some(origin)) => origin.eq_ignore_ascii_case(own_origin.as_bytes()),
         (None, None) => true,
     };
     let message = "The request comes from another site. Open the page itself and try again.";
@@ -127,6 +160,10 @@ async fn admit(app: &Dashboard, needs: Needs, asked: &mut Asked) -> Result<(), P
             return Err(see_other("/app/sign-in/code").into());
         }
         Needs::Password | Needs::Person | Needs::Member(_) => return Err(sign_in_first(asked).into()),
+    }
+    let must_enrol = asked.who.as_ref().is_some_and(|who| who.must_enrol.is_some());
+    if matches!(needs, Needs::Person | Needs::Member(_)) && must_enrol && !ENROLMENT.contains(&&*asked.path) {
+        return Err(see_other(ENROL).into());
     }
     if !has_code && needs != Needs::Password {
         // Half a session is nobody.
@@ -177,7 +214,7 @@ async fn find_place(
     if membership.role == Role::Auditor {
         let authenticator = app.accounts.people.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
-            return Err(see_other("/app/account?needed=authenticator").into());
+            return Err(see_other(ENROL).into());
         }
     }
     let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
@@ -213,11 +250,22 @@ pub(crate) fn of_control(error: sealog_store::StoreError) -> Problem {
     sealog_service::people::Failed::from(error).into()
 }
 
-async fn read_form(headers: &HeaderMap, body: axum::body::Body) -> Result<Vec<(String, Secret)>, Problem> {
+pub(crate) async fn read_form(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+) -> Result<Vec<(String, Secret)>, Problem> {
+    read_form_below(headers, body, FORM_BYTES_MAX).await
+}
+
+async fn read_form_below(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    bytes_max: usize,
+) -> Result<Vec<(String, Secret)>, Problem> {
     if !is_form(headers) {
         return Err(Problem::new(Code::RequestMalformed, "This is no form."));
     }
-    let body = to_bytes(body, FORM_BYTES_MAX).await;
+    let body = to_bytes(body, bytes_max).await;
     let body = body.map_err(|_| {
         Problem::new(Code::ValidationBodyTooLarge, "The form is too large, or did not arrive in time.")
     })?;

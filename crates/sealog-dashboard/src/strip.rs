@@ -43,17 +43,21 @@ pub(crate) fn cells(first: u64, last: u64, runs: &[Run], now_ms: u64) -> Vec<Cel
     cells
 }
 
-fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
+pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     // What is sound by a newer verification, in no order.
     let mut sound: Vec<(u64, u64)> = Vec::new();
     let mut oldest_ms = now_ms;
     for run in runs {
         let Some(ended_at_ms) = run.ended_at_ms else { continue };
         if let Some(RunEnd::Broken(broken)) = &run.end
-            && (from..=to).contains(&broken.at)
-            && !sound.iter().any(|(low, high)| (*low..=*high).contains(&broken.at))
+            // A missing event is found at the next one that exists, which may be in another window.
+            && broken.begins_at().max(run.from) <= to
+            && from <= broken.at
         {
-            return State::Broken(broken.at);
+            let at = broken.at.min(to);
+            if !sound.iter().any(|(low, high)| (*low..=*high).contains(&at)) {
+                return State::Broken(at);
+            }
         }
         let Some(sound_to) = run.sound_to() else { continue };
         if run.from > to || sound_to < from {
@@ -67,6 +71,19 @@ fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
         }
     }
     State::Unknown
+}
+
+/// How far the chain is known to be sound from its first event on, and when the oldest part of that was found.
+pub(crate) fn sound_from_the_first(runs: &[Run]) -> Option<(u64, u64)> {
+    let mut found: Option<(u64, u64)> = None;
+    loop {
+        let next = found.map_or(1, |(to, _)| to.saturating_add(1));
+        let reach = runs.iter().filter_map(|run| Some((run.sound_to()?, run.ended_at_ms?, run.from)));
+        let reach = reach.filter(|(to, _, from)| *from <= next && *to >= next);
+        // Of those that reach as far the newest, which comes first.
+        let Some((to, at_ms, _)) = reach.rev().max_by_key(|(to, ..)| *to) else { return found };
+        found = Some((to, found.map_or(at_ms, |(_, oldest_ms)| oldest_ms.min(at_ms))));
+    }
 }
 
 fn covers(ranges: &[(u64, u64)], from: u64, to: u64) -> bool {
@@ -85,8 +102,8 @@ fn covers(ranges: &[(u64, u64)], from: u64, to: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
-    use sealog_service::verification::{Found, Progress};
+    use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+    use sealog_service::verification::{Found, Neighbour, Progress};
 
     const NOW: u64 = 100 * STALE_MS;
 
@@ -94,12 +111,14 @@ mod tests {
         let broken = broken_at.map(|at| {
             Box::new(Found {
                 at,
-                hash: Hash::ZERO,
+                hash: Some(Hash::ZERO),
                 reason: "hash".into(),
                 before: None,
                 failing: None,
                 expected: None,
                 found: None,
+                before_is_withheld: false,
+                failing_is_withheld: false,
             })
         });
         let chain = ChainId {
@@ -160,6 +179,38 @@ mod tests {
         assert_eq!(states(1000, &two), [State::Verified(NOW - 5)]);
         assert_eq!(states(9, &[run(1, 9, None, NOW - STALE_MS)]), [State::Verified(NOW - STALE_MS)]);
         assert_eq!(states(9, &[run(1, 9, None, NOW - STALE_MS - 1)]), [State::Stale(NOW - STALE_MS - 1)]);
+    }
+
+    #[test]
+    fn a_missing_event_breaks_its_window_also_where_it_is_found_behind_it() {
+        // #1,000 and #1,001 are missing; the next one that exists is in another window.
+        let mut broken = run(1, 1000, Some(1002), NOW);
+        let before = Neighbour {
+            chain_seq: 999,
+            log_id: Ulid(1),
+            timestamp_ms: 1,
+            prev_hash: Hash::ZERO,
+            hash: Hash::ZERO,
+            recomputed: Hash::ZERO,
+        };
+        let found =
+            Found { reason: "gap".into(), before: Some(before), ..*broken.progress.broken.take().unwrap() };
+        broken.progress.broken = Some(Box::new(found.clone()));
+        broken.end = Some(RunEnd::Broken(Box::new(found)));
+        assert_eq!(broken.sound_to(), Some(999));
+        let seen = [State::Broken(1000), State::Broken(1002), State::Unknown];
+        assert_eq!(states(3000, &[broken]), seen);
+    }
+
+    #[test]
+    fn a_chain_is_known_to_be_sound_as_far_as_verifications_join() {
+        assert_eq!(sound_from_the_first(&[]), None);
+        assert_eq!(sound_from_the_first(&[run(2, 9, None, NOW)]), None, "of the first nothing is known");
+        let joined = [run(900, 2000, None, NOW), run(1, 1000, None, NOW - 5), run(1, 1000, None, NOW - 9)];
+        assert_eq!(sound_from_the_first(&joined), Some((2000, NOW - 5)));
+        let apart = [run(1002, 2000, None, NOW), run(1, 1000, None, NOW - 5)];
+        assert_eq!(sound_from_the_first(&apart), Some((1000, NOW - 5)));
+        assert_eq!(sound_from_the_first(&[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
     }
 
     #[test]

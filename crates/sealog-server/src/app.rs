@@ -10,10 +10,13 @@ use sealog_service::cases::{CaseForward, CaseReminders};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
+use sealog_service::notices::Reminders;
+use sealog_service::notify::Notifier;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::retention::Retention;
 use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::Verifier;
+use sealog_service::verification::{Figures, Scheduler, Verifier};
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -58,6 +61,7 @@ impl App {
         let changed = Arc::new(Changed::default());
         let wake = Wake::default();
         let ingest = Ingest::new(Arc::clone(&store), config.geo.clone(), Arc::clone(&changed));
+        let runner = Wake::default();
         let jobs = Jobs {
             store: Arc::clone(&store),
             world: Arc::clone(&world),
@@ -91,12 +95,31 @@ impl App {
             runner: Arc::new(Runner {
                 jobs: Arc::clone(&control.jobs),
                 world: Arc::clone(&world),
-                works: vec![Arc::new(Verifier { store: Arc::clone(&store), world: Arc::clone(&world) })],
-                wake: Wake::default(),
+                works: vec![Arc::new(Verifier {
+                    store: Arc::clone(&store),
+                    control: control.clone(),
+                    world: Arc::clone(&world),
+                })],
+                wake: runner.clone(),
                 records: wake.clone(),
                 every: config.background.jobs_every,
                 pace: Pace::default(),
             }),
+            retention: Retention {
+                store: Arc::clone(&store),
+                world: Arc::clone(&world),
+                days: config.test_retention_days,
+            },
+            scheduler: Scheduler {
+                store: Arc::clone(&store),
+                control: control.clone(),
+                world: Arc::clone(&world),
+                schedule: config.verification,
+                has_mail: config.smtp.is_some(),
+                runner,
+                every: config.background.jobs_every,
+                figures: Figures::default(),
+            },
             failed_sign_ins: FailedSignIns {
                 people: Arc::clone(&control.people),
                 world: Arc::clone(&world),
@@ -116,10 +139,11 @@ impl App {
                 cases: Arc::clone(&control.cases),
                 administration: Arc::clone(&control.administration),
                 people: Arc::clone(&control.people),
-                outbox: Arc::clone(&control.outbox),
+                notifier: Notifier::new(&control, Arc::clone(&world)),
                 world: Arc::clone(&world),
                 every: config.background.case_reminders_every,
             },
+            reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
         Arc::new(App {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, CaseEvents, Cases, Control, Exports, Jobs, KeyAccess, Outbox, PendingRecords, People,
-    SystemProjects,
+    Administration, CaseEvents, Cases, Control, Endings, Exports, Jobs, KeyAccess, Operators, Outbox,
+    PendingRecords, People, SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -20,6 +20,8 @@ pub struct ControlData {
     pub exports: Arc<dyn Exports>,
     pub cases: Arc<dyn Cases>,
     pub case_events: Arc<dyn CaseEvents>,
+    pub endings: Arc<dyn Endings>,
+    pub operators: Arc<dyn Operators>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -34,7 +36,9 @@ impl From<Arc<Control>> for ControlData {
             jobs: Arc::clone(&control) as _,
             cases: Arc::clone(&control) as _,
             case_events: Arc::clone(&control) as _,
-            exports: control,
+            exports: Arc::clone(&control) as _,
+            endings: Arc::clone(&control) as _,
+            operators: control,
         }
     }
 }

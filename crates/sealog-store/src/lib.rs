@@ -5,6 +5,7 @@
 //! This file only names what others import. Inside the crate an item is imported from the file that defines it.
 
 mod append;
+mod bytes;
 pub mod clock;
 pub mod counts;
 pub mod embedded;
@@ -31,5 +32,5 @@ pub use append::{
 pub use clock::HEAD_AHEAD_MS;
 pub use error::StoreError;
 pub use query::{ChainHead, Chunk, List, Range};
-pub use store::Store;
+pub use store::{DropStep, Store};
 pub use types::{BoxFuture, IdMap};

@@ -13,11 +13,20 @@ use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved
 use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
+use crate::loss::Loss;
 use crate::pool::FairPool;
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
 use crate::types::BoxFuture;
 use crate::verify::{self, ChainReader};
+
+/// What one step of retention has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropStep {
+    pub events: u64,
+    /// There may be more to drop.
+    pub more: bool,
+}
 
 /// The contract of a store.
 ///
@@ -26,7 +35,7 @@ use crate::verify::{self, ChainReader};
 /// (the request may be there whole, or not at all), which is why a retry carries the same idempotency key.
 ///
 /// **What is visible when.** An event can be read only once it is durable, and at once after its acknowledgement, by everyone. What was once shown never
-/// disappears and never changes; a page that was read never grows.
+/// disappears and never changes, but for test events that are dropped for their age; a page that was read never grows.
 ///
 /// **Who decides.** `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the idempotency outcome and the usage count are decided in one place, inside `append`.
 /// In a chain `chain_seq` has no gaps, `log_id` strictly increases with it and `timestamp` never decreases, whatever the clock does, across restarts.
@@ -118,6 +127,24 @@ pub trait Store: Send + Sync {
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let _ = (chain, reason);
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
+    }
+
+    /// Drops the oldest events of test chains that are older than this, as many as one step may: of the embedded store a segment, in which every event has to be older, of a database
+    /// a number of rows. Live chains are never touched. A chain begins behind what was dropped of it ([`ChainHead::dropped`]): lists and verification do, and the next event follows as if
+    /// nothing had been. Durable when it returns; a crash in the middle leaves the step undone or done.
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let _ = before_ms;
+        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+    }
+
+    /// Chains that accept no events because those that they are known to have had last are lost, with what is lost, in the order of their ids: what [`Store::accept_loss`] lets go on.
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// What was found wrong with what is stored, in words for the operator: files and chains are named, and nothing that an event holds.
+    fn faults(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// What is degraded although events are accepted, in words that anybody may read (`/readyz` shows them).

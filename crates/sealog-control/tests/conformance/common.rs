@@ -128,17 +128,29 @@ pub fn invitation(tenant: u8, email: &str) -> Purpose {
         role: Role::Auditor,
         grants: Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: None },
         ends_at_ms: Some(MORNING_MS + 90),
+        invited_by: None,
     })
 }
 
 pub fn new_notice(tenant: u8, month: u32, percent: u8) -> NewNotice {
     NewNotice {
         key: format!("quota/{}/{month}/{percent}", tenant_id(tenant)),
+        person_id: None,
         tenant_id: Some(tenant_id(tenant)),
         to: "Ops@example.com".into(),
         template: "quota".into(),
         parameters: format!("{{\"percent\":{percent},\"text\":\"Line one\\nline two\"}}"),
         created_at_ms: MORNING_MS,
+    }
+}
+
+/// With the digest of this number, of a person.
+pub fn new_device(n: u8, person: u8, seen_at_ms: u64) -> Device {
+    Device {
+        person_id: person_id(person),
+        digest: digest(n),
+        created_at_ms: MORNING_MS,
+        last_seen_at_ms: seen_at_ms,
     }
 }
 
@@ -209,4 +221,25 @@ pub fn furnish(control: &Control) -> (Tenant, Project, ApiKey) {
     let project = wait(control.create_project(new_project(1, 1, &[0, 2]), vec![])).unwrap().unwrap();
     let key = wait(control.create_key(new_key(1, 1), vec![])).unwrap().unwrap();
     (tenant, project, key)
+}
+
+pub fn new_operator(n: u8) -> NewOpsUser {
+    NewOpsUser {
+        id: OpsUserId(id(n)),
+        email: format!("Operator{n}@Example.com"),
+        link: OpsLink { digest: digest(n + 100), expires_at_ms: MORNING_MS + 1000 },
+        created_at_ms: MORNING_MS,
+    }
+}
+
+pub fn new_ops_session(n: u8, user: u8, needs_code: bool) -> OpsSession {
+    OpsSession {
+        token_digest: digest(n),
+        user_id: OpsUserId(id(user)),
+        needs_code,
+        created_at_ms: MORNING_MS,
+        expires_at_ms: MORNING_MS + 1000,
+        last_seen_at_ms: MORNING_MS,
+        idle_ms: 500,
+    }
 }

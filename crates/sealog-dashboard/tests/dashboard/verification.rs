@@ -3,6 +3,7 @@
 use sealog_control::{Grants, Role};
 use sealog_core::canonical::{EventText, Fields};
 use sealog_core::id::Hash;
+use sealog_store::world::World;
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;
 
@@ -191,6 +192,80 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
     auditor.get(&all).is_problem(404, "request/not_found");
 }
 
+/// Nine events, about a minute apart, of which an auditor sees #4 to #6; and what each is: its log_id, time and hash.
+fn windowed() -> (Stage, Vec<[String; 3]>) {
+    let stage = Stage::new();
+    stage.tenant(1);
+    for n in 0..9 {
+        stage.append(live(1), &format!("{{\"action\":\"user.login\",\"actor_id\":\"usr_{n}\"}}"));
+        stage.sealing.advance(61_000);
+    }
+    stage.clock.advance(5_437_000);
+    let list =
+        sealog_store::List { filter: Default::default(), before_seq: None, limit: 9, bytes_max: 1 << 20 };
+    let mut events = stage.wait(stage.store.list(live(1), list)).unwrap().items;
+    events.reverse();
+    let (from_ms, until_ms) = (Some(events[3].timestamp_ms), Some(events[6].timestamp_ms));
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms, until_ms };
+    stage.member_with(2, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(2);
+    let names = events.iter().map(|event| {
+        let at = sealog_core::time::iso_ms(event.timestamp_ms);
+        [event.sealed.log_id.to_string(), at[11..19].to_owned(), event.sealed.hash.to_string()]
+    });
+    (stage, names.collect())
+}
+
+#[test]
+fn an_auditor_is_not_told_of_events_beside_a_break_that_lie_outside_of_the_window() {
+    let doubts: [(u64, Doubt, &str); 4] = [
+        // The first that is seen does not follow one that is not, or is missing; one is damaged, or has another time than
+        // it was sealed with.
+        (4, Doubt::Changed(|event| event.sealed.prev_hash = Hash::ZERO), "broken at #4"),
+        (4, Doubt::Missing, "broken at #5"),
+        (5, Doubt::Damaged, "broken at #5"),
+        (6, Doubt::Changed(|event| event.timestamp_ms = 1), "broken at #6"),
+    ];
+    for (seq, doubt, result) in doubts {
+        let (stage, events) = windowed();
+        stage.doubtful.doubt(seq, doubt);
+        let mut auditor = stage.signed_in(2);
+        let run = start(&mut auditor, &[]).location().unwrap();
+        stage.work();
+        auditor.get(&run).shows("Verification of #4 to #6").shows(result);
+        for path in [run.clone(), format!("{run}/report.json"), format!("{run}/report.txt"), verify_path(1)] {
+            let answer = auditor.get(&path);
+            assert_eq!(answer.status, 200);
+            for (at, names) in (1..).zip(&events).filter(|(at, _)| !(4..=6).contains(at)) {
+                // The first that is seen names the hash before it.
+                let named = names.iter().filter(|name| at != 3 || seq == 4 || **name != names[2]);
+                for name in named {
+                    assert!(!answer.has(name), "{path} of {seq} has {name} of #{at}: {}", answer.text());
+                }
+            }
+            for place in ["#8", ": 8", "1970-01-01"] {
+                assert!(!answer.has(place), "{path} of {seq} has {place}: {}", answer.text());
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_sees_the_whole_chain_is_told_of_what_stands_beside_a_break() {
+    let (stage, events) = windowed();
+    stage.member(1, 1, Role::Developer);
+    stage.doubtful.doubt(6, Doubt::Missing);
+    stage.doubtful.doubt(7, Doubt::Missing);
+    let mut browser = stage.signed_in(1);
+    let run = start(&mut browser, &[("range", "window"), ("from", "4"), ("to", "6")]).location().unwrap();
+    stage.work();
+    browser.get(&run).shows("broken at #8").shows(&events[7][2]);
+    let report: Value = serde_json::from_slice(&browser.get(&format!("{run}/report.json")).body).unwrap();
+    assert_eq!((&report["broken_at"], &report["withheld"]), (&8.into(), &false.into()));
+    // The events of the window are not sound because the break shows behind it.
+    browser.get(&verify_path(1)).shows("#1 to #9: broken at #8");
+}
+
 #[test]
 fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
     let stage = stage(3);
@@ -203,4 +278,62 @@ fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
     page.shows("That says nothing about the chain.");
     assert!(!page.has("asked for by a test"), "the reason is for the log");
     browser.get(&verify_path(1)).shows("Could not be done").shows("#1 to #3: not checked");
+}
+
+#[test]
+fn a_verification_of_the_schedule_is_shown_as_one_and_the_page_says_when_they_are() {
+    let stage = stage(3);
+    let new = sealog_control::NewJob {
+        id: sealog_control::JobId(sealog_core::id::Uuid([77; 16])),
+        kind: sealog_service::verification::KIND.into(),
+        tenant_id: Some(live(1).tenant_id),
+        person_id: None,
+        subject: Some(format!("{}/live", live(1).project_id)),
+        parameters: serde_json::json!({
+            "project_id": live(1).project_id.to_string(), "mode": "live", "from": 1, "to": 3,
+        })
+        .to_string(),
+        created_at_ms: 0,
+    };
+    stage.wait(sealog_control::Jobs::create_job(&*stage.control, new)).unwrap();
+    stage.work();
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&verify_path(1));
+    page.shows("The whole chain is verified every night at 02:30 UTC.").shows("by the schedule");
+    let run = format!("{}/{}", verify_path(1), sealog_core::id::Uuid([77; 16]));
+    browser.get(&run).shows("by the schedule").shows("3 of 3 events are valid");
+    // Test chains are verified when somebody asks for it.
+    assert!(!browser.get(&verify_path(1).replace("/live/", "/test/")).has("every night"));
+}
+
+#[test]
+fn a_link_from_an_event_asks_for_those_around_it_that_may_be_seen() {
+    let stage = stage(3);
+    let mut browser = stage.signed_in(1);
+    let form = |page: &Response| {
+        let value = |id: &str| {
+            let input = page.text().split(&format!("id=\"{id}\"")).nth(1).unwrap().split('>').next().unwrap();
+            input.split("value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+        };
+        (value("from"), value("to"), page.has("value=\"window\" checked"))
+    };
+    for around in ["2", "1", "18446744073709551615"] {
+        let page = browser.get(&format!("{}?around={around}", verify_path(1)));
+        let (from, to, is_chosen) = form(&page);
+        assert!(is_chosen && matches!(from.as_str(), "1" | "3") && to == "3", "{around}: {from} {to}");
+    }
+    assert_eq!(
+        form(&browser.get(&format!("{}?around=x", verify_path(1)))),
+        (String::new(), String::new(), false)
+    );
+    let at = stage.sealing.now_ms();
+    stage.sealing.advance(1000);
+    for _ in 0..2 {
+        stage.append(live(1), r#"{"action":"user.login"}"#);
+    }
+    let grants = Grants { projects: None, from_ms: Some(at + 1000), until_ms: None };
+    stage.member_with(7, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(7);
+    let page = stage.signed_in(7).get(&format!("{}?around=4", verify_path(1)));
+    assert_eq!(form(&page), ("4".into(), "5".into(), true));
 }

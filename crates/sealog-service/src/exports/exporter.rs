@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, PersonId};
+use sealog_control::{
+    Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records,
+};
 use sealog_core::id::{ChainId, Uuid};
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
@@ -11,8 +13,27 @@ use serde_json::json;
 use super::download::{Download, State, Writer};
 use super::format::Format;
 use super::frozen::{Frozen, earlier};
+use super::kept::dropped_to;
+use crate::notify::{EXPORT_READY, Notifier};
 use crate::seqs;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
+
+/// Exports that an organisation keeps. What one is costs a row; the events are read at each download.
+pub const KEPT_MAX: u64 = 1000;
+
+/// Why none was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// The organisation has [`KEPT_MAX`], and none of them was downloaded whole.
+    TooMany,
+    Store(StoreError),
+}
+
+impl From<StoreError> for CreateError {
+    fn from(error: StoreError) -> CreateError {
+        CreateError::Store(error)
+    }
+}
 
 /// Exports, for those who ask on behalf of people. Who may ask is theirs to decide.
 #[derive(Clone)]
@@ -21,6 +42,7 @@ pub struct Exporter {
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     pub drain: Arc<Drain>,
+    pub notifier: Notifier,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -30,7 +52,8 @@ impl std::fmt::Debug for Exporter {
 }
 
 impl Exporter {
-    /// Of what the person may see now. The range ends with the last event that there is.
+    /// Of what the person may see now. The range ends with the last event that there is. Where the organisation has as
+    /// many as it keeps, the oldest that was downloaded whole gives way, and the system chain says what it was.
     pub async fn create(
         &self,
         person_id: PersonId,
@@ -38,21 +61,22 @@ impl Exporter {
         format: Format,
         frozen: Frozen,
         grants: &Grants,
-    ) -> Result<Export, StoreError> {
+    ) -> Result<Export, CreateError> {
         let (from_ms, until_ms) = frozen.times_ms();
         let from_ms = from_ms.max(grants.from_ms);
         let until_ms = earlier(until_ms, grants.until_ms);
+        let head = self.store.head(chain).await?;
         let first_seq = match from_ms {
             Some(from_ms) => seqs::first_at(&*self.store, chain, from_ms).await?,
-            None => 1,
+            None => head.first_seq(),
         };
-        let head = self.store.head(chain).await?.durable.chain_seq;
+        let (head, first_kept) = (head.durable.chain_seq, head.first_seq());
         let last_seq = match until_ms {
             Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
             None => head,
         };
         let (lowest, highest) = frozen.seqs();
-        let first_seq = first_seq.max(lowest).min(head.saturating_add(1));
+        let first_seq = first_seq.max(lowest).max(first_kept).min(head.saturating_add(1));
         let last_seq = last_seq.min(highest);
         let query = frozen.query;
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
@@ -82,9 +106,26 @@ impl Exporter {
             last_seq,
             created_at_ms: self.world.now_ms(),
         };
-        let created = self.exports.create_export(new, vec![record]).await;
+        let records = Records::told_by(move |removed: Option<&Export>, _: &Export| {
+            removed.map(|removed| gave_way(&recorder, removed)).into_iter().chain([record]).collect()
+        });
+        let created = self.exports.create_export(new, KEPT_MAX, records).await?;
         self.wake().wake();
-        created
+        created.ok_or(CreateError::TooMany)
+    }
+
+    /// Tells the one who made it that it can be downloaded. `project` is the name of its project.
+    pub async fn tell(&self, person: &Person, export: &Export, project: &str) -> Result<(), StoreError> {
+        let new = &export.new;
+        let parameters = json!({
+            "project": project,
+            "project_id": new.project_id.to_string(),
+            "mode": new.mode.as_str(),
+            "format": new.format,
+            "at_ms": new.created_at_ms,
+        });
+        let (people, key) = (std::slice::from_ref(person), new.id.0.to_string());
+        self.notifier.tell(&EXPORT_READY, new.tenant_id, people, &key, parameters).await.map(drop)
     }
 
     fn wake(&self) -> &Wake {
@@ -121,6 +162,11 @@ impl Exporter {
         Ok((found, last))
     }
 
+    /// The last of its events that were dropped for their age since it was made: without them it is another file.
+    pub async fn dropped_to(&self, export: &Export) -> Result<Option<u64>, StoreError> {
+        dropped_to(&*self.store, &export.new).await
+    }
+
     /// Begins a download. It is sealed into the system chain before this returns, and refused if that fails.
     pub async fn download(&self, person_id: PersonId, export: Export) -> Result<Download, StoreError> {
         let (new, chain) = (&export.new, chain_of(&export.new));
@@ -149,6 +195,22 @@ impl Exporter {
             export,
         })
     }
+}
+
+/// What can be checked of a file that somebody has, when its export is gone.
+fn gave_way(recorder: &Recorder, export: &Export) -> NewRecord {
+    let (new, totals) = (&export.new, export.totals);
+    let metadata = json!({
+        "project_id": new.project_id.to_string(),
+        "mode": new.mode.as_str(),
+        "format": new.format,
+        "first_seq": new.first_seq,
+        "last_seq": new.last_seq,
+        "rows": totals.map(|totals| totals.rows),
+        "bytes": totals.map(|totals| totals.bytes),
+        "sha256": totals.map(|totals| totals.sha256.to_string()),
+    });
+    recorder.record(&actions::EXPORT_REMOVED, &format!("export/{}", new.id.0), metadata)
 }
 
 pub(super) fn chain_of(export: &NewExport) -> ChainId {

@@ -10,12 +10,13 @@ mod download;
 mod exporter;
 mod format;
 mod frozen;
+mod kept;
 pub mod manifest;
 mod seek;
 
 pub use csv::COLUMNS;
 pub(crate) use csv::put_safe_cell;
 pub use download::{Download, PIECE_BYTES};
-pub use exporter::Exporter;
+pub use exporter::{CreateError, Exporter, KEPT_MAX};
 pub use format::Format;
 pub use frozen::{Frozen, NotFrozen, SEARCH};

@@ -14,6 +14,7 @@
 //! A claim has a number. If A was only slow, it learns at its next write that the job is not its own any more; so it
 //! does when somebody has cancelled the job. A job that takes long gives way to others from time to time.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +51,13 @@ impl Default for Pace {
     fn default() -> Pace {
         Pace { keep_every: Duration::from_secs(1), slice: Duration::from_secs(5) }
     }
+}
+
+/// Whose turn it was: the kind, and the last job of each.
+#[derive(Debug, Default)]
+pub struct Turns {
+    kind: Option<&'static str>,
+    jobs: HashMap<&'static str, JobId>,
 }
 
 pub struct Runner {
@@ -96,16 +104,21 @@ impl Runner {
         }
     }
 
-    /// Gives the next job that is due its turn. Whether there was one. `last` is the one that had its turn before.
-    pub async fn turn(&self, stop: &Stop, last: &mut Option<JobId>) -> Result<bool, StoreError> {
-        for work in &self.works {
-            let now_ms = self.world.now_ms();
-            let due = self.jobs.due_jobs(work.kind().into(), now_ms, DUE_MAX).await?;
-            let behind = due.iter().position(|job| Some(job.id) == *last).map_or(0, |at| at + 1);
+    /// Gives the next job that is due its turn. Whether there was one. Kinds take turns, and so do the jobs of one:
+    /// a night of verifications keeps nobody's export waiting. `last` is what had its turn before.
+    pub async fn turn(&self, stop: &Stop, last: &mut Option<Turns>) -> Result<bool, StoreError> {
+        let last = last.get_or_insert_default();
+        let next = self.works.iter().position(|work| Some(work.kind()) == last.kind).map_or(0, |at| at + 1);
+        for work in self.works.iter().cycle().skip(next).take(self.works.len()) {
+            let (kind, now_ms) = (work.kind(), self.world.now_ms());
+            let due = self.jobs.due_jobs(kind.into(), now_ms, DUE_MAX).await?;
+            let before = last.jobs.get(kind);
+            let behind = due.iter().position(|job| Some(&job.id) == before).map_or(0, |at| at + 1);
             for job in due.iter().cycle().skip(behind).take(due.len()) {
                 let until_ms = now_ms.saturating_add(LEASE_MS);
                 if let Some(job) = self.jobs.claim_job(job.id, now_ms, until_ms).await? {
-                    *last = Some(job.id);
+                    last.kind = Some(kind);
+                    last.jobs.insert(kind, job.id);
                     self.slice(&**work, job, stop).await?;
                     return Ok(true);
                 }
@@ -130,7 +143,7 @@ impl Runner {
                 Some(Ok(Step::More(next))) => {
                     position = next;
                     if begun.elapsed() >= self.pace.slice {
-                        if self.others_wait(work, now_ms).await? {
+                        if self.others_wait(now_ms).await? {
                             return self.give_back(&job, position, now_ms).await;
                         }
                         begun = Instant::now();
@@ -169,7 +182,12 @@ impl Runner {
         self.jobs.advance_job(job.id, job.claim, position, due_at_ms).await.map(drop)
     }
 
-    async fn others_wait(&self, work: &dyn Work, now_ms: u64) -> Result<bool, StoreError> {
-        Ok(!self.jobs.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty())
+    async fn others_wait(&self, now_ms: u64) -> Result<bool, StoreError> {
+        for work in &self.works {
+            if !self.jobs.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

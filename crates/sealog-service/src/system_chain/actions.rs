@@ -35,6 +35,8 @@ vocabulary! {
         "An API key was made in place of another, which works no longer than it says.";
     KEY_POLICY_CHANGED = "sealog.key_policy_changed", "api_key", "warning",
         "The longest lifetime of new API keys was set or removed.";
+    SETTINGS_CHANGED = "sealog.settings_changed", "configuration", "warning",
+        "Security, time zone or privacy text of the organisation was changed.";
     ACTION_RETIRED = "sealog.action_retired", "configuration", "warning",
         "A custom action was retired: new events with it are refused.";
     ACTION_CREATED = "sealog.action_created", "configuration", "info", "A custom action was registered.";
@@ -57,10 +59,15 @@ vocabulary! {
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
     PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
-        "An auditor looked at keys, verifications, exports, cases or the system log.";
+        "An auditor looked at figures, keys, verifications, exports, cases, shared views or the system log.";
+    VIEW_SHARED = "sealog.view_shared", "configuration", "info",
+        "Somebody shared a saved view with those who may see a project, or changed one that is shared.";
+    VIEW_UNSHARED = "sealog.view_unshared", "configuration", "info", "A shared view was taken back or removed.";
     EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
     EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
         "Somebody downloaded an export of events.";
+    EXPORT_REMOVED = "sealog.export_removed", "data_access", "info",
+        "An export that was downloaded gave way to a newer one.";
     CASE_OPENED = "sealog.case_opened", "gdpr", "info", "Somebody opened a case for a request of a data subject.";
     CASE_MOVED = "sealog.case_moved", "gdpr", "info",
         "Somebody brought a case from one state to another; the note is in the case, its salted digest here.";
@@ -76,6 +83,9 @@ vocabulary! {
         "Somebody cancelled the verification of a chain.";
     VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
         "A verification found nothing wrong with a chain.";
+    LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
+        "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
+    JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

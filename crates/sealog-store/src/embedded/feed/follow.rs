@@ -7,9 +7,10 @@ use std::sync::Arc;
 use sealog_core::id::{ChainId, Mode};
 
 use super::recent::{Feed, Place, Recent, number};
+use crate::bytes::Take;
 use crate::embedded::contents::Contents;
 use crate::embedded::index::chain_index::{Chain, LastChange, LastRecord, SealedRun};
-use crate::embedded::log::format::{SEGMENT_HEADER_LEN, Take};
+use crate::embedded::log::format::SEGMENT_HEADER_LEN;
 use crate::embedded::open_log::Handle;
 use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Kind, Position, Registration, Scope, Source, Start};
@@ -30,6 +31,11 @@ impl Contents {
     fn resume_at(&self, place: Place, salt: [u8; 8]) -> Place {
         if place.segment == 0 {
             return place;
+        }
+        // Chains that have changed last in what was dropped have no events left to read.
+        let through = self.dropped_through();
+        if place.segment <= through {
+            return Place { segment: through, offset: u64::MAX };
         }
         let end = self.durable_end();
         // In a segment without events nothing was announced, and a start may have begun it anew.
