@@ -17,6 +17,7 @@ const LINES = [
   { route: "/app/forgot", as: "nobody" },
   { route: "/app/reset", as: "nobody" },
   { route: "/app/invitation", as: "nobody" },
+  { route: "/app/unsubscribe", as: "nobody" },
   { route: "/app", as: "owner", query: "?choose=1" },
   { route: "/app/account", as: "owner" },
   { route: "/app/p/{project}/{mode}/events", as: "owner", events: true },
@@ -49,6 +50,7 @@ const LINES = [
   { route: "/app/o/{organisation}/projects", as: "owner" },
   { route: "/app/o/{organisation}/members", as: "owner" },
   { route: "/app/o/{organisation}/members/{person}", as: "owner" },
+  { route: "/app/o/{organisation}/settings", as: "owner" },
   { route: "/app/{*rest}", as: "nobody", path: "/app/no-such-page", name: "not found", status: 404 },
 ];
 

@@ -19,6 +19,8 @@ mod control;
 pub mod credentials;
 pub mod database;
 pub mod db;
+pub mod device;
+pub mod ending;
 mod error;
 pub mod exports;
 pub mod failure;
@@ -27,6 +29,7 @@ pub mod job;
 pub mod key;
 pub mod link;
 pub mod membership;
+pub mod muted_notice;
 pub mod ops_session;
 pub mod ops_user;
 pub mod outbox;
@@ -56,6 +59,8 @@ pub use authenticator::{Authenticator, Authenticators};
 pub use control::{Answer, Control};
 pub use credentials::{Credentials, Shown};
 pub use db::ListPage;
+pub use device::{Device, DeviceSeen, Devices};
+pub use ending::{EndPage, EndPlace, Endings};
 pub use error::{ChangeError, OpenError};
 pub use exports::{Export, ExportId, ExportTotals, Exports, NewExport};
 pub use failure::{Failed, Failures, TellFailures, Wrong};
@@ -65,6 +70,7 @@ pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
+pub use muted_notice::{MutedNotice, MutedNotices};
 pub use ops_session::{OpsSession, OpsSessions, OpsShown};
 pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId, OpsUsers};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
@@ -99,6 +105,9 @@ pub trait People:
     + Failures
     + SavedViews
     + PendingRecords
+    + Devices
+    + MutedNotices
+    + Settings
 {
 }
 
@@ -113,6 +122,9 @@ impl<T> People for T where
         + Failures
         + SavedViews
         + PendingRecords
+        + Devices
+        + MutedNotices
+        + Settings
         + ?Sized
 {
 }

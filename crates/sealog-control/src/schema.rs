@@ -15,6 +15,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0007_inviter.sql"),
         include_str!("migrations/sqlite/0008_views.sql"),
         include_str!("migrations/sqlite/0009_ops.sql"),
+        include_str!("migrations/sqlite/0010_notices.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -26,5 +27,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0007_inviter.sql"),
         include_str!("migrations/postgres/0008_views.sql"),
         include_str!("migrations/postgres/0009_ops.sql"),
+        include_str!("migrations/postgres/0010_notices.sql"),
     ],
 };

@@ -6,6 +6,7 @@ use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
 use sealog_service::exports::Exporter;
+use sealog_service::notify::Notifier;
 use sealog_service::people::Accounts;
 use sealog_service::verification::Verifications;
 use sealog_store::Store;
@@ -46,6 +47,7 @@ pub struct Dashboard {
     pub(crate) workers: Workers,
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
+    pub(crate) notifier: Notifier,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
@@ -80,11 +82,13 @@ impl Dashboard {
             runner: workers.runner.wake.clone(),
             records: admin.wake().clone(),
         };
+        let notifier = Notifier::new(&control, Arc::clone(&world));
         let exporter = Exporter {
             exports: Arc::clone(&control.exports),
             store: Arc::clone(&store),
             world: Arc::clone(&world),
             drain: Arc::clone(&workers.drain),
+            notifier: notifier.clone(),
         };
         let accounts = Accounts::new(
             people,
@@ -106,6 +110,7 @@ impl Dashboard {
             workers,
             verifications,
             exporter,
+            notifier,
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,

@@ -120,6 +120,7 @@ pub(crate) enum Current {
     Keys,
     Projects,
     Members,
+    Settings,
 }
 
 impl<'a> Shell<'a> {
@@ -209,6 +210,9 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
     }
     if place.may(Capability::ManageMembers) {
         more.push(item(format!("/app/o/{tenant_id}/members"), "people", "Members", Current::Members));
+    }
+    if place.may(Capability::ManageSettings) {
+        more.push(item(format!("/app/o/{tenant_id}/settings"), "settings", "Settings", Current::Settings));
     }
     if place.may(Capability::SystemLog) && place.membership.grants.projects.is_none() {
         let href = format!("/app/o/{tenant_id}/system-log");

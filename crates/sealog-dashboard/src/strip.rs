@@ -50,10 +50,14 @@ pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     for run in runs {
         let Some(ended_at_ms) = run.ended_at_ms else { continue };
         if let Some(RunEnd::Broken(broken)) = &run.end
-            && (from..=to).contains(&broken.at)
-            && !sound.iter().any(|(low, high)| (*low..=*high).contains(&broken.at))
+            // A missing event is found at the next one that exists, which may be in another window.
+            && broken.begins_at().max(run.from) <= to
+            && from <= broken.at
         {
-            return State::Broken(broken.at);
+            let at = broken.at.min(to);
+            if !sound.iter().any(|(low, high)| (*low..=*high).contains(&at)) {
+                return State::Broken(at);
+            }
         }
         let Some(sound_to) = run.sound_to() else { continue };
         if run.from > to || sound_to < from {
@@ -98,8 +102,8 @@ fn covers(ranges: &[(u64, u64)], from: u64, to: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
-    use sealog_service::verification::{Found, Progress};
+    use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+    use sealog_service::verification::{Found, Neighbour, Progress};
 
     const NOW: u64 = 100 * STALE_MS;
 
@@ -107,12 +111,14 @@ mod tests {
         let broken = broken_at.map(|at| {
             Box::new(Found {
                 at,
-                hash: Hash::ZERO,
+                hash: Some(Hash::ZERO),
                 reason: "hash".into(),
                 before: None,
                 failing: None,
                 expected: None,
                 found: None,
+                before_is_withheld: false,
+                failing_is_withheld: false,
             })
         });
         let chain = ChainId {
@@ -173,6 +179,27 @@ mod tests {
         assert_eq!(states(1000, &two), [State::Verified(NOW - 5)]);
         assert_eq!(states(9, &[run(1, 9, None, NOW - STALE_MS)]), [State::Verified(NOW - STALE_MS)]);
         assert_eq!(states(9, &[run(1, 9, None, NOW - STALE_MS - 1)]), [State::Stale(NOW - STALE_MS - 1)]);
+    }
+
+    #[test]
+    fn a_missing_event_breaks_its_window_also_where_it_is_found_behind_it() {
+        // #1,000 and #1,001 are missing; the next one that exists is in another window.
+        let mut broken = run(1, 1000, Some(1002), NOW);
+        let before = Neighbour {
+            chain_seq: 999,
+            log_id: Ulid(1),
+            timestamp_ms: 1,
+            prev_hash: Hash::ZERO,
+            hash: Hash::ZERO,
+            recomputed: Hash::ZERO,
+        };
+        let found =
+            Found { reason: "gap".into(), before: Some(before), ..*broken.progress.broken.take().unwrap() };
+        broken.progress.broken = Some(Box::new(found.clone()));
+        broken.end = Some(RunEnd::Broken(Box::new(found)));
+        assert_eq!(broken.sound_to(), Some(999));
+        let seen = [State::Broken(1000), State::Broken(1002), State::Unknown];
+        assert_eq!(states(3000, &[broken]), seen);
     }
 
     #[test]

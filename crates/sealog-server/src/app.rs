@@ -9,8 +9,10 @@ use sealog_service::background::{Jobs, Workers};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
+use sealog_service::notices::Reminders;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::retention::Retention;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Figures, Scheduler, Verifier};
 use sealog_store::Store;
@@ -101,6 +103,11 @@ impl App {
                 every: config.background.jobs_every,
                 pace: Pace::default(),
             }),
+            retention: Retention {
+                store: Arc::clone(&store),
+                world: Arc::clone(&world),
+                days: config.test_retention_days,
+            },
             scheduler: Scheduler {
                 store: Arc::clone(&store),
                 control: control.clone(),
@@ -116,6 +123,7 @@ impl App {
                 world: Arc::clone(&world),
                 wake: wake.clone(),
             },
+            reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
         Arc::new(App {

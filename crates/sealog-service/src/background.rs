@@ -13,8 +13,10 @@ use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
 use crate::mail::Mailer;
+use crate::notices::Reminders;
 use crate::people::FailedSignIns;
 use crate::quota::Quotas;
+use crate::retention::Retention;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
 use crate::verification::Scheduler;
@@ -31,6 +33,8 @@ pub struct Intervals {
     pub jobs_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
+    /// For what ends soon.
+    pub reminders_every: Duration,
 }
 
 impl Default for Intervals {
@@ -42,6 +46,7 @@ impl Default for Intervals {
             drain_every: Duration::from_secs(5),
             jobs_every: Duration::from_secs(5),
             mail_attempt_max: Duration::from_secs(60),
+            reminders_every: Duration::from_secs(60),
         }
     }
 }
@@ -62,8 +67,10 @@ pub struct Jobs {
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    pub retention: Retention,
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
+    pub reminders: Reminders,
     pub intervals: Intervals,
 }
 
@@ -82,8 +89,10 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
+                self.retention.watch(),
                 self.scheduler.watch(),
-                self.failed_sign_ins.watch()
+                self.failed_sign_ins.watch(),
+                self.reminders.watch()
             );
         };
         let dropped_at_stop = async {

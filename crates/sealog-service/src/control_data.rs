@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, Control, Exports, Jobs, KeyAccess, Operators, Outbox, PendingRecords, People,
+    Administration, Control, Endings, Exports, Jobs, KeyAccess, Operators, Outbox, PendingRecords, People,
     SystemProjects,
 };
 
@@ -18,6 +18,7 @@ pub struct ControlData {
     pub system_projects: Arc<dyn SystemProjects>,
     pub jobs: Arc<dyn Jobs>,
     pub exports: Arc<dyn Exports>,
+    pub endings: Arc<dyn Endings>,
     pub operators: Arc<dyn Operators>,
 }
 
@@ -32,6 +33,7 @@ impl From<Arc<Control>> for ControlData {
             system_projects: Arc::clone(&control) as _,
             jobs: Arc::clone(&control) as _,
             exports: Arc::clone(&control) as _,
+            endings: Arc::clone(&control) as _,
             operators: control,
         }
     }

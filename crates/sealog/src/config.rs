@@ -112,6 +112,12 @@ const SETTINGS: &[Setting] = &[
         help: "Requests a second of a test key; 0 for no limit",
     },
     Setting {
+        key: "limits.test_retention_days",
+        value: "DAYS",
+        default: Some("30"),
+        help: "How long test events are kept; 0 for ever",
+    },
+    Setting {
         key: "limits.nodes",
         value: "N",
         default: Some("1"),
@@ -515,6 +521,10 @@ impl Values {
         server.metrics_apart = metrics_listen.is_some();
         server.smtp = self.smtp()?;
         server.verification = self.schedule()?;
+        server.test_retention_days =
+            self.required("limits.test_retention_days", "a whole number from 0 to 36500", |text| {
+                text.parse().ok().filter(|days| *days <= 36_500)
+            })?;
         server.limits = LimitConfig {
             connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
@@ -750,6 +760,18 @@ mod tests {
             error(&[], &[("SEALOG_VERIFICATION_SCHEDULE", "at night")], ""),
             "SEALOG_VERIFICATION_SCHEDULE: verification.schedule must be a time of day such as 02:30, or off, not \"at night\""
         );
+    }
+
+    #[test]
+    fn test_events_are_kept_for_30_days_unless_said_otherwise() {
+        let days = |flags: &[(&str, &str)]| {
+            resolve(&map(flags), &map(&[]), &file("")).unwrap().server.test_retention_days
+        };
+        assert_eq!((days(&[]), days(&[("limits.test_retention_days", "0")])), (30, 0));
+        for wrong in ["-1", "1.5", "36501", "ever"] {
+            let error = error(&[], &[("SEALOG_LIMITS_TEST_RETENTION_DAYS", wrong)], "");
+            assert!(error.contains("limits.test_retention_days must be a whole number from 0"), "{error}");
+        }
     }
 
     #[test]

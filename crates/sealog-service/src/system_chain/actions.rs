@@ -35,6 +35,8 @@ vocabulary! {
         "An API key was made in place of another, which works no longer than it says.";
     KEY_POLICY_CHANGED = "sealog.key_policy_changed", "api_key", "warning",
         "The longest lifetime of new API keys was set or removed.";
+    SETTINGS_CHANGED = "sealog.settings_changed", "configuration", "warning",
+        "Security, time zone or privacy text of the organisation was changed.";
     ACTION_RETIRED = "sealog.action_retired", "configuration", "warning",
         "A custom action was retired: new events with it are refused.";
     ACTION_CREATED = "sealog.action_created", "configuration", "info", "A custom action was registered.";

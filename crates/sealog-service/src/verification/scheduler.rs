@@ -28,6 +28,7 @@ use super::mails::{self, ChainReport};
 use super::run::{KIND, Run, RunEnd, parameters, subject};
 use super::schedule::{Schedule, job_id, range};
 use crate::control_data::ControlData;
+use crate::notify::INTEGRITY_REPORT;
 use crate::system_chain::Wake;
 
 /// Queued and not ended, of this process: what people start is never behind more than these.
@@ -294,7 +295,8 @@ impl Scheduler {
         now_ms: u64,
     ) -> Result<(), StoreError> {
         let key = mails::report_key(tenant, night_ms);
-        let kept = self.control.outbox.notices_with_keys(vec![key.clone()]).await?;
+        let sent = vec![format!("{}/{key}", mails::REPORT)];
+        let kept = self.control.outbox.notices_with_keys(sent).await?;
         // A tenant that is younger than the week has its first report after the next one.
         if !kept.is_empty() || tenant.created_at_ms >= night_ms {
             return Ok(());
@@ -315,7 +317,7 @@ impl Scheduler {
             "left_out": chains.len().saturating_sub(REPORT_CHAINS_MAX),
             "chains": listed,
         });
-        mails::enqueue(&self.control, now_ms, tenant, key, mails::REPORT, &parameters).await
+        mails::enqueue(&self.control, &self.world, tenant, &key, &INTEGRITY_REPORT, parameters).await
     }
 
     async fn chain_report(&self, chain: ChainId, night: u64) -> Result<ChainReport, StoreError> {
