@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, Control, Endings, Exports, Jobs, KeyAccess, Operators, Outbox, PendingRecords, People,
-    SystemProjects,
+    Administration, Control, Endings, Exports, Jobs, KeyAccess, Operators, Outbox, OutboxDesk,
+    PendingRecords, People, SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -20,6 +20,7 @@ pub struct ControlData {
     pub exports: Arc<dyn Exports>,
     pub endings: Arc<dyn Endings>,
     pub operators: Arc<dyn Operators>,
+    pub outbox_desk: Arc<dyn OutboxDesk>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -34,7 +35,8 @@ impl From<Arc<Control>> for ControlData {
             jobs: Arc::clone(&control) as _,
             exports: Arc::clone(&control) as _,
             endings: Arc::clone(&control) as _,
-            operators: control,
+            operators: Arc::clone(&control) as _,
+            outbox_desk: control,
         }
     }
 }
