@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 
+use crate::bytes::Take;
 use crate::embedded::log::disk::{self, Disk};
-use crate::embedded::log::format::{SEGMENT_MAX, Take, put_chain, u32_len};
+use crate::embedded::log::format::{SEGMENT_MAX, put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGDR";
 const VERSION: u32 = 1;
