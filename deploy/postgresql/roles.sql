@@ -15,7 +15,8 @@ BEGIN
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO sealog_owner', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
     IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.exports') IS NULL
-        OR to_regclass('sealog_control.saved_views') IS NULL OR to_regclass('sealog_control.ops_users') IS NULL THEN
+        OR to_regclass('sealog_control.saved_views') IS NULL OR to_regclass('sealog_control.ops_users') IS NULL
+        OR to_regclass('sealog_control.case_events') IS NULL THEN
         RAISE NOTICE 'there is no schema yet, or one of an earlier version: run sealog migrate as sealog_owner, then this file again';
         RETURN;
     END IF;
@@ -48,6 +49,9 @@ BEGIN
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog_control TO sealog_node;
     GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
         sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.actions TO sealog_node;
+    -- What was done to a case stays as it was written.
+    GRANT INSERT, UPDATE ON sealog_control.cases, sealog_control.case_events TO sealog_node;
+    GRANT INSERT ON sealog_control.case_entries TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
     GRANT INSERT, UPDATE ON sealog_control.ops_users TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.ops_sessions TO sealog_node;

@@ -16,6 +16,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0008_views.sql"),
         include_str!("migrations/sqlite/0009_ops.sql"),
         include_str!("migrations/sqlite/0010_notices.sql"),
+        include_str!("migrations/sqlite/0011_cases.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -28,5 +29,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0008_views.sql"),
         include_str!("migrations/postgres/0009_ops.sql"),
         include_str!("migrations/postgres/0010_notices.sql"),
+        include_str!("migrations/postgres/0011_cases.sql"),
     ],
 };

@@ -7,6 +7,9 @@ use sealog_store::pool::Payer;
 
 use crate::action::KnownAction;
 use crate::authenticator::Authenticator;
+use crate::case_entry::CaseEntry;
+use crate::case_event::CaseEvent;
+use crate::case_record::Case;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::device::Device;
@@ -26,8 +29,9 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, device, exports, job, key, link, membership, muted_notice, ops_session, ops_user,
-    outbox, pending, person, project, saved_view, session, settings, system_project, tenant, version,
+    action, authenticator, case_entry, case_event, case_record, device, exports, job, key, link, membership,
+    muted_notice, ops_session, ops_user, outbox, pending, person, project, saved_view, session, settings,
+    system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -80,6 +84,9 @@ pub struct ControlSnapshot {
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
+    pub cases: Vec<Case>,
+    pub case_entries: Vec<CaseEntry>,
+    pub case_events: Vec<CaseEvent>,
     pub records: Vec<PendingRecord>,
     /// Those that were removed included.
     pub ops_users: Vec<OpsUser>,
@@ -89,6 +96,9 @@ pub struct ControlSnapshot {
 /// Every table, each before those that it points at.
 const TABLES: &[&str] = &[
     "pending",
+    "case_events",
+    "case_entries",
+    "cases",
     "exports",
     "jobs",
     "outbox",
@@ -133,6 +143,9 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
         exports: exports::export(db)?,
+        cases: case_record::export(db)?,
+        case_entries: case_entry::export(db)?,
+        case_events: case_event::export(db)?,
         records: pending::export(db)?,
         ops_users: ops_user::export(db)?,
         ops_sessions: ops_session::export(db)?,
@@ -160,6 +173,9 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;
+    case_record::import(db, &snapshot.cases)?;
+    case_entry::import(db, &snapshot.case_entries)?;
+    case_event::import(db, &snapshot.case_events)?;
     pending::import(db, snapshot.records)?;
     ops_user::import(db, &snapshot.ops_users)?;
     ops_session::import(db, &snapshot.ops_sessions)

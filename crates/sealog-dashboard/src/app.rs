@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
+use sealog_service::cases::CaseDesk;
 use sealog_service::exports::Exporter;
 use sealog_service::notify::Notifier;
 use sealog_service::people::Accounts;
@@ -47,6 +48,7 @@ pub struct Dashboard {
     pub(crate) workers: Workers,
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
+    pub(crate) cases: CaseDesk,
     pub(crate) notifier: Notifier,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
@@ -90,6 +92,8 @@ impl Dashboard {
             drain: Arc::clone(&workers.drain),
             notifier: notifier.clone(),
         };
+        let cases =
+            CaseDesk::new(&control, Arc::clone(&world), admin.wake().clone(), workers.case_events.clone());
         let accounts = Accounts::new(
             people,
             Arc::clone(&world),
@@ -110,6 +114,7 @@ impl Dashboard {
             workers,
             verifications,
             exporter,
+            cases,
             notifier,
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),

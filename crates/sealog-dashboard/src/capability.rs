@@ -30,6 +30,10 @@ pub enum Capability {
     ShareViews,
     /// Remove those of others.
     ManageViews,
+    /// Auditors see closed ones.
+    ViewCases,
+    /// Open them, and take their steps.
+    ManageCases,
 }
 
 const OWNER: usize = 0;
@@ -62,6 +66,8 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ManageSettings, [YES, YES, NO, NO,  NO]),
     (Capability::ShareViews,    [YES, YES, YES, YES, NO]),
     (Capability::ManageViews,   [YES, YES, NO,  NO,  NO]),
+    (Capability::ViewCases,     [YES, YES, NO,  YES, YES]),
+    (Capability::ManageCases,   [YES, NO,  NO,  YES, NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {

@@ -73,11 +73,12 @@ pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     State::Unknown
 }
 
-/// How far the chain is known to be sound from its first event on, and when the oldest part of that was found.
-pub(crate) fn sound_from_the_first(runs: &[Run]) -> Option<(u64, u64)> {
+/// How far the chain is known to be sound from its first event on, which is this one, and when the oldest part of that was
+/// found.
+pub(crate) fn sound_from(first: u64, runs: &[Run]) -> Option<(u64, u64)> {
     let mut found: Option<(u64, u64)> = None;
     loop {
-        let next = found.map_or(1, |(to, _)| to.saturating_add(1));
+        let next = found.map_or(first, |(to, _)| to.saturating_add(1));
         let reach = runs.iter().filter_map(|run| Some((run.sound_to()?, run.ended_at_ms?, run.from)));
         let reach = reach.filter(|(to, _, from)| *from <= next && *to >= next);
         // Of those that reach as far the newest, which comes first.
@@ -204,13 +205,14 @@ mod tests {
 
     #[test]
     fn a_chain_is_known_to_be_sound_as_far_as_verifications_join() {
-        assert_eq!(sound_from_the_first(&[]), None);
-        assert_eq!(sound_from_the_first(&[run(2, 9, None, NOW)]), None, "of the first nothing is known");
+        assert_eq!(sound_from(1, &[]), None);
+        assert_eq!(sound_from(1, &[run(2, 9, None, NOW)]), None, "of the first nothing is known");
+        assert_eq!(sound_from(2, &[run(2, 9, None, NOW)]), Some((9, NOW)), "what was before it was dropped");
         let joined = [run(900, 2000, None, NOW), run(1, 1000, None, NOW - 5), run(1, 1000, None, NOW - 9)];
-        assert_eq!(sound_from_the_first(&joined), Some((2000, NOW - 5)));
+        assert_eq!(sound_from(1, &joined), Some((2000, NOW - 5)));
         let apart = [run(1002, 2000, None, NOW), run(1, 1000, None, NOW - 5)];
-        assert_eq!(sound_from_the_first(&apart), Some((1000, NOW - 5)));
-        assert_eq!(sound_from_the_first(&[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
+        assert_eq!(sound_from(1, &apart), Some((1000, NOW - 5)));
+        assert_eq!(sound_from(1, &[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
     }
 
     #[test]

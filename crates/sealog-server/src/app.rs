@@ -6,10 +6,12 @@ use std::sync::Arc;
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::{Jobs, Workers};
+use sealog_service::cases::{CaseForward, CaseReminders};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
 use sealog_service::notices::Reminders;
+use sealog_service::notify::Notifier;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::retention::Retention;
@@ -123,6 +125,24 @@ impl App {
                 world: Arc::clone(&world),
                 wake: wake.clone(),
             },
+            case_forward: CaseForward {
+                events: Arc::clone(&control.case_events),
+                administration: Arc::clone(&control.administration),
+                store: Arc::clone(&store),
+                ingest: ingest.clone(),
+                world: Arc::clone(&world),
+                plans: config.plans.clone(),
+                wake: Wake::default(),
+                every: config.background.case_events_every,
+            },
+            case_reminders: CaseReminders {
+                cases: Arc::clone(&control.cases),
+                administration: Arc::clone(&control.administration),
+                people: Arc::clone(&control.people),
+                notifier: Notifier::new(&control, Arc::clone(&world)),
+                world: Arc::clone(&world),
+                every: config.background.case_reminders_every,
+            },
             reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
@@ -149,7 +169,11 @@ impl App {
 impl App {
     /// For pages: what works in the background of this process.
     pub fn workers(&self) -> Workers {
-        Workers { drain: Arc::clone(&self.jobs.drain), runner: Arc::clone(&self.jobs.runner) }
+        Workers {
+            drain: Arc::clone(&self.jobs.drain),
+            runner: Arc::clone(&self.jobs.runner),
+            case_events: self.jobs.case_forward.wake.clone(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sealog_store::Store;
 use sealog_store::world::World;
 
+use crate::cases::{CaseForward, CaseReminders};
 use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
@@ -18,7 +19,7 @@ use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::retention::Retention;
 use crate::stop::Stop;
-use crate::system_chain::Drain;
+use crate::system_chain::{Drain, Wake};
 use crate::verification::Scheduler;
 
 /// How often background jobs look for something to do, and how long it may take.
@@ -31,6 +32,10 @@ pub struct Intervals {
     pub drain_every: Duration,
     /// For jobs that other processes have queued or left; those of this one are begun at once.
     pub jobs_every: Duration,
+    /// For events that other processes have left for projects.
+    pub case_events_every: Duration,
+    /// For cases that are due.
+    pub case_reminders_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
     /// For what ends soon.
@@ -45,6 +50,8 @@ impl Default for Intervals {
             mail_every: Duration::from_secs(5),
             drain_every: Duration::from_secs(5),
             jobs_every: Duration::from_secs(5),
+            case_events_every: Duration::from_secs(5),
+            case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
             reminders_every: Duration::from_secs(60),
         }
@@ -56,6 +63,8 @@ impl Default for Intervals {
 pub struct Workers {
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    /// Of whoever brings events of cases into their projects.
+    pub case_events: Wake,
 }
 
 /// All background jobs of a process.
@@ -70,6 +79,8 @@ pub struct Jobs {
     pub retention: Retention,
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
+    pub case_forward: CaseForward,
+    pub case_reminders: CaseReminders,
     pub reminders: Reminders,
     pub intervals: Intervals,
 }
@@ -92,6 +103,8 @@ impl Jobs {
                 self.retention.watch(),
                 self.scheduler.watch(),
                 self.failed_sign_ins.watch(),
+                self.case_forward.run(),
+                self.case_reminders.watch(),
                 self.reminders.watch()
             );
         };

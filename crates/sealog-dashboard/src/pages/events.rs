@@ -156,7 +156,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         is_first: parsed.before_seq.is_none(),
         window: window(&place.membership.grants),
         is_empty_chain: found.events.is_empty() && found.head_seq == Some(0) && !has_error,
-        rows: rows(&here, &given, &parsed, is_unfiltered, &place.membership.grants, &found),
+        rows: rows(&given, &parsed, is_unfiltered, &place.membership.grants, &found),
         curl: copy_as::curl_of_list(&app.config.base_url, &kept),
         cli: copy_as::cli_of_list(&app.config.base_url, &kept),
         kept,
@@ -265,7 +265,6 @@ fn window(grants: &Grants) -> Option<String> {
 }
 
 fn rows(
-    here: &str,
     given: &[(String, String)],
     query: &ListQuery,
     is_unfiltered: bool,
@@ -283,7 +282,7 @@ fn rows(
             lines.push(Line::Gap(gap(seq + 1, next - 1)));
         }
         next = is_unfiltered.then_some(seq);
-        lines.push(Line::Event(Box::new(Row::new(here, given, event))));
+        lines.push(Line::Event(Box::new(Row::new(given, event))));
     }
     let is_end = found.resume.is_none() && grants.from_ms.is_none();
     if let Some(next) = next.filter(|next| is_end && *next > found.first_seq) {

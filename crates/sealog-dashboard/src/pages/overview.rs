@@ -266,7 +266,8 @@ fn shown(days: &Range<u32>) -> String {
 /// Whether the chain had begun by this day.
 async fn is_older(app: &Dashboard, chain: ChainId, head: &ChainHead, day: u32) -> Result<bool, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let first = Seqs { from: 1, to: head.durable.chain_seq.max(1), bytes_max: 1 };
+    let first_seq = head.first_seq();
+    let first = Seqs { from: first_seq, to: head.durable.chain_seq.max(first_seq), bytes_max: 1 };
     let first = app.store.range(chain, first).await?.items.into_iter().next();
     Ok(matches!(first, Some(Item::Event(event)) if day_of(event.timestamp_ms) <= day))
 }

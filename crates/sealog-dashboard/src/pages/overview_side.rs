@@ -12,6 +12,7 @@ use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::figures::{self, Figures};
 use crate::gate::of_control;
+use crate::pages::cases;
 use crate::pages::notice_list::{self, NoticeRow};
 use crate::pages::saved_views;
 use crate::pages::verification::{self, ResultShown};
@@ -36,6 +37,8 @@ pub(crate) struct Side {
     /// For those who may see them.
     pub keys: Option<Expiring>,
     pub views: Vec<saved_views::Row>,
+    /// The list of cases, and what of it is due next.
+    pub due: Option<(String, Vec<cases::Row>)>,
     pub frameworks: Vec<Coverage>,
     pub runs: Runs,
 }
@@ -100,6 +103,7 @@ impl Side {
             quota: quota(app, place, now_ms).await?,
             keys: keys(app, place, chain, now_ms).await?,
             views,
+            due: cases::due_next(app, asked).await?,
             frameworks: coverage(place, chain.mode, figures),
             runs: runs(app, chain, &place.membership.grants).await?,
         })

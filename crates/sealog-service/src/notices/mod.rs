@@ -10,6 +10,7 @@ use sealog_core::id::TenantId;
 use sealog_store::StoreError;
 use serde_json::Value;
 
+use crate::cases::reminders as case_texts;
 use crate::notify::{self, Kind};
 use crate::people::{self, Token};
 use crate::quota;
@@ -104,6 +105,8 @@ fn text_of(template: &str, parameters: &str, app_url: &str, secret: Option<&Toke
         verification::FAILED => verification::failed_text(&parameters, app_url),
         verification::REPORT => verification::report_text(&parameters, app_url),
         people::NEW_DEVICE => people::new_device_text(&parameters, app_url),
+        case_texts::ASSIGNED => case_texts::assigned_text(&parameters, app_url),
+        case_texts::DUE => case_texts::due_text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => match texts::find(other) {
             Some(text) => text(&parameters, app_url),
@@ -137,6 +140,8 @@ mod tests {
             "browser": "B<script>", "at_ms": 1_800_000_000_000_u64, "plan": "entry", "month": 24_322, "used": 8,
             "events_per_month": 10, "percent": 80, "tenant_id": id.to_string(), "format": "csv", "verification_id": id.to_string(), "explanation": "x <b>",
             "date": "2026-11-15", "broken": 0, "unverified": 0, "left_out": 0, "chains": [],
+            "case_id": id.to_string(), "case": "DSAR-2026-001 <b>", "regime": "GDPR", "type": "Access", "state": "Review",
+            "due": "Friday 27 November 2026", "days_left": 3,
         });
         Notice {
             id: 1,

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use crate::control_data::ControlData;
 use crate::notify::{
     AUDITOR_ENDING, KEY_EXPIRED, KEY_EXPIRING, Kind, MANAGERS, Notifier, TRIAL_ENDED, TRIAL_ENDING,
-    VERIFICATION_FAILED,
 };
 
 /// For how long after it has happened something is still told.

@@ -53,6 +53,9 @@ kinds! {
         &[Role::Owner, Role::Admin, Role::Auditor], OPTIONAL;
     EXPORT_READY = "export_ready", "An export of yours is ready", "the person who made it",
         &[Role::Owner, Role::Admin, Role::PrivacyOfficer, Role::Auditor], OPTIONAL;
+    CASE_ASSIGNED = "case_assigned", "A case was given to you", "its assignee", &[Role::Owner, Role::PrivacyOfficer], OPTIONAL;
+    CASE_DUE = "case_due", "A case is due in 7, 3 or 1 days, or overdue", "its assignee, or else privacy officers, or else owners",
+        &[Role::Owner, Role::PrivacyOfficer], OPTIONAL;
 }
 
 /// By its name.

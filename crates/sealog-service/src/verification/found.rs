@@ -171,8 +171,9 @@ impl Found {
     pub fn within(mut self, seen: &Seen) -> Found {
         let is_seen = |event: &Neighbour| seen.shows(event);
         let is_linked = [Reason::Gap, Reason::Link].iter().any(|reason| reason.as_str() == self.reason);
-        if self.before.is_some_and(|before| !seen.has(before.chain_seq)) && is_linked {
-            self.expected = None;
+        if is_linked && !self.before.is_some_and(|before| seen.has(before.chain_seq)) {
+            // Where there is none, that of the last event that was dropped; only the beginning of a chain is nobody's.
+            self.expected = self.expected.filter(|hash| *hash == Hash::ZERO);
         }
         if !seen.has(self.at) {
             (self.at, self.hash, self.found) = (self.at.clamp(seen.first, seen.last + 1), None, None);
@@ -305,6 +306,11 @@ mod tests {
         let cut = found(Reason::Link, 3, 4).within(&SEEN);
         assert_eq!((cut.before, cut.expected, cut.before_is_withheld), (None, None, true));
         assert_eq!((cut.at, cut.failing, cut.failing_is_withheld), (4, Some(event(4)), false));
+        // Nor is the hash told of an event that was dropped; that there is none before the first is.
+        for (expected, told) in [(event(3).hash, None), (Hash::ZERO, Some(Hash::ZERO))] {
+            let first = Found { before: None, expected: Some(expected), ..found(Reason::Link, 3, 4) };
+            assert_eq!(first.within(&SEEN).expected, told);
+        }
         // The hash that its own fields give is nobody else's.
         let cut = found(Reason::Hash, 3, 4).within(&SEEN);
         assert_eq!((cut.before, cut.expected), (None, Some(event(3).hash)));

@@ -148,7 +148,7 @@ impl Scheduler {
             self.look(schedule, night, chain, sweep).await?;
             sweep.chains.pop_front();
         }
-        self.report_some(schedule, now_ms, sweep).await?;
+        self.report_some(schedule, sweep).await?;
         if sweep.forgets {
             let before_ms = now_ms.saturating_sub(KEPT_MS);
             let forgotten = self.control.jobs.forget_jobs(KIND.into(), before_ms, FORGET_MAX).await?;
@@ -266,19 +266,14 @@ impl Scheduler {
         }
     }
 
-    async fn report_some(
-        &self,
-        schedule: Schedule,
-        now_ms: u64,
-        sweep: &mut Sweep,
-    ) -> Result<(), StoreError> {
+    async fn report_some(&self, schedule: Schedule, sweep: &mut Sweep) -> Result<(), StoreError> {
         let Some(night) = sweep.report_night else { return Ok(()) };
         let mut looked = 0;
         while looked < LOOKS_MAX {
             let Some((tenant_id, chains)) = sweep.reports.front() else { break };
             looked += chains.len().min(REPORT_CHAINS_MAX);
             if let Some(tenant) = self.control.administration.tenant(*tenant_id).await? {
-                self.report(schedule.begins_ms(night), night, &tenant, chains, now_ms).await?;
+                self.report(schedule.begins_ms(night), night, &tenant, chains).await?;
             }
             sweep.reports.pop_front();
         }
@@ -292,7 +287,6 @@ impl Scheduler {
         night: u64,
         tenant: &Tenant,
         chains: &[ChainId],
-        now_ms: u64,
     ) -> Result<(), StoreError> {
         let key = mails::report_key(tenant, night_ms);
         let sent = vec![format!("{}/{key}", mails::REPORT)];
