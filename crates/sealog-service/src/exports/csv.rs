@@ -117,7 +117,7 @@ pub(super) fn put_safe_header(out: &mut Vec<u8>) {
 }
 
 pub(super) fn put_safe_event(event: &StoredEvent, out: &mut Vec<u8>) {
-    put_row(event, out, |text, out| put_quoted(&safe(text), out));
+    put_row(event, out, put_safe_cell);
 }
 
 fn put_row(event: &StoredEvent, out: &mut Vec<u8>, put_text: impl Fn(&str, &mut Vec<u8>)) {
@@ -143,6 +143,11 @@ fn put_quoted(text: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(part.as_bytes());
     }
     out.push(b'"');
+}
+
+/// A cell for spreadsheets, of other files that people open with them.
+pub(crate) fn put_safe_cell(text: &str, out: &mut Vec<u8>) {
+    put_quoted(&safe(text), out);
 }
 
 fn safe(text: &str) -> String {

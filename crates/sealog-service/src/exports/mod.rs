@@ -14,6 +14,7 @@ pub mod manifest;
 mod seek;
 
 pub use csv::COLUMNS;
+pub(crate) use csv::put_safe_cell;
 pub use download::{Download, PIECE_BYTES};
 pub use exporter::Exporter;
 pub use format::Format;
