@@ -15,7 +15,8 @@ BEGIN
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO sealog_owner', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
     IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.exports') IS NULL
-        OR to_regclass('sealog_control.saved_views') IS NULL THEN
+        OR to_regclass('sealog_control.saved_views') IS NULL
+        OR to_regclass('sealog_control.case_events') IS NULL THEN
         RAISE NOTICE 'there is no schema yet, or one of an earlier version: run sealog migrate as sealog_owner, then this file again';
         RETURN;
     END IF;
@@ -45,6 +46,9 @@ BEGIN
     GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
         sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.jobs, sealog_control.actions,
         sealog_control.exports TO sealog_node;
+    -- What was done to a case stays as it was written.
+    GRANT INSERT, UPDATE ON sealog_control.cases, sealog_control.case_events TO sealog_node;
+    GRANT INSERT ON sealog_control.case_entries TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,

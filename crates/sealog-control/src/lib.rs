@@ -15,6 +15,11 @@
 pub mod action;
 pub mod attempt;
 pub mod authenticator;
+pub mod case;
+mod case_entry;
+pub mod case_event;
+mod case_record;
+mod case_words;
 mod control;
 pub mod credentials;
 pub mod database;
@@ -50,6 +55,16 @@ use sealog_store::postgres as store_postgres;
 pub use action::{Actions, KnownAction};
 pub use attempt::{Attempts, Counted};
 pub use authenticator::{Authenticator, Authenticators};
+pub use case::{CaseSaved, CaseWrite, Cases};
+pub use case_entry::{CaseDifference, CaseEntry, NewCaseEntry};
+pub use case_event::{CaseEvent, CaseEventOutcome, CaseEvents, NewCaseEvent};
+pub use case_record::{
+    Case, CaseAnswer, CaseExtension, CaseId, CasePause, CaseScope, Identifier, IdentityCheck, Intake,
+};
+pub use case_words::{
+    CaseChannel, CaseOutcome, CaseRegime, CaseState, CaseType, ExtensionReason, IdentifierKind,
+    IdentityMethod, IdentityOutcome, RefusalGround,
+};
 pub use control::{Answer, Control};
 pub use credentials::{Credentials, Shown};
 pub use db::ListPage;

@@ -12,6 +12,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0004.sql"),
         include_str!("migrations/sqlite/0005.sql"),
         include_str!("migrations/sqlite/0006.sql"),
+        include_str!("migrations/sqlite/0007_cases.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -20,5 +21,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0004.sql"),
         include_str!("migrations/postgres/0005.sql"),
         include_str!("migrations/postgres/0006.sql"),
+        include_str!("migrations/postgres/0007_cases.sql"),
     ],
 };

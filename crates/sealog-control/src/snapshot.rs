@@ -7,6 +7,9 @@ use sealog_store::pool::Payer;
 
 use crate::action::KnownAction;
 use crate::authenticator::Authenticator;
+use crate::case_entry::CaseEntry;
+use crate::case_event::CaseEvent;
+use crate::case_record::Case;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::exports::Export;
@@ -22,8 +25,8 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, exports, job, key, link, membership, outbox, pending, person, project, saved_view,
-    session, settings, system_project, tenant, version,
+    action, authenticator, case_entry, case_event, case_record, exports, job, key, link, membership, outbox,
+    pending, person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -74,12 +77,18 @@ pub struct ControlSnapshot {
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
+    pub cases: Vec<Case>,
+    pub case_entries: Vec<CaseEntry>,
+    pub case_events: Vec<CaseEvent>,
     pub records: Vec<PendingRecord>,
 }
 
 /// Every table, each before those that it points at.
-const TABLES: [&str; 20] = [
+const TABLES: &[&str] = &[
     "pending",
+    "case_events",
+    "case_entries",
+    "cases",
     "exports",
     "jobs",
     "outbox",
@@ -118,6 +127,9 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
         exports: exports::export(db)?,
+        cases: case_record::export(db)?,
+        case_entries: case_entry::export(db)?,
+        case_events: case_event::export(db)?,
         records: pending::export(db)?,
     })
 }
@@ -141,5 +153,8 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;
+    case_record::import(db, &snapshot.cases)?;
+    case_entry::import(db, &snapshot.case_entries)?;
+    case_event::import(db, &snapshot.case_events)?;
     pending::import(db, snapshot.records)
 }

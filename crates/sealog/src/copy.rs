@@ -224,6 +224,11 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     if let Some(export) = missing(&these.exports, &others.exports, |export| export.new.id) {
         return Some(format!("an export ({})", export.new.id.0));
     }
+    if let Some(entry) =
+        missing(&these.case_entries, &others.case_entries, |entry| (entry.case_id, entry.revision))
+    {
+        return Some(format!("a case, or a step of it ({})", entry.case_id.0));
+    }
     let revoked = |snapshot: &ControlSnapshot| {
         let revoked = snapshot.keys.iter().filter(|(key, _)| key.revoked_at_ms.is_some());
         revoked.map(|(key, _)| key.id).collect::<Vec<_>>()

@@ -1,0 +1,206 @@
+//! Cases: requests of data subjects, with what was done to each.
+//!
+//! Every write names the revision that it has seen. One that comes second is refused and gets the case as it is now: two
+//! people on one case never overwrite each other's work silently. The case, the entry of its history, the record for the
+//! tenant's system chain, events for its projects and notices commit together or not at all.
+
+use sealog_core::id::TenantId;
+
+use crate::case_entry::{self, CaseEntry, NewCaseEntry};
+use crate::case_event::{self, NewCaseEvent};
+use crate::case_record::{self, CASES, Case, CaseId};
+use crate::control::{Answer, Control};
+use crate::db::{Db, DbError, ListPage, Lock, Value, all, count, one, params};
+use crate::outbox::{self, NewNotice};
+use crate::record::{self, NewRecord};
+
+pub trait Cases: Send + Sync {
+    /// `number` and `revision` of the case are given here: the next ones. Nothing if there is no such tenant.
+    fn create_case(&self, case: Case, with: CaseWrite) -> Answer<'_, Case>;
+    /// Writes a case over the revision that it has; it gets the next one.
+    fn save_case(&self, case: Case, with: CaseWrite) -> Answer<'_, CaseSaved>;
+    fn case(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Option<Case>>;
+    fn case_by_number(&self, tenant_id: TenantId, number: u64) -> Answer<'_, Option<Case>>;
+    /// What is not closed, by the day on which it is due.
+    fn open_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>>;
+    /// What is closed, newest first.
+    fn closed_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>>;
+    /// What was received in a time, in the order of creation.
+    fn cases_received(
+        &self,
+        tenant_id: TenantId,
+        from_ms: u64,
+        until_ms: u64,
+        page: ListPage,
+    ) -> Answer<'_, Vec<Case>>;
+    /// What waits for an answer in any tenant, in the order of creation.
+    fn unanswered_cases(&self, page: ListPage) -> Answer<'_, Vec<Case>>;
+    /// Notes the day on which a case is due now, if it has this revision still. No write in the sense of revisions: it follows from
+    /// what the case has, and from the calendar.
+    fn note_case_due(&self, id: CaseId, revision: u64, due_day: i64) -> Answer<'_, ()>;
+    /// What was done to a case after a revision, in its order; 0 for everything.
+    fn case_entries(
+        &self,
+        tenant_id: TenantId,
+        id: CaseId,
+        after_revision: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<CaseEntry>>;
+}
+
+/// What is kept together with a case.
+#[derive(Clone, Debug)]
+pub struct CaseWrite {
+    pub entry: NewCaseEntry,
+    /// For the tenant's system chain.
+    pub records: Vec<NewRecord>,
+    pub events: Vec<NewCaseEvent>,
+    pub notices: Vec<NewNotice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaseSaved {
+    Done(Box<Case>),
+    /// Somebody else was there before: nothing was written. The case as it is.
+    Stale(Box<Case>),
+    Missing,
+}
+
+impl Cases for Control {
+    fn create_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, Case> {
+        // In one order, so that two at a time do not get the same number.
+        self.change(Lock::Order, move |db| {
+            let sql = "SELECT COALESCE(max(case_number), 0) AS count FROM {cases} WHERE tenant_id = ?1";
+            case.number = count(db, sql, params![case.tenant_id])? + 1;
+            case.revision = 1;
+            case_record::insert(db, &case)?;
+            keep(db, &case, with)?;
+            Ok(case)
+        })
+    }
+
+    fn save_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, CaseSaved> {
+        self.change(Lock::Order, move |db| {
+            case.revision += 1;
+            if !case_record::update(db, &case)? {
+                let now = case_record::find(db, case.tenant_id, case.id)?;
+                return Ok(now.map_or(CaseSaved::Missing, |now| CaseSaved::Stale(Box::new(now))));
+            }
+            keep(db, &case, with)?;
+            Ok(CaseSaved::Done(Box::new(case)))
+        })
+    }
+
+    fn case(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Option<Case>> {
+        self.read(move |db| case_record::find(db, tenant_id, id))
+    }
+
+    fn case_by_number(&self, tenant_id: TenantId, number: u64) -> Answer<'_, Option<Case>> {
+        self.read(move |db| {
+            let sql = format!("{} WHERE tenant_id = ?1 AND case_number = ?2", CASES.select);
+            one(db, &sql, params![tenant_id, number], case_record::read)
+        })
+    }
+
+    fn open_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>> {
+        self.read(move |db| {
+            let behind =
+                "(due_day, number) > (SELECT due_day, number FROM {cases} WHERE tenant_id = ?1 AND id = ?3)";
+            listed(db, tenant_id, "closed_at_ms IS NULL", behind, "due_day, number", page)
+        })
+    }
+
+    fn closed_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>> {
+        self.read(move |db| {
+            let behind = "number < (SELECT number FROM {cases} WHERE tenant_id = ?1 AND id = ?3)";
+            listed(db, tenant_id, "closed_at_ms IS NOT NULL", behind, "number DESC", page)
+        })
+    }
+
+    fn cases_received(
+        &self,
+        tenant_id: TenantId,
+        from_ms: u64,
+        until_ms: u64,
+        page: ListPage,
+    ) -> Answer<'_, Vec<Case>> {
+        self.read(move |db| {
+            let scope = "tenant_id = ?1 AND received_at_ms >= ?2 AND received_at_ms < ?3";
+            let mut params: Vec<Value> =
+                vec![tenant_id.into(), from_ms.into(), until_ms.into(), page.limit.into()];
+            let mut sql = format!("{} WHERE {scope}", CASES.select);
+            if let Some(after) = page.after {
+                params.push(after.into());
+                sql.push_str(&format!(
+                    " AND number > (SELECT number FROM {{cases}} WHERE id = ?5 AND {scope})"
+                ));
+            }
+            sql.push_str(" ORDER BY number LIMIT ?4");
+            all(db, &sql, &params, case_record::read)
+        })
+    }
+
+    fn unanswered_cases(&self, page: ListPage) -> Answer<'_, Vec<Case>> {
+        self.read(move |db| {
+            let mut params = vec![Value::from(page.limit)];
+            let mut sql = format!("{} WHERE answered_at_ms IS NULL", CASES.select);
+            if let Some(after) = page.after {
+                params.push(after.into());
+                // Also behind one that was answered meanwhile.
+                sql.push_str(" AND number > (SELECT number FROM {cases} WHERE id = ?2)");
+            }
+            sql.push_str(" ORDER BY number LIMIT ?1");
+            all(db, &sql, &params, case_record::read)
+        })
+    }
+
+    fn note_case_due(&self, id: CaseId, revision: u64, due_day: i64) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| {
+            let sql = "UPDATE {cases} SET due_day = ?3 WHERE id = ?1 AND revision = ?2";
+            db.execute(sql, params![id, revision, due_day]).map(drop)
+        })
+    }
+
+    fn case_entries(
+        &self,
+        tenant_id: TenantId,
+        id: CaseId,
+        after_revision: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<CaseEntry>> {
+        self.read(move |db| match case_record::find(db, tenant_id, id)? {
+            Some(case) => case_entry::above(db, case.id, after_revision, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+}
+
+fn listed(
+    db: &mut dyn Db,
+    tenant_id: TenantId,
+    which: &str,
+    behind: &str,
+    order: &str,
+    page: ListPage,
+) -> Result<Vec<Case>, DbError> {
+    let mut params: Vec<Value> = vec![tenant_id.into(), page.limit.into()];
+    let mut sql = format!("{} WHERE tenant_id = ?1 AND {which}", CASES.select);
+    if let Some(after) = page.after {
+        params.push(after.into());
+        sql.push_str(&format!(" AND {behind}"));
+    }
+    sql.push_str(&format!(" ORDER BY {order} LIMIT ?2"));
+    all(db, &sql, &params, case_record::read)
+}
+
+/// In the transaction that has written the case.
+fn keep(db: &mut dyn Db, case: &Case, with: CaseWrite) -> Result<(), DbError> {
+    let CaseWrite { entry, records, events, notices } = with;
+    let now_ms = entry.at_ms;
+    case_entry::insert(db, &CaseEntry { case_id: case.id, revision: case.revision, entry })?;
+    case_event::add(db, case.tenant_id, case.id, now_ms, events)?;
+    for notice in notices {
+        outbox::enqueue(db, notice)?;
+    }
+    record::insert(db, case.tenant_id, &records)
+}
