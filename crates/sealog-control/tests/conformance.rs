@@ -7,6 +7,8 @@ mod action;
 mod attempt;
 #[path = "conformance/authenticator.rs"]
 mod authenticator;
+#[path = "conformance/case.rs"]
+mod case;
 #[path = "conformance/common.rs"]
 mod common;
 #[path = "conformance/exports.rs"]
@@ -196,6 +198,13 @@ conformance! {
         an_export_reads_back_and_its_record_waits
         what_a_complete_download_came_to_is_noted_once
         exports_of_a_project_and_mode_are_listed_newest_first
+    }
+    case: {
+        a_case_reads_back_and_is_numbered_in_its_tenant
+        a_write_over_a_revision_that_is_not_the_last_changes_nothing
+        of_many_writes_over_one_revision_one_is_kept
+        cases_are_listed_by_what_they_are_asked_for
+        events_of_a_case_wait_in_their_order_and_end_once
     }
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it

@@ -3,6 +3,7 @@
 use sealog_control::*;
 use sealog_core::id::ProjectId;
 
+use crate::case::{self, case_event};
 use crate::common::*;
 use sealog_testing::*;
 
@@ -45,6 +46,10 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     let totals = ExportTotals { rows: 1, bytes: 2, sha256: digest(3), at_ms: 4 };
     wait(control.complete_export(ExportId(id(1)), totals)).unwrap();
 
+    let with = CaseWrite { records: vec![], events: vec![case_event(1, "k")], ..case::write(1) };
+    let case = wait(control.create_case(case::new_case(1, 1), with)).unwrap();
+    wait(control.save_case(case, CaseWrite { records: vec![], ..case::write(2) })).unwrap();
+
     let view = SavedView {
         id: id(1),
         tenant_id: tenant_id(1),
@@ -75,12 +80,16 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref notices,
         ref jobs,
         ref exports,
+        ref cases,
+        ref case_entries,
+        ref case_events,
         ref records,
         ..
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
     assert_eq!((authenticators.len(), links.len(), saved_views.len()), (1, 2, 1));
     assert_eq!((notices.len(), jobs.len(), exports.len(), records.len()), (2, 1, 2, 2));
+    assert_eq!((cases.len(), case_entries.len(), case_events.len()), (1, 2, 1));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 
     wait(control.replace(ControlSnapshot::default())).unwrap();
