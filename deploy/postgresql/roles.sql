@@ -49,6 +49,9 @@ BEGIN
     -- What was done to a case stays as it was written.
     GRANT INSERT, UPDATE ON sealog_control.cases, sealog_control.case_events TO sealog_node;
     GRANT INSERT ON sealog_control.case_entries TO sealog_node;
+    -- What was found is replaced by the next search; packages expire, their records stay.
+    GRANT INSERT, UPDATE ON sealog_control.case_searches, sealog_control.case_packages, sealog_control.case_letters TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_control.case_found, sealog_control.case_values, sealog_control.case_package_pieces TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,

@@ -13,6 +13,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0005.sql"),
         include_str!("migrations/sqlite/0006.sql"),
         include_str!("migrations/sqlite/0007_cases.sql"),
+        include_str!("migrations/sqlite/0007_case_search.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -22,5 +23,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0005.sql"),
         include_str!("migrations/postgres/0006.sql"),
         include_str!("migrations/postgres/0007_cases.sql"),
+        include_str!("migrations/postgres/0007_case_search.sql"),
     ],
 };

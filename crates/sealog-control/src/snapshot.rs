@@ -9,7 +9,10 @@ use crate::action::KnownAction;
 use crate::authenticator::Authenticator;
 use crate::case_entry::CaseEntry;
 use crate::case_event::CaseEvent;
+use crate::case_letter::CaseLetter;
+use crate::case_package::CasePackage;
 use crate::case_record::Case;
+use crate::case_search::KeptSearch;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::exports::Export;
@@ -25,8 +28,9 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, case_entry, case_event, case_record, exports, job, key, link, membership, outbox,
-    pending, person, project, saved_view, session, settings, system_project, tenant, version,
+    action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
+    exports, job, key, link, membership, outbox, pending, person, project, saved_view, session, settings,
+    system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -80,12 +84,22 @@ pub struct ControlSnapshot {
     pub cases: Vec<Case>,
     pub case_entries: Vec<CaseEntry>,
     pub case_events: Vec<CaseEvent>,
+    pub case_searches: Vec<KeptSearch>,
+    /// Without their content, which is made from events and decisions.
+    pub case_packages: Vec<CasePackage>,
+    pub case_letters: Vec<CaseLetter>,
     pub records: Vec<PendingRecord>,
 }
 
 /// Every table, each before those that it points at.
 const TABLES: &[&str] = &[
     "pending",
+    "case_letters",
+    "case_package_pieces",
+    "case_packages",
+    "case_values",
+    "case_found",
+    "case_searches",
     "case_events",
     "case_entries",
     "cases",
@@ -130,6 +144,9 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         cases: case_record::export(db)?,
         case_entries: case_entry::export(db)?,
         case_events: case_event::export(db)?,
+        case_searches: case_search::export(db)?,
+        case_packages: case_package::export(db)?,
+        case_letters: case_letter::export(db)?,
         records: pending::export(db)?,
     })
 }
@@ -156,5 +173,8 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     case_record::import(db, &snapshot.cases)?;
     case_entry::import(db, &snapshot.case_entries)?;
     case_event::import(db, &snapshot.case_events)?;
+    case_search::import(db, &snapshot.case_searches)?;
+    case_package::import(db, &snapshot.case_packages)?;
+    case_letter::import(db, &snapshot.case_letters)?;
     pending::import(db, snapshot.records)
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, Control, Exports, Jobs, KeyAccess, Outbox, PendingRecords, People, SystemProjects,
+    Administration, Control, Disclosing, Exports, Jobs, KeyAccess, Outbox, PendingRecords, People,
+    SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -17,6 +18,7 @@ pub struct ControlData {
     pub system_projects: Arc<dyn SystemProjects>,
     pub jobs: Arc<dyn Jobs>,
     pub exports: Arc<dyn Exports>,
+    pub disclosing: Arc<dyn Disclosing>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -29,6 +31,7 @@ impl From<Arc<Control>> for ControlData {
             records: Arc::clone(&control) as _,
             system_projects: Arc::clone(&control) as _,
             jobs: Arc::clone(&control) as _,
+            disclosing: Arc::clone(&control) as _,
             exports: control,
         }
     }

@@ -19,13 +19,21 @@ pub enum ValueKind {
     Shown,
     Staff,
     OtherPerson,
-    /// An address, a session, or what a reviewer has masked.
+    /// An address or a session.
     Other,
+    /// What a reviewer has masked.
+    Chosen,
 }
 
 impl ValueKind {
-    pub const ALL: [ValueKind; 5] =
-        [ValueKind::Own, ValueKind::Shown, ValueKind::Staff, ValueKind::OtherPerson, ValueKind::Other];
+    pub const ALL: [ValueKind; 6] = [
+        ValueKind::Own,
+        ValueKind::Shown,
+        ValueKind::Staff,
+        ValueKind::OtherPerson,
+        ValueKind::Other,
+        ValueKind::Chosen,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -34,6 +42,7 @@ impl ValueKind {
             ValueKind::Staff => "staff",
             ValueKind::OtherPerson => "other_person",
             ValueKind::Other => "other",
+            ValueKind::Chosen => "chosen",
         }
     }
 
@@ -46,7 +55,7 @@ impl ValueKind {
             ValueKind::Own | ValueKind::Shown => None,
             ValueKind::Staff => Some("[staff member]"),
             ValueKind::OtherPerson => Some("[another person]"),
-            ValueKind::Other => Some("[not disclosed]"),
+            ValueKind::Other | ValueKind::Chosen => Some("[not disclosed]"),
         }
     }
 }
@@ -58,6 +67,8 @@ pub struct HiddenValues {
     kinds: HashMap<Vec<u8>, ValueKind>,
     /// Longest first, by the first two bytes.
     lengths: HashMap<[u8; 2], Vec<usize>>,
+    /// A bit for each beginning of two bytes: most places in a text are passed over by it.
+    begins: Vec<u64>,
 }
 
 impl HiddenValues {
@@ -76,13 +87,31 @@ impl HiddenValues {
                 found.entry([*first, *second]).or_default().insert(key.len());
             }
         }
+        let mut begins = vec![0; BEGINS_WORDS];
+        for begin in found.keys() {
+            let (word, bit) = place(*begin);
+            begins[word] |= bit;
+        }
         let sorted = |lengths: HashSet<usize>| {
             let mut lengths: Vec<usize> = lengths.into_iter().collect();
             lengths.sort_unstable_by(|left, right| right.cmp(left));
             lengths
         };
         let lengths = found.into_iter().map(|(begin, lengths)| (begin, sorted(lengths))).collect();
-        HiddenValues { kinds, lengths }
+        HiddenValues { kinds, lengths, begins }
+    }
+
+    /// Whether one of them stands anywhere in a text, also inside of a word.
+    pub fn finds_anywhere(&self, text: &str) -> bool {
+        let lower = text.to_ascii_lowercase().into_bytes();
+        (0..lower.len()).any(|at| self.longest(&lower, at, |_| true).is_some())
+            || self.kinds.contains_key(&lower)
+    }
+
+    /// Whether a text is one of them, or has one where it counts.
+    pub fn finds(&self, text: &str) -> bool {
+        let lower = text.to_ascii_lowercase().into_bytes();
+        self.kinds.contains_key(&lower) || (0..lower.len()).any(|at| self.at(text, &lower, at).is_some())
     }
 
     /// What the whole value is.
@@ -120,19 +149,29 @@ impl HiddenValues {
         Some(out)
     }
 
-    /// The longest value that stands here.
+    /// The longest value that stands here and counts.
     fn at(&self, text: &str, lower: &[u8], at: usize) -> Option<(usize, ValueKind)> {
-        let begin = lower.get(at..at + 2)?;
-        let lengths = self.lengths.get(&[begin[0], begin[1]])?;
-        lengths.iter().find_map(|length| {
-            let end = at + length;
-            let kind = *self.kinds.get(lower.get(at..end)?)?;
+        self.longest(lower, at, |end| {
             if !text.is_char_boundary(at) || !text.is_char_boundary(end) {
-                return None;
+                return false;
             }
             let chars = text[at..end].chars().count();
-            let is_free = chars >= ANYWHERE_CHARS_MIN || (chars >= IN_TEXT_CHARS_MIN && alone(text, at, end));
-            is_free.then_some((*length, kind))
+            chars >= ANYWHERE_CHARS_MIN || (chars >= IN_TEXT_CHARS_MIN && alone(text, at, end))
+        })
+    }
+
+    /// The longest one that stands here, and counts by where it ends.
+    fn longest(&self, lower: &[u8], at: usize, counts: impl Fn(usize) -> bool) -> Option<(usize, ValueKind)> {
+        let begin = lower.get(at..at + 2)?;
+        let begin = [begin[0], begin[1]];
+        let (word, bit) = place(begin);
+        if self.begins.get(word).is_none_or(|word| word & bit == 0) {
+            return None;
+        }
+        self.lengths.get(&begin)?.iter().find_map(|length| {
+            let end = at + length;
+            let kind = *self.kinds.get(lower.get(at..end)?)?;
+            counts(end).then_some((*length, kind))
         })
     }
 
@@ -174,6 +213,13 @@ impl HiddenValues {
         let sorted: BTreeMap<_, _> = hidden.collect();
         sorted.into_keys().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     }
+}
+
+const BEGINS_WORDS: usize = (1 << 16) / 64;
+
+fn place(begin: [u8; 2]) -> (usize, u64) {
+    let number = usize::from(u16::from_le_bytes(begin));
+    (number / 64, 1 << (number % 64))
 }
 
 /// No letter or digit stands on either side.

@@ -12,6 +12,9 @@ const OTHERS_MAX: usize = 200;
 /// Texts of more are read by a reviewer, whatever their name.
 const SHORT_CHARS: usize = 60;
 
+/// A longer one is a text, and names nobody.
+const VALUE_BYTES_MAX: usize = 500;
+
 /// A field that is not disclosed, and what stands in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
@@ -176,6 +179,8 @@ pub fn suggest(view: &EventView, subject: &Subject) -> Suggested {
         }
     }
     look_into_metadata(view, subject, is_own, &mut found);
+    // PostgreSQL keeps no text with a zero in it.
+    found.values.retain(|(value, _)| value.len() <= VALUE_BYTES_MAX && !value.contains('\0'));
     found
 }
 
@@ -269,31 +274,47 @@ pub fn chosen(paths: &[String], suggested: &Suggested) -> Vec<Mask> {
     paths.iter().map(|path| Mask { path: path.clone(), label: label(path) }).collect()
 }
 
-/// What a reviewer's choice says of values: those that are masked now, and those that are not any more.
-pub fn values_of_choice(
-    view: &EventView,
-    paths: &[String],
-    suggested: &Suggested,
-    subject: &Subject,
-) -> Vec<(String, ValueKind)> {
+/// What a reviewer's choice says of values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Masked or shown from now on, wherever they stand.
+    pub values: Vec<(String, ValueKind)>,
+    /// What an earlier choice said, and that does not hold any more.
+    pub without: Vec<(String, ValueKind)>,
+}
+
+/// `paths` are masked now, `before` were until now.
+pub fn choice(view: &EventView, paths: &[String], before: &[String], subject: &Subject) -> Choice {
     let is_masked = |path: &str| paths.iter().any(|mask| covers(mask, path));
-    let was_masked = |path: &str| suggested.masks.iter().any(|mask| covers(&mask.path, path));
-    let mut values = Vec::new();
+    let was_masked = |path: &str| before.iter().any(|mask| covers(mask, path));
+    let mut choice = Choice::default();
     for (path, node) in view.leaves() {
         let Some(value) = node.scalar() else { continue };
-        let is_identifier = value.chars().count() >= 3 && !value.contains(char::is_whitespace);
-        if subject.is(value) || subject.is_resource(value) || !is_identifier {
+        if subject.is(value) || subject.is_resource(value) || !is_identifier(value) {
             continue;
         }
+        let value = value.to_owned();
         match (is_masked(&path), was_masked(&path)) {
-            (true, false) if matches!(node, Node::Text(_)) => {
-                values.push((value.to_owned(), ValueKind::Other))
+            (true, false) => {
+                choice.without.push((value.clone(), ValueKind::Shown));
+                if matches!(node, Node::Text(_)) {
+                    choice.values.push((value, ValueKind::Chosen));
+                }
             }
-            (false, true) => values.push((value.to_owned(), ValueKind::Shown)),
+            (false, true) => {
+                choice.without.push((value.clone(), ValueKind::Chosen));
+                choice.values.push((value, ValueKind::Shown));
+            }
             _ => {}
         }
     }
-    values
+    choice
+}
+
+/// What is long, or has blanks, names nobody; where it is masked, it is masked by its path.
+fn is_identifier(value: &str) -> bool {
+    let fits = value.len() <= VALUE_BYTES_MAX && value.chars().nth(2).is_some();
+    fits && !value.contains(|character: char| character.is_whitespace() || character == '\0')
 }
 
 #[cfg(test)]
@@ -304,6 +325,10 @@ pub(super) mod tests {
     use sealog_core::id::{ChainId, Mode, ProjectId, Random80, TenantId, Uuid};
 
     pub(in super::super) fn view(body: &str) -> EventView {
+        EventView::of(&event(body))
+    }
+
+    pub(in super::super) fn event(body: &str) -> StoredEvent {
         let chain = ChainId {
             tenant_id: TenantId(Uuid([1; 16])),
             project_id: ProjectId(Uuid([2; 16])),
@@ -313,7 +338,7 @@ pub(super) mod tests {
         draft.annotations.ip_address = Some("203.0.113.24".into());
         draft.annotations.city = Some("Berlin".into());
         let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_794_735_458_208, Random80([0; 10]));
-        EventView::of(&StoredEvent::new(chain, sealed, draft))
+        StoredEvent::new(chain, sealed, draft)
     }
 
     pub(in super::super) fn subject() -> Subject {
@@ -377,9 +402,10 @@ pub(super) mod tests {
         let shown = apply(&view, &chosen(&paths, &suggested));
         let expected = r#"{"a":"Not disclosed","ab":"stays","owner":"usr_9"}"#;
         assert_eq!(shown.field("metadata").unwrap().to_json(), expected);
-        let values = values_of_choice(&view, &paths, &suggested, &subject());
-        assert!(values.contains(&("case-77".into(), ValueKind::Other)));
-        assert!(values.contains(&("usr_9".into(), ValueKind::Shown)));
-        assert!(!values.iter().any(|(value, _)| value == "usr_4821"), "as it was");
+        let before: Vec<String> = suggested.masks.iter().map(|mask| mask.path.clone()).collect();
+        let choice = choice(&view, &paths, &before, &subject());
+        assert!(choice.values.contains(&("case-77".into(), ValueKind::Chosen)));
+        assert!(choice.values.contains(&("usr_9".into(), ValueKind::Shown)));
+        assert!(!choice.values.iter().any(|(value, _)| value == "usr_4821"), "as it was");
     }
 }

@@ -34,6 +34,13 @@ impl Subject {
         Subject { ids, resources, mentions, lower }
     }
 
+    /// Values that are the person's where they stand, and mean nobody elsewhere.
+    #[must_use]
+    pub fn with_own<'v>(mut self, values: impl Iterator<Item = &'v str>) -> Subject {
+        self.lower.extend(values.map(str::to_ascii_lowercase));
+        self
+    }
+
     /// Whether a value is one of the identifiers.
     pub fn is(&self, value: &str) -> bool {
         self.lower.contains(&value.to_ascii_lowercase())

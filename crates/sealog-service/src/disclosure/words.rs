@@ -83,8 +83,12 @@ pub fn label(name: &str) -> String {
 
 /// `data_subject_id` becomes `Data subject id`.
 pub fn sentence(name: &str) -> String {
-    let spaced = name.replace(['_', '.'], " ");
-    let mut characters = spaced.chars();
+    capital(&name.replace(['_', '.'], " "))
+}
+
+/// With a large first letter.
+pub fn capital(text: &str) -> String {
+    let mut characters = text.chars();
     match characters.next() {
         Some(first) => first.to_uppercase().chain(characters).collect(),
         None => String::new(),

@@ -98,17 +98,20 @@ impl Runner {
 
     /// Gives the next job that is due its turn. Whether there was one. `last` is the one that had its turn before.
     pub async fn turn(&self, stop: &Stop, last: &mut Option<JobId>) -> Result<bool, StoreError> {
+        // All kinds take turns: one that takes hours keeps no other from beginning.
+        let now_ms = self.world.now_ms();
+        let mut due = Vec::new();
         for work in &self.works {
-            let now_ms = self.world.now_ms();
-            let due = self.jobs.due_jobs(work.kind().into(), now_ms, DUE_MAX).await?;
-            let behind = due.iter().position(|job| Some(job.id) == *last).map_or(0, |at| at + 1);
-            for job in due.iter().cycle().skip(behind).take(due.len()) {
-                let until_ms = now_ms.saturating_add(LEASE_MS);
-                if let Some(job) = self.jobs.claim_job(job.id, now_ms, until_ms).await? {
-                    *last = Some(job.id);
-                    self.slice(&**work, job, stop).await?;
-                    return Ok(true);
-                }
+            let jobs = self.jobs.due_jobs(work.kind().into(), now_ms, DUE_MAX).await?;
+            due.extend(jobs.into_iter().map(|job| (work, job.id)));
+        }
+        let behind = due.iter().position(|(_, id)| Some(*id) == *last).map_or(0, |at| at + 1);
+        for (work, id) in due.iter().cycle().skip(behind).take(due.len()) {
+            let until_ms = now_ms.saturating_add(LEASE_MS);
+            if let Some(job) = self.jobs.claim_job(*id, now_ms, until_ms).await? {
+                *last = Some(job.id);
+                self.slice(&***work, job, stop).await?;
+                return Ok(true);
             }
         }
         Ok(false)
@@ -130,7 +133,7 @@ impl Runner {
                 Some(Ok(Step::More(next))) => {
                     position = next;
                     if begun.elapsed() >= self.pace.slice {
-                        if self.others_wait(work, now_ms).await? {
+                        if self.others_wait(now_ms).await? {
                             return self.give_back(&job, position, now_ms).await;
                         }
                         begun = Instant::now();
@@ -169,7 +172,12 @@ impl Runner {
         self.jobs.advance_job(job.id, job.claim, position, due_at_ms).await.map(drop)
     }
 
-    async fn others_wait(&self, work: &dyn Work, now_ms: u64) -> Result<bool, StoreError> {
-        Ok(!self.jobs.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty())
+    async fn others_wait(&self, now_ms: u64) -> Result<bool, StoreError> {
+        for work in &self.works {
+            if !self.jobs.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -234,7 +234,7 @@ pub(super) mod tests {
         for (at, entry) in entries.iter().enumerate() {
             let mut file = archive.by_index(at).unwrap();
             assert_eq!(
-                (file.name(), file.size(), file.crc32()),
+                (file.name().unwrap().as_ref(), file.size(), file.crc32()),
                 (entry.name.as_str(), entry.size, entry.crc)
             );
             let mut content = Vec::new();

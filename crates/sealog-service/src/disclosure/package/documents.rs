@@ -28,8 +28,7 @@ pub struct About {
     pub from_ms: Option<u64>,
     pub until_ms: Option<u64>,
     pub letter: String,
-    /// The organisation's own words on purposes, recipients and retention.
-    pub privacy_text: Option<String>,
+    pub privacy: Privacy,
     /// The law that the request was made under, in words.
     pub law: String,
     /// Categories of the events, in words, in their order.
@@ -38,6 +37,22 @@ pub struct About {
     pub descriptions: HashMap<String, String>,
     /// Names of projects.
     pub projects: HashMap<String, String>,
+}
+
+/// The organisation's own words, of its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Privacy {
+    pub purposes: Option<String>,
+    pub categories: Option<String>,
+    pub recipients: Option<String>,
+    pub retention: Option<String>,
+    pub contact: Option<String>,
+}
+
+impl Privacy {
+    pub fn is_empty(&self) -> bool {
+        *self == Privacy::default()
+    }
 }
 
 impl About {
@@ -259,22 +274,59 @@ pub fn explanation(about: &About) -> String {
         text(&about.case),
         text(&about.law)
     ));
-    if let Some(written) = about.privacy_text.as_deref().filter(|written| !written.trim().is_empty()) {
-        page.push_str(&format!("<h2>What {organisation} says about your data</h2>\n{}", paragraphs(written)));
-    }
-    page.push_str("<h2>Why the entries exist</h2>\n<p>An audit log shows afterwards who did what, so that misuse is found, errors are explained, and legal duties to keep records are met. The entries in this package concern:</p>\n<ul>\n");
-    for purpose in &about.purposes {
-        page.push_str(&format!("<li>{}</li>\n", text(purpose)));
-    }
-    page.push_str(
-        "</ul>\n<h2>Which data they hold</h2>\n<p>The time of an activity, what was done, by whom and on which record; the network address, session and approximate place of whoever did it; and details that belong to the activity.</p>\n\
-         <h2>Where the data comes from</h2>\n<p>From the systems in which the activity took place, at the time it took place.</p>\n\
-         <h2>Who receives them</h2>\n<p>Those at the organisation who look after security, compliance and data protection, its auditors, and authorities where the law says so. Recipients of single disclosures stand in the entries themselves.</p>\n\
-         <h2>Who looked at your data</h2>\n<p>You may learn when your data was used and for what. The identity of an employee who acted for the organisation is in general not disclosed (Court of Justice of the European Union, C-579/21, 22 June 2023); where it is not, the entry says \u{201c}a staff member\u{201d}.</p>\n\
-         <h2>How long they are kept</h2>\n<p>As long as the organisation has to be able to show what happened. An audit log is made so that nobody can change or remove single entries without its being noticed.</p>\n\
-         <h2>Automated decisions</h2>\n<p>The log itself decides nothing. Decisions by automated systems that concern you stand in the entries as such.</p>\n\
-         <h2>Your rights</h2>\n<ul>\n<li>to have wrong data corrected, and incomplete data completed;</li>\n<li>to have data erased, or its use restricted, where the law gives you that right;</li>\n<li>to object to the use of your data on grounds that relate to your particular situation;</li>\n<li>to receive data that you have provided in a form that other programs can read: events.json is one;</li>\n<li>to complain to a supervisory authority, and to go to court.</li>\n</ul>\n",
+    let privacy = &about.privacy;
+    // The organisation's own words come before the general ones.
+    let mut section = |title: &str, own: &Option<String>, general: &str| {
+        let own = own.as_deref().map(paragraphs).unwrap_or_default();
+        page.push_str(&format!("<h2>{title}</h2>\n{own}{general}"));
+    };
+    let purposes: String =
+        about.purposes.iter().map(|purpose| format!("<li>{}</li>\n", text(purpose))).collect();
+    section(
+        "Why the entries exist",
+        &privacy.purposes,
+        &format!(
+            "<p>An audit log shows afterwards who did what, so that misuse is found, errors are explained, and legal duties to keep records are met. The entries in this package concern:</p>\n<ul>\n{purposes}</ul>\n"
+        ),
     );
+    section(
+        "Which data they hold",
+        &privacy.categories,
+        "<p>The time of an activity, what was done, by whom and on which record; the network address, session and approximate place of whoever did it; and details that belong to the activity.</p>\n",
+    );
+    section(
+        "Where the data comes from",
+        &None,
+        "<p>From the systems in which the activity took place, at the time it took place.</p>\n",
+    );
+    section(
+        "Who receives them",
+        &privacy.recipients,
+        "<p>Those at the organisation who look after security, compliance and data protection, its auditors, and authorities where the law says so. Recipients of single disclosures stand in the entries themselves.</p>\n",
+    );
+    section(
+        "Who looked at your data",
+        &None,
+        "<p>You may learn when your data was used and for what. The identity of an employee who acted for the organisation is in general not disclosed (Court of Justice of the European Union, C-579/21, 22 June 2023); where it is not, the entry says \u{201c}a staff member\u{201d}.</p>\n",
+    );
+    section(
+        "How long they are kept",
+        &privacy.retention,
+        "<p>As long as the organisation has to be able to show what happened. An audit log is made so that nobody can change or remove single entries without its being noticed.</p>\n",
+    );
+    section(
+        "Automated decisions",
+        &None,
+        "<p>The log itself decides nothing. Decisions by automated systems that concern you stand in the entries as such.</p>\n",
+    );
+    section(
+        "Your rights",
+        &None,
+        "<ul>\n<li>to have wrong data corrected, and incomplete data completed;</li>\n<li>to have data erased, or its use restricted, where the law gives you that right;</li>\n<li>to object to the use of your data on grounds that relate to your particular situation;</li>\n<li>to receive data that you have provided in a form that other programs can read: events.json is one;</li>\n<li>to complain to a supervisory authority, and to go to court.</li>\n</ul>\n",
+    );
+    if privacy.contact.is_some() {
+        section("Whom to ask", &privacy.contact, "");
+    }
     page.push_str(FOOT);
     page
 }
@@ -342,7 +394,8 @@ pub(super) mod tests {
 
     #[test]
     fn an_explanation_has_the_points_of_the_law_and_the_words_of_the_organisation() {
-        let page = explanation(&About { privacy_text: Some("We keep it for a year.".into()), ..about() });
+        let privacy = Privacy { retention: Some("We keep it for a year. <b>".into()), ..Privacy::default() };
+        let page = explanation(&About { privacy, ..about() });
         for point in ["Why the entries exist", "Who receives them", "How long", "Your rights", "for a year"] {
             assert!(page.contains(point), "{point}");
         }

@@ -1,0 +1,36 @@
+//! What people ask for: searches, decisions, packages and letters of cases. Who may ask is theirs to decide.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sealog_control::{Administration, Disclosing, Jobs};
+use sealog_store::Store;
+use sealog_store::world::World;
+
+use crate::system_chain::{Drain, Wake};
+
+#[derive(Clone)]
+pub struct Disclosures {
+    pub control: Arc<dyn Disclosing>,
+    pub administration: Arc<dyn Administration>,
+    pub jobs: Arc<dyn Jobs>,
+    pub store: Arc<dyn Store>,
+    pub world: Arc<dyn World>,
+    pub drain: Arc<Drain>,
+    /// Of the runner of this process.
+    pub runner: Wake,
+}
+
+impl fmt::Debug for Disclosures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disclosures")
+    }
+}
+
+impl Disclosures {
+    /// There is a job, or a record.
+    pub(super) fn wake(&self) {
+        self.runner.wake();
+        self.drain.wake.wake();
+    }
+}
