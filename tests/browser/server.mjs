@@ -56,10 +56,19 @@ export async function serve() {
   const dir = newDirectory();
   const data = join(dir, "data");
   const env = { SEALOG_OPERATOR_TOKEN: TOKEN, SEALOG_LIMITS_PER_IP_RPS: "0", SEALOG_LIMITS_TEST_RPS: "0", SEALOG_ALLOW_UNSAFE_STORAGE: "true" };
-  const running = await start(["serve", "--listen", "127.0.0.1:0", "--data-dir", data], { dir, env });
+  const launch = () => start(["serve", "--listen", "127.0.0.1:0", "--data-dir", data], { dir, env });
+  let running = await launch();
   const firstRun = () => readFileSync(join(data, "first-run.txt"), "utf8");
   const stop = async () => { await running.stop(); rmSync(dir, { recursive: true, force: true }); };
-  return new Server({ ...running, stop, firstRun });
+  const server = new Server({ ...running, stop, firstRun });
+  /// Does something to the data directory while nobody has it open. It listens elsewhere afterwards.
+  server.restart = async (change) => {
+    await running.stop();
+    change(data);
+    running = await launch();
+    Object.assign(server, { address: running.address, url: running.url, log: running.log });
+  };
+  return server;
 }
 
 /// `sealog demo`, and whom it has printed.

@@ -195,7 +195,10 @@ impl CaseSearches for Control {
             for (value, kind) in &values {
                 db.execute(sql, params![id, value, kind])?;
             }
-            let counts = case_found::count_kinds(db, id)?;
+            let counts = match found.is_empty() {
+                true => search.counts,
+                false => case_found::count_kinds(db, id)?,
+            };
             let sql = "UPDATE {case_searches} SET position = ?2, looked = looked + ?3, events = ?4, by_person = ?5, on_person = ?6, mentions = ?7 WHERE id = ?1";
             let FoundCounts { events, by_person, on_person, mentions } = counts;
             db.execute(sql, params![id, position, looked, events, by_person, on_person, mentions])?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
+use sealog_service::disclosure::Disclosures;
 use sealog_service::exports::Exporter;
 use sealog_service::people::Accounts;
 use sealog_service::verification::Verifications;
@@ -44,6 +45,7 @@ pub struct Dashboard {
     pub(crate) workers: Workers,
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
+    pub(crate) disclosures: Disclosures,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
@@ -84,6 +86,13 @@ impl Dashboard {
             world: Arc::clone(&world),
             drain: Arc::clone(&workers.drain),
         };
+        let disclosures = Disclosures::new(
+            &control,
+            Arc::clone(&store),
+            Arc::clone(&world),
+            Arc::clone(&workers.drain),
+            &workers.runner.wake,
+        );
         let accounts = Accounts::new(
             people,
             Arc::clone(&world),
@@ -104,6 +113,7 @@ impl Dashboard {
             workers,
             verifications,
             exporter,
+            disclosures,
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sealog_store::Store;
 use sealog_store::world::World;
 
+use crate::disclosure::PackageSweep;
 use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
@@ -28,6 +29,8 @@ pub struct Intervals {
     pub drain_every: Duration,
     /// For jobs that other processes have queued or left; those of this one are begun at once.
     pub jobs_every: Duration,
+    /// For packages that have expired.
+    pub packages_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
 }
@@ -40,6 +43,7 @@ impl Default for Intervals {
             mail_every: Duration::from_secs(5),
             drain_every: Duration::from_secs(5),
             jobs_every: Duration::from_secs(5),
+            packages_every: Duration::from_secs(10 * 60),
             mail_attempt_max: Duration::from_secs(60),
         }
     }
@@ -62,6 +66,7 @@ pub struct Jobs {
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
     pub failed_sign_ins: FailedSignIns,
+    pub packages: PackageSweep,
     pub intervals: Intervals,
 }
 
@@ -80,7 +85,8 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
-                self.failed_sign_ins.watch()
+                self.failed_sign_ins.watch(),
+                self.packages.watch()
             );
         };
         let dropped_at_stop = async {

@@ -109,8 +109,8 @@ pub fn what_has_expired_is_dropped_in_steps_and_its_record_stays(control: &Contr
     assert_eq!(expired(10), []);
     assert_eq!(expired(12), [PackageId(id(11)), PackageId(id(12))]);
     let before = wait(control.pending_records(tenant_id(1), 100)).unwrap().len();
-    assert!(wait(control.drop_package(PackageId(id(11)), 20, vec![record(1)])).unwrap());
-    assert!(!wait(control.drop_package(PackageId(id(11)), 21, vec![record(2)])).unwrap(), "it is dropped");
+    assert!(wait(control.drop_package(PackageId(id(11)), 20, vec![record(90)])).unwrap());
+    assert!(!wait(control.drop_package(PackageId(id(11)), 21, vec![record(91)])).unwrap(), "it is dropped");
     assert_eq!(wait(control.pending_records(tenant_id(1), 100)).unwrap().len(), before + 1);
     assert_eq!(expired(12), [PackageId(id(12))]);
     assert_eq!([2, 2, 2].map(|most| wait(control.remove_pieces(most)).unwrap()), [2, 1, 0]);

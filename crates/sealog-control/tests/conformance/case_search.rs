@@ -2,6 +2,8 @@
 
 use sealog_control::case_found::{BY_PERSON, MENTION, ON_PERSON};
 use sealog_control::*;
+use sealog_core::id::Uuid;
+use sealog_store::world::{SystemWorld, World};
 
 use crate::case::{furnish_case, new_case, write};
 use crate::common::*;
@@ -76,7 +78,12 @@ fn decide(
 ) -> Decided {
     let reason = (decision == Some(Decision::Exclude)).then(|| "not theirs".to_owned());
     let decide = Decide { reviewing: reviewing(case, search), which, decision, reason };
-    let records = Records::told_by(|_, changed: &u64| vec![record(100 + u8::try_from(*changed).unwrap())]);
+    // Of an id that no other record has.
+    let mut random = [0; 16];
+    SystemWorld.fill_random(&mut random);
+    let records = Records::told_by(move |_, changed: &u64| {
+        vec![NewRecord { id: Uuid::from_random(random), draft: changed.to_string(), created_at_ms: 1 }]
+    });
     wait(control.decide_found(decide, records)).unwrap()
 }
 
@@ -84,8 +91,8 @@ pub fn a_search_keeps_what_it_finds_with_how_far_it_has_got_and_goes_on_in_anoth
     furnish_case(control);
     let case = case_in(control, 1, CaseState::Review);
     let search = start(control, 1, &case);
-    let (id, job_id) = (search.new.id, search.job_id);
-    let advance = |job_id, piece| wait(control.advance_case_search(id, job_id, piece)).unwrap();
+    let (search_id, job_id) = (search.new.id, search.job_id);
+    let advance = |job_id, piece| wait(control.advance_case_search(search_id, job_id, piece)).unwrap();
     let values = vec![("usr_1".to_owned(), "staff".to_owned()), ("usr_1".to_owned(), "staff".to_owned())];
     let piece = |position: &str, found| SearchPiece {
         position: position.into(),
@@ -98,23 +105,22 @@ pub fn a_search_keeps_what_it_finds_with_how_far_it_has_got_and_goes_on_in_anoth
     // Found again in another way, it is one event of both kinds.
     let now = advance(job_id, piece("two", vec![found(2, ON_PERSON)])).unwrap();
     assert_eq!(now.counts, FoundCounts { events: 2, by_person: 1, on_person: 1, mentions: 1 });
-    assert_eq!(wait(control.case_values(id)).unwrap(), [("usr_1".into(), "staff".into())]);
+    assert_eq!(wait(control.case_values(search_id)).unwrap(), [("usr_1".into(), "staff".into())]);
     // Another job goes on; the first one is told.
-    assert!(wait(control.resume_case_search(id, search_job(2, "s"), 9, vec![])).unwrap());
+    assert!(wait(control.resume_case_search(search_id, search_job(2, "s"), 9, vec![])).unwrap());
     assert_eq!(advance(job_id, piece("old", vec![found(9, MENTION)])), None);
-    assert!(!wait(control.end_case_search(id, job_id, SearchOutcome::Done, 1)).unwrap());
-    let job_id = JobId(id_of(2));
+    assert!(!wait(control.end_case_search(search_id, job_id, SearchOutcome::Done, 1)).unwrap());
+    let job_id = JobId(id(2));
     assert_eq!(advance(job_id, piece("three", vec![])).unwrap().counts.events, 2);
-    assert!(wait(control.end_case_search(id, job_id, SearchOutcome::Done, 5)).unwrap());
-    assert!(!wait(control.resume_case_search(id, search_job(3, "s"), 9, vec![])).unwrap(), "it has ended");
+    assert!(wait(control.end_case_search(search_id, job_id, SearchOutcome::Done, 5)).unwrap());
+    assert!(
+        !wait(control.resume_case_search(search_id, search_job(3, "s"), 9, vec![])).unwrap(),
+        "it has ended"
+    );
     let all = wait(control.case_searches(tenant_id(1), case.id, 9)).unwrap();
     assert_eq!(all.len(), 1);
     assert_eq!((all[0].outcome, all[0].ended_at_ms, all[0].looked), (Some(SearchOutcome::Done), Some(5), 30));
     assert_eq!(wait(control.case_searches(tenant_id(2), case.id, 9)).unwrap(), [], "of another tenant");
-}
-
-fn id_of(n: u8) -> sealog_core::id::Uuid {
-    id(n)
 }
 
 pub fn a_search_starts_with_its_job_or_not_at_all(control: &Control) {
@@ -163,6 +169,8 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
         decide(control, &case, &search, these(&[(1, 1), (2, 1)]), Some(Decision::Include)),
         done(2, 0)
     );
+    let told = || wait(control.pending_records(tenant_id(1), 100)).unwrap().last().unwrap().draft.clone();
+    assert_eq!(told(), "2");
     let late = decide(control, &case, &search, these(&[(2, 1), (3, 1)]), Some(Decision::Exclude));
     assert_eq!(late, done(1, 1), "the second one was changed meanwhile");
     // In bulk, only what nobody has decided.
@@ -170,6 +178,8 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
     assert_eq!(decide(control, &case, &search, bulk, Some(Decision::Include)), done(1, 0));
     let review = wait(control.review_of(search.new.id)).unwrap();
     assert_eq!((review.included, review.excluded, review.open), (3, 1, 1));
+    decide(control, &case, &search, these(&[(1, 1)]), Some(Decision::Exclude));
+    assert_eq!(wait(control.review_of(search.new.id)).unwrap(), review, "nothing was changed, or told");
     let taken_back = decide(control, &case, &search, these(&[(1, 2)]), None);
     assert_eq!(taken_back, done(1, 0));
     let after = wait(control.review_of(search.new.id)).unwrap();

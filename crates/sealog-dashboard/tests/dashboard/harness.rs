@@ -19,6 +19,7 @@ use sealog_core::query::Filter;
 use sealog_dashboard::{Config, Dashboard};
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
+use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::people::{FailedSignIns, SignInCounts, Token};
@@ -154,11 +155,19 @@ impl Stage {
             turns: Turns::default(),
         });
         let verifier = Verifier { store: Arc::clone(&store), world: Arc::clone(&world) };
+        let runner_wake = Wake::default();
+        let data = Arc::clone(&control).into();
+        let disclosures =
+            Disclosures::new(&data, Arc::clone(&store), Arc::clone(&world), Arc::clone(&drain), &runner_wake);
         let runner = Arc::new(Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world),
-            works: vec![Arc::new(verifier)],
-            wake: Wake::default(),
+            works: vec![
+                Arc::new(verifier),
+                Arc::new(Searcher::of(&disclosures)),
+                Arc::new(PackageBuilder::new(disclosures)),
+            ],
+            wake: runner_wake,
             records: wake.clone(),
             every: Duration::from_secs(600),
             pace: Pace::default(),
@@ -197,6 +206,17 @@ impl Stage {
     /// Does all jobs that are due, as the background of a server would.
     pub fn work(&self) {
         while self.wait(self.runner.turn(&Stop::new(), &mut None)).unwrap() {}
+    }
+
+    /// Drops packages that have expired, as the background of a server would. How many.
+    pub fn sweep(&self) -> usize {
+        let sweep = PackageSweep {
+            control: Arc::clone(&self.control) as _,
+            world: Arc::clone(&self.clock) as _,
+            records: Wake::default(),
+            every: Duration::from_secs(600),
+        };
+        self.wait(sweep.sweep()).unwrap()
     }
 
     pub fn now_ms(&self) -> u64 {

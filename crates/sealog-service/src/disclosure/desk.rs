@@ -7,6 +7,7 @@ use sealog_control::{Administration, Disclosing, Jobs};
 use sealog_store::Store;
 use sealog_store::world::World;
 
+use crate::control_data::ControlData;
 use crate::system_chain::{Drain, Wake};
 
 #[derive(Clone)]
@@ -28,6 +29,25 @@ impl fmt::Debug for Disclosures {
 }
 
 impl Disclosures {
+    /// `runner` is that of the runner of this process.
+    pub fn new(
+        control: &ControlData,
+        store: Arc<dyn Store>,
+        world: Arc<dyn World>,
+        drain: Arc<Drain>,
+        runner: &Wake,
+    ) -> Disclosures {
+        Disclosures {
+            control: Arc::clone(&control.disclosing),
+            administration: Arc::clone(&control.administration),
+            jobs: Arc::clone(&control.jobs),
+            store,
+            world,
+            drain,
+            runner: runner.clone(),
+        }
+    }
+
     /// There is a job, or a record.
     pub(super) fn wake(&self) {
         self.runner.wake();

@@ -14,6 +14,7 @@ use sealog_store::world::World;
 use sealog_store::{BoxFuture, List, Range, Store, StoreError};
 use serde_json::{Value, json};
 
+use super::desk::Disclosures;
 use super::finder::Finder;
 use super::hidden_values::ValueKind;
 use super::masks;
@@ -102,6 +103,14 @@ impl Position {
 }
 
 impl Searcher {
+    pub fn of(desk: &Disclosures) -> Searcher {
+        Searcher {
+            control: Arc::clone(&desk.control),
+            store: Arc::clone(&desk.store),
+            world: Arc::clone(&desk.world),
+        }
+    }
+
     async fn piece(&self, job: &Job) -> Result<Step, StoreError> {
         let parameters: Value = serde_json::from_str(&job.parameters).unwrap_or_default();
         let id = parameters["search_id"].as_str().and_then(Uuid::parse).map(SearchId);
