@@ -5,7 +5,7 @@
 --   3. psql -d DATABASE -f roles.sql                        again: now there are tables to grant rights on
 --   4. sealog serve with SEALOG_STORE=postgres://sealog_node@…
 --
--- Repeat 2 and 3 before each new version. Give the roles passwords or certificates as you do elsewhere (ALTER ROLE sealog_node PASSWORD …).
+-- Repeat 2 before each new version: it also grants what is new to whoever has the rights of sealog_node by then. Give the roles passwords or certificates as you do elsewhere (ALTER ROLE sealog_node PASSWORD …).
 -- Running it again changes nothing that is already so.
 
 DO $$
@@ -15,14 +15,16 @@ BEGIN
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO sealog_owner', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
     IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.exports') IS NULL
-        OR to_regclass('sealog_control.saved_views') IS NULL
-        OR to_regclass('sealog_control.case_events') IS NULL THEN
+        OR to_regclass('sealog_control.saved_views') IS NULL OR to_regclass('sealog_control.ops_users') IS NULL
+        OR to_regclass('sealog_control.case_letters') IS NULL THEN
         RAISE NOTICE 'there is no schema yet, or one of an earlier version: run sealog migrate as sealog_owner, then this file again';
         RETURN;
     END IF;
 
+    REVOKE ALL ON ALL TABLES IN SCHEMA sealog, sealog_control FROM sealog_node;
+
+    -- Rights in sealog: `sealog migrate` grants them as well, with each new step, to every role that can add events.
     GRANT USAGE ON SCHEMA sealog TO sealog_node;
-    REVOKE ALL ON ALL TABLES IN SCHEMA sealog FROM sealog_node;
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog TO sealog_node;
 
     -- Events are only ever added.
@@ -38,14 +40,13 @@ BEGIN
 
     -- How often control data has changed, which every node watches.
     GRANT UPDATE (version) ON sealog.store TO sealog_node;
+    -- End of rights in sealog.
 
-    -- Control data is changed; only what has had its use is ever removed.
+    -- Rights in sealog_control: likewise. Control data is changed; only what has had its use is ever removed.
     GRANT USAGE ON SCHEMA sealog_control TO sealog_node;
-    REVOKE ALL ON ALL TABLES IN SCHEMA sealog_control FROM sealog_node;
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog_control TO sealog_node;
     GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
-        sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.jobs, sealog_control.actions,
-        sealog_control.exports TO sealog_node;
+        sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.actions TO sealog_node;
     -- What was done to a case stays as it was written.
     GRANT INSERT, UPDATE ON sealog_control.cases, sealog_control.case_events TO sealog_node;
     GRANT INSERT ON sealog_control.case_entries TO sealog_node;
@@ -53,8 +54,11 @@ BEGIN
     GRANT INSERT, UPDATE ON sealog_control.case_searches, sealog_control.case_packages, sealog_control.case_letters TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.case_found, sealog_control.case_values, sealog_control.case_package_pieces TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
-    GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes, sealog_control.saved_views TO sealog_node;
+    GRANT INSERT, UPDATE ON sealog_control.ops_users TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_control.ops_sessions TO sealog_node;
+    GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
-        sealog_control.failures TO sealog_node;
+        sealog_control.failures, sealog_control.jobs, sealog_control.exports, sealog_control.saved_views TO sealog_node;
+    -- End of rights in sealog_control.
 END
 $$;

@@ -26,6 +26,7 @@ const LINES = [
   { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?q=action%3Auser.*+-actor%3Anobody", name: "searched", events: true, when: HAS_SEARCH },
   { route: "/app/p/{project}/{mode}/events/{log_id}", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}", as: "owner", events: true },
+  { route: "/app/p/{project}/{mode}", as: "developer", query: "?reads=with", events: true, name: "with reads" },
   { route: "/app/p/{project}/{mode}", as: "auditor", mode: "test", events: true, name: "auditor, test mode" },
   { route: "/app/p/{project}/{mode}/verify", as: "owner" },
   { route: "/app/p/{project}/{mode}/verify/{run}", as: "owner" },
@@ -38,6 +39,7 @@ const LINES = [
   { route: "/app/o/{organisation}/system-log", as: "owner", events: true, leads: true },
   { route: "/app/e/{log_id}", as: "owner", leads: true },
   { route: "/app/p/{project}/{mode}/views", as: "owner", query: "?query=q%3Dactor%253Ausr_1" },
+  { route: "/app/p/{project}/{mode}/views", as: "auditor", name: "of others" },
   { route: "/app/o/{organisation}/actions", as: "owner", events: true },
   { route: "/app/o/{organisation}/actions/entry", as: "auditor", query: "?action=user.login" },
   { route: "/app/o/{organisation}/actions/entry", as: "owner", action: true, name: "custom", events: true },
@@ -93,7 +95,7 @@ export function without(route) {
   return has(route) ? false : "there is no page for it yet";
 }
 
-/// Does what some pages need to have something to show: a verification, an export. `page` is an owner's.
+/// Does what some pages need to have something to show: a verification, an export, a view that is shared and pinned. `page` is an owner's.
 export async function furnish(page, url, place) {
   const here = `${url}/app/p/${place.project}/live`;
   if (has("/app/p/{project}/{mode}/verify/{run}")) {
@@ -107,6 +109,14 @@ export async function furnish(page, url, place) {
     await page.getByLabel("Actor").fill(place.actor ?? "usr_1");
     await page.getByRole("button", { name: "Create export" }).click();
     await page.getByRole("link", { name: "Download" }).first().waitFor();
+  }
+  if (has("/app/p/{project}/{mode}/views/share")) {
+    await page.goto(`${here}/views?query=action%3Duser.login`);
+    await page.getByLabel("Name").fill("Sign-ins");
+    await page.getByLabel("All who may see").check();
+    await page.getByLabel("Pin to Overview").check();
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
   }
 }
 

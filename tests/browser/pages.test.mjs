@@ -1,15 +1,12 @@
 // Every page: accessible in both themes, on a narrow screen, without JavaScript, within its policy, and small.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { hasNoBarriers } from "./barriers.mjs";
 import { eventually, journey, launch, setUpAuthenticator, signedIn, submitPassword, visitor } from "./browser.mjs";
 import { NOT_PAGES, PAGES, ROUTES, address, furnish, title } from "./pages.mjs";
 import { ROLES, serve } from "./server.mjs";
 
 const FIRST_VIEW_BYTES_MAX = 100 * 1024;
-const AXE = readFileSync(join(import.meta.dirname, "node_modules/axe-core/axe.min.js"), "utf8");
-const AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
 let server, browser, place;
 const cookies = { nobody: [] };
@@ -79,12 +76,7 @@ for (const entry of PAGES) {
       const sizes = await Promise.all(ended.map(async (answer) => (await answer.request().sizes()).responseBodySize));
       const bytes = sizes.reduce((sum, size) => sum + size, 0);
       assert.ok(bytes > 1000 && bytes < FIRST_VIEW_BYTES_MAX, `${bytes} bytes`);
-      // Through the debugger, which asks no policy: the page keeps its own.
-      await page.evaluate(AXE);
-      const found = await page.evaluate((values) => window.axe.run(document, { runOnly: { type: "tag", values } }), AXE_TAGS);
-      const barriers = found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
-      assert.deepEqual(barriers, []);
-      assert.ok(found.passes.length > 10, "axe has looked");
+      await hasNoBarriers(page);
     });
   }
 

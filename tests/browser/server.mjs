@@ -1,5 +1,5 @@
 // The real program on the embedded store, with a data directory of its own.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -20,10 +20,14 @@ function program() {
   return path;
 }
 
+/// Without the settings of whoever runs the tests.
+function environment(env = {}) {
+  return { ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("SEALOG_"))), ...env };
+}
+
 /// Starts the program and waits until it says where it listens. `out` has what it has printed by then.
 async function start(args, { dir, env = {} }) {
-  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("SEALOG_")));
-  const child = spawn(program(), args, { cwd: dir, env: { ...clean, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(program(), args, { cwd: dir, env: environment(env), stdio: ["ignore", "pipe", "pipe"] });
   const log = [];
   let out = "";
   child.stdout.on("data", (bytes) => { out += bytes; });
@@ -51,24 +55,14 @@ function newDirectory() {
   return mkdtempSync(join(OUT, "data-"));
 }
 
-/// `sealog serve` on an empty directory.
-export async function serve() {
-  const dir = newDirectory();
+/// `sealog serve` on an empty directory, or on one that was kept.
+export async function serve({ dir = newDirectory(), settings = {}, keep = false } = {}) {
   const data = join(dir, "data");
-  const env = { SEALOG_OPERATOR_TOKEN: TOKEN, SEALOG_LIMITS_PER_IP_RPS: "0", SEALOG_LIMITS_TEST_RPS: "0", SEALOG_ALLOW_UNSAFE_STORAGE: "true" };
-  const launch = () => start(["serve", "--listen", "127.0.0.1:0", "--data-dir", data], { dir, env });
-  let running = await launch();
+  const env = { ...settings, SEALOG_OPERATOR_TOKEN: TOKEN, SEALOG_LIMITS_PER_IP_RPS: "0", SEALOG_LIMITS_TEST_RPS: "0", SEALOG_ALLOW_UNSAFE_STORAGE: "true" };
+  const running = await start(["serve", "--listen", "127.0.0.1:0", "--data-dir", data], { dir, env });
   const firstRun = () => readFileSync(join(data, "first-run.txt"), "utf8");
-  const stop = async () => { await running.stop(); rmSync(dir, { recursive: true, force: true }); };
-  const server = new Server({ ...running, stop, firstRun });
-  /// Does something to the data directory while nobody has it open. It listens elsewhere afterwards.
-  server.restart = async (change) => {
-    await running.stop();
-    change(data);
-    running = await launch();
-    Object.assign(server, { address: running.address, url: running.url, log: running.log });
-  };
-  return server;
+  const stop = async () => { await running.stop(); if (!keep) rmSync(dir, { recursive: true, force: true }); };
+  return new Server({ ...running, stop, firstRun, dir, data });
 }
 
 /// `sealog demo`, and whom it has printed.
@@ -98,6 +92,21 @@ class Server {
     const { status, body } = await this.api(key, "/v1/events", event);
     if (status !== 202) throw new Error(`${status} ${JSON.stringify(body)}`);
     return body.log_id;
+  }
+
+  /// Waits until every change is in its system chain.
+  async drained() {
+    for (;;) {
+      const text = await (await fetch(`${this.url}/metrics`)).text();
+      if (text.includes("\nsealog_system_records_pending 0\n")) return;
+      await new Promise((next) => setTimeout(next, 20));
+    }
+  }
+
+  /// A command on the host, and what it prints.
+  command(...args) {
+    const options = { cwd: this.dir, env: environment(), encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] };
+    return execFileSync(program(), [...args, "--data-dir", this.data], options);
   }
 
   async operator(path, body) {

@@ -4,12 +4,19 @@
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, one, params};
+use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, count, one, params};
 use crate::person::PersonId;
-use crate::record::{self, NewRecord};
+use crate::record::{self, Records};
 
 pub trait Exports: Send + Sync {
-    fn create_export(&self, new: NewExport, records: Vec<NewRecord>) -> Answer<'_, Export>;
+    /// A tenant keeps so many. The oldest of those that were downloaded whole gives way to one more, and `records` are
+    /// told of it as of the state before; nothing is made where there is none.
+    fn create_export(
+        &self,
+        new: NewExport,
+        kept_max: u64,
+        records: Records<Export>,
+    ) -> Answer<'_, Option<Export>>;
     fn export_by_id(&self, id: ExportId) -> Answer<'_, Option<Export>>;
     /// Those of a project and mode, newest first: what was created before `page.after`.
     fn exports_of(
@@ -24,12 +31,25 @@ pub trait Exports: Send + Sync {
 }
 
 impl Exports for Control {
-    fn create_export(&self, new: NewExport, records: Vec<NewRecord>) -> Answer<'_, Export> {
+    fn create_export(
+        &self,
+        new: NewExport,
+        kept_max: u64,
+        records: Records<Export>,
+    ) -> Answer<'_, Option<Export>> {
         self.change(Lock::Order, move |db| {
+            let tenant_id = new.tenant_id;
+            let sql = "SELECT count(*) AS count FROM {exports} WHERE tenant_id = ?1";
+            let mut removed = None;
+            if count(db, sql, params![tenant_id])? >= kept_max {
+                removed = oldest_done(db, tenant_id)?;
+                let Some(removed) = &removed else { return Ok(None) };
+                db.execute("DELETE FROM {exports} WHERE id = ?1", params![removed.new.id])?;
+            }
             let export = Export { new, totals: None };
             insert(db, &export)?;
-            record::insert(db, export.new.tenant_id, &records)?;
-            Ok(export)
+            record::insert(db, tenant_id, &records.tell(removed.as_ref(), &export))?;
+            Ok(Some(export))
         })
     }
 
@@ -154,6 +174,12 @@ fn insert(db: &mut dyn Db, export: &Export) -> Result<(), DbError> {
         totals.map(|totals| totals.at_ms),
     ];
     db.execute(sql, params).map(drop)
+}
+
+fn oldest_done(db: &mut dyn Db, tenant_id: TenantId) -> Result<Option<Export>, DbError> {
+    let scope = "tenant_id = ?1 AND completed_at_ms IS NOT NULL";
+    let sql = format!("{} WHERE {scope} ORDER BY number LIMIT 1", EXPORTS.select);
+    one(db, &sql, params![tenant_id], read)
 }
 
 fn find(db: &mut dyn Db, id: ExportId) -> Result<Option<Export>, DbError> {

@@ -13,8 +13,13 @@ use crate::record::{self, NewRecord};
 
 pub trait Jobs: Send + Sync {
     fn create_job(&self, new: NewJob) -> Answer<'_, Job>;
-    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if the tenant
-    /// has so many jobs of the kind already that have not ended.
+    /// As [`Jobs::create_job`], unless there is one with this id: of any number of callers, one makes it. Whether it
+    /// is new.
+    fn create_job_once(&self, new: NewJob) -> Answer<'_, bool>;
+    /// Removes jobs of a kind that nobody asked for and that ended before, oldest first. How many.
+    fn forget_jobs(&self, kind: String, ended_before_ms: u64, limit: usize) -> Answer<'_, u64>;
+    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if people of
+    /// the tenant have asked for so many jobs of the kind that have not ended.
     fn queue_job(&self, new: NewJob, unended_max: usize, records: Vec<NewRecord>) -> Answer<'_, Option<Job>>;
     /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.
     fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>>;
@@ -38,6 +43,9 @@ pub trait Jobs: Send + Sync {
         subject: String,
         page: ListPage,
     ) -> Answer<'_, Vec<Job>>;
+    /// Those of all tenants and of the operator, newest first: what was created before `page.after`. Only those that have not
+    /// ended, if that is asked for.
+    fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>>;
 }
 
 impl Jobs for Control {
@@ -45,6 +53,24 @@ impl Jobs for Control {
         self.change(Lock::Order, move |db| {
             let job = Job::from(new);
             insert(db, &job).map(|()| job)
+        })
+    }
+
+    fn create_job_once(&self, new: NewJob) -> Answer<'_, bool> {
+        self.change(Lock::Order, move |db| {
+            if find(db, new.id)?.is_some() {
+                return Ok(false);
+            }
+            insert(db, &Job::from(new)).map(|()| true)
+        })
+    }
+
+    fn forget_jobs(&self, kind: String, ended_before_ms: u64, limit: usize) -> Answer<'_, u64> {
+        self.change(Lock::Order, move |db| {
+            let sql =
+                "DELETE FROM {jobs} WHERE id IN (SELECT id FROM {jobs} WHERE kind = ?1 AND person_id IS NULL
+                       AND ended_at_ms < ?2 ORDER BY number LIMIT ?3)";
+            db.execute(sql, params![kind, ended_before_ms, limit])
         })
     }
 
@@ -131,6 +157,20 @@ impl Jobs for Control {
                 ));
             }
             sql.push_str(" ORDER BY number DESC LIMIT ?4");
+            all(db, &sql, &params, read)
+        })
+    }
+
+    fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>> {
+        self.read(move |db| {
+            let mut params = vec![page.limit.into()];
+            let scope = if unended { "ended_at_ms IS NULL" } else { "true" };
+            let mut sql = format!("{} WHERE {scope}", JOBS.select);
+            if let Some(after) = page.after {
+                params.push(Value::from(after));
+                sql.push_str(" AND number < (SELECT number FROM {jobs} WHERE id = ?2)");
+            }
+            sql.push_str(" ORDER BY number DESC LIMIT ?1");
             all(db, &sql, &params, read)
         })
     }
@@ -274,8 +314,7 @@ pub(crate) fn queue(
 ) -> Result<Option<Job>, DbError> {
     let job = Job::from(new);
     let tenant_id = job.tenant_id.ok_or(DbError::NoOwner)?;
-    let sql =
-        "SELECT count(*) AS count FROM {jobs} WHERE tenant_id = ?1 AND kind = ?2 AND ended_at_ms IS NULL";
+    let sql = "SELECT count(*) AS count FROM {jobs} WHERE tenant_id = ?1 AND kind = ?2 AND person_id IS NOT NULL AND ended_at_ms IS NULL";
     if count(db, sql, params![tenant_id, &job.kind])? >= unended_max as u64 {
         return Ok(None);
     }

@@ -46,6 +46,14 @@ pub trait Keys: Send + Sync {
         projects: Option<Vec<ProjectId>>,
         page: ListPage,
     ) -> Answer<'_, Vec<(ApiKey, String)>>;
+    /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to end first.
+    fn keys_expiring(
+        &self,
+        project_id: ProjectId,
+        now_ms: u64,
+        until_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<ApiKey>>;
 }
 
 impl KeyAccess for Control {
@@ -114,6 +122,23 @@ impl Keys for Control {
         page: ListPage,
     ) -> Answer<'_, Vec<(ApiKey, String)>> {
         self.read(move |db| newest(db, tenant_id, projects.as_deref(), page))
+    }
+
+    fn keys_expiring(
+        &self,
+        project_id: ProjectId,
+        now_ms: u64,
+        until_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<ApiKey>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{} WHERE project_id = ?1 AND revoked_at_ms IS NULL AND expires_at_ms > ?2 AND expires_at_ms <= ?3
+                 ORDER BY expires_at_ms, number LIMIT ?4",
+                KEYS.select
+            );
+            all(db, &sql, params![project_id, now_ms, until_ms, limit], read)
+        })
     }
 }
 

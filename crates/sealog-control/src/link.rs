@@ -18,7 +18,7 @@ use crate::outbox::{self, NewNotice};
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::person_record::PersonRecords;
 use crate::record::{self, NewRecord, Records};
-use crate::{session, tenant};
+use crate::{sent, session, tenant};
 
 pub trait Links: Send + Sync {
     /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same person,
@@ -30,16 +30,18 @@ pub trait Links: Send + Sync {
         notice: Option<NewNotice>,
         records: Vec<(TenantId, NewRecord)>,
     ) -> Answer<'_, Option<()>>;
-    /// A link that is neither used nor over, by the digest of its secret.
+    /// A link that is neither used nor over, by the digest of its secret. An invitation whose sender is no member any
+    /// more is over.
     fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>>;
     /// Whether there is a link by which somebody could still claim this account.
     fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool>;
-    /// The invitations of a tenant that are neither accepted nor over, in the order in which they were made, at
+    /// The invitations of a tenant that are neither accepted nor over, as [`Links::link`] has it, in the order in which they were made, at
     /// most so many.
     fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>>;
     /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It takes
     /// the place of one of the same tenant to the same address, of which `records` are told, if that is for one
-    /// of these roles, too. A tenant has at most `open_max` at a time.
+    /// of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender it names is no
+    /// member who may give its role: what was looked up before the transaction may be over.
     fn invite(
         &self,
         link: Link,
@@ -113,7 +115,7 @@ impl Links for Control {
 
     fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>> {
         self.read(move |db| {
-            let sql = format!("{} WHERE {OPEN} ORDER BY number LIMIT ?3", LINKS.select);
+            let sql = format!("{} WHERE {} ORDER BY number LIMIT ?3", LINKS.select, open());
             all(db, &sql, params![tenant_id, now_ms, limit], read)
         })
     }
@@ -127,17 +129,24 @@ impl Links for Control {
         records: Records<Link>,
     ) -> Answer<'_, Invited> {
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
-            let Some(Invitation { tenant_id, email, .. }) = link.purpose.invitation().cloned() else {
+            let Some(invitation) = link.purpose.invitation().cloned() else {
                 return Err(DbError::Refused("the link is no invitation".into()));
             };
-            let sql =
-                format!("{} WHERE tenant_id = ?1 AND email_lower = ?2 AND expires_at_ms > ?3", LINKS.select);
+            let Invitation { tenant_id, email, .. } = &invitation;
+            let tenant_id = *tenant_id;
+            let sql = format!(
+                "{} WHERE tenant_id = ?1 AND email_lower = ?2 AND expires_at_ms > ?3 AND {}",
+                LINKS.select,
+                sent::sender_stays("?3")
+            );
             let before = all(db, &sql, params![tenant_id, email.to_lowercase(), link.created_at_ms], read)?;
             let not_made = |value| Ok(Some(Changed { tenant_id, value, records: Vec::new() }));
-            if !before.iter().all(|replaced| replaced.is_for(&may_give)) {
+            if !before.iter().all(|replaced| replaced.is_for(&may_give))
+                || !may_send(db, &invitation, link.created_at_ms)?
+            {
                 return not_made(Invited::Refused);
             }
-            let sql = format!("SELECT count(*) AS count FROM {{links}} WHERE {OPEN}");
+            let sql = format!("SELECT count(*) AS count FROM {{links}} WHERE {}", open());
             let open = count(db, &sql, params![tenant_id, link.created_at_ms])?;
             if before.is_empty() && open >= open_max {
                 return not_made(Invited::TooMany);
@@ -287,6 +296,8 @@ pub struct Invitation {
     pub grants: Grants,
     /// Of the membership.
     pub ends_at_ms: Option<u64>,
+    /// Who has sent it; nothing of those that were sent before that was kept.
+    pub invited_by: Option<PersonId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,14 +354,26 @@ pub enum Guest {
 }
 
 const LINKS: Listed = Listed {
-    select: "SELECT id, digest, purpose, person_id, tenant_id, email, role, projects, from_ms, until_ms, ends_at_ms, created_at_ms, expires_at_ms
+    select: "SELECT id, digest, purpose, person_id, tenant_id, email, role, projects, from_ms, until_ms, ends_at_ms, invited_by, created_at_ms, expires_at_ms
              FROM {links}",
     table: "links",
     id: "id",
 };
 
 /// Invitations of the tenant `?1` that are open at `?2`.
-const OPEN: &str = "tenant_id = ?1 AND purpose = 'invitation' AND expires_at_ms > ?2";
+fn open() -> String {
+    format!(
+        "tenant_id = ?1 AND purpose = 'invitation' AND expires_at_ms > ?2 AND {}",
+        sent::sender_stays("?2")
+    )
+}
+
+/// Whether the sender is a member who may give its role. There may be none that is known.
+fn may_send(db: &mut dyn Db, invitation: &Invitation, now_ms: u64) -> Result<bool, DbError> {
+    let Some(by) = invitation.invited_by else { return Ok(true) };
+    let sender = membership::find(db, invitation.tenant_id, by)?.map(|member| member.membership);
+    Ok(sender.is_some_and(|sender| !sender.has_ended(now_ms) && sender.role.may_give(invitation.role)))
+}
 
 pub(crate) fn create(db: &mut dyn Db, link: &Link, notice: Option<NewNotice>) -> Result<bool, DbError> {
     db.execute("DELETE FROM {links} WHERE expires_at_ms <= ?1", params![link.created_at_ms])?;
@@ -383,8 +406,8 @@ fn insert(db: &mut dyn Db, link: &Link) -> Result<(), DbError> {
     let email = invitation.map(|invitation| invitation.email.clone());
     let grants = invitation.map(|invitation| invitation.grants.clone()).unwrap_or_default();
     db.execute(
-        "INSERT INTO {links} (id, digest, purpose, person_id, tenant_id, email, email_lower, role, projects, from_ms, until_ms, ends_at_ms, created_at_ms, expires_at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        "INSERT INTO {links} (id, digest, purpose, person_id, tenant_id, email, email_lower, role, projects, from_ms, until_ms, ends_at_ms, invited_by, created_at_ms, expires_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         params![
             link.id,
             link.digest,
@@ -398,6 +421,7 @@ fn insert(db: &mut dyn Db, link: &Link) -> Result<(), DbError> {
             grants.from_ms,
             grants.until_ms,
             invitation.and_then(|invitation| invitation.ends_at_ms),
+            invitation.and_then(|invitation| invitation.invited_by),
             link.created_at_ms,
             link.expires_at_ms,
         ],
@@ -407,15 +431,15 @@ fn insert(db: &mut dyn Db, link: &Link) -> Result<(), DbError> {
 
 /// By the digest that is here, or by that of the mail that it left with.
 fn find(db: &mut dyn Db, secret: Hash, now_ms: u64) -> Result<Option<Link>, DbError> {
-    let select = LINKS.select;
-    let sql = format!("{select} WHERE digest = ?1 AND expires_at_ms > ?2");
+    let (select, stays) = (LINKS.select, sent::sender_stays("?2"));
+    let sql = format!("{select} WHERE digest = ?1 AND expires_at_ms > ?2 AND {stays}");
     if let Some(link) = one(db, &sql, params![secret, now_ms], read)? {
         return Ok(Some(link));
     }
     let mailed = outbox::key_by_secret(db, secret)?;
     let id = mailed.as_deref().and_then(|key| key.strip_prefix(NOTICE_KEY)).and_then(Uuid::parse);
     let Some(id) = id else { return Ok(None) };
-    let sql = format!("{select} WHERE id = ?1 AND digest IS NULL AND expires_at_ms > ?2");
+    let sql = format!("{select} WHERE id = ?1 AND digest IS NULL AND expires_at_ms > ?2 AND {stays}");
     one(db, &sql, params![id, now_ms], read)
 }
 
@@ -438,7 +462,7 @@ fn accept(
     guest: Guest,
     now_ms: u64,
 ) -> Result<Option<Member>, DbError> {
-    let Invitation { tenant_id, email, role, grants, ends_at_ms } = invitation;
+    let Invitation { tenant_id, email, role, grants, ends_at_ms, invited_by: _ } = invitation;
     let owner = person::by_email(db, &email)?.map(|(person, _)| person);
     match (guest, owner) {
         (Guest::New { id, password_hash }, None) => {
@@ -474,6 +498,7 @@ fn read(row: &Row) -> Result<Link, DbError> {
             role: row.word("role", &Role::ALL, Role::as_str)?,
             grants: membership::read_grants(row)?,
             ends_at_ms: row.get("ends_at_ms")?,
+            invited_by: row.get("invited_by")?,
         }),
         other => return Err(crate::db::damaged("purpose", &format!("has the unknown word {other:?}"))),
     };

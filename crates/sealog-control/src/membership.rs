@@ -7,7 +7,7 @@ use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, dam
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
-use crate::{session, tenant};
+use crate::{sent, session, tenant};
 
 pub trait Memberships: Send + Sync {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
@@ -16,13 +16,14 @@ pub trait Memberships: Send + Sync {
     fn add_member(&self, new: NewMember, records: Records<Member>)
     -> Answer<'_, Option<Member>, ChangeError>;
     /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does not end
-    /// keeps one. Somebody whose last membership ends by it has no sessions any more.
+    /// keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations that the person has
+    /// sent and may not send any more are withdrawn, and so are all of a membership that had ended.
     fn update_member(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
-        records: Records<Member>,
+        records: Records<Updated>,
     ) -> Answer<'_, Option<MemberChanged>>;
     fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
     /// By the ids of their persons, in the order in which they became members; those whose membership has
@@ -50,13 +51,18 @@ impl Memberships for Control {
         tenant_id: TenantId,
         person_id: PersonId,
         change: MemberChange,
-        records: Records<Member>,
+        records: Records<Updated>,
     ) -> Answer<'_, Option<MemberChanged>> {
         self.change_of_tenant(Lock::Order, move |db| {
             let Some(before) = find(db, tenant_id, person_id)? else { return Ok(None) };
+            let now_ms = change.now_ms;
             let value = update(db, &before, change)?;
             let records = match &value {
-                MemberChanged::Done(after) => records.tell(Some(&before), after),
+                MemberChanged::Done(after) => {
+                    let withdrawn = withdraw(db, &before.membership, &after.membership, now_ms)?;
+                    let before = Updated { member: before, withdrawn: Vec::new() };
+                    records.tell(Some(&before), &Updated { member: after.clone(), withdrawn })
+                }
                 MemberChanged::NotGiven | MemberChanged::LastOwner => Vec::new(),
             };
             Ok(Some(Changed { tenant_id, value, records }))
@@ -99,6 +105,16 @@ impl Role {
             Role::Developer => "developer",
             Role::PrivacyOfficer => "privacy_officer",
             Role::Auditor => "auditor",
+        }
+    }
+
+    /// Whether somebody who has it may make others what they are. Admins have no say over owners, neither over those
+    /// who are nor over who becomes one.
+    pub fn may_give(self, given: Role) -> bool {
+        match self {
+            Role::Owner => true,
+            Role::Admin => given != Role::Owner,
+            Role::Developer | Role::PrivacyOfficer | Role::Auditor => false,
         }
     }
 }
@@ -152,6 +168,14 @@ impl Membership {
 pub struct Member {
     pub person: Person,
     pub membership: Membership,
+}
+
+/// A member, and what a change has done besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Updated {
+    pub member: Member,
+    /// Invitations that the person had sent.
+    pub withdrawn: Vec<Uuid>,
 }
 
 /// Each field is left alone unless it is given; an inner `None` clears it.
@@ -253,6 +277,20 @@ fn update(db: &mut dyn Db, before: &Member, change: MemberChange) -> Result<Memb
     Ok(MemberChanged::Done(member))
 }
 
+/// What the person has sent for roles that are not theirs to give any more, or all of it where the membership has ended:
+/// one that begins again brings nothing back.
+fn withdraw(
+    db: &mut dyn Db,
+    before: &Membership,
+    after: &Membership,
+    now_ms: u64,
+) -> Result<Vec<Uuid>, DbError> {
+    let has_ended = before.has_ended(now_ms) || after.has_ended(now_ms);
+    let lost = Role::ALL.into_iter().filter(|given| has_ended || !after.role.may_give(*given));
+    let lost: Vec<&str> = lost.map(Role::as_str).collect();
+    sent::withdraw(db, after.tenant_id, after.person_id, &lost)
+}
+
 /// Where somebody is a member, in the order in which that began.
 pub(crate) fn tenants_of(
     db: &mut dyn Db,
@@ -264,7 +302,11 @@ pub(crate) fn tenants_of(
     all(db, sql, params![person_id, now_ms], |row| row.get("tenant_id"))
 }
 
-fn find(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Option<Member>, DbError> {
+pub(crate) fn find(
+    db: &mut dyn Db,
+    tenant_id: TenantId,
+    person_id: PersonId,
+) -> Result<Option<Member>, DbError> {
     let sql = format!("{} WHERE tenant_id = ?1 AND person_id = ?2", MEMBERS.select);
     one(db, &sql, params![tenant_id, person_id], read_member)
 }

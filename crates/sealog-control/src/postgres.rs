@@ -60,7 +60,8 @@ fn name(schema: &Schema) -> String {
 pub(crate) fn steps(schema: &Schema) -> sessions::Schema {
     let name = name(schema);
     let steps = schema.postgres.iter().map(|step| translate(step, Some(&name))).collect();
-    sessions::Schema { name, steps }
+    let rights = sessions::rights_in(&name);
+    sessions::Schema { name, steps, rights }
 }
 
 fn failed(failure: Failure) -> DbError {

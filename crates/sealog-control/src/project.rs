@@ -104,7 +104,11 @@ pub struct Project {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectChange {
     pub name: Option<String>,
+    /// All of them, whichever there are.
     pub frameworks: Option<FrameworkSet>,
+    /// Some of them, whatever else is changed at the same time: those that are neither stay what they are.
+    pub enable: FrameworkSet,
+    pub disable: FrameworkSet,
     pub rate_limit_rps: Option<Option<u32>>,
     /// When, for the history of frameworks.
     pub now_ms: u64,
@@ -114,6 +118,7 @@ impl ProjectChange {
     fn apply(self, project: &mut Project) {
         set(&mut project.name, self.name);
         set(&mut project.frameworks, self.frameworks);
+        project.frameworks = project.frameworks.union(self.enable).without(self.disable);
         set(&mut project.rate_limit_rps, self.rate_limit_rps);
         project.frameworks_ever = project.frameworks_ever.union(project.frameworks);
     }

@@ -20,6 +20,8 @@ use crate::job::Job;
 use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
+use crate::ops_session::OpsSession;
+use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
 use crate::person::Person;
@@ -29,8 +31,8 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
-    exports, job, key, link, membership, outbox, pending, person, project, saved_view, session, settings,
-    system_project, tenant, version,
+    exports, job, key, link, membership, ops_session, ops_user, outbox, pending, person, project, saved_view,
+    session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -89,6 +91,9 @@ pub struct ControlSnapshot {
     pub case_packages: Vec<CasePackage>,
     pub case_letters: Vec<CaseLetter>,
     pub records: Vec<PendingRecord>,
+    /// Those that were removed included.
+    pub ops_users: Vec<OpsUser>,
+    pub ops_sessions: Vec<OpsSession>,
 }
 
 /// Every table, each before those that it points at.
@@ -122,6 +127,8 @@ const TABLES: &[&str] = &[
     "project_frameworks",
     "projects",
     "tenants",
+    "ops_sessions",
+    "ops_users",
 ];
 
 fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
@@ -148,6 +155,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         case_packages: case_package::export(db)?,
         case_letters: case_letter::export(db)?,
         records: pending::export(db)?,
+        ops_users: ops_user::export(db)?,
+        ops_sessions: ops_session::export(db)?,
     })
 }
 
@@ -176,5 +185,7 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     case_search::import(db, &snapshot.case_searches)?;
     case_package::import(db, &snapshot.case_packages)?;
     case_letter::import(db, &snapshot.case_letters)?;
-    pending::import(db, snapshot.records)
+    pending::import(db, snapshot.records)?;
+    ops_user::import(db, &snapshot.ops_users)?;
+    ops_session::import(db, &snapshot.ops_sessions)
 }

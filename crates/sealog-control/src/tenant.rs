@@ -5,7 +5,7 @@ use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
 use crate::record::{NewRecord, Records};
 
 pub trait Tenants: Send + Sync {
@@ -19,6 +19,8 @@ pub trait Tenants: Send + Sync {
     ) -> Answer<'_, Option<Tenant>>;
     fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>>;
     fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>>;
+    /// Those whose name has this text in it, in any case of ASCII letters, in the order of creation.
+    fn tenants_like(&self, text: String, page: ListPage) -> Answer<'_, Vec<Tenant>>;
 }
 
 impl Tenants for Control {
@@ -48,6 +50,20 @@ impl Tenants for Control {
 
     fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>> {
         self.read(move |db| TENANTS.page(db, None, page, read))
+    }
+
+    fn tenants_like(&self, text: String, page: ListPage) -> Answer<'_, Vec<Tenant>> {
+        self.read(move |db| {
+            let escaped = text.to_ascii_lowercase().replace('!', "!!").replace('%', "!%").replace('_', "!_");
+            let mut params = vec![page.limit.into(), format!("%{escaped}%").into()];
+            let mut sql = format!("{} WHERE lower(name) LIKE ?2 ESCAPE '!'", TENANTS.select);
+            if let Some(after) = page.after {
+                params.push(Value::from(after));
+                sql.push_str(" AND number > (SELECT number FROM {tenants} WHERE id = ?3)");
+            }
+            sql.push_str(" ORDER BY number LIMIT ?1");
+            all(db, &sql, &params, read)
+        })
     }
 }
 

@@ -29,6 +29,8 @@ mod link;
 mod lists;
 #[path = "conformance/membership.rs"]
 mod membership;
+#[path = "conformance/ops.rs"]
+mod ops;
 #[path = "conformance/outbox.rs"]
 mod outbox;
 #[path = "conformance/pending.rs"]
@@ -88,11 +90,13 @@ conformance! {
         the_first_tenant_comes_with_its_keys_in_one_step_and_only_into_an_empty_store
         a_created_tenant_reads_back_with_its_plan_and_billing
         a_change_leaves_other_fields_alone_and_null_clears
+        tenants_are_found_by_a_part_of_their_name_and_pages_join
     }
     project: {
         a_project_needs_its_tenant
         frameworks_that_were_disabled_stay_known_as_ever_enabled
         the_history_of_frameworks_is_kept
+        changes_of_different_frameworks_at_the_same_time_are_all_kept
         concurrent_changes_are_all_kept
         projects_are_found_by_their_ids_in_their_tenant
     }
@@ -104,6 +108,7 @@ conformance! {
         keys_of_a_tenant_are_listed_newest_first_and_pages_join
         a_key_is_found_by_its_id_with_its_tenant
         a_rolled_key_works_on_for_a_while_and_the_new_one_at_once
+        keys_that_end_soon_are_those_that_work_and_the_next_comes_first
     }
     action: {
         actions_are_unique_in_their_tenant
@@ -153,6 +158,9 @@ conformance! {
     }
     saved_view: {
         a_person_has_so_many_views_in_a_tenant_and_one_of_a_name
+        a_shared_view_is_seen_in_its_project_and_changed_by_its_owner
+        so_many_views_are_shared_in_a_project
+        a_shared_view_is_removed_by_its_owner_or_for_its_project
     }
     attempt: {
         attempts_are_counted_by_subject_until_their_window_is_over
@@ -172,6 +180,8 @@ conformance! {
         an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant
         an_invitation_that_was_withdrawn_opens_nothing
         an_invitation_is_replaced_by_those_alone_who_may_give_its_role
+        an_invitation_opens_nothing_once_the_membership_of_its_sender_has_ended
+        invitations_go_with_the_right_of_their_sender_to_send_them
         of_many_that_use_a_link_at_once_one_has_used_it
         a_tenant_has_so_many_open_invitations_and_one_for_an_address
         a_new_password_and_the_records_of_it_are_one_change
@@ -194,14 +204,18 @@ conformance! {
         a_job_ends_once_and_says_why_it_failed
         of_many_that_claim_a_job_at_once_one_has_it
         a_tenant_has_so_many_jobs_of_a_kind_that_have_not_ended
+        a_job_with_an_id_of_its_own_is_made_once
+        old_jobs_that_nobody_asked_for_are_forgotten_in_steps
         a_cancelled_job_is_nobodys_and_keeps_its_position
         a_job_ends_with_its_result_and_its_record
         jobs_about_one_thing_are_listed_newest_first
+        jobs_of_all_tenants_are_listed_newest_first_and_pages_join
     }
     exports: {
         an_export_reads_back_and_its_record_waits
         what_a_complete_download_came_to_is_noted_once
         exports_of_a_project_and_mode_are_listed_newest_first
+        the_oldest_export_that_was_downloaded_gives_way_to_one_too_many
     }
     case: {
         a_case_reads_back_and_is_numbered_in_its_tenant
@@ -229,6 +243,17 @@ conformance! {
         records_are_in_the_order_of_the_changes_until_they_are_removed
         records_of_what_changed_nothing_wait_with_the_others
         a_record_tells_of_the_state_that_its_change_has_found
+    }
+    ops: {
+        a_link_sets_the_password_of_an_operator_once_and_until_it_is_over
+        an_address_is_one_operators_until_that_one_is_removed
+        an_operator_who_has_never_shown_a_code_gets_another_link_and_one_who_has_does_not
+        a_password_alone_begins_no_whole_session_of_an_operator
+        a_code_of_an_operator_works_once_for_the_session_that_asked
+        an_authenticator_of_an_operator_is_replaced_until_its_first_code
+        sessions_of_an_operator_end_with_time_and_idleness
+        a_removed_operator_has_no_session_no_password_and_no_way_back
+        an_operator_and_a_person_with_the_same_token_have_nothing_in_common
     }
     system_project: {
         a_tenant_has_one_system_project_that_is_made_once

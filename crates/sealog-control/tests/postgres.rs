@@ -250,6 +250,46 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
     assert_valid(&store, live(), 10);
 }
 
+#[test]
+fn a_migration_grants_what_is_new_to_the_roles_that_can_add_events() {
+    let stage = Stage::new();
+    let roles =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/postgresql/roles.sql"))
+            .unwrap();
+    let url = |role: &str| stage.database.url().replace("owner@", &format!("{role}@"));
+    stage.sql(&roles);
+    sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    migrate(&url("sealog_owner")).unwrap();
+    stage.sql(&roles);
+    // A site may have given its servers another name.
+    let other = format!("Node of {}", stage.database.name);
+    stage.sql(&format!("CREATE ROLE \"{other}\" LOGIN; GRANT INSERT ON sealog.events TO \"{other}\""));
+    let may = |role: &str, table: &str, right: &str| {
+        stage.sql(&format!("SELECT has_table_privilege('{role}', '{table}', '{right}')")) == "t"
+    };
+    // As before the last steps, which make these tables.
+    stage.sql(
+        "DROP TABLE sealog.counts, sealog.counted; DELETE FROM sealog.migrations WHERE version = 5;
+         DROP TABLE sealog_control.saved_views, sealog_control.failures; ALTER TABLE sealog_control.actions DROP COLUMN retired_at_ms;
+         ALTER TABLE sealog_control.links DROP COLUMN invited_by; DELETE FROM sealog_control.migrations WHERE version > 5",
+    );
+    sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    migrate(&url("sealog_owner")).unwrap();
+    for role in ["sealog_node", other.as_str()] {
+        assert!(may(role, "sealog.counts", "UPDATE") && may(role, "sealog.counted", "DELETE"), "{role}");
+        assert!(may(role, "sealog_control.saved_views", "INSERT"), "{role}");
+        assert!(!may(role, "sealog.events", "UPDATE") && !may(role, "sealog.events", "DELETE"), "{role}");
+        assert!(!may(role, "sealog_control.migrations", "INSERT"), "{role}");
+    }
+    let store = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap();
+    append(&store, live(), vec![login("a")]);
+    let today = sealog_store::counts::day_of(MORNING_MS);
+    let counts = wait(store.counts(live(), sealog_store::counts::Days::new(today, today + 1))).unwrap();
+    assert_eq!((counts.events(), counts.uncounted), (1, 0));
+    drop(store);
+    stage.sql(&format!("DROP OWNED BY \"{other}\"; DROP ROLE \"{other}\""));
+}
+
 /// Something of every kind of control data, so that every right that a node needs is used.
 fn furnish(control: &Control) {
     use sealog_core::catalog::{CustomAction, FrameworkSet};
@@ -357,7 +397,7 @@ fn furnish(control: &Control) {
         last_seq: 9,
         created_at_ms: now,
     };
-    wait(control.create_export(export, vec![])).unwrap();
+    wait(control.create_export(export, 1, Records::none())).unwrap().unwrap();
     let totals = ExportTotals { rows: 9, bytes: 9, sha256: Hash([9; 32]), at_ms: now };
     assert_eq!(wait(control.complete_export(ExportId(Uuid([8; 16])), totals)), Ok(Some(totals)));
     let token_digest = Hash([6; 32]);
@@ -401,10 +441,17 @@ fn furnish(control: &Control) {
         person_id,
         name: "n".into(),
         query: "q".into(),
+        shared_in: None,
+        is_pinned: false,
         created_at_ms: now,
     };
-    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
-    assert_eq!(wait(control.remove_view(tenant_id, person_id, Uuid([8; 16]))), Ok(true));
+    let (id, most, none) = (Uuid([8; 16]), ViewsMax { own: 1, shared: 1 }, Records::none);
+    assert_eq!(wait(control.save_view(view, most, none())), Ok(ViewKept::Kept));
+    let change = ViewChange { shared_in: Some(Some(project_id)), is_pinned: Some(true) };
+    let changed = control.change_view(tenant_id, person_id, id, change, most, none());
+    assert_eq!(wait(changed), Ok(ViewKept::Kept));
+    let removed = control.remove_view(tenant_id, id, WhoseView::SharedIn(project_id), none());
+    assert_eq!(wait(removed), Ok(true));
     assert_eq!(wait(control.retire_action(tenant_id, "a.b".into(), now, vec![])), Ok(Some(())));
     let link = Link {
         id: Uuid([9; 16]),

@@ -2,6 +2,9 @@
 
 use crate::catalog::{Catalog, FrameworkSet};
 
+/// Of a plan that does not say another.
+const REQUESTS_PER_S: u32 = 1000;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub name: String,
@@ -23,7 +26,7 @@ impl Plan {
             name: name.into(),
             events_per_month,
             frameworks,
-            requests_per_s: 1000,
+            requests_per_s: REQUESTS_PER_S,
             key_expiry_policy: name != "entry",
         };
         vec![
@@ -35,6 +38,23 @@ impl Plan {
             ),
             plan("top", None, FrameworkSet::ALL),
         ]
+    }
+
+    /// What a plan of this name has that says nothing: no quota, no framework.
+    pub fn named(name: &str) -> Plan {
+        Plan {
+            name: name.into(),
+            events_per_month: None,
+            frameworks: FrameworkSet::NONE,
+            requests_per_s: REQUESTS_PER_S,
+            key_expiry_policy: false,
+        }
+    }
+
+    /// Stands in for a plan that the configuration no longer has. Evidence comes first: what a tenant has enabled is
+    /// still taken, and the policy for its keys holds. Pages enable nothing more.
+    pub fn unknown(name: &str) -> Plan {
+        Plan { frameworks: FrameworkSet::ALL, key_expiry_policy: true, ..Plan::named(name) }
     }
 
     /// The notices that are due when a month's count goes from `before` to `after`. One batch can pass both.

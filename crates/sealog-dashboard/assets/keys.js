@@ -12,6 +12,9 @@ const rows = () => [...document.querySelectorAll("main tbody th[scope=row] a[hre
 
 const here = (all) => all.findIndex((link) => link.closest("tr").contains(document.activeElement));
 
+/** The link of the row that has the focus. */
+const current = () => { const all = rows(); return all[here(all)]; };
+
 function step(by) {
   const all = rows();
   if (!all.length) return false;
@@ -21,11 +24,72 @@ function step(by) {
   return true;
 }
 
-function open() {
-  const all = rows();
-  const link = all[here(all)];
-  link?.click();
-  return Boolean(link);
+function click(element) {
+  element?.click();
+  return Boolean(element);
+}
+
+const open = () => click(current());
+
+/** A link or a button of the page that has this key. */
+const press = (key) => click(document.querySelector(`[data-key="${key}"]:not([hidden])`));
+
+/** The value of a row that has the focus; where none has it, the row's first one gets it. */
+function value() {
+  const value = document.activeElement.closest?.("a[data-f]");
+  if (value) return value;
+  current()?.closest("tr").querySelector("a[data-f]")?.focus();
+  return null;
+}
+
+const filter = () => click(value()) || Boolean(current());
+
+/** As a click with the Alt key does: `exclude.js`. */
+function without(value) {
+  value?.dispatchEvent(new MouseEvent("click", { altKey: true, bubbles: true, cancelable: true }));
+  return Boolean(value ?? current());
+}
+
+/** The event of the row that has the focus, else that of the page: its id, and the address that finds it everywhere. */
+function event() {
+  const ids = [current()?.pathname.split("/").at(-1), document.querySelector("[data-log-id]")?.dataset.logId];
+  const id = ids.find((id) => /^[0-9A-Z]{26}$/.test(id ?? ""));
+  if (!id) return null;
+  const [, , , project] = location.pathname.split("/");
+  return { id, link: new URL(`/app/e/${id}?p=${project}`, location.href).href };
+}
+
+function say(text) {
+  let status = document.getElementById("said");
+  if (!status) {
+    status = document.createElement("p");
+    status.id = "said";
+    status.className = "said";
+    status.setAttribute("role", "status");
+    document.body.append(status);
+  }
+  status.textContent = text;
+  setTimeout(() => { if (status.textContent === text) status.textContent = ""; }, 3000);
+}
+
+function copy(text, what) {
+  if (!text) return false;
+  const done = navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"));
+  done.then(() => say(`Copied ${what}.`), () => say("Nothing was copied: this browser does not allow it here."));
+  return true;
+}
+
+const copyId = () => copy(event()?.id, "the log_id");
+const copyLink = () => { const found = event(); return copy(found?.link ?? location.href, found ? "the link to the event" : "the address of this page"); };
+
+/** Of the page, else around the row that has the focus. */
+function verify() {
+  if (press("v")) return true;
+  const seq = current()?.closest("tr").querySelector(".c-seq")?.textContent.replaceAll(/[^0-9]/g, "");
+  const page = document.querySelector('a[data-go="v"]');
+  if (!seq || !page) return false;
+  location.assign(`${location.pathname.replace(/\/events$/, "/verify")}?around=${seq}#new`);
+  return true;
 }
 
 function search() {
@@ -36,9 +100,7 @@ function search() {
 }
 
 function go(key) {
-  const link = /^[a-z]$/.test(key) && document.querySelector(`a[data-go="${key}"]`);
-  if (link) link.click();
-  return Boolean(link);
+  return /^[a-z]$/.test(key) && click(document.querySelector(`a[data-go="${key}"]`));
 }
 
 function list() {
@@ -46,12 +108,17 @@ function list() {
   return Boolean(dialog);
 }
 
-const keys = { "/": search, j: () => step(1), k: () => step(-1), o: open, "?": list };
+const keys = {
+  "/": search, j: () => step(1), k: () => step(-1), o: open, f: filter, F: () => without(value()), c: copyId, y: copyLink, v: verify,
+  e: () => press("e"), t: () => press("t"), r: () => press("r"), " ": () => press(" "), "?": list,
+};
 
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Shift" || dialog?.open || isTyping(event.target)) return;
+  // A space presses the button, or opens the summary, that has the focus.
+  if (event.key === " " && event.target.closest?.("a, button, summary, [tabindex]:not(main)")) return;
   const isGoing = Date.now() < goUntil;
   goUntil = event.key === "g" && !isGoing ? Date.now() + WAIT_MS : 0;
-  if (isGoing ? go(event.key) : keys[event.key]?.()) event.preventDefault();
+  if (isGoing ? go(event.key) : Object.hasOwn(keys, event.key) && keys[event.key]()) event.preventDefault();
 });

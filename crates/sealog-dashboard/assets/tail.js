@@ -25,18 +25,26 @@ function begin() {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "btn sm";
+  const more = document.createElement("button");
+  more.type = "button";
+  more.className = "btn sm pill";
+  more.dataset.key = "r";
+  more.hidden = true;
   const status = document.createElement("span");
   status.setAttribute("role", "status");
-  bar.append(button, status);
+  bar.append(button, more, status);
   place.prepend(bar);
   let waiting = [];
   let arrived = 0;
+  let shown = 0;
   const say = (text) => { status.textContent = text; };
   const show = () => {
     for (const row of waiting) rows.insertAdjacentHTML("afterbegin", row);
     waiting = [];
+    more.hidden = true;
     while (rows.rows.length > LIMIT) rows.rows[rows.rows.length - 1].remove();
     document.dispatchEvent(new Event("sealog:rows"));
+    shown = arrived;
     say(`${arrived} new since you began.`);
   };
   const arrive = (data) => {
@@ -44,23 +52,31 @@ function begin() {
     waiting.push(data);
     // Nobody's place in the list moves while they read.
     if (place.getBoundingClientRect().top >= 0) show();
-    else say(`${arrived} new, shown when you scroll to the top.`);
+    else {
+      more.hidden = false;
+      more.textContent = `${arrived - shown} new: show them`;
+      say(`${arrived - shown} new.`);
+    }
   };
   const stop = (text) => {
     source?.close();
     source = null;
+    // Elsewhere a space is for scrolling.
+    delete button.dataset.key;
     button.textContent = "Live";
     button.setAttribute("aria-pressed", "false");
     say(text);
   };
   const start = () => {
-    arrived = 0;
+    arrived = shown = 0;
+    button.dataset.key = " ";
     button.textContent = "Pause";
     button.setAttribute("aria-pressed", "true");
     say("Waiting for events.");
     listen(place.dataset.tail, arrive, stop, say);
   };
   button.addEventListener("click", () => (source ? stop("Paused. Live again shows what was missed.") : start()));
+  more.addEventListener("click", () => { scrollTo(0, 0); show(); });
   addEventListener("scroll", () => { if (waiting.length && place.getBoundingClientRect().top >= 0) show(); }, { passive: true });
   stop("");
 }

@@ -18,6 +18,7 @@ if (zone) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "btn quiet sm";
+  button.dataset.key = "t";
   const label = () => {
     button.textContent = isLocal() ? "Show UTC" : "Show local times";
     zone.textContent = isLocal() ? "Times of events are local." : "Times are UTC.";

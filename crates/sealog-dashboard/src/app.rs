@@ -26,6 +26,8 @@ pub struct Config {
     pub app_url: String,
     /// Whether mails leave, so that pages can say that one is on its way.
     pub has_mail: bool,
+    /// When live chains are verified each night, as people write it; nothing if they are not.
+    pub verified_at: Option<String>,
 }
 
 /// What is told when the first owner has claimed the account: the link is worth nothing any more.
@@ -107,7 +109,7 @@ impl Dashboard {
             accounts,
             admin,
             cookies: Cookies::new(&config.app_url),
-            assets: Assets::new(),
+            assets: Assets::new("/app"),
             config,
             downloads: Streams::new(DOWNLOADS),
             workers,

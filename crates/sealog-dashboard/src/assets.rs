@@ -17,11 +17,12 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
 /// Name, content type, content.
-const FILES: [(&str, &str, &[u8]); 10] = [
+const FILES: &[(&str, &str, &[u8])] = &[
     ("app.css", STYLE, include_bytes!("../assets/app.css")),
     ("htmx.js", SCRIPT, include_bytes!("../assets/vendor/htmx-4.0.0.min.js")),
     ("icon.svg", IMAGE, include_bytes!("../assets/icon.svg")),
     ("copy.js", SCRIPT, include_bytes!("../assets/copy.js")),
+    ("exclude.js", SCRIPT, include_bytes!("../assets/exclude.js")),
     ("keys.js", SCRIPT, include_bytes!("../assets/keys.js")),
     ("link.js", SCRIPT, include_bytes!("../assets/link.js")),
     ("query.js", SCRIPT, include_bytes!("../assets/query.js")),
@@ -43,17 +44,18 @@ struct Asset {
 }
 
 impl Assets {
-    pub(crate) fn new() -> Assets {
-        let asset = |(name, content_type, content): (&'static str, &'static str, &'static [u8])| {
+    /// Files beneath the pages that name them.
+    pub(crate) fn new(base: &str) -> Assets {
+        let asset = |&(name, content_type, content): &(&'static str, &'static str, &'static [u8])| {
             let hash = Hash(Sha256::digest(content).into()).to_string();
             // No build step: once at the start is soon enough.
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
             let compressed = encoder.write_all(content).and_then(|()| encoder.finish());
             let compressed = compressed.expect("a Vec takes every byte");
-            let path = format!("/app/static/{}/{name}", &hash[..16]);
+            let path = format!("{base}/static/{}/{name}", &hash[..16]);
             Asset { name, path, content_type, content, compressed }
         };
-        Assets(FILES.map(asset).into())
+        Assets(FILES.iter().map(asset).collect())
     }
 
     /// The path of a file, for a page to name.

@@ -24,6 +24,10 @@ pub enum Capability {
     ManageFrameworks,
     ViewActions,
     ManageActions,
+    /// Show others one's own saved views.
+    ShareViews,
+    /// Remove those of others.
+    ManageViews,
 }
 
 const OWNER: usize = 0;
@@ -37,7 +41,7 @@ const NO: bool = false;
 
 /// In the order of owner, admin, developer, privacy officer, auditor.
 #[rustfmt::skip]
-pub const CAPABILITIES: [(Capability, [bool; 5]); 15] = [
+pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
     (Capability::Verify,        [YES, YES, YES, YES, YES]),
     (Capability::Export,        [YES, YES, NO,  YES, YES]),
@@ -53,6 +57,8 @@ pub const CAPABILITIES: [(Capability, [bool; 5]); 15] = [
     (Capability::ManageFrameworks, [YES, YES, NO, NO, NO]),
     (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
     (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
+    (Capability::ShareViews,    [YES, YES, YES, YES, NO]),
+    (Capability::ManageViews,   [YES, YES, NO,  NO,  NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {
@@ -66,7 +72,6 @@ pub fn may(role: Role, capability: Capability) -> bool {
     CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[column])
 }
 
-/// Admins have no say over owners, neither over those who are nor over who becomes one.
 pub(crate) fn may_give(role: Role, given: Role) -> bool {
-    may(role, Capability::ManageMembers) && (role == Role::Owner || given != Role::Owner)
+    may(role, Capability::ManageMembers) && role.may_give(given)
 }

@@ -155,6 +155,8 @@ pub(crate) struct Rank {
     /// What to say without any.
     pub nothing: &'static str,
     pub is_code: bool,
+    /// What else is to be known of the numbers.
+    pub note: Option<&'static str>,
 }
 
 pub(crate) struct RankRow {
@@ -195,6 +197,7 @@ impl Rank {
             rest: words,
             nothing: "None in this period.",
             is_code: false,
+            note: None,
         }
     }
 }

@@ -105,8 +105,9 @@ impl Theme {
         }
     }
 
-    pub(crate) fn cookie(self) -> String {
-        format!("{THEME}={}; Path=/app; Max-Age={THEME_S}; HttpOnly; SameSite=Lax", self.as_str())
+    /// For the pages beneath a path.
+    pub(crate) fn cookie(self, base: &str) -> String {
+        format!("{THEME}={}; Path={base}; Max-Age={THEME_S}; HttpOnly; SameSite=Lax", self.as_str())
     }
 }
 

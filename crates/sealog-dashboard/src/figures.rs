@@ -41,8 +41,19 @@ pub(crate) struct Figures {
     pub critical: Vec<u64>,
     /// The last day of each action.
     pub last_days: HashMap<String, u32>,
+    /// How many of all events were reads, and of which actions. Other figures may leave them out ([`Counting`]).
+    pub reads: u64,
+    pub read_actions: Vec<String>,
     /// Of the chain, and not in any figure yet.
     pub uncounted: u64,
+}
+
+/// Whether events that only tell of somebody who looked are counted. Estimates of actors, severities and countries know
+/// nothing of actions, and have them in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    All,
+    WithoutReads,
 }
 
 /// Values from the most frequent on, and the events of those that are not counted apart.
@@ -53,7 +64,8 @@ pub(crate) struct Ranked {
 }
 
 impl Figures {
-    fn of(counts: &Counts, days: Range<u32>, own: &HashMap<String, String>) -> Figures {
+    fn of(counts: &Counts, days: Range<u32>, own: &HashMap<String, String>, counting: Counting) -> Figures {
+        let is_left_out = |action: &str| counting == Counting::WithoutReads && is_read(action);
         let mut total = DayCounts::default();
         let mut figures = Figures { uncounted: counts.uncounted, ..Figures::default() };
         for day in days {
@@ -62,7 +74,9 @@ impl Figures {
                 figures.critical.push(0);
                 continue;
             };
-            figures.days.push((day, of_day.events));
+            let left_out: u64 =
+                of_day.actions.iter().filter(|(action, _)| is_left_out(action)).map(|(_, count)| count).sum();
+            figures.days.push((day, of_day.events.saturating_sub(left_out)));
             figures.critical.push(of_day.severities.get("critical"));
             for (action, _) in of_day.actions.iter() {
                 match figures.last_days.get_mut(action) {
@@ -72,12 +86,17 @@ impl Figures {
             }
             total.merge(of_day);
         }
-        figures.events = total.events;
+        figures.events = figures.days.iter().map(|(_, events)| events).sum();
+        let reads = total.actions.iter().filter(|(action, _)| is_read(action));
+        let (read_actions, reads): (Vec<String>, Vec<u64>) =
+            reads.map(|(action, count)| (action.to_owned(), count)).unzip();
+        (figures.read_actions, figures.reads) = (read_actions, reads.iter().sum());
+        figures.read_actions.sort_unstable();
         figures.actors = total.actors.estimate();
         figures.failed =
             total.actions.iter().filter(|(action, _)| is_failure(action)).map(|(_, count)| count).sum();
         let mut categories: HashMap<&str, u64> = HashMap::new();
-        for (action, count) in total.actions.iter() {
+        for (action, count) in total.actions.iter().filter(|(action, _)| !is_left_out(action)) {
             *categories.entry(category(action, own)).or_default() += count;
         }
         figures.categories.values =
@@ -91,7 +110,9 @@ impl Figures {
             values: ranked.into_iter().map(|(value, count)| (value.to_owned(), count)).collect(),
             others,
         };
-        figures.actions = owned(total.actions.ranked(), total.actions.other());
+        let mut ranked = total.actions.ranked();
+        ranked.retain(|(action, _)| !is_left_out(action));
+        figures.actions = owned(ranked, total.actions.other());
         figures.severities = owned(total.severities.ranked(), total.severities.other());
         figures.countries = owned(total.countries.ranked(), total.countries.other());
         figures
@@ -113,6 +134,7 @@ pub(crate) async fn read(
     chain: ChainId,
     days: Range<u32>,
     before: Range<u32>,
+    counting: Counting,
 ) -> Result<(Figures, Figures), Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let from = if before.is_empty() { days.start } else { before.start.min(days.start) };
@@ -122,7 +144,7 @@ pub(crate) async fn read(
         actions.into_iter().filter_map(|action| Some((action.action, action.category?))).collect();
     let cost = counts.days.len() * DAY_COST;
     let made = app.store.pool().run(Lane::Compute, chain, cost, move || {
-        (Figures::of(&counts, days, &own), Figures::of(&counts, before, &own))
+        (Figures::of(&counts, days, &own, counting), Figures::of(&counts, before, &own, counting))
     });
     Ok(made.await.map_err(|_| StoreError::Closing)?)
 }
@@ -173,9 +195,17 @@ fn category<'a>(action: &str, own: &'a HashMap<String, String>) -> &'a str {
 
 /// By its name, since events have no outcome of their own.
 fn is_failure(action: &str) -> bool {
-    ["failed", "denied", "refused", "rejected", "blocked"]
-        .iter()
-        .any(|word| action.strip_suffix(word).is_some_and(|rest| rest.ends_with(['.', '_', '-'])))
+    ends_with_one_of(action, &["failed", "denied", "refused", "rejected", "blocked"])
+}
+
+/// By its name: somebody looked, and nothing changed.
+fn is_read(action: &str) -> bool {
+    ends_with_one_of(action, &["viewed", "accessed", "read", "listed", "searched", "queried"])
+}
+
+/// As a word of its own.
+fn ends_with_one_of(action: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| action.strip_suffix(word).is_some_and(|rest| rest.ends_with(['.', '_', '-'])))
 }
 
 /// The actions of a framework, those that it requires first among equals of the catalog's order.
@@ -211,6 +241,35 @@ mod tests {
         ] {
             assert_eq!(granted(5..10, &grants(from_ms, until_ms)), expected, "{from_ms:?} {until_ms:?}");
         }
+    }
+
+    #[test]
+    fn reads_are_told_by_the_last_word_of_their_names_and_left_out_of_what_knows_actions() {
+        for action in ["record.viewed", "hipaa.phi_accessed", "file.read"] {
+            assert!(is_read(action), "{action}");
+        }
+        for action in ["user.login", "viewed", "thread", "spread.read_only", "access.denied"] {
+            assert!(!is_read(action), "{action}");
+        }
+        let mut day = DayCounts::default();
+        for (action, severity) in [("a.viewed", "critical"), ("a.viewed", "info"), ("user.login", "info")] {
+            let severity = Some(severity);
+            day.add(&sealog_store::counts::Counted { action, actor_id: Some("x"), severity, country: None });
+        }
+        let counts = Counts { days: [(7, day)].into(), uncounted: 0 };
+        let of = |counting| Figures::of(&counts, 6..8, &HashMap::new(), counting);
+        let (all, without) = (of(Counting::All), of(Counting::WithoutReads));
+        assert_eq!((all.events, without.events), (3, 1));
+        assert_eq!(
+            (all.reads, without.reads, &without.read_actions[..]),
+            (2, 2, &["a.viewed".to_owned()][..])
+        );
+        assert_eq!((all.days[1], without.days[1]), ((7, 3), (7, 1)));
+        assert_eq!(without.actions.values, [("user.login".to_owned(), 1)]);
+        assert_eq!(without.categories.values.iter().map(|(_, count)| count).sum::<u64>(), 1);
+        // Whether an action was ever seen is another question.
+        assert!(without.last_days.contains_key("a.viewed"));
+        assert_eq!(without.severities.values[0], ("info".to_owned(), 2));
     }
 
     #[test]

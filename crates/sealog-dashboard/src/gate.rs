@@ -5,19 +5,21 @@ use std::sync::Arc;
 use axum::body::to_bytes;
 use axum::extract::{RawPathParams, Request};
 use axum::http::header::{HeaderName, HeaderValue, ORIGIN};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use sealog_control::{ListPage, Project, Role};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
-use sealog_service::people::SignedInPerson;
+use sealog_service::people::{SignedInPerson, Token};
 use sealog_service::{Secret, Visit};
 use sealog_store::BoxFuture;
 
 use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::headers;
+use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
 
@@ -56,26 +58,9 @@ pub(crate) async fn pass(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let visit: Visit = *parts.extensions.get().expect("the server says where a request comes from");
-    let mut asked = Asked {
-        visit,
-        token: app.cookies.session(&parts.headers),
-        headers: parts.headers,
-        path: parts.uri.path().to_owned(),
-        query: parts.uri.query().unwrap_or("").to_owned(),
-        parameters: parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-        form: Vec::new(),
-        who: None,
-        place: None,
-    };
+    let mut asked = begin(&parts, parameters, app.cookies.session(&parts.headers));
     let checked = async {
-        check_site(app, &parts.method, &asked)?;
-        if asked.query.len() > QUERY_BYTES_MAX {
-            return Err(Problem::new(
-                Code::ValidationInvalidField,
-                "The address of this page is too long. Use a shorter search or fewer filters.",
-            ));
-        }
+        check_request(app.cookies.origin(), &parts.method, &asked)?;
         admit(app, needs, &mut asked).await?;
         if parts.method == Method::POST {
             asked.form = read_form(&asked.headers, body).await?;
@@ -84,20 +69,48 @@ pub(crate) async fn pass(
     };
     let handler = match checked.await {
         Ok(handler) => handler,
-        Err(problem) => return problem.render(app, &asked),
+        Err(problem) => return problem.render(Plain::new(app, &asked), &asked),
     };
     let asked = Arc::new(asked);
     match handler(Arc::clone(app), Arc::clone(&asked)).await {
         Ok(response) => response,
-        Err(problem) => problem.render(app, &asked),
+        Err(problem) => problem.render(Plain::new(app, &asked), &asked),
     }
+}
+
+/// A request of which nobody knows yet who makes it.
+pub(crate) fn begin(parts: &Parts, parameters: &RawPathParams, token: Option<Token>) -> Asked {
+    let visit: Visit = *parts.extensions.get().expect("the server says where a request comes from");
+    Asked {
+        visit,
+        token,
+        headers: parts.headers.clone(),
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or("").to_owned(),
+        parameters: parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        form: Vec::new(),
+        who: None,
+        place: None,
+    }
+}
+
+/// What holds for every request, whoever makes it.
+pub(crate) fn check_request(origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
+    check_site(origin, method, asked)?;
+    if asked.query.len() > QUERY_BYTES_MAX {
+        return Err(Problem::new(
+            Code::ValidationInvalidField,
+            "The address of this page is too long. Use a shorter search or fewer filters.",
+        ));
+    }
+    Ok(())
 }
 
 /// Another site can make a browser send a form with its cookies. The browser says which site it was, or at least
 /// which origin; a program that is no browser says neither, and has no cookies that are not its own. From a page that
 /// lets no address leave ([`headers::hides_origin`]), an old browser that does not name the site says `null` for the
 /// origin: its forms are accepted where what was typed is the proof, and no session is.
-fn check_site(app: &Dashboard, method: &Method, asked: &Asked) -> Result<(), Problem> {
+fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
     let value = |name: HeaderName| asked.headers.get(name).map(HeaderValue::as_bytes);
     let is_ours = match (value(SEC_FETCH_SITE), value(ORIGIN)) {
         (Some(site), _) if *method == Method::GET => {
@@ -107,7 +120,7 @@ fn check_site(app: &Dashboard, method: &Method, asked: &Asked) -> Result<(), Pro
         (None, _) if *method == Method::GET => true,
         (Some(site), _) => matches!(site, b"same-origin" | b"none"),
         (None, Some(b"null")) if headers::hides_origin(&asked.path) => true,
-        (None, Some(origin)) => origin.eq_ignore_ascii_case(app.cookies.origin().as_bytes()),
+        (None, Some(origin)) => origin.eq_ignore_ascii_case(own_origin.as_bytes()),
         (None, None) => true,
     };
     let message = "The request comes from another site. Open the page itself and try again.";
@@ -213,7 +226,10 @@ pub(crate) fn of_control(error: sealog_store::StoreError) -> Problem {
     sealog_service::people::Failed::from(error).into()
 }
 
-async fn read_form(headers: &HeaderMap, body: axum::body::Body) -> Result<Vec<(String, Secret)>, Problem> {
+pub(crate) async fn read_form(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+) -> Result<Vec<(String, Secret)>, Problem> {
     if !is_form(headers) {
         return Err(Problem::new(Code::RequestMalformed, "This is no form."));
     }

@@ -20,12 +20,12 @@ const HEADERS: [(HeaderName, &str); 5] = [
 
 /// Pages that a link with a secret leads to. The secret is behind the `#`, which no browser sends; all the same,
 /// nothing of their address leaves, not even to us.
-const OF_LINKS: [&str; 3] = ["/app/claim", "/app/reset", "/app/invitation"];
+const OF_LINKS: [&str; 4] = ["/app/claim", "/app/reset", "/app/invitation", "/ops/enrol"];
 
 /// Whether forms of such a page lead to this path. No session is needed there: a secret that was typed is.
 pub(crate) fn hides_origin(path: &str) -> bool {
     // The button for the theme is on every page.
-    OF_LINKS.contains(&path) || path == "/app/theme"
+    OF_LINKS.contains(&path) || matches!(path, "/app/theme" | "/ops/theme")
 }
 
 /// For the answer to a request for this path.

@@ -4,6 +4,7 @@ use sealog_control::Role;
 use sealog_core::id::Mode;
 
 use crate::app::Dashboard;
+use crate::assets::Assets;
 use crate::capability::Capability;
 use crate::cookies::Theme;
 use crate::request::{Asked, Place};
@@ -13,7 +14,9 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// For pages without the rail: signing in, problems.
 pub(crate) struct Plain<'a> {
-    app: &'a Dashboard,
+    assets: &'a Assets,
+    /// Beneath which all pages are that this one leads to.
+    base: &'static str,
     theme: Theme,
     here: String,
     pub docs_url: &'a str,
@@ -22,18 +25,32 @@ pub(crate) struct Plain<'a> {
 
 impl<'a> Plain<'a> {
     pub(crate) fn new(app: &'a Dashboard, asked: &Asked) -> Plain<'a> {
+        Plain::beneath("/app", &app.assets, &app.config.docs_url, asked)
+    }
+
+    pub(crate) fn beneath(
+        base: &'static str,
+        assets: &'a Assets,
+        docs_url: &'a str,
+        asked: &Asked,
+    ) -> Plain<'a> {
         let query = if asked.query.is_empty() { String::new() } else { format!("?{}", asked.query) };
         Plain {
-            app,
+            assets,
+            base,
             theme: Theme::of(&asked.headers),
             here: format!("{}{query}", asked.path),
-            docs_url: &app.config.docs_url,
+            docs_url,
             version: VERSION,
         }
     }
 
+    pub(crate) fn base(&self) -> &'static str {
+        self.base
+    }
+
     pub(crate) fn asset(&self, name: &str) -> &str {
-        self.app.assets.path(name)
+        self.assets.path(name)
     }
 
     pub(crate) fn theme(&self) -> &'static str {

@@ -12,9 +12,11 @@ mod capability;
 mod charts;
 mod cookies;
 mod figures;
+mod fronts;
 mod gate;
 mod headers;
 mod layout;
+pub mod ops;
 mod pages;
 mod problem;
 mod reads;
@@ -28,5 +30,6 @@ mod views;
 
 pub use app::{Config, Dashboard, OnClaimed};
 pub use capability::{CAPABILITIES, Capability, may};
+pub use fronts::Pages;
 pub use gate::Needs;
 pub use routes::{Route, table};

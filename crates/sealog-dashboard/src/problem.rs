@@ -9,7 +9,6 @@ use sealog_service::admin::AdminError;
 use sealog_service::people::Failed;
 use sealog_store::StoreError;
 
-use crate::app::Dashboard;
 use crate::layout::Plain;
 use crate::request::{Asked, html};
 
@@ -100,7 +99,7 @@ struct Page<'a> {
 }
 
 impl Problem {
-    pub(crate) fn render(self, app: &Dashboard, asked: &Asked) -> Response {
+    pub(crate) fn render(self, plain: Plain<'_>, asked: &Asked) -> Response {
         let (code, message) = match self {
             Problem::Elsewhere(response) => return *response,
             Problem::Code { code, message } => (code, message),
@@ -113,12 +112,12 @@ impl Problem {
             _ => "That did not work",
         };
         let page = Page {
-            plain: Plain::new(app, asked),
+            doc_url: format!("{}/errors/{}", plain.docs_url, code.as_str()),
+            plain,
             title,
             code: code.as_str(),
             message: &message,
             request_id: asked.visit.request_id.to_string(),
-            doc_url: format!("{}/errors/{}", app.config.docs_url, code.as_str()),
         };
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, html(&page)).into_response();

@@ -144,7 +144,12 @@ pub(crate) fn with_cookie(mut response: Response, cookie: &str) -> Response {
 
 /// A path of ours, and no other place: what a link can say about where to go next.
 pub(crate) fn own_path(next: &str) -> Option<&str> {
-    let is_ours = next == "/app" || next.starts_with("/app/");
+    own_path_beneath("/app", next)
+}
+
+/// A path of these pages, and no other place.
+pub(crate) fn own_path_beneath<'a>(base: &str, next: &'a str) -> Option<&'a str> {
+    let is_ours = next.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     (is_ours && is_plain && next.len() <= 1000).then_some(next)
 }

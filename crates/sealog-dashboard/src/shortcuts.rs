@@ -20,12 +20,21 @@ const GO: [(&str, &str); 7] = [
     ("u", "Usage"),
 ];
 
-const ON_PAGE: [(&str, &str); 6] = [
+const ON_PAGE: &[(&str, &str)] = &[
     ("/", "Go to the search"),
     ("j", "Next row"),
     ("k", "Row before"),
     ("Enter", "Open what has the focus"),
     ("o", "Open the row"),
+    ("f", "Filter by the value that has the focus; in a row, go to its first value"),
+    ("F", "Leave out the value that has the focus, as a click with Alt does"),
+    ("c", "Copy the log_id of the row or the event"),
+    ("y", "Copy a link to the row or the event, else to the page"),
+    ("v", "Verify around the row or the event"),
+    ("e", "Export this query"),
+    ("t", "Times in UTC or local"),
+    ("r", "Show events that have arrived"),
+    ("Space", "Pause the live view, or begin it"),
     ("?", "Show this list"),
 ];
 

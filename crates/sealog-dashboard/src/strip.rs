@@ -43,7 +43,7 @@ pub(crate) fn cells(first: u64, last: u64, runs: &[Run], now_ms: u64) -> Vec<Cel
     cells
 }
 
-fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
+pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     // What is sound by a newer verification, in no order.
     let mut sound: Vec<(u64, u64)> = Vec::new();
     let mut oldest_ms = now_ms;
@@ -67,6 +67,19 @@ fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
         }
     }
     State::Unknown
+}
+
+/// How far the chain is known to be sound from its first event on, and when the oldest part of that was found.
+pub(crate) fn sound_from_the_first(runs: &[Run]) -> Option<(u64, u64)> {
+    let mut found: Option<(u64, u64)> = None;
+    loop {
+        let next = found.map_or(1, |(to, _)| to.saturating_add(1));
+        let reach = runs.iter().filter_map(|run| Some((run.sound_to()?, run.ended_at_ms?, run.from)));
+        let reach = reach.filter(|(to, _, from)| *from <= next && *to >= next);
+        // Of those that reach as far the newest, which comes first.
+        let Some((to, at_ms, _)) = reach.rev().max_by_key(|(to, ..)| *to) else { return found };
+        found = Some((to, found.map_or(at_ms, |(_, oldest_ms)| oldest_ms.min(at_ms))));
+    }
 }
 
 fn covers(ranges: &[(u64, u64)], from: u64, to: u64) -> bool {
@@ -160,6 +173,17 @@ mod tests {
         assert_eq!(states(1000, &two), [State::Verified(NOW - 5)]);
         assert_eq!(states(9, &[run(1, 9, None, NOW - STALE_MS)]), [State::Verified(NOW - STALE_MS)]);
         assert_eq!(states(9, &[run(1, 9, None, NOW - STALE_MS - 1)]), [State::Stale(NOW - STALE_MS - 1)]);
+    }
+
+    #[test]
+    fn a_chain_is_known_to_be_sound_as_far_as_verifications_join() {
+        assert_eq!(sound_from_the_first(&[]), None);
+        assert_eq!(sound_from_the_first(&[run(2, 9, None, NOW)]), None, "of the first nothing is known");
+        let joined = [run(900, 2000, None, NOW), run(1, 1000, None, NOW - 5), run(1, 1000, None, NOW - 9)];
+        assert_eq!(sound_from_the_first(&joined), Some((2000, NOW - 5)));
+        let apart = [run(1002, 2000, None, NOW), run(1, 1000, None, NOW - 5)];
+        assert_eq!(sound_from_the_first(&apart), Some((1000, NOW - 5)));
+        assert_eq!(sound_from_the_first(&[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
     }
 
     #[test]

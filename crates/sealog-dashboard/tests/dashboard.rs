@@ -16,6 +16,12 @@ mod harness;
 mod keys;
 #[path = "dashboard/members.rs"]
 mod members;
+#[path = "dashboard/ops.rs"]
+mod ops;
+#[path = "dashboard/ops_accounts.rs"]
+mod ops_accounts;
+#[path = "dashboard/ops_routes.rs"]
+mod ops_routes;
 #[path = "dashboard/people.rs"]
 mod people;
 #[path = "dashboard/roles.rs"]

@@ -13,7 +13,7 @@ use sealog_service::mail::Mailer;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::Verifier;
+use sealog_service::verification::{Figures, Scheduler, Verifier};
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -68,14 +68,9 @@ impl App {
             every: config.background.drain_every,
             turns: Turns::default(),
         });
-        let runner_wake = Wake::default();
-        let disclosures = Disclosures::new(
-            &control,
-            Arc::clone(&store),
-            Arc::clone(&world),
-            Arc::clone(&drain),
-            &runner_wake,
-        );
+        let runner = Wake::default();
+        let disclosures =
+            Disclosures::new(&control, Arc::clone(&store), Arc::clone(&world), Arc::clone(&drain), &runner);
         let jobs = Jobs {
             store: Arc::clone(&store),
             world: Arc::clone(&world),
@@ -101,15 +96,29 @@ impl App {
                 jobs: Arc::clone(&control.jobs),
                 world: Arc::clone(&world),
                 works: vec![
-                    Arc::new(Verifier { store: Arc::clone(&store), world: Arc::clone(&world) }),
+                    Arc::new(Verifier {
+                        store: Arc::clone(&store),
+                        control: control.clone(),
+                        world: Arc::clone(&world),
+                    }),
                     Arc::new(Searcher::of(&disclosures)),
                     Arc::new(PackageBuilder::new(disclosures)),
                 ],
-                wake: runner_wake,
+                wake: runner.clone(),
                 records: wake.clone(),
                 every: config.background.jobs_every,
                 pace: Pace::default(),
             }),
+            scheduler: Scheduler {
+                store: Arc::clone(&store),
+                control: control.clone(),
+                world: Arc::clone(&world),
+                schedule: config.verification,
+                has_mail: config.smtp.is_some(),
+                runner,
+                every: config.background.jobs_every,
+                figures: Figures::default(),
+            },
             failed_sign_ins: FailedSignIns {
                 people: Arc::clone(&control.people),
                 world: Arc::clone(&world),

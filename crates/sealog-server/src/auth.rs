@@ -44,25 +44,23 @@ pub(crate) struct Caller {
 impl Caller {
     fn new(access: Access, version: u64, plans: &[Plan], limits: &LimitConfig) -> Caller {
         let Access { key, project, tenant, actions, tenant_frameworks, .. } = access;
-        let plan = plans.iter().find(|plan| plan.name == tenant.plan);
-        let live_rps = |plan: &Plan| limits.live_rps.unwrap_or(plan.requests_per_s);
+        let known = plans.iter().find(|plan| plan.name == tenant.plan).cloned();
+        let plan = known.unwrap_or_else(|| Plan::unknown(&tenant.plan));
+        let live_rps = limits.live_rps.unwrap_or(plan.requests_per_s);
         let rate = match (key.mode, project.rate_limit_rps) {
             (Mode::Test, _) => (Counted::TestKey(key.id), limits.test_rps),
             // A project with a rate of its own is counted apart from its tenant.
             (Mode::Live, Some(rps)) => (Counted::Project(project.id), rps),
-            (Mode::Live, None) => {
-                (Counted::Tenant(tenant.id), tenant.rate_limit_rps.or(plan.map(live_rps)).unwrap_or(0))
-            }
+            (Mode::Live, None) => (Counted::Tenant(tenant.id), tenant.rate_limit_rps.unwrap_or(live_rps)),
         };
         Caller {
             producer: Arc::new(Producer {
                 chain: ChainId { tenant_id: tenant.id, project_id: project.id, mode: key.mode },
                 enabled: project.frameworks,
                 ever_enabled: project.frameworks_ever,
-                // A plan that the configuration no longer has includes nothing.
-                in_plan: plan.map_or(FrameworkSet::NONE, |plan| plan.frameworks),
+                in_plan: plan.frameworks,
                 custom: actions.into_iter().map(|action| (action.action.clone(), action)).collect(),
-                has_quota: key.mode == Mode::Live && plan.is_some_and(|plan| plan.events_per_month.is_some()),
+                has_quota: key.mode == Mode::Live && plan.events_per_month.is_some(),
             }),
             state: key.state(),
             billing: tenant.billing,

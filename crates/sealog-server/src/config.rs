@@ -9,6 +9,7 @@ use sealog_service::Secret;
 use sealog_service::background::Intervals;
 use sealog_service::geo::Geo;
 use sealog_service::mail::Smtp;
+use sealog_service::verification::Schedule;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -29,6 +30,8 @@ pub struct Config {
     pub smtp: Option<Smtp>,
     pub limits: LimitConfig,
     pub plans: Vec<Plan>,
+    /// Without one, chains are verified when somebody asks for it.
+    pub verification: Option<Schedule>,
     pub deadlines: Deadlines,
     pub memory: Memory,
     pub background: Intervals,
@@ -85,6 +88,7 @@ impl Config {
                 nodes: 1,
             },
             plans: Plan::defaults(),
+            verification: None,
             deadlines: Deadlines {
                 first_byte: Duration::from_secs(10),
                 headers: Duration::from_secs(10),

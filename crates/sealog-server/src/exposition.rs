@@ -112,6 +112,38 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     );
     text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
 
+    let scheduled = &app.jobs.scheduler.figures;
+    for (name, figure, help) in [
+        (
+            "sealog_verification_last_success_timestamp_seconds",
+            scheduled.last_success_ms.load(Ordering::Relaxed) / 1000,
+            "When a scheduled verification last found nothing wrong; 0 for never.",
+        ),
+        (
+            "sealog_verification_chains_broken",
+            scheduled.broken.load(Ordering::Relaxed),
+            "Chains that their last scheduled verification found broken.",
+        ),
+        (
+            "sealog_verification_chains_failed",
+            scheduled.failed.load(Ordering::Relaxed),
+            "Chains whose last scheduled verification could not be done.",
+        ),
+        (
+            "sealog_verification_chains_stale",
+            scheduled.stale.load(Ordering::Relaxed),
+            "Chains without a scheduled verification that was done in two nights.",
+        ),
+        (
+            "sealog_verification_jobs_open",
+            scheduled.open.load(Ordering::Relaxed),
+            "Scheduled verifications that have not ended.",
+        ),
+    ] {
+        text.family(name, "gauge", help);
+        text.sample(name, "", figure);
+    }
+
     text.family(
         "sealog_append_duration_seconds",
         "histogram",

@@ -45,6 +45,12 @@ const STOP_WAIT: Duration = Duration::from_secs(9);
 /// Connections of whoever collects the metrics.
 const METRICS_CONNECTIONS_MAX: usize = 64;
 
+/// Connections of those who run the instance.
+const CONSOLE_CONNECTIONS_MAX: usize = 64;
+/// Where the operator's console is, and what its paths begin with.
+const CONSOLE: &str = "/ops";
+const CONSOLE_BEGINNING: &str = "/ops/";
+
 /// Most that a request line and headers may have.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -79,6 +85,8 @@ enum Listener {
     Main,
     /// The one that has `/metrics` and nothing else.
     Metrics,
+    /// The one that has the operator's console and nothing else.
+    Console,
 }
 
 /// What answers the requests of a listener.
@@ -107,6 +115,12 @@ pub async fn serve_with_pages(app: Arc<App>, pages: Router, listener: TcpListene
 pub async fn serve_metrics(app: Arc<App>, listener: TcpListener, server: &Server) {
     let connections = Connections::new(METRICS_CONNECTIONS_MAX, 0);
     accept(Front::new(app, Listener::Metrics, Router::new()), listener, connections, server).await;
+}
+
+/// As [`serve`], for a listener that answers the paths of the operator's console, and nothing else.
+pub async fn serve_console(app: Arc<App>, pages: Router, listener: TcpListener, server: &Server) {
+    let connections = Connections::new(CONSOLE_CONNECTIONS_MAX, 0);
+    accept(Front::new(app, Listener::Console, pages), listener, connections, server).await;
 }
 
 impl Front {
@@ -321,6 +335,7 @@ async fn answer(
     let is_here = match front.listener {
         Listener::Main => path != routes::METRICS || !app.config.metrics_apart,
         Listener::Metrics => path == routes::METRICS,
+        Listener::Console => path == CONSOLE || path.starts_with(CONSOLE_BEGINNING),
     };
     if !is_here {
         return Err(Reject::PathNotFound.into());

@@ -28,4 +28,4 @@ mod routes;
 mod wire;
 
 pub use app::App;
-pub use http::{Server, serve, serve_metrics, serve_with_pages};
+pub use http::{Server, serve, serve_console, serve_metrics, serve_with_pages};

@@ -18,6 +18,7 @@ use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
+use crate::verification::Scheduler;
 
 /// How often background jobs look for something to do, and how long it may take.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,7 @@ pub struct Jobs {
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
     pub packages: PackageSweep,
     pub intervals: Intervals,
@@ -85,6 +87,7 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
+                self.scheduler.watch(),
                 self.failed_sign_ins.watch(),
                 self.packages.watch()
             );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, Control, Disclosing, Exports, Jobs, KeyAccess, Outbox, PendingRecords, People,
+    Administration, Control, Disclosing, Exports, Jobs, KeyAccess, Operators, Outbox, PendingRecords, People,
     SystemProjects,
 };
 
@@ -19,6 +19,7 @@ pub struct ControlData {
     pub jobs: Arc<dyn Jobs>,
     pub exports: Arc<dyn Exports>,
     pub disclosing: Arc<dyn Disclosing>,
+    pub operators: Arc<dyn Operators>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -32,7 +33,8 @@ impl From<Arc<Control>> for ControlData {
             system_projects: Arc::clone(&control) as _,
             jobs: Arc::clone(&control) as _,
             disclosing: Arc::clone(&control) as _,
-            exports: control,
+            exports: Arc::clone(&control) as _,
+            operators: control,
         }
     }
 }

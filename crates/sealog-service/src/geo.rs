@@ -37,7 +37,12 @@ impl Geo {
         Ok(Geo {
             path: path.to_owned(),
             database: RwLock::new(database),
-            file: Mutex::new(Followed { in_use: Some(stamp), settling: None, refused: None }),
+            file: Mutex::new(Followed {
+                in_use: Some(stamp),
+                settling: None,
+                refused: None,
+                refused_why: None,
+            }),
         })
     }
 
@@ -53,6 +58,20 @@ impl Geo {
         Place { country: country.map(Into::into), city: city.map(Into::into) }
     }
 
+    /// What is in use, and why a newer file is not.
+    pub fn state(&self) -> GeoState {
+        let file = lock(&self.file);
+        let database = read(&self.database);
+        let metadata = database.metadata();
+        GeoState {
+            file: self.path.clone(),
+            kind: metadata.database_type.clone(),
+            built_at_s: metadata.build_epoch,
+            bytes: file.in_use.map_or(0, |stamp| stamp.bytes),
+            refused: file.refused_why.clone(),
+        }
+    }
+
     /// Looks at the file, and takes it when it is another one and at rest: as it was at the look before, so that nobody is still writing it.
     /// A file that cannot be used is refused once and then left alone; what was read before stays in use.
     pub fn look(&self) -> Looked {
@@ -60,7 +79,7 @@ impl Geo {
         let stamp = Stamp::of(&self.path).ok();
         let settled = std::mem::replace(&mut file.settling, stamp) == stamp;
         if stamp == file.in_use {
-            file.refused = None;
+            (file.refused, file.refused_why) = (None, None);
             return Looked::Same;
         }
         if file.refused == Some(stamp) {
@@ -74,7 +93,7 @@ impl Geo {
                 let built_at_s = database.metadata().build_epoch;
                 *write(&self.database) = database;
                 file.in_use = Some(stamp);
-                file.refused = None;
+                (file.refused, file.refused_why) = (None, None);
                 Looked::Taken { built_at_s }
             }
             Err(Unusable::Changing) => {
@@ -82,7 +101,7 @@ impl Geo {
                 Looked::Settling
             }
             Err(why) => {
-                file.refused = Some(stamp);
+                (file.refused, file.refused_why) = (Some(stamp), Some(why.to_string()));
                 Looked::Refused { why: why.to_string() }
             }
         }
@@ -93,6 +112,18 @@ impl fmt::Debug for Geo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Geo").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// A database as it is at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeoState {
+    pub file: PathBuf,
+    /// As its maker calls it.
+    pub kind: String,
+    pub built_at_s: u64,
+    pub bytes: u64,
+    /// Why the file that is there now is not the one in use.
+    pub refused: Option<String>,
 }
 
 /// What a look at the file has come to.
@@ -150,6 +181,7 @@ struct Followed {
     settling: Option<Stamp>,
     /// What was refused already; an inner nothing is a file that was not there.
     refused: Option<Option<Stamp>>,
+    refused_why: Option<String>,
 }
 
 /// Tells one content of a file from another. Whoever keeps the time of a copy does not keep the time of its change.

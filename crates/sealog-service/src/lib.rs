@@ -5,11 +5,13 @@
 //! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
 //! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events,
 //! [`disclosure`] what data subjects get. [`people`] is how
-//! people sign in, [`search`] how they find events. Each part takes what it uses, and none knows of the whole program.
+//! people sign in, [`search`] how they find events, [`ops`] those who run
+//! the instance. Each part takes what it uses, and none knows of the whole program.
 
 mod address;
 pub mod admin;
 pub mod background;
+mod contact;
 mod control_data;
 pub mod disclosure;
 pub mod exports;
@@ -20,6 +22,7 @@ pub mod ingest;
 pub mod jobs;
 pub mod mail;
 mod notices;
+pub mod ops;
 pub mod password;
 pub mod people;
 pub mod quota;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::people::{self, Token};
 use crate::quota;
 use crate::text::Text;
+use crate::verification;
 
 /// A mail that an earlier version wrote whole.
 const WRITTEN: &str = "text";
@@ -23,6 +24,8 @@ pub(crate) fn render(notice: &Notice, app_url: &str, secret: Option<&Token>) -> 
         quota::TEMPLATE => quota::text(&parameters, app_url),
         people::RESET => secret.map(|secret| people::reset_text(app_url, secret)),
         people::INVITATION => secret.and_then(|secret| people::invitation_text(&parameters, app_url, secret)),
+        verification::FAILED => verification::failed_text(&parameters, app_url),
+        verification::REPORT => verification::report_text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => return Err(format!("the template {other:?} is unknown")),
     };

@@ -4,12 +4,12 @@
 //! count is compared with the plan, and a mail is put into the outbox under a key that it can have only once: tenant, month and threshold. A crash before t2 forgets
 //! the note and not the count, so every start looks at all tenants again; one after t2 finds the key taken.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_control::{ListPage, NewNotice, Role, Tenant};
+use sealog_control::{ListPage, NewNotice, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
@@ -18,7 +18,7 @@ use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
-use crate::address::is_address;
+use crate::contact::address_of;
 use crate::control_data::ControlData;
 use crate::text::Text;
 
@@ -108,14 +108,28 @@ impl Quotas {
 
     async fn note_all(&self) -> Result<(), StoreError> {
         let mut after = None;
+        let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
         loop {
             let page = self.control.administration.tenants(ListPage { after, limit: PAGE }).await?;
-            page.iter().for_each(|tenant| self.changed.add(tenant.id));
+            for tenant in &page {
+                self.changed.add(tenant.id);
+                if !self.plans.iter().any(|plan| plan.name == tenant.plan) {
+                    *unknown.entry(tenant.plan.clone()).or_default() += 1;
+                }
+            }
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.id.0),
-                _ => return Ok(()),
+                _ => break,
             }
         }
+        for (plan, tenants) in unknown {
+            tracing::error!(
+                plan,
+                tenants,
+                "tenants are on a plan that the settings do not have: until [plans] has it again or they are given another, they have no quota, the default rate, and the frameworks that are enabled"
+            );
+        }
+        Ok(())
     }
 }
 
@@ -174,7 +188,7 @@ impl Watch {
         if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
             && !due.is_empty()
         {
-            let Some(to) = address(quotas, &tenant).await? else {
+            let Some(to) = address_of(&quotas.control, &tenant, quotas.world.now_ms()).await? else {
                 if self.unaddressed.insert((tenant_id, month)) {
                     tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
                 }
@@ -228,27 +242,6 @@ impl Quota<'_> {
             "events_per_month": events_per_month,
             "percent": percent,
         })
-    }
-}
-
-/// The tenant's contact, or else its first owner: a notice is one mail.
-async fn address(quotas: &Quotas, tenant: &Tenant) -> Result<Option<String>, StoreError> {
-    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
-        return Ok(Some(contact.clone()));
-    }
-    let (mut after, now_ms) = (None, quotas.world.now_ms());
-    loop {
-        let page = quotas.control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
-        let owner = page.iter().find(|member| {
-            member.membership.role == Role::Owner
-                && !member.membership.has_ended(now_ms)
-                && is_address(&member.person.email)
-        });
-        match (owner, page.last()) {
-            (Some(owner), _) => return Ok(Some(owner.person.email.clone())),
-            (None, Some(last)) if page.len() == PAGE => after = Some(last.person.id.0),
-            (None, _) => return Ok(None),
-        }
     }
 }
 

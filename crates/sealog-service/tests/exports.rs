@@ -1,20 +1,21 @@
 //! Downloads of exports: in pieces, sealed before the first, the same each time; on both stores.
 
+mod both;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::*;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
-use sealog_core::plan::Billing;
-use sealog_service::exports::{Exporter, Format, Frozen, PIECE_BYTES, manifest};
+use sealog_service::exports::{CreateError, Exporter, Format, Frozen, KEPT_MAX, PIECE_BYTES, manifest};
 use sealog_service::ingest::Ingest;
 use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_store::embedded::{EmbeddedStore, Options};
-use sealog_store::postgres::PostgresStore;
 use sealog_store::{Store, StoreError};
 use sealog_testing::doubtful::{Doubt, DoubtfulStore};
 use sealog_testing::*;
 use sha2::{Digest, Sha256};
+
+use both::furnish;
 
 const TENANT: TenantId = TenantId(Uuid([1; 16]));
 const PERSON: PersonId = PersonId(Uuid([3; 16]));
@@ -34,31 +35,7 @@ impl Stage {
     fn new(store: Arc<dyn Store>, control: Control) -> Stage {
         let (store, control) = (DoubtfulStore::new(store), Arc::new(control));
         let world = StillWorld::random_at(MORNING_MS);
-        let tenant = NewTenant {
-            id: TENANT,
-            name: "T".into(),
-            plan: "top".into(),
-            contact_email: None,
-            billing: Billing { trial_ends_at_ms: None, billing_active: true },
-            created_at_ms: MORNING_MS,
-        };
-        wait(control.create_tenant(tenant, vec![])).unwrap();
-        let person = NewPerson {
-            id: PERSON,
-            email: "a@example.com".into(),
-            password_hash: None,
-            verified: true,
-            created_at_ms: MORNING_MS,
-        };
-        let member = NewMember {
-            tenant_id: TENANT,
-            person,
-            role: Role::Owner,
-            grants: Grants::default(),
-            ends_at_ms: None,
-            created_at_ms: MORNING_MS,
-        };
-        wait(control.add_member(member, Records::none())).unwrap().unwrap();
+        furnish(&control, TENANT, PERSON);
         let drain = Drain {
             records: Arc::clone(&control) as _,
             system_projects: Arc::clone(&control) as _,
@@ -80,10 +57,13 @@ impl Stage {
     }
 
     fn create(&self, format: Format, query: &str) -> Export {
+        self.try_create(format, query).unwrap()
+    }
+
+    fn try_create(&self, format: Format, query: &str) -> Result<Export, CreateError> {
         let frozen = Frozen::read(query, chain()).unwrap();
         let grants = Grants::default();
-        let created = self.exporter.create(PERSON, chain(), format, frozen, &grants);
-        self.runtime.block_on(created).unwrap()
+        self.runtime.block_on(self.exporter.create(PERSON, chain(), format, frozen, &grants))
     }
 
     /// All pieces of a download.
@@ -104,16 +84,33 @@ impl Stage {
 }
 
 fn on_both(rule: fn(Stage)) {
-    let dir = tempfile::tempdir().unwrap();
-    let options =
-        Options { segment_bytes_first: 8 << 20, segment_bytes_max: 8 << 20, ..small(&StillWorld::new()) };
-    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
-    let control = Control::embedded(&store).unwrap();
-    rule(Stage::new(Arc::new(store), control));
-    let database = postgres::cluster().database();
-    let store = PostgresStore::open(&database.url(), &on_postgres(&StillWorld::new())).unwrap();
-    let control = Control::on_postgres(&store).unwrap();
-    rule(Stage::new(Arc::new(store), control));
+    both::on_both(|store, control| rule(Stage::new(store, control)));
+}
+
+#[test]
+fn an_organisation_keeps_1000_exports_and_one_that_was_downloaded_gives_way() {
+    on_both(|stage| {
+        assert_eq!(KEPT_MAX, 1000);
+        append(&*stage.store, chain(), vec![login("1")]);
+        let first = stage.create(Format::Ndjson, "");
+        for n in 1..1000u64 {
+            let mut id = [9; 16];
+            id[..8].copy_from_slice(&n.to_be_bytes());
+            let new = NewExport { id: ExportId(Uuid(id)), ..first.new.clone() };
+            wait(stage.control.create_export(new, 1000, Records::none())).unwrap().unwrap();
+        }
+        assert_eq!(stage.try_create(Format::Csv, ""), Err(CreateError::TooMany));
+        stage.download(&first).unwrap();
+        let totals = stage.totals(&first).unwrap();
+        stage.create(Format::Csv, "");
+        assert_eq!(wait(stage.control.export_by_id(first.new.id)), Ok(None));
+        // The chain says what it was: a file of it can still be held against its sum.
+        let records = wait(stage.control.pending_records(TENANT, 2000)).unwrap();
+        let removed = records.iter().find(|record| record.draft.contains("sealog.export_removed")).unwrap();
+        assert!(removed.draft.contains(&format!("export/{}", first.new.id.0)), "{}", removed.draft);
+        assert!(removed.draft.contains(&totals.sha256.to_string()), "{}", removed.draft);
+        assert_eq!(stage.try_create(Format::Csv, ""), Err(CreateError::TooMany));
+    });
 }
 
 #[test]

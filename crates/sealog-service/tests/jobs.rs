@@ -304,3 +304,50 @@ fn a_runner_that_was_killed_leaves_its_job_to_the_end_of_the_lease() {
         assert_eq!(node.job(1).state, JobState::Done);
     });
 }
+
+/// Of another kind, done at the first step.
+struct Short(Arc<AtomicU64>);
+
+impl Work for Short {
+    fn kind(&self) -> &'static str {
+        "short"
+    }
+
+    fn step<'a>(&'a self, _: &'a Job, _: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(Step::Done { position: vec![], records: vec![] }) })
+    }
+}
+
+#[test]
+fn kinds_take_turns_so_that_none_waits_for_the_end_of_another() {
+    on_both(|control, world| {
+        let mut node = Node::new(&control, &world, EAGER, nothing());
+        let done = Arc::new(AtomicU64::new(0));
+        node.runner.works.push(Arc::new(Short(Arc::clone(&done))));
+        queue(&control, 1, 200);
+        queue(&control, 2, 200);
+        let short = NewJob {
+            id: job_id(9),
+            kind: "short".into(),
+            tenant_id: Some(TENANT),
+            person_id: None,
+            subject: None,
+            parameters: "{}".into(),
+            created_at_ms: MORNING_MS,
+        };
+        wait(control.create_job(short)).unwrap();
+        let (stop, mut last) = (Stop::new(), None);
+        for _ in 0..4 {
+            assert!(block(node.runner.turn(&stop, &mut last)).unwrap());
+        }
+        assert_eq!(
+            done.load(Ordering::SeqCst),
+            1,
+            "it had its turn while the others have theirs before them"
+        );
+        // And those of one kind still take turns among themselves.
+        let begun = |n| !node.numbers(n).is_empty();
+        assert!(begun(1) && begun(2) && node.job(1).ended_at_ms.is_none());
+    });
+}

@@ -11,6 +11,7 @@ use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
+use sealog_testing::doubtful::{Doubt, DoubtfulStore};
 use sealog_testing::*;
 
 const EVENTS: u64 = 700;
@@ -264,6 +265,23 @@ fn a_search_whose_budget_is_spent_says_how_far_it_has_looked_and_goes_on_there()
     let found = search(&store, &plan, None, Budget { rows: 3, ..budget });
     assert_eq!((found.events.len(), found.looked_to), (3, None));
     assert_eq!(found.resume, Some(found.events[2].sealed.chain_seq));
+}
+
+#[test]
+fn a_search_does_not_tell_a_time_outside_of_what_the_membership_grants() {
+    let (store, events) = reference();
+    let store = DoubtfulStore::new(Arc::new(store));
+    let budget = Budget { looked: 256, time: Duration::from_secs(60), ..Budget::of_page(50) };
+    let from_ms = events.last().map(|event| event.timestamp_ms);
+    let grants = Grants { projects: None, from_ms, until_ms: None };
+    let within = Arc::new(plan("\"nowhere\"").within(&grants));
+    let (seq, timestamp_ms) = search(&*store, &within, None, budget).looked_to.unwrap();
+    assert!(timestamp_ms >= from_ms);
+    // A piece may end at an event that is not for whoever asks: here it is one whose time was changed.
+    store.doubt(seq, Doubt::Changed(|event| event.timestamp_ms = 1));
+    assert_eq!(search(&*store, &within, None, budget).looked_to, Some((seq, None)));
+    let unlimited = Arc::new(plan("\"nowhere\""));
+    assert_eq!(search(&*store, &unlimited, None, budget).looked_to, Some((seq, Some(1))));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Verifications as background jobs: what they find, and what they leave in the system chain; on both stores.
 
+mod both;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::*;
 use sealog_core::canonical::{EventText, Fields};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
-use sealog_core::plan::Billing;
 use sealog_core::query::SeqRange;
 use sealog_service::Stop;
 use sealog_service::jobs::{Pace, Runner};
@@ -16,11 +17,11 @@ use sealog_service::verification::{
     Found, PIECE_EVENTS, Run, RunEnd, StartError, UNENDED_MAX, Verifications, Verifier, report,
 };
 use sealog_store::Store;
-use sealog_store::embedded::EmbeddedStore;
-use sealog_store::postgres::PostgresStore;
 use sealog_testing::doubtful::{Doubt, DoubtfulStore};
 use sealog_testing::*;
 use serde_json::Value;
+
+use both::furnish;
 
 const PERSON: PersonId = PersonId(Uuid([3; 16]));
 const ALL: SeqRange = SeqRange { from: 1, to: u64::MAX };
@@ -46,37 +47,14 @@ impl Stage {
         let (store, control) = (DoubtfulStore::new(store), Arc::new(control));
         let world = StillWorld::random_at(MORNING_MS);
         for n in [1, 2] {
-            let new = NewTenant {
-                id: tenant(n),
-                name: "T".into(),
-                plan: "top".into(),
-                contact_email: None,
-                billing: Billing { trial_ends_at_ms: None, billing_active: true },
-                created_at_ms: MORNING_MS,
-            };
-            wait(control.create_tenant(new, vec![])).unwrap();
-            let person = NewPerson {
-                id: PERSON,
-                email: "a@example.com".into(),
-                password_hash: None,
-                verified: true,
-                created_at_ms: MORNING_MS,
-            };
-            let member = NewMember {
-                tenant_id: tenant(n),
-                person,
-                role: Role::Owner,
-                grants: Grants::default(),
-                ends_at_ms: None,
-                created_at_ms: MORNING_MS,
-            };
-            wait(control.add_member(member, Records::none())).unwrap().unwrap();
+            furnish(&control, tenant(n), PERSON);
         }
         let runner = Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world) as _,
             works: vec![Arc::new(Verifier {
                 store: Arc::clone(&store) as _,
+                control: Arc::clone(&control).into(),
                 world: Arc::clone(&world) as _,
             })],
             wake: Wake::default(),
@@ -131,14 +109,7 @@ impl Stage {
 }
 
 fn on_both(rule: fn(Stage)) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
-    let control = Control::embedded(&store).unwrap();
-    rule(Stage::new(Arc::new(store), control));
-    let database = postgres::cluster().database();
-    let store = PostgresStore::open(&database.url(), &on_postgres(&StillWorld::new())).unwrap();
-    let control = Control::on_postgres(&store).unwrap();
-    rule(Stage::new(Arc::new(store), control));
+    both::on_both(|store, control| rule(Stage::new(store, control)));
 }
 
 #[test]

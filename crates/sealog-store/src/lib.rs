@@ -5,6 +5,7 @@
 //! This file only names what others import. Inside the crate an item is imported from the file that defines it.
 
 mod append;
+mod bytes;
 pub mod clock;
 pub mod counts;
 pub mod embedded;

@@ -474,6 +474,17 @@ impl Store for ReferenceStore {
         Box::pin(async move { Ok(self.kept_keys_now(chain, wanted)) })
     }
 
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        let losses = self.with(|state| {
+            let loss = |(chain, recorded): (&ChainId, &Head)| {
+                let head = ChainHead { durable: head_of(state, *chain), recorded: *recorded };
+                (*chain, Loss::of(&head))
+            };
+            state.lost.iter().map(loss).collect()
+        });
+        Box::pin(async move { Ok(losses) })
+    }
+
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         Box::pin(async move { self.announced(chain, self.accept_loss_now(chain, &reason)) })
     }

@@ -13,6 +13,7 @@ use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved
 use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
+use crate::loss::Loss;
 use crate::pool::FairPool;
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
@@ -118,6 +119,16 @@ pub trait Store: Send + Sync {
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let _ = (chain, reason);
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
+    }
+
+    /// Chains that accept no events because those that they are known to have had last are lost, with what is lost, in the order of their ids: what [`Store::accept_loss`] lets go on.
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// What was found wrong with what is stored, in words for the operator: files and chains are named, and nothing that an event holds.
+    fn faults(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// What is degraded although events are accepted, in words that anybody may read (`/readyz` shows them).

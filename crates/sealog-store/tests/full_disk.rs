@@ -259,6 +259,29 @@ fn names(disk: &SimDisk, ending: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_store_that_was_opened_without_room_counts_once_there_is_some() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    let store = open(&disk, &world);
+    (0..200).for_each(|_| drop(append(&store, live(), vec![some_kib(EVENT_BYTES)])));
+    drop(store);
+    let counted = names(&disk, ".cnt");
+    assert!(counted.len() > 1, "{counted:?}");
+    for name in &counted {
+        disk.remove(&Path::new(DIR).join("live").join(name)).unwrap();
+    }
+    limit(&disk, used(&disk));
+    let store = open(&disk, &world);
+    let today = sealog_store::counts::day_of(MORNING_MS);
+    let days = sealog_store::counts::Days::new(today, today + 2);
+    let uncounted = || wait(store.counts(live(), days)).unwrap().uncounted;
+    assert!(uncounted() > 0, "a question says what is missing");
+    disk.plan(Plan::default());
+    eventually("everything is counted", || uncounted() == 0);
+    eventually("and kept", || names(&disk, ".cnt").len() >= counted.len());
+    assert_eq!(wait(store.counts(live(), days)).unwrap().events(), 200);
+}
+
+#[test]
 fn counts_are_not_written_into_the_reserve_and_a_write_that_fails_leaves_nothing_behind() {
     let (disk, world) = (SimDisk::new(), StillWorld::new());
     let store = open(&disk, &world);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
 use sealog_core::verify::{Reason, Verdict};
 use sealog_store::counts::{Days, day_of};
@@ -480,6 +481,61 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
     assert!(sealog_store::postgres::migrate(&stage.database.url(), false).is_err());
 }
 
+/// Filters by members of `metadata`, whichever comes first in them, while the index follows and when it is there.
+#[test]
+fn members_are_found_in_whatever_order_they_are_asked_for() {
+    let seed = seed("members_are_found_in_whatever_order_they_are_asked_for");
+    let mut dice = Dice::new(seed);
+    let stage = Stage::new();
+    let store = stage.open();
+    let names = ["common", "some", "rare", "tags"];
+    for _ in 0..12 {
+        let drafts = (0..50).map(|_| {
+            let member = |name: &str, of: u64, dice: &mut Dice| format!("\"{name}\":{}", dice.below(of));
+            let mut members = vec![
+                member("common", 2, &mut dice),
+                member("some", 8, &mut dice),
+                member("rare", 100, &mut dice),
+                format!("\"tags\":[{},{}]", dice.below(5), dice.below(5)),
+            ];
+            members.swap(0, usize::try_from(dice.below(4)).unwrap());
+            members.truncate(1 + usize::try_from(dice.below(4)).unwrap());
+            draft(&format!(
+                r#"{{"action":"a.b","actor_id":"u{}","metadata":{{{}}}}}"#,
+                dice.below(3),
+                members.join(",")
+            ))
+        });
+        append(&store, live(), drafts.collect());
+        let all = list(&store, live(), &Filter::default(), None, 1000);
+        for _ in 0..20 {
+            let mut order: Vec<usize> = (0..names.len()).collect();
+            (0..3).for_each(|at| order.swap(at, at + usize::try_from(dice.below(4 - at as u64)).unwrap()));
+            let wanted = 1 + usize::try_from(dice.below(4)).unwrap();
+            let fields = order[..wanted].iter().map(|at| {
+                let of = [2, 8, 100, 5][*at];
+                FieldIs::new(names[*at], &dice.below(of).to_string())
+            });
+            let fields: Vec<FieldIs> = fields.collect();
+            let actor_id = dice.chance(3).then(|| "\"u1\"".to_owned());
+            let filter = Filter { fields, actor_id, ..Filter::default() };
+            let before = dice.chance(2).then(|| 1 + dice.below(all.len() as u64));
+            let expected: Vec<u64> = all
+                .iter()
+                .filter(|event| before.is_none_or(|before| event.sealed.chain_seq < before))
+                .filter(|event| filter.matches(event))
+                .map(|event| event.sealed.chain_seq)
+                .collect();
+            let found = list(&store, live(), &filter, before, 1000);
+            let found: Vec<u64> = found.iter().map(|event| event.sealed.chain_seq).collect();
+            assert_eq!(found, expected, "{filter:?} before {before:?}");
+        }
+    }
+    eventually("everything is indexed", || {
+        stage.sql("SELECT max(chain_seq) FROM sealog.fields_indexed") == "600"
+    });
+}
+
 #[test]
 fn every_hot_table_begins_its_keys_with_chain_id_and_has_no_foreign_key() {
     let stage = Stage::new();
@@ -513,6 +569,28 @@ fn every_hot_table_begins_its_keys_with_chain_id_and_has_no_foreign_key() {
     assert_eq!(distributed, hot);
     let json = stage.sql("SELECT count(*) FROM information_schema.columns WHERE table_schema = 'sealog' AND data_type LIKE 'json%'");
     assert_eq!(json, "0");
+}
+
+/// A database without Citus stands in for one that has it: what the file asks of Citus is a function and a catalog.
+#[test]
+fn the_file_for_citus_can_be_run_again_and_distributes_what_is_new() {
+    let stage = Stage::new();
+    drop(stage.open());
+    stage.sql(
+        "CREATE TABLE pg_dist_partition (logicalrelid regclass PRIMARY KEY);
+         CREATE FUNCTION create_distributed_table(regclass, text, colocate_with text DEFAULT 'default') RETURNS void
+             LANGUAGE sql AS 'INSERT INTO public.pg_dist_partition VALUES ($1)'",
+    );
+    let citus = include_str!("../src/postgres/citus.sql")
+        .replace("CREATE EXTENSION IF NOT EXISTS citus;", "")
+        .replace("pg_catalog.pg_dist_partition", "public.pg_dist_partition");
+    let distributed = || stage.sql("SELECT count(*) FROM pg_dist_partition");
+    stage.sql(&citus);
+    assert_eq!(distributed(), "6");
+    stage.sql(&citus);
+    stage.sql("DELETE FROM pg_dist_partition WHERE logicalrelid = 'sealog.counts'::regclass");
+    stage.sql(&citus);
+    assert_eq!(distributed(), "6");
 }
 
 /// Statements that look at more than one chain, none of which is on the way of a request for events.

@@ -10,10 +10,12 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_store::counts::{Counts, Days};
 use sealog_store::feed::{Follower, Scope, Start};
+use sealog_store::loss::Loss;
 use sealog_store::pool::FairPool;
+use sealog_store::stats::StoreStats;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
-    StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Receipt, Reserved,
+    Store, StoreError, WantedKeys,
 };
 
 /// What stands where an event was.
@@ -31,6 +33,8 @@ pub struct DoubtfulStore {
     reads_fail: AtomicBool,
     /// Events that ranges and lists have returned.
     read: AtomicU64,
+    /// Questions for counts.
+    counts_asked: AtomicU64,
     /// Comes when the next list has been read, before whoever asked for it goes on.
     behind_list: Mutex<Option<Append>>,
 }
@@ -49,6 +53,7 @@ impl DoubtfulStore {
             system_writes_fail: AtomicBool::new(false),
             reads_fail: AtomicBool::new(false),
             read: AtomicU64::new(0),
+            counts_asked: AtomicU64::new(0),
             behind_list: Mutex::default(),
         })
     }
@@ -72,6 +77,10 @@ impl DoubtfulStore {
 
     pub fn events_read(&self) -> u64 {
         self.read.load(Ordering::SeqCst)
+    }
+
+    pub fn counts_asked(&self) -> u64 {
+        self.counts_asked.load(Ordering::SeqCst)
     }
 
     /// Appends this when the next list has been read: an event that comes in the middle of a request.
@@ -176,6 +185,7 @@ impl Store for DoubtfulStore {
     }
 
     fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>> {
+        self.counts_asked.fetch_add(1, Ordering::SeqCst);
         self.inner.counts(chain, days)
     }
 
@@ -194,6 +204,22 @@ impl Store for DoubtfulStore {
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
         self.inner.kept_keys(chain, wanted)
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
+        self.inner.stats()
+    }
+
+    fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
+        self.inner.accept_loss(chain, reason)
+    }
+
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        self.inner.losses()
+    }
+
+    fn faults(&self) -> Vec<String> {
+        self.inner.faults()
     }
 
     fn pool(&self) -> &FairPool {

@@ -12,8 +12,10 @@ use sealog_server::config::{Config, LimitConfig};
 use sealog_service::Secret;
 use sealog_service::geo::Geo;
 use sealog_service::mail::{Relay, Sender, Smtp};
+use sealog_service::verification::Schedule;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::plans;
 use crate::store::{OpenOptions, Place};
 
 struct Setting {
@@ -24,7 +26,7 @@ struct Setting {
     help: &'static str,
 }
 
-const SETTINGS: [Setting; 21] = [
+const SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         value: "ADDRESS",
@@ -122,6 +124,18 @@ const SETTINGS: [Setting; 21] = [
         help: "Refuses events when the clock has leapt forward by more than an hour and was not set right within ten minutes, instead of believing it",
     },
     Setting {
+        key: "verification.schedule",
+        value: "TIME",
+        default: Some("02:30"),
+        help: "When every live chain is verified, each night: a time of day (UTC) such as 02:30, or off",
+    },
+    Setting {
+        key: "verification.report",
+        value: "DAY",
+        default: Some("monday"),
+        help: "The day on which organisations are mailed their weekly integrity report, such as monday, or off; needs smtp.url and a schedule",
+    },
+    Setting {
         key: "smtp.url",
         value: "URL",
         default: None,
@@ -132,6 +146,24 @@ const SETTINGS: [Setting; 21] = [
         value: "ADDRESS",
         default: None,
         help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
+    },
+    Setting {
+        key: "ops.enabled",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Opens the operator's console at /ops, for accounts that sealog ops-user makes",
+    },
+    Setting {
+        key: "ops.listen",
+        value: "ADDRESS",
+        default: None,
+        help: "Address and port that serve the operator's console, and nothing else; it is open there and nowhere else",
+    },
+    Setting {
+        key: "ops.url",
+        value: "URL",
+        default: None,
+        help: "Where operators reach the console [default: /ops at its own address, or on the host of the dashboard]",
     },
     Setting {
         key: "log_level",
@@ -195,12 +227,27 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// The operator's console: off unless it is enabled, or has an address of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ops {
+    enabled: bool,
+    pub listen: Option<SocketAddr>,
+    url: Option<String>,
+}
+
+impl Ops {
+    pub(crate) fn is_on(&self) -> bool {
+        self.enabled || self.listen.is_some()
+    }
+}
+
 /// Everything that `serve` needs to know.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub listen: SocketAddr,
     /// Where `/metrics` is served, if not on `listen`.
     pub metrics_listen: Option<SocketAddr>,
+    pub ops: Ops,
     pub store: Place,
     pub data_dir: PathBuf,
     pub allow_unsafe_storage: bool,
@@ -227,6 +274,27 @@ impl Settings {
             return Some(self.server.app_url.clone());
         }
         (self.listen.port() != 0).then(|| Config::at(&format!("http://{}", self.listen)).app_url)
+    }
+
+    /// Where operators reach the console of a server with these settings, or why that cannot be said.
+    pub(crate) fn console_url(&self) -> Result<String, String> {
+        if !self.ops.is_on() {
+            return Err("the operator's console is off: set ops.enabled or ops.listen".into());
+        }
+        if let Some(url) = &self.ops.url {
+            return Ok(url.clone());
+        }
+        let unknown = "where the console will be is not known before the server has a port; give --ops-url as the server has it";
+        match self.ops.listen {
+            Some(address) if address.port() != 0 => Ok(format!("http://{address}/ops")),
+            Some(_) => Err(unknown.into()),
+            // On the host of the dashboard, whatever its path is.
+            None => {
+                let app_url = self.app_url().ok_or(unknown)?;
+                let (scheme, rest) = app_url.split_once("://").unwrap_or(("http", &app_url));
+                Ok(format!("{scheme}://{}/ops", rest.split('/').next().unwrap_or("")))
+            }
+        }
     }
 
     /// Fills in the addresses that were not given, now that the port is known.
@@ -286,13 +354,13 @@ fn resolve(
             )));
         }
     }
-    for (key, (_, place)) in file {
+    for (key, (_, place)) in file.iter().filter(|(key, _)| !plans::is_of_plans(key)) {
         if !SETTINGS.iter().any(|setting| setting.key == key) {
             return Err(ConfigError(format!("{place}: {key} is not a setting; see sealog serve --help")));
         }
     }
     let mut values = Values(BTreeMap::new());
-    for setting in &SETTINGS {
+    for setting in SETTINGS {
         let from_flag =
             flags.get(setting.key).map(|value| (value.clone(), format!("--{}", flag(setting.key))));
         let from_environment =
@@ -304,7 +372,9 @@ fn resolve(
             values.0.insert(setting.key, value);
         }
     }
-    values.settings()
+    let mut settings = values.settings()?;
+    settings.server.plans = plans::of(file).map_err(ConfigError)?;
+    Ok(settings)
 }
 
 /// Keys with dots, and each value as text with its place.
@@ -330,6 +400,10 @@ fn flatten(prefix: &str, table: toml::Table, path: &Path, values: &mut BTreeMap<
             other => other.to_string(),
         };
         match value {
+            // Without it a plan that says nothing would be left out without a word.
+            toml::Value::Table(table) if table.is_empty() && plans::is_of_plans(&key) => {
+                values.insert(key, (String::new(), path.display().to_string()));
+            }
             toml::Value::Table(table) => flatten(&format!("{key}."), table, path, values),
             toml::Value::Array(items) => {
                 let items: Vec<String> = items.into_iter().map(text).collect();
@@ -399,6 +473,21 @@ impl Values {
             "an address and port other than that of listen, such as 127.0.0.1:9090",
             |text| text.parse().ok().filter(|address| *address != listen || listen.port() == 0),
         )?;
+        let others = [Some(listen), metrics_listen];
+        let ops = Ops {
+            enabled: self.required("ops.enabled", "true or false", |text| text.parse().ok())?,
+            listen: self.get(
+                "ops.listen",
+                "an address and port other than those of listen and metrics_listen, such as 127.0.0.1:9443",
+                |text| {
+                    let address: Option<SocketAddr> = text.parse().ok();
+                    address.filter(|address| address.port() == 0 || !others.contains(&Some(*address)))
+                },
+            )?,
+            url: self.get("ops.url", "an http or https URL that ends in /ops", |text| {
+                url(text).filter(|url| url.ends_with("/ops"))
+            })?,
+        };
         let store = self.store()?;
         let (base_url, docs_url, app_url) = (
             self.get("base_url", "an http or https URL", url)?,
@@ -424,6 +513,7 @@ impl Values {
         }
         server.metrics_apart = metrics_listen.is_some();
         server.smtp = self.smtp()?;
+        server.verification = self.schedule()?;
         server.limits = LimitConfig {
             connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
@@ -436,6 +526,7 @@ impl Values {
         Ok(Settings {
             listen,
             metrics_listen,
+            ops,
             store,
             data_dir: self
                 .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
@@ -459,6 +550,23 @@ impl Values {
             docs_url_given: docs_url.is_some(),
             app_url_given: app_url.is_some(),
         })
+    }
+
+    fn schedule(&self) -> Result<Option<Schedule>, ConfigError> {
+        let or_off = |parse: fn(&str) -> Option<u64>| {
+            move |text: &str| if text == "off" { Some(None) } else { parse(text).map(Some) }
+        };
+        let at_ms = self.required(
+            "verification.schedule",
+            "a time of day such as 02:30, or off",
+            or_off(Schedule::parse_time),
+        )?;
+        let report_on = self.required(
+            "verification.report",
+            "a day of the week such as monday, or off",
+            or_off(Schedule::parse_day),
+        )?;
+        Ok(at_ms.map(|at_ms| Schedule { at_ms, report_on }))
     }
 
     /// Both or neither.
@@ -556,6 +664,38 @@ mod tests {
     }
 
     #[test]
+    fn the_console_is_off_unless_it_is_enabled_or_has_an_address_of_its_own() {
+        let ops = |pairs: &[(&str, &str)]| {
+            let settings = resolve(&map(&[]), &map(pairs), &file("")).unwrap();
+            (settings.ops.is_on(), settings.console_url())
+        };
+        let (is_on, url) = ops(&[]);
+        assert!(!is_on && url.unwrap_err().contains("ops.enabled"));
+        let on = ("SEALOG_OPS_ENABLED", "true");
+        assert_eq!(ops(&[on]), (true, Ok("http://127.0.0.1:8080/ops".into())));
+        assert_eq!(
+            ops(&[on, ("SEALOG_APP_URL", "https://log.example/ui")]).1,
+            Ok("https://log.example/ops".into())
+        );
+        assert!(ops(&[on, ("SEALOG_LISTEN", "127.0.0.1:0")]).1.unwrap_err().contains("--ops-url"));
+        let apart = ("SEALOG_OPS_LISTEN", "127.0.0.1:9443");
+        assert_eq!(ops(&[apart]), (true, Ok("http://127.0.0.1:9443/ops".into())));
+        let url = ("SEALOG_OPS_URL", "https://ops.example/ops/");
+        assert_eq!(ops(&[apart, url]), (true, Ok("https://ops.example/ops".into())));
+        assert!(ops(&[("SEALOG_OPS_LISTEN", "127.0.0.1:0")]).1.is_err());
+        for (name, wrong) in [
+            ("ops.enabled", "yes"),
+            ("ops.listen", "9443"),
+            ("ops.listen", "127.0.0.1:8080"),
+            ("ops.url", "https://ops.example"),
+            ("ops.url", "ops.example/ops"),
+        ] {
+            let error = error(&[(name, wrong)], &[], "");
+            assert!(error.contains(&format!("{name} must be")), "{error}");
+        }
+    }
+
+    #[test]
     fn the_store_is_embedded_or_a_url_that_is_never_shown() {
         let store =
             |text| resolve(&map(&[("store", text)]), &map(&[]), &file("")).map(|settings| settings.store);
@@ -578,6 +718,33 @@ mod tests {
         {
             assert!(resolve(&map(&[]), &map(&[(name, "x")]), &file("")).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn plans_of_the_file_are_those_of_the_server() {
+        let settings =
+            resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n[plans.entry.x]\n"));
+        assert!(settings.unwrap_err().0.contains("plans.entry.x"));
+        let settings = resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n")).unwrap();
+        assert_eq!(settings.server.plans[0].events_per_month, Some(7));
+        assert!(error(&[], &[], "[plans.gold]\n").contains("plans.gold needs frameworks"));
+        assert!(error(&[], &[], "plans = 1\n").contains("plans is not a setting"));
+        assert!(error(&[], &[("SEALOG_PLANS_ENTRY_REQUESTS_PER_S", "1")], "").contains("is not a setting"));
+    }
+
+    #[test]
+    fn chains_are_verified_every_night_unless_that_is_turned_off() {
+        let schedule =
+            |flags: &[(&str, &str)]| resolve(&map(flags), &map(&[]), &file("")).unwrap().server.verification;
+        let by_default = schedule(&[]).unwrap();
+        assert_eq!((by_default.time().as_str(), by_default.report_on), ("02:30", Some(0)));
+        assert_eq!(schedule(&[("verification.schedule", "23:05")]).unwrap().time(), "23:05");
+        assert_eq!(schedule(&[("verification.report", "off")]).unwrap().report_on, None);
+        assert_eq!(schedule(&[("verification.schedule", "off")]), None);
+        assert_eq!(
+            error(&[], &[("SEALOG_VERIFICATION_SCHEDULE", "at night")], ""),
+            "SEALOG_VERIFICATION_SCHEDULE: verification.schedule must be a time of day such as 02:30, or off, not \"at night\""
+        );
     }
 
     #[test]

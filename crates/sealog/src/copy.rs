@@ -218,7 +218,14 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     {
         return Some(format!("a member ({}, of the tenant {})", member.person_id.0, member.tenant_id));
     }
-    if let Some(job) = missing(&these.jobs, &others.jobs, |job| job.id) {
+    if let Some(user) = missing(&these.ops_users, &others.ops_users, |user| user.id) {
+        return Some(format!("an operator ({})", user.id.0));
+    }
+    // Those of the schedule are removed after a time.
+    let asked_for = |snapshot: &ControlSnapshot| {
+        snapshot.jobs.iter().filter(|job| job.person_id.is_some()).cloned().collect::<Vec<_>>()
+    };
+    if let Some(job) = missing(&asked_for(these), &asked_for(others), |job| job.id) {
         return Some(format!("a job ({})", job.id.0));
     }
     if let Some(export) = missing(&these.exports, &others.exports, |export| export.new.id) {

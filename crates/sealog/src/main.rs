@@ -2,12 +2,15 @@
 
 mod accept_loss;
 mod admin;
+mod cli;
 mod config;
 mod copy;
 mod demo;
 mod demo_mark;
 mod first_run;
 mod migrate;
+mod ops_user;
+mod plans;
 mod reset;
 mod serve;
 mod store;
@@ -21,12 +24,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let matches = command().get_matches();
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(code) = cli::run(name, matches)
+    {
+        return code;
+    }
     let result = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -59,6 +68,8 @@ fn command() -> Command {
         .subcommand(copy::command())
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
+        .subcommand(ops_user::command())
+        .subcommands(cli::commands())
 }
 
 #[cfg(test)]

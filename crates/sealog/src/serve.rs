@@ -2,14 +2,15 @@
 
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sealog_dashboard::Dashboard;
+use sealog_dashboard::ops::{Console, Instance, Room};
+use sealog_dashboard::{Dashboard, Pages};
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background};
 use sealog_service::admin::Admin;
@@ -66,7 +67,12 @@ pub(crate) fn serve(
     let (listener, address) = main.block_on(async { listen_alone(settings.listen) })?;
     let metrics =
         settings.metrics_listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
+    let console =
+        settings.ops.listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
     settings.listening_on(address);
+    if let Some((_, address)) = &console {
+        settings.ops.listen = Some(*address);
+    }
     let prepared = main.block_on(async {
         let mut retry = Retry::new();
         loop {
@@ -88,12 +94,22 @@ pub(crate) fn serve(
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let data_dir = settings.data_dir.clone();
+    let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let app =
         App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
     let (app_url, wake) = (Some(app.config.app_url.clone()), app.admin.wake().clone());
-    let admin = AdminSocket::new(data_dir.clone(), Host { opened: store.clone(), world, app_url, wake });
-    let pages = pages(&app, data_dir);
+    let pages = Pages {
+        console: console_url.as_ref().ok().map(|url| open_console(&app, &store, url, &data_dir)),
+        console_is_apart: console.is_some(),
+        dashboard: dashboard(&app, data_dir.clone()),
+    };
+    let host = Host { opened: store.clone(), world, app_url, console_url, wake };
+    let admin = AdminSocket::new(data_dir, host);
+    if let Some((_, address)) = &console {
+        tracing::info!(%address, "the operator's console has an address of its own");
+    }
+    let console = console.map(|(listener, _)| listener);
     let metrics = metrics.map(|(listener, address)| {
         tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
         listener
@@ -103,7 +119,7 @@ pub(crate) fn serve(
             "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
         );
     }
-    serve_on_all_cores(&main, (&app, &pages), (listener, metrics), address, stop, failure, &admin)?;
+    serve_on_all_cores(&main, (&app, &pages), (listener, metrics, console), address, stop, failure, &admin)?;
     drop(app);
     store.close();
     drop(admin);
@@ -200,10 +216,42 @@ async fn prepare(
     first_run::prepare(store.control(), &admin, world, addresses).await
 }
 
+/// The operator's console.
+fn open_console(app: &App, store: &Opened, url: &str, data_dir: &Path) -> Arc<Console> {
+    let (dir, is_embedded) = (data_dir.to_owned(), store.is_embedded());
+    let room = move || room(&dir, is_embedded).map_err(|error| error.to_string());
+    let instance = Instance {
+        url: url.to_owned(),
+        docs_url: app.config.docs_url.clone(),
+        has_mail: app.config.smtp.is_some(),
+        geo: app.config.geo.clone(),
+        store: store.describe(),
+        schema: sealog_control::SCHEMA.sqlite.len(),
+        room: Arc::new(room),
+    };
+    let (world, admin) = (Arc::clone(&app.world), app.admin.clone());
+    Console::new(Arc::clone(&app.store), app.control.clone(), world, admin, instance)
+}
+
+fn room(dir: &Path, is_embedded: bool) -> std::io::Result<Room> {
+    let disk = rustix::fs::statvfs(dir)?;
+    let files = ["control.db", "control.db-wal"].map(|name| std::fs::metadata(dir.join(name)));
+    let control_bytes = files.iter().flatten().map(std::fs::Metadata::len).sum();
+    Ok(Room {
+        dir: dir.display().to_string(),
+        free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+        total_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+        reserve_bytes: is_embedded.then(|| embedded::Options::default().reserve_bytes),
+        control_bytes: is_embedded.then_some(control_bytes),
+    })
+}
+
 /// The dashboard.
-fn pages(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
-    let Config { base_url, docs_url, app_url, smtp, .. } = app.config.clone();
-    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail: smtp.is_some() };
+fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
+    let Config { base_url, docs_url, app_url, smtp, verification, .. } = app.config.clone();
+    let verified_at = verification.map(|schedule| schedule.time());
+    let has_mail = smtp.is_some();
+    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail, verified_at };
     let on_claimed = move || {
         let data_dir = data_dir.clone();
         // An event loop waits for no disk. What does not come to pass here, the next start does.
@@ -251,8 +299,8 @@ async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
 /// One event loop for each core, all listening on the same port: the kernel spreads connections over them, and no request crosses threads before the store.
 fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
-    (app, pages): (&Arc<App>, &Arc<Dashboard>),
-    (listener, metrics): (TcpListener, Option<TcpListener>),
+    (app, pages): (&Arc<App>, &Pages),
+    (listener, metrics, console): (TcpListener, Option<TcpListener>, Option<TcpListener>),
     address: SocketAddr,
     mut stop: Stop,
     failure: impl Future<Output = ()>,
@@ -281,7 +329,7 @@ fn serve_on_all_cores(
             }
             tracing::info!("stopping");
             server.stop();
-            pages.stop_streams();
+            pages.dashboard.stop_streams();
             stopping.notify_one();
         };
         tokio::join!(
@@ -290,6 +338,12 @@ fn serve_on_all_cores(
             async {
                 if let Some(listener) = metrics {
                     sealog_server::serve_metrics(Arc::clone(app), listener, &server).await;
+                }
+            },
+            async {
+                if let Some(listener) = console {
+                    let pages = pages.console_router();
+                    sealog_server::serve_console(Arc::clone(app), pages, listener, &server).await;
                 }
             },
             background::run(Arc::clone(app), &server),

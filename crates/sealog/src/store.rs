@@ -134,6 +134,14 @@ impl Opened {
         &self.control
     }
 
+    /// Which it is, with the version of what it has written, for operators.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Embedded(_) => format!("Embedded store, format “{}”", EmbeddedStore::format()),
+            Kind::Postgres(_) => format!("PostgreSQL, schema {} of the events", postgres::schema_version()),
+        }
+    }
+
     /// Whether it is in the data directory, where a stop means that everything is synced.
     pub(crate) fn is_embedded(&self) -> bool {
         matches!(self.kind, Kind::Embedded(_))

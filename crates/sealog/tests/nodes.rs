@@ -201,7 +201,7 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     };
     let (done, said) = migrate(&database.url(), &[]);
     // Five of the store and six of control data.
-    assert!(done && said.contains("11 steps were made"), "{said}");
+    assert!(done && said.contains("12 steps were made"), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
     assert!(done && said.contains("0 steps were made"), "{said}");
     let (done, said) = migrate(&database.url(), &["--citus"]);

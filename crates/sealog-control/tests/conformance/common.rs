@@ -128,6 +128,7 @@ pub fn invitation(tenant: u8, email: &str) -> Purpose {
         role: Role::Auditor,
         grants: Grants { projects: Some(vec![project_id(1)]), from_ms: Some(1), until_ms: None },
         ends_at_ms: Some(MORNING_MS + 90),
+        invited_by: None,
     })
 }
 
@@ -209,4 +210,25 @@ pub fn furnish(control: &Control) -> (Tenant, Project, ApiKey) {
     let project = wait(control.create_project(new_project(1, 1, &[0, 2]), vec![])).unwrap().unwrap();
     let key = wait(control.create_key(new_key(1, 1), vec![])).unwrap().unwrap();
     (tenant, project, key)
+}
+
+pub fn new_operator(n: u8) -> NewOpsUser {
+    NewOpsUser {
+        id: OpsUserId(id(n)),
+        email: format!("Operator{n}@Example.com"),
+        link: OpsLink { digest: digest(n + 100), expires_at_ms: MORNING_MS + 1000 },
+        created_at_ms: MORNING_MS,
+    }
+}
+
+pub fn new_ops_session(n: u8, user: u8, needs_code: bool) -> OpsSession {
+    OpsSession {
+        token_digest: digest(n),
+        user_id: OpsUserId(id(user)),
+        needs_code,
+        created_at_ms: MORNING_MS,
+        expires_at_ms: MORNING_MS + 1000,
+        last_seen_at_ms: MORNING_MS,
+        idle_ms: 500,
+    }
 }

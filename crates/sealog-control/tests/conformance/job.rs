@@ -91,9 +91,14 @@ pub fn of_many_that_claim_a_job_at_once_one_has_it(control: &Control) {
 pub fn a_tenant_has_so_many_jobs_of_a_kind_that_have_not_ended(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    // Those that nobody asked for keep no place from people.
+    for n in [20, 21] {
+        assert_eq!(wait(control.create_job_once(new_job(n, 1))), Ok(true));
+    }
     let before = wait(control.pending_records(tenant_id(1), 10)).unwrap().len();
     let queue = |n: u8, tenant, kind: &str| {
-        let new = NewJob { kind: kind.into(), ..new_job(n, tenant) };
+        let new = NewJob { kind: kind.into(), person_id: Some(person_id(1)), ..new_job(n, tenant) };
         wait(control.queue_job(new, 2, vec![record(n + 100)])).unwrap().is_some()
     };
     assert_eq!([1, 2, 3].map(|n| queue(n, 1, "verify")), [true, true, false]);
@@ -105,6 +110,39 @@ pub fn a_tenant_has_so_many_jobs_of_a_kind_that_have_not_ended(control: &Control
     // One that has ended makes room.
     assert_eq!(wait(control.cancel_job(JobId(id(1)), MORNING_MS, vec![])), Ok(true));
     assert!(queue(6, 1, "verify") && !queue(7, 1, "verify"));
+}
+
+pub fn a_job_with_an_id_of_its_own_is_made_once(control: &Control) {
+    furnish(control);
+    let made = std::thread::scope(|scope| {
+        let make = || wait(control.create_job_once(new_job(1, 1))).unwrap();
+        let threads = [(); 4].map(|()| scope.spawn(make));
+        threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made).count()
+    });
+    assert_eq!(made, 1);
+    let claimed = wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 10)).unwrap().unwrap();
+    wait(control.end_job(claimed.id, claimed.claim, JobEnd::new(JobOutcome::Done, MORNING_MS))).unwrap();
+    assert_eq!(wait(control.create_job_once(new_job(1, 1))), Ok(false), "also when it has ended");
+}
+
+pub fn old_jobs_that_nobody_asked_for_are_forgotten_in_steps(control: &Control) {
+    furnish(control);
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    let asked = NewJob { person_id: Some(person_id(1)), ..new_job(1, 1) };
+    let other = NewJob { kind: "other".into(), ..new_job(2, 1) };
+    for new in [asked, other, new_job(3, 1), new_job(4, 1), new_job(5, 1), new_job(6, 1)] {
+        let job = wait(control.create_job(new)).unwrap().id;
+        if job != JobId(id(6)) {
+            wait(control.claim_job(job, MORNING_MS, MORNING_MS + 10)).unwrap().unwrap();
+            let at_ms = if job == JobId(id(5)) { MORNING_MS + 5 } else { MORNING_MS };
+            wait(control.end_job(job, 1, JobEnd::new(JobOutcome::Done, at_ms))).unwrap();
+        }
+    }
+    let forget = |limit| wait(control.forget_jobs("verify".into(), MORNING_MS + 5, limit)).unwrap();
+    assert_eq!([forget(1), forget(10), forget(10)], [1, 1, 0]);
+    let left = wait(control.jobs(tenant_id(1), first(10))).unwrap();
+    let left: Vec<_> = left.iter().map(|job| job.id).collect();
+    assert_eq!(left, [1, 2, 5, 6].map(|n| JobId(id(n))), "asked for, of another kind, too young, not ended");
 }
 
 pub fn a_cancelled_job_is_nobodys_and_keeps_its_position(control: &Control) {
@@ -164,4 +202,25 @@ pub fn jobs_about_one_thing_are_listed_newest_first(control: &Control) {
     assert_eq!(list(None, 2), [5, 3].map(|n| JobId(id(n))));
     assert_eq!(list(Some(id(3)), 10), [JobId(id(1))]);
     assert_eq!(list(Some(id(4)), 10), [], "behind one of another tenant there is nothing");
+}
+
+pub fn jobs_of_all_tenants_are_listed_newest_first_and_pages_join(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    for (n, tenant) in [(1, 1), (2, 2), (3, 1)] {
+        wait(control.create_job(new_job(n, tenant))).unwrap();
+    }
+    wait(control.create_job(NewJob { tenant_id: None, ..new_job(4, 1) })).unwrap();
+    assert_eq!(wait(control.cancel_job(JobId(id(3)), MORNING_MS, vec![])), Ok(true));
+    let list = |unended, after: Option<u8>, limit| {
+        let page = ListPage { after: after.map(id), limit };
+        let jobs = wait(control.all_jobs(unended, page)).unwrap();
+        jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    let ids = |numbers: &[u8]| numbers.iter().map(|n| JobId(id(*n))).collect::<Vec<_>>();
+    assert_eq!(list(false, None, 9), ids(&[4, 3, 2, 1]));
+    assert_eq!(list(true, None, 2), ids(&[4, 2]));
+    assert_eq!(list(true, Some(2), 2), ids(&[1]));
+    assert_eq!(list(false, Some(4), 2), ids(&[3, 2]));
+    assert_eq!(list(false, Some(9), 2), ids(&[]));
 }

@@ -136,3 +136,24 @@ pub fn a_rolled_key_works_on_for_a_while_and_the_new_one_at_once(control: &Contr
     let roll = KeyRoll { old: KeyId(id(7)), new: other, old_ends_at_ms: u64::MAX, now_ms: MORNING_MS };
     assert_eq!(wait(control.roll_key(roll, Records::none())), Ok(None));
 }
+
+pub fn keys_that_end_soon_are_those_that_work_and_the_next_comes_first(control: &Control) {
+    furnish(control);
+    wait(control.create_project(new_project(2, 1, &[]), vec![])).unwrap();
+    let make = |n: u8, project: u8, expires_at_ms: Option<u64>| {
+        wait(control.create_key(NewKey { expires_at_ms, ..new_key(n, project) }, vec![])).unwrap().unwrap()
+    };
+    let now = MORNING_MS;
+    let later = make(10, 1, Some(now + 50));
+    let first = make(11, 1, Some(now + 1));
+    let last = make(12, 1, Some(now + 100));
+    make(13, 1, Some(now + 101));
+    make(14, 1, Some(now));
+    make(15, 1, None);
+    make(16, 2, Some(now + 5));
+    let revoked = make(17, 1, Some(now + 5));
+    wait(control.revoke_key(revoked.id, now, Records::none())).unwrap();
+    let soon = |limit| wait(control.keys_expiring(project_id(1), now, now + 100, limit)).unwrap();
+    assert_eq!(soon(9), [first.clone(), later.clone(), last]);
+    assert_eq!(soon(2), [first, later]);
+}

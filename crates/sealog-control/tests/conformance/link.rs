@@ -290,6 +290,88 @@ pub fn an_invitation_is_replaced_by_those_alone_who_may_give_its_role(control: &
     assert_eq!(invite(4, 9, "a@example.com", &[]), Invited::Missing);
 }
 
+/// An invitation of tenant 1 for this role, sent by this person.
+fn sent(n: u8, by: u8, role: Role) -> Link {
+    let Purpose::Invitation(sent) = invitation(1, &format!("guest{n}@example.com")) else { unreachable!() };
+    new_link(n, Purpose::Invitation(Invitation { role, invited_by: Some(person_id(by)), ..sent }))
+}
+
+fn sender(control: &Control, n: u8, role: Role, ends_at_ms: Option<u64>) {
+    let new = NewMember { role, ends_at_ms, ..new_member(n, 1, &format!("sender{n}@example.com")) };
+    wait(control.add_member(new, Records::none())).unwrap().unwrap();
+}
+
+fn open(control: &Control, now_ms: u64) -> Vec<u8> {
+    let open = wait(control.invitations(tenant_id(1), now_ms, 99)).unwrap();
+    (1..=20).filter(|n| open.iter().any(|link| link.id == id(*n))).collect()
+}
+
+pub fn an_invitation_opens_nothing_once_the_membership_of_its_sender_has_ended(control: &Control) {
+    furnish(control);
+    sender(control, 1, Role::Owner, None);
+    sender(control, 2, Role::Admin, Some(MORNING_MS + 500));
+    create(control, sent(1, 1, Role::Developer));
+    create(control, sent(2, 2, Role::Developer));
+    let found = |n, now_ms| wait(control.link(digest(n), now_ms)).unwrap().is_some();
+    assert_eq!((found(2, MORNING_MS + 499), found(2, MORNING_MS + 500)), (true, false));
+    assert_eq!((open(control, MORNING_MS + 499), open(control, MORNING_MS + 500)), (vec![1, 2], vec![1]));
+    assert_eq!(accept(control, 2, guest(5)), Ok(None), "it is over by now");
+    // Nobody has to withdraw it before its address is invited by somebody else.
+    let again = Link { created_at_ms: NOW, expires_at_ms: NOW + 9, ..sent(3, 1, Role::Developer) };
+    let Purpose::Invitation(invitation) = again.purpose else { unreachable!() };
+    let email = "guest2@example.com".to_owned();
+    let again = Link { purpose: Purpose::Invitation(Invitation { email, ..invitation }), ..again };
+    let made = wait(control.invite(again, new_notice(1, 1, 1), vec![], 9, Records::none()));
+    assert_eq!(made, Ok(Invited::Done));
+    // A membership that begins again brings nothing back.
+    create(control, sent(4, 2, Role::Developer));
+    let change = MemberChange { ends_at_ms: Some(None), now_ms: MORNING_MS + 500, ..MemberChange::default() };
+    wait(control.update_member(tenant_id(1), person_id(2), change, Records::none())).unwrap().unwrap();
+    assert_eq!(open(control, MORNING_MS), [1, 3]);
+    assert!(accept(control, 1, guest(6)).unwrap().is_some());
+}
+
+pub fn invitations_go_with_the_right_of_their_sender_to_send_them(control: &Control) {
+    furnish(control);
+    sender(control, 1, Role::Owner, None);
+    sender(control, 2, Role::Owner, None);
+    let all = [Role::Owner, Role::Admin, Role::Auditor];
+    for (n, role) in (1..).zip(all) {
+        create(control, sent(n, 2, role));
+        create(control, sent(n + 10, 1, role));
+    }
+    let update = |change: MemberChange, expected: &[u8]| {
+        let expected: Vec<_> = expected.iter().map(|n| id(*n)).collect();
+        let tell = move |before: Option<&Updated>, after: &Updated| {
+            assert_eq!((before.unwrap().withdrawn.len(), &after.withdrawn), (0, &expected));
+            vec![]
+        };
+        let change = MemberChange { now_ms: MORNING_MS, ..change };
+        let made = control.update_member(tenant_id(1), person_id(2), change, Records::told_by(tell));
+        assert!(matches!(wait(made), Ok(Some(MemberChanged::Done(_)))));
+    };
+    let to = |role| MemberChange { role: Some(role), ..MemberChange::default() };
+    update(MemberChange { grants: Some(Grants::default()), ..MemberChange::default() }, &[]);
+    update(to(Role::Admin), &[1]);
+    assert_eq!(open(control, MORNING_MS), [2, 3, 11, 12, 13]);
+    update(to(Role::Developer), &[2, 3]);
+    assert_eq!(open(control, MORNING_MS), [11, 12, 13], "those of others stay");
+    // In the transaction it is looked at again whether the sender may send it.
+    let invite = |n, by, role| {
+        let notice = new_notice(1, 1, n);
+        wait(control.invite(sent(n, by, role), notice, vec![], 99, Records::none())).unwrap()
+    };
+    assert_eq!(invite(4, 2, Role::Auditor), Invited::Refused);
+    update(to(Role::Admin), &[]);
+    assert_eq!((invite(4, 2, Role::Auditor), invite(5, 2, Role::Owner)), (Invited::Done, Invited::Refused));
+    update(MemberChange { ends_at_ms: Some(Some(MORNING_MS)), ..MemberChange::default() }, &[4]);
+    assert_eq!(
+        (invite(6, 2, Role::Auditor), invite(7, 9, Role::Auditor)),
+        (Invited::Refused, Invited::Refused)
+    );
+    assert_eq!(open(control, MORNING_MS), [11, 12, 13]);
+}
+
 pub fn of_many_that_use_a_link_at_once_one_has_used_it(control: &Control) {
     furnish(control);
     unverified(control, 1, 1, "a@example.com");

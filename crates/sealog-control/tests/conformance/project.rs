@@ -78,6 +78,24 @@ pub fn the_history_of_frameworks_is_kept(control: &Control) {
     assert_eq!(rows.collect::<Vec<_>>(), expected);
 }
 
+pub fn changes_of_different_frameworks_at_the_same_time_are_all_kept(control: &Control) {
+    wait(control.create_tenant(new_tenant(1), vec![])).unwrap();
+    wait(control.create_project(new_project(1, 1, &[0, 1, 2, 3]), vec![])).unwrap();
+    // Nobody looks at what the others do: each enables one and disables one.
+    std::thread::scope(|scope| {
+        for thread in 0..4usize {
+            scope.spawn(move || {
+                let (enable, disable) = (set(&[thread + 4]), set(&[thread]));
+                let change = ProjectChange { enable, disable, now_ms: 20, ..ProjectChange::default() };
+                wait(control.update_project(project_id(1), change, Records::none())).unwrap().unwrap();
+            });
+        }
+    });
+    let project = wait(control.project(project_id(1))).unwrap().unwrap();
+    assert_eq!(project.frameworks, set(&[4, 5, 6, 7]));
+    assert_eq!(project.frameworks_ever, set(&[0, 1, 2, 3, 4, 5, 6, 7]));
+}
+
 pub fn projects_are_found_by_their_ids_in_their_tenant(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();

@@ -31,7 +31,9 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     ))
     .unwrap();
     wait(control.create_link(new_link(3, reset(1)), None, vec![])).unwrap();
-    let mailed = Link { digest: None, ..new_link(4, invitation(1, "New@Example.com")) };
+    let Purpose::Invitation(sent) = invitation(1, "New@Example.com") else { unreachable!() };
+    let sent = Invitation { invited_by: Some(person_id(1)), ..sent };
+    let mailed = Link { digest: None, ..new_link(4, Purpose::Invitation(sent)) };
     wait(control.create_link(mailed, None, vec![])).unwrap();
     for percent in [80, 100] {
         wait(control.enqueue_notice(new_notice(1, 1, percent))).unwrap();
@@ -42,7 +44,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
     for n in [1, 2] {
-        wait(control.create_export(new_export(n, 1), vec![])).unwrap();
+        wait(control.create_export(new_export(n, 1), 9, Records::none())).unwrap().unwrap();
     }
     let totals = ExportTotals { rows: 1, bytes: 2, sha256: digest(3), at_ms: 4 };
     wait(control.complete_export(ExportId(id(1)), totals)).unwrap();
@@ -78,12 +80,21 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         person_id: person_id(1),
         name: "n".into(),
         query: "q".into(),
+        shared_in: Some(project_id(1)),
+        is_pinned: true,
         created_at_ms: MORNING_MS,
     };
-    assert_eq!(wait(control.save_view(view, 1)), Ok(true));
+    let most = ViewsMax { own: 1, shared: 1 };
+    assert_eq!(wait(control.save_view(view, most, Records::none())), Ok(ViewKept::Kept));
     wait(control.create_action(tenant_id(1), custom("c.d"), vec![])).unwrap();
     wait(control.retire_action(tenant_id(1), "c.d".into(), MORNING_MS, vec![])).unwrap();
     wait(control.count_failure(person_id(1), Wrong::Code, MORNING_MS)).unwrap();
+
+    let operator = wait(control.add_ops_user(new_operator(1))).unwrap();
+    wait(control.enrol_ops_user(digest(101), MORNING_MS, "$argon2id$7".into())).unwrap().unwrap();
+    assert_eq!(wait(control.offer_ops_authenticator(operator.id, vec![7; 20])), Ok(true));
+    let shown = OpsShown::Password { hash: "$argon2id$7".into(), replaces: None };
+    assert_eq!(wait(control.begin_ops_session(new_ops_session(9, 1, true), shown)), Ok(true));
 
     let system = ProjectId::system_from_random([7; 16]);
     assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
@@ -109,6 +120,8 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref case_packages,
         ref case_letters,
         ref records,
+        ref ops_users,
+        ref ops_sessions,
         ..
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
@@ -117,6 +130,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     assert_eq!((cases.len(), case_entries.len(), case_events.len()), (2, 3, 1));
     assert_eq!((case_searches.len(), case_packages.len(), case_letters.len()), (2, 1, 1));
     assert_eq!((&case_searches[0].search, case_searches[0].found.len()), (&search, 1));
+    assert_eq!((ops_users.len(), ops_sessions.len()), (1, 1));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 
     wait(control.replace(ControlSnapshot::default())).unwrap();

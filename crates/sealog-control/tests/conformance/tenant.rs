@@ -95,3 +95,23 @@ pub fn a_change_leaves_other_fields_alone_and_null_clears(control: &Control) {
     assert_eq!(change_project(change), Some(project.clone()));
     assert_eq!(wait(control.project(project.id)), Ok(Some(project)));
 }
+
+pub fn tenants_are_found_by_a_part_of_their_name_and_pages_join(control: &Control) {
+    for (n, name) in [(1, "Acme"), (2, "100% acme_b!"), (3, "Other"), (4, "ACME three")] {
+        wait(control.create_tenant(NewTenant { name: name.into(), ..new_tenant(n) }, vec![])).unwrap();
+    }
+    let find = |text: &str, after: Option<u8>, limit| {
+        let page = ListPage { after: after.map(id), limit };
+        let found = wait(control.tenants_like(text.into(), page)).unwrap();
+        found.into_iter().map(|tenant| tenant.id).collect::<Vec<_>>()
+    };
+    let ids = |numbers: &[u8]| numbers.iter().map(|n| tenant_id(*n)).collect::<Vec<_>>();
+    assert_eq!(find("aCmE", None, 9), ids(&[1, 2, 4]));
+    assert_eq!(find("acme", None, 2), ids(&[1, 2]));
+    assert_eq!(find("acme", Some(2), 2), ids(&[4]));
+    assert_eq!(find("acme", Some(9), 2), ids(&[]), "behind one that does not exist");
+    // What means something in a pattern means itself.
+    for (text, found) in [("%", &[2][..]), ("_", &[2]), ("!", &[2]), ("", &[1, 2, 3, 4]), ("acme%", &[])] {
+        assert_eq!(find(text, None, 9), ids(found), "{text}");
+    }
+}

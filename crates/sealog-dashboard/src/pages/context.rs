@@ -14,7 +14,7 @@ use sealog_service::search::{self, Budget, Plan, Query};
 use sealog_store::List;
 
 use crate::app::Dashboard;
-use crate::pages::events::within;
+use crate::pages::found::within;
 use crate::pages::query_bar;
 use crate::problem::Problem;
 use crate::request::{Asked, query_text};

@@ -21,11 +21,13 @@ use sealog_store::{Range, StoreError};
 use serde_json::json;
 
 use crate::app::Dashboard;
+use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::context::Context;
-use crate::pages::events::within;
+use crate::pages::found::within;
+use crate::pages::{copy_as, query_bar};
 use crate::problem::Problem;
-use crate::request::{Asked, rendered};
+use crate::request::{Asked, encoded, rendered};
 use crate::text::{beginning, clock_ms, indented, moment, number, of_json, visible};
 use crate::views;
 
@@ -50,10 +52,10 @@ struct Page<'a> {
     timestamp_ms: u64,
     tenant_id: String,
     schema_version: u32,
-    action: String,
+    action: Value,
     description: &'static str,
-    actor: Option<String>,
-    resource: Option<String>,
+    actor: Option<Value>,
+    resource: Option<Value>,
     metadata: Option<Shown>,
     enriched: Vec<(&'static str, String)>,
     chain: Vec<Link>,
@@ -65,6 +67,18 @@ struct Page<'a> {
     hashed_href: String,
     shell_line: String,
     context: Context,
+    /// A verification of the events around it, for those who may.
+    verify: Option<String>,
+    /// What can be taken along, each by its name.
+    copies: Vec<(&'static str, String)>,
+    has_json: bool,
+}
+
+/// A value, and the lists of the events that have it and of those that do not.
+struct Value {
+    text: String,
+    only: String,
+    without: String,
 }
 
 struct Shown {
@@ -195,8 +209,14 @@ fn page<'a>(
     let sealed = &event.sealed;
     let hashed = preimage(event);
     let events = asked.path.rsplit_once('/').map_or(String::new(), |(list, _)| list.to_owned());
-    let action = of_json(fields.action);
-    let actor = fields.actor_id.map(of_json);
+    let value = |name: &str, field: &str, canonical: &str| {
+        let raw = sealog_core::json::decode(canonical).unwrap_or_default();
+        let list = |name: &str, value: &str| format!("{events}?{name}={}", encoded(value));
+        let without = format!("-{}", query_bar::term(field, &raw));
+        Value { text: of_json(canonical), only: list(name, &raw), without: list(query_bar::NAME, &without) }
+    };
+    let action = value("action", "action", fields.action);
+    let actor = fields.actor_id.map(|actor| value("actor_id", "actor", actor));
     let described = sealog_core::json::decode(fields.action).and_then(|name| describe(&name));
     let recomputed = canonical::hash(
         sealed.prev_hash,
@@ -206,22 +226,31 @@ fn page<'a>(
         event.timestamp_ms,
     );
     let chain = chain(&events, event, around);
+    let title = match &actor {
+        Some(actor) => format!("{} by {}", action.text, actor.text),
+        None => action.text.clone(),
+    };
+    let permalink = permalink(asked, sealed.log_id);
+    let json = json_of(event);
     Page {
         shell: Shell::new(app, asked, Some(Current::Events)),
         log_id: sealed.log_id.to_string(),
-        permalink: permalink(asked, sealed.log_id),
+        verify: asked
+            .place()
+            .may(Capability::Verify)
+            .then(|| format!("{}/verify?around={}#new", asked.place().project_path(), sealed.chain_seq)),
+        has_json: json.is_some(),
+        copies: copies(app, asked, sealed.log_id, &title, &permalink, json),
+        permalink,
         seq: number(sealed.chain_seq),
-        title: match &actor {
-            Some(actor) => format!("{action} by {actor}"),
-            None => action.clone(),
-        },
+        title,
         moment: moment(event.timestamp_ms),
         iso: iso_ms(event.timestamp_ms),
         timestamp_ms: event.timestamp_ms,
         tenant_id: event.tenant_id.to_string(),
         schema_version: event.schema_version,
         description: described.unwrap_or(""),
-        resource: fields.resource.map(of_json),
+        resource: fields.resource.map(|resource| value("resource", "resource", resource)),
         metadata: fields.metadata.map(metadata),
         enriched: enriched(event),
         is_linked: chain.iter().all(|link| link.follows != Some(false)),
@@ -237,6 +266,38 @@ fn page<'a>(
         events,
         context,
     }
+}
+
+/// As the API gives it, with one member in a line; nothing where that is too long for a page.
+fn json_of(event: &StoredEvent) -> Option<String> {
+    if event.text.as_str().len() > SHOWN_BYTES_MAX {
+        return None;
+    }
+    let mut text = Vec::new();
+    event.put_json(&mut text);
+    let indented = indented(&String::from_utf8(text).ok()?);
+    (indented.len() <= SHOWN_BYTES_MAX).then_some(indented)
+}
+
+/// No key reads the system chain.
+fn copies(
+    app: &Dashboard,
+    asked: &Asked,
+    log_id: Ulid,
+    title: &str,
+    permalink: &str,
+    json: Option<String>,
+) -> Vec<(&'static str, String)> {
+    let base_url = &app.config.base_url;
+    let of_api = [
+        Some(("curl", copy_as::curl_of_event(base_url, log_id))),
+        copy_as::cli_of_event(base_url, log_id).map(|line| ("Command line", line)),
+    ];
+    let is_system = asked.place().chain.as_ref().is_some_and(|(project, _)| project.id.is_system());
+    let address = format!("{}{permalink}", app.cookies.origin());
+    let link = ("Markdown link", copy_as::markdown(title, &address));
+    let of_api = of_api.into_iter().flatten().filter(|_| !is_system);
+    of_api.chain([link]).chain(json.map(|json| ("JSON", json))).collect()
 }
 
 /// By the id alone; with the project, so that nobody has to look for it.
@@ -297,7 +358,7 @@ fn shell_line(hashed: &str, log_id: Ulid) -> String {
     // A shell that is told of a quote by a quote; and text that a terminal would take for commands goes by the file.
     let is_plain = hashed.len() <= LINE_BYTES_MAX && visible(hashed) == hashed;
     if is_plain {
-        format!("printf '%s' '{}' | sha256sum", hashed.replace('\'', "'\\''"))
+        format!("printf '%s' {} | sha256sum", copy_as::quoted(hashed))
     } else {
         format!("sha256sum {log_id}.txt")
     }

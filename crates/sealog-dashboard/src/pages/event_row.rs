@@ -1,10 +1,13 @@
 //! An event as a row of the list, on the page and in the live view; each value leads to the list with that value as a filter.
+//! `keys.js` leaves a value out by the term that stands with it.
 
 use askama::Template;
 use sealog_core::event::StoredEvent;
+use sealog_core::json;
 use sealog_core::time::iso_ms;
 
 use crate::pages::columns::Columns;
+use crate::pages::query_bar;
 use crate::pages::trail;
 use crate::request::{Asked, query_text};
 use crate::text::{clock_ms, day, number, of_json, visible};
@@ -15,18 +18,59 @@ pub(crate) struct Row {
     pub iso: String,
     pub day: String,
     pub time: String,
-    pub action: String,
-    pub category: String,
-    pub actor: String,
-    pub resource: String,
-    pub place: String,
-    pub severity: String,
+    pub action: Value,
+    pub category: Value,
+    pub actor: Value,
+    pub resource: Value,
+    pub place: Value,
+    pub severity: Value,
     pub hash: String,
     pub short_hash: String,
-    /// The page with this value as a filter.
-    pub by_action: String,
-    pub by_actor: String,
-    pub by_resource: String,
+}
+
+/// What an event has in a column.
+#[derive(Default)]
+pub(crate) struct Value {
+    pub text: String,
+    /// The list with this value as a filter. Nothing where no filter can ask for it.
+    pub href: String,
+    /// The term that asks for it: with a minus it is left out.
+    pub term: String,
+}
+
+impl Value {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+}
+
+/// Makes the links of rows. They are relative to the list: on a page of fifty rows every byte of them is there 300 times.
+struct Links<'a> {
+    given: &'a [(String, String)],
+    /// The search that the list has by now.
+    query: &'a str,
+}
+
+impl Links<'_> {
+    /// By a parameter of the list, which looks for exactly this.
+    fn exact(&self, name: &str, field: &str, canonical: Option<&str>) -> Value {
+        let Some(canonical) = canonical else { return Value::default() };
+        let raw = json::decode(canonical).unwrap_or_default();
+        Value {
+            text: of_json(canonical),
+            href: with("", self.given, name, &raw),
+            term: query_bar::term(field, &raw),
+        }
+    }
+
+    /// By a term of the search.
+    fn searched(&self, field: &str, value: Option<&str>) -> Value {
+        let Some(value) = value else { return Value::default() };
+        let term = query_bar::term(field, value);
+        let has_term = self.query.split(' ').any(|known| known == term);
+        let query = if has_term { self.query.to_owned() } else { format!("{} {term}", self.query) };
+        Value { text: visible(value), href: with("", self.given, query_bar::NAME, query.trim()), term }
+    }
 }
 
 impl Row {
@@ -34,11 +78,8 @@ impl Row {
     pub(crate) fn new(here: &str, given: &[(String, String)], event: &StoredEvent) -> Row {
         let fields = event.text.fields();
         let annotations = &event.annotations;
-        let raw = |text: &str| sealog_core::json::decode(text).unwrap_or_default();
-        let by = |name: &str, text: Option<&str>| {
-            text.map_or(String::new(), |text| with(here, given, name, &raw(text)))
-        };
-        let place = [annotations.city.as_deref(), annotations.country.as_deref()];
+        let query = given.iter().find(|(name, _)| name == query_bar::NAME).map_or("", |(_, value)| value);
+        let links = Links { given, query };
         let hash = event.sealed.hash.to_string();
         Row {
             href: format!("{here}/{}", event.sealed.log_id),
@@ -46,19 +87,25 @@ impl Row {
             iso: iso_ms(event.timestamp_ms),
             day: day(event.timestamp_ms),
             time: clock_ms(event.timestamp_ms),
-            action: of_json(fields.action),
-            category: visible(annotations.category.as_deref().unwrap_or("")),
-            actor: fields.actor_id.map(of_json).unwrap_or_default(),
-            resource: fields.resource.map(of_json).unwrap_or_default(),
-            place: visible(&place.into_iter().flatten().collect::<Vec<_>>().join(", ")),
-            severity: visible(annotations.severity.as_deref().unwrap_or("")),
-            by_action: by("action", Some(fields.action)),
-            by_actor: by("actor_id", fields.actor_id),
-            by_resource: by("resource", fields.resource),
+            action: links.exact("action", "action", Some(fields.action)),
+            category: links.searched("category", annotations.category.as_deref()),
+            actor: links.exact("actor_id", "actor", fields.actor_id),
+            resource: links.exact("resource", "resource", fields.resource),
+            place: place(&links, event),
+            severity: links.searched("severity", annotations.severity.as_deref()),
             short_hash: hash[..8].to_owned(),
             hash,
         }
     }
+}
+
+/// The city with its country, which is what the filter asks for.
+fn place(links: &Links<'_>, event: &StoredEvent) -> Value {
+    let (city, country) = (event.annotations.city.as_deref(), event.annotations.country.as_deref());
+    let text = visible(&[city, country].into_iter().flatten().collect::<Vec<_>>().join(", "));
+    // The search knows countries by two letters alone.
+    let is_code = |code: &&str| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic());
+    Value { text, ..links.searched("country", country.filter(is_code)) }
 }
 
 /// A row as the list has it.

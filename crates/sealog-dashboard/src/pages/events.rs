@@ -1,5 +1,6 @@
 //! Events of a project and mode, newest first, with the filters that the API has.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use askama::Template;
@@ -12,28 +13,22 @@ use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
 use sealog_core::reject::Reject;
 use sealog_service::system_chain::actions;
-use sealog_store::List;
 use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
+use crate::pages::copy_as;
 use crate::pages::event_row::{Row, with};
+use crate::pages::found::{Found, ROWS, find, head_seq};
 use crate::pages::query_bar::{self, QueryBar};
 use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, html, html_with, query_text};
-use crate::text::{day, moment, number, visible};
+use crate::text::{day, number, visible};
 use crate::views;
-
-const ROWS: usize = 50;
-/// Bytes of events that a page reads; the last may be as large as a body. Most events have a few hundred.
-const BYTES_MAX: usize = 1 << 20;
-/// Pieces that a page reads. A filter that matches few events may need more than one person waits for: the page
-/// then says how far it looked.
-const PIECES_MAX: usize = 4;
 
 /// The filters of the API, in the order of the form.
 const FIELDS: [(&str, &str, &str); 5] = [
@@ -70,6 +65,8 @@ struct Page<'a> {
     looked_to: Option<String>,
     window: Option<String>,
     curl: String,
+    /// The same for the command line, where a terminal takes the filters.
+    cli: Option<String>,
     send: String,
     mode: &'static str,
     is_empty_chain: bool,
@@ -114,7 +111,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let here = place.events_path();
     let trail = Trail::of(&given);
-    let bar = QueryBar::read(&app, place, &given, |q| with(&here, &given, query_bar::NAME, q)).await?;
+    let mut bar = QueryBar::read(&app, place, &given, |q| with(&here, &given, query_bar::NAME, q)).await?;
     let has_error = error.is_some() || bar.error.is_some();
     let plan = bar.plan(app.world.now_ms());
     let is_unfiltered = parsed.filter == Filter::default() && plan.is_none();
@@ -142,6 +139,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         let resource = format!("project/{}", project.id);
         views::seal(&app, &asked, &actions::EVENTS_VIEWED, &resource, metadata).await?;
     }
+    bar.hint_at(&recent(&app, &asked, chain, &found, is_unfiltered && parsed.before_seq.is_none()).await?);
+    let kept: Vec<_> = given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Events)),
         project: &project.name,
@@ -149,7 +148,6 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         older: found.resume.map(|seq| at(&here, &given, chain, Some(seq), &trail.older(parsed.before_seq))),
         newer: trail.newer().map(|(before_seq, trail)| at(&here, &given, chain, before_seq, &trail)),
         columns: Columns::of(&given),
-        kept: given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect(),
         views: saved_views::of(&app, &asked).await?,
         save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
         export: export(place, &given),
@@ -159,7 +157,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         window: window(&place.membership.grants),
         is_empty_chain: found.events.is_empty() && found.head_seq == Some(0) && !has_error,
         rows: rows(&here, &given, &parsed, is_unfiltered, &place.membership.grants, &found),
-        curl: curl(&app, &given),
+        curl: copy_as::curl_of_list(&app.config.base_url, &kept),
+        cli: copy_as::cli_of_list(&app.config.base_url, &kept),
+        kept,
         send: send(&app, *mode),
         mode: mode.as_str(),
         fields,
@@ -219,12 +219,28 @@ fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
     place.may(Capability::Export).then(|| with(&path, &filters, "", ""))
 }
 
-/// Where what comes behind the newest page is told.
+/// The newest events, whose values can be typed next. An auditor is told of those alone that are on the page, which are
+/// recorded as seen.
+async fn recent<'f>(
+    app: &Dashboard,
+    asked: &Asked,
+    chain: ChainId,
+    found: &'f Found,
+    is_newest: bool,
+) -> Result<Cow<'f, [StoredEvent]>, Problem> {
+    let place = asked.place();
+    if is_newest || place.role() == Role::Auditor {
+        return Ok(Cow::Borrowed(&found.events));
+    }
+    query_bar::recent(app, chain, &place.membership.grants).await.map(Cow::Owned)
+}
+
 /// Whether what this person sees of the chain is recorded in the chain itself.
 pub(crate) fn is_own_echo(place: &Place) -> bool {
     place.role() == Role::Auditor && place.chain.as_ref().is_some_and(|(project, _)| project.id.is_system())
 }
 
+/// Where what comes behind the newest page is told.
 fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<String> {
     // Of the system log an auditor's live view would show its own records, each of which makes another; and the end of
     // a chain is not told to those who see it until a date.
@@ -237,82 +253,6 @@ fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<Stri
     let filters: Vec<(String, String)> =
         given.iter().filter(|(name, _)| name == columns::PARAMETER || !is_of_view(name)).cloned().collect();
     Some(with(&format!("{}/tail", place.project_path()), &filters, "after", &head_seq.to_string()))
-}
-
-struct Found {
-    events: Vec<StoredEvent>,
-    /// Below which there may be more.
-    resume: Option<u64>,
-    /// The page is not full although there may be more.
-    cut: bool,
-    /// When the last event was sealed that was looked at.
-    looked_ms: Option<u64>,
-    /// The newest that the chain is known to have had; asked for where a first page has to say so.
-    head_seq: Option<u64>,
-}
-
-impl Found {
-    fn looked_to(&self) -> Option<String> {
-        let seq = number(self.resume.filter(|_| self.cut)?);
-        Some(self.looked_ms.map_or(seq.clone(), |ms| format!("{seq} · {}", moment(ms))))
-    }
-}
-
-impl From<sealog_service::search::Found> for Found {
-    fn from(found: sealog_service::search::Found) -> Found {
-        let looked_ms = found.looked_to.and_then(|(_, ms)| ms);
-        let cut = found.looked_to.is_some();
-        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None }
-    }
-}
-
-async fn find(app: &Dashboard, chain: ChainId, query: &ListQuery, grants: &Grants) -> Result<Found, Problem> {
-    let _place = app.reads.acquire(chain.tenant_id).await;
-    let filter = within(query.filter.clone(), grants);
-    let head_seq = head_seq(app, chain, query).await?;
-    let mut before_seq = query.before_seq;
-    let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
-    let resume = loop {
-        // One more than there is room for tells whether there is another page.
-        let limit = ROWS + 1 - events.len();
-        let list = List { filter: filter.clone(), before_seq, limit, bytes_max: BYTES_MAX - bytes };
-        let chunk = app.store.list(chain, list).await?;
-        bytes += chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
-        events.extend(chunk.items);
-        pieces += 1;
-        if events.len() > ROWS || bytes >= BYTES_MAX / 2 || pieces == PIECES_MAX || chunk.resume.is_none() {
-            break chunk.resume;
-        }
-        before_seq = chunk.resume;
-    };
-    let more = events.len() > ROWS;
-    events.truncate(ROWS);
-    let last_seq = events.last().map(|event| event.sealed.chain_seq);
-    Ok(Found {
-        resume: if more { last_seq } else { resume },
-        cut: !more && resume.is_some(),
-        looked_ms: None,
-        events,
-        head_seq,
-    })
-}
-
-/// Asked for before the list is read: what comes in between is not missing, and the live view tells of it.
-async fn head_seq(app: &Dashboard, chain: ChainId, query: &ListQuery) -> Result<Option<u64>, Problem> {
-    match query.before_seq {
-        None => Ok(Some(app.store.head(chain).await?.end().chain_seq)),
-        Some(_) => Ok(None),
-    }
-}
-
-/// What the membership leaves of a filter.
-pub(crate) fn within(mut filter: Filter, grants: &Grants) -> Filter {
-    filter.from_ms = filter.from_ms.max(grants.from_ms);
-    filter.until_ms = match (filter.until_ms, grants.until_ms) {
-        (Some(wanted), Some(granted)) => Some(wanted.min(granted)),
-        (wanted, granted) => wanted.or(granted),
-    };
-    filter
 }
 
 fn window(grants: &Grants) -> Option<String> {
@@ -378,15 +318,6 @@ fn chips(here: &str, given: &[(String, String)]) -> Vec<Chip> {
         Some(Chip { name, value: visible(value), without: with(here, given, name, "") })
     };
     FIELDS.into_iter().filter_map(chip).collect()
-}
-
-/// The same list from the API.
-fn curl(app: &Dashboard, given: &[(String, String)]) -> String {
-    let is_exact = |name: &str| !is_of_view(name) && name != query_bar::NAME;
-    let filters: Vec<(String, String)> = given.iter().filter(|(name, _)| is_exact(name)).cloned().collect();
-    let query = if filters.is_empty() { String::new() } else { format!("?{}", query_text(&filters)) };
-    let base_url = &app.config.base_url;
-    format!("curl -sS '{base_url}/v1/events{query}' -H \"Authorization: Bearer $SEALOG_API_KEY\"")
 }
 
 /// The first event of an empty chain.

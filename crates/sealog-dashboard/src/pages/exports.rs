@@ -10,7 +10,7 @@ use futures_util::stream;
 use sealog_control::Export;
 use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::reject::{Code, Reject};
-use sealog_service::exports::{Download, Format, Frozen, NotFrozen, manifest};
+use sealog_service::exports::{CreateError, Download, Format, Frozen, KEPT_MAX, NotFrozen, manifest};
 use sealog_service::search;
 use sealog_service::system_chain::actions;
 use serde_json::json;
@@ -184,8 +184,17 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     };
     let _place = app.reads.acquire(chain.tenant_id).await;
     let person_id = asked.person().person.id;
-    app.exporter.create(person_id, chain, format, frozen, &place.membership.grants).await?;
-    Ok(see_other(&format!("{}?done=created", path(chain))))
+    match app.exporter.create(person_id, chain, format, frozen, &place.membership.grants).await {
+        Ok(_) => Ok(see_other(&format!("{}?done=created", path(chain)))),
+        Err(CreateError::TooMany) => {
+            let error = Some(format!(
+                "The organisation has {} exports, and none of them was downloaded whole. Download one: it then gives way to a new one.",
+                number(KEPT_MAX)
+            ));
+            wrong(Page { error, ..page }).await
+        }
+        Err(CreateError::Store(error)) => Err(error.into()),
+    }
 }
 
 /// The filters as the API would read them and the search as it is meant now, or which field is wrong, and why.

@@ -8,7 +8,7 @@ use axum::response::Response;
 use sealog_control::Project;
 use sealog_core::catalog::{Catalog, Framework};
 use sealog_core::id::Mode;
-use sealog_service::admin::projects::{ProjectUpdate, framework_ids};
+use sealog_service::admin::projects::ProjectUpdate;
 use sealog_service::admin::{Actor, AdminError};
 use sealog_service::people::Failed;
 
@@ -214,7 +214,7 @@ async fn question<'a>(
 pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let (index, framework, project) = named(&asked)?;
     let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
-    let (is_enabled, to) = (project.frameworks.contains(index), asked.field("to"));
+    let to = asked.field("to");
     if !matches!(to, "enable" | "disable") || asked.field("understood") != "yes" {
         let error = "Confirm that you have read what changes.";
         return wrong(question(&app, &asked, Some(error)).await?);
@@ -224,17 +224,15 @@ pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         return wrong(question(&app, &asked, Some(error)).await?);
     }
     let all = format!("/app/p/{}/live/frameworks", project.id);
-    // Somebody else was faster: it is as it was wanted.
-    if is_enabled != (to == "enable") {
-        let mut ids: Vec<String> = framework_ids(project.frameworks).into_iter().map(str::to_owned).collect();
-        match to {
-            "enable" => ids.push(framework.framework.clone()),
-            _ => ids.retain(|id| *id != framework.framework),
-        }
-        let update = ProjectUpdate { frameworks: Some(ids), ..ProjectUpdate::default() };
-        let actor = Actor::Person(asked.person().person.id);
-        app.admin.update_project(actor, project.id, update).await.map_err(of_admin)?;
-    }
+    // This one alone: whatever others have changed since the page was made stays. Where somebody was faster, it is as
+    // it was wanted, and nothing is recorded.
+    let id = vec![framework.framework.clone()];
+    let update = match to {
+        "enable" => ProjectUpdate { enable: id, ..ProjectUpdate::default() },
+        _ => ProjectUpdate { disable: id, ..ProjectUpdate::default() },
+    };
+    let actor = Actor::Person(asked.person().person.id);
+    app.admin.update_project(actor, project.id, update).await.map_err(of_admin)?;
     Ok(see_other(&format!("{all}?done={to}")))
 }
 

@@ -11,7 +11,7 @@ use sealog_store::counts::day_of;
 
 use crate::app::Dashboard;
 use crate::capability::Capability;
-use crate::figures::{self, Figures};
+use crate::figures::{self, Counting, Figures};
 use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};
@@ -89,6 +89,6 @@ pub(crate) async fn seen(app: &Dashboard, asked: &Asked) -> Result<(Figures, Ran
     let chain = ChainId { tenant_id: place.tenant.id, project_id: project.id, mode: Mode::Live };
     let until = day_of(app.world.now_ms()) + 1;
     let days = figures::granted(until.saturating_sub(DAYS)..until, &place.membership.grants);
-    let (figures, _) = figures::read(app, chain, days.clone(), days.start..days.start).await?;
+    let (figures, _) = figures::read(app, chain, days.clone(), days.start..days.start, Counting::All).await?;
     Ok((figures, days))
 }

@@ -160,8 +160,9 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         );
     }
     let email = page.email.trim().to_owned();
-    let invitation = Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms };
     let by = asked.person().person.id;
+    let invitation =
+        Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms, invited_by: Some(by) };
     match app.accounts.invite(by, given_by(place.role()), invitation, &place.tenant.name).await {
         Ok(Invited::Done) => Ok(see_other(&format!("{}?done=invite", page.here))),
         Ok(Invited::Missing) => Err(Problem::not_found()),

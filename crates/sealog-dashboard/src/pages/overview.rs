@@ -6,20 +6,25 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_core::catalog::Catalog;
-use sealog_core::id::Mode;
-use sealog_core::time::{Date, Month};
-use sealog_store::ChainHead;
-use sealog_store::counts::{STANDARD_ERROR_PERCENT, day_of};
+use sealog_core::id::ChainId;
+use sealog_core::time::Date;
+use sealog_core::verify::Item;
+use sealog_store::counts::day_of;
+use sealog_store::{ChainHead, Range as Seqs};
 
 use crate::app::Dashboard;
-use crate::capability::Capability;
 use crate::charts::{Bars, Rank, Spark};
-use crate::figures::{self, Figures};
+use crate::figures::{self, Counting};
 use crate::layout::{Current, Shell};
+use crate::pages::overview_figures::{
+    Before, Chain, Figure, chain_state, critical, summary, with_reads_note,
+};
+use crate::pages::overview_side::Side;
+use crate::pages::query_bar::{self, term};
+use crate::pages::verification::ResultShown;
 use crate::problem::Problem;
-use crate::request::{Asked, Place, encoded, html, html_with};
-use crate::text::{clock_ms, day, iso_day, moment, number, span};
+use crate::request::{Asked, encoded, html, html_with};
+use crate::text::{day, iso_day, number};
 
 /// Periods that are one click away, in days up to today.
 const PERIODS: [(u32, &str); 4] = [(1, "Today"), (7, "7 days"), (30, "30 days"), (90, "90 days")];
@@ -27,6 +32,11 @@ const PERIOD: u32 = 30;
 /// So that the time before it, which it is compared with, can be answered with it.
 const DAYS_MAX: u32 = sealog_store::counts::DAYS_MAX / 2;
 const ROWS: usize = 8;
+/// Actions that a link to the list leaves out; where there are more reads than that, the list has them.
+const READS_NAMED_MAX: usize = 12;
+/// The parameter, and what it says where reads are counted.
+const READS: &str = "reads";
+const WITH_READS: &str = "with";
 
 #[derive(Template)]
 #[template(path = "pages/overview.html")]
@@ -36,7 +46,12 @@ struct Page<'a> {
     mode: &'static str,
     here: String,
     events_href: String,
-    periods: Vec<Period>,
+    periods: Vec<Choice>,
+    /// Without reads, and with them.
+    reads: [Choice; 2],
+    with_reads: bool,
+    /// How many reads are not in the figures, in words.
+    left_out: Option<String>,
     from: String,
     to: String,
     from_error: Option<&'static str>,
@@ -51,41 +66,13 @@ struct Page<'a> {
     chart: Bars,
     ranks: Vec<Rank>,
     spark: Option<Spark>,
-    quota: Option<Quota>,
-    frameworks: Vec<Coverage>,
+    side: Side,
 }
 
-struct Period {
+struct Choice {
     href: String,
     label: &'static str,
     is_current: bool,
-}
-
-struct Figure {
-    label: &'static str,
-    value: String,
-    note: String,
-}
-
-struct Chain {
-    is_whole: bool,
-    seq: String,
-    hash: String,
-    recorded: String,
-}
-
-struct Quota {
-    used: String,
-    /// Of the plan; nothing where it is unlimited.
-    of: Option<(u64, u64, u64, String)>,
-    href: String,
-}
-
-struct Coverage {
-    label: String,
-    href: String,
-    seen: usize,
-    required: usize,
 }
 
 /// What was asked for, and what is wrong with it.
@@ -97,6 +84,7 @@ struct Wanted {
     to: String,
     from_error: Option<&'static str>,
     to_error: Option<&'static str>,
+    counting: Counting,
 }
 
 impl Wanted {
@@ -104,8 +92,9 @@ impl Wanted {
         let last = |days: u32| (today + 1).saturating_sub(days)..today + 1;
         let value = |name| asked.query_value(name).unwrap_or_default();
         let (from, to) = (value("from"), value("to"));
-        let mut wanted =
-            Wanted { days: last(PERIOD), period: Some(PERIOD), from, to, from_error: None, to_error: None };
+        let counting = if value(READS) == WITH_READS { Counting::All } else { Counting::WithoutReads };
+        let (days, period) = (last(PERIOD), Some(PERIOD));
+        let mut wanted = Wanted { days, period, from, to, from_error: None, to_error: None, counting };
         if wanted.from.is_empty() && wanted.to.is_empty() {
             let asked_for = value("days").parse().ok();
             if let Some((days, _)) = PERIODS.into_iter().find(|(days, _)| Some(*days) == asked_for) {
@@ -134,6 +123,25 @@ impl Wanted {
     fn has_error(&self) -> bool {
         self.from_error.is_some() || self.to_error.is_some()
     }
+
+    /// The page for so many days up to today.
+    fn of_period(&self, here: &str, days: u32) -> String {
+        match self.counting {
+            Counting::WithoutReads => format!("{here}?days={days}"),
+            Counting::All => format!("{here}?days={days}&{READS}={WITH_READS}"),
+        }
+    }
+
+    /// The same days, with and without reads.
+    fn of_reads(&self, here: &str) -> [Choice; 2] {
+        let same = match self.period {
+            Some(days) => format!("{here}?days={days}"),
+            None => format!("{here}?from={}&to={}", encoded(&self.from), encoded(&self.to)),
+        };
+        let choice = |label, href, counting| Choice { href, label, is_current: self.counting == counting };
+        let with = format!("{same}&{READS}={WITH_READS}");
+        [choice("Without reads", same, Counting::WithoutReads), choice("With reads", with, Counting::All)]
+    }
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -151,25 +159,42 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     // A comparison with a time that may not be seen would tell of it.
     let before =
         if figures::granted(before.clone(), grants) == before { before } else { days.start..days.start };
-    let (now, then) = figures::read(&app, chain, days.clone(), before.clone()).await?;
+    let counting = wanted.counting;
+    let (now, then) = figures::read(&app, chain, days.clone(), before.clone(), counting).await?;
     let head = app.store.head(chain).await?;
+    let compared = if before.is_empty() {
+        Before::Hidden
+    } else if is_older(&app, chain, &head, before.start).await? {
+        Before::Whole(&then)
+    } else {
+        Before::Partial
+    };
+    let side = Side::read(&app, &asked, chain, &now, now_ms).await?;
     figures::seal_view(&app, &asked, "overview", &days).await?;
     let here = format!("/app/p/{}/{}", project.id, mode.as_str());
     let events_href = format!("{here}/events");
     let between =
         |from: u32, to: u32| format!("{events_href}?date_from={}&date_to={}", iso_day(from), iso_day(to));
-    let of_day = |day: u32| Some(between(day, day));
+    let but_reads = match counting {
+        Counting::WithoutReads => without_reads(&now.read_actions),
+        Counting::All => String::new(),
+    };
+    // What no parameter of the list stands for is a term of its query bar.
+    let with_terms = |page: String, terms: &str| match terms.trim() {
+        "" => Some(page),
+        terms => Some(format!("{page}&{}={}", query_bar::NAME, encoded(terms))),
+    };
+    let of_day = |day: u32| with_terms(between(day, day), &but_reads);
     let of_action = |action: &str| {
         let last = days.end.saturating_sub(1);
         Some(format!("{}&action={}", between(days.start, last), encoded(action)))
     };
-    // What no parameter of the list stands for is a term of its query bar.
-    let by_term = |field: &str, value: &str| {
+    let by_term = |field: &str, value: &str, but: &str| {
         let last = days.end.saturating_sub(1);
-        Some(format!("{}&q={}", between(days.start, last), encoded(&format!("{field}:{}", quoted(value)))))
+        with_terms(between(days.start, last), &format!("{} {but}", term(field, value)))
     };
     let of_category =
-        |name: &str| (name != figures::NO_CATEGORY).then(|| by_term("category", name)).flatten();
+        |name: &str| (name != figures::NO_CATEGORY).then(|| by_term("category", name, &but_reads)).flatten();
     // Where the end of the time is limited, the end of the chain is not to be seen.
     let sees_end = grants.until_ms.is_none();
     let has_error = wanted.has_error();
@@ -178,12 +203,18 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         project: &project.name,
         mode: mode.as_str(),
         periods: PERIODS
-            .map(|(days, label)| Period {
-                href: format!("{here}?days={days}"),
+            .map(|(days, label)| Choice {
+                href: wanted.of_period(&here, days),
                 label,
                 is_current: wanted.period == Some(days) && !has_error,
             })
             .into(),
+        reads: wanted.of_reads(&here),
+        with_reads: counting == Counting::All,
+        left_out: (counting == Counting::WithoutReads && now.reads > 0).then(|| match now.reads {
+            1 => "1 read is left out.".to_owned(),
+            reads => format!("{} reads are left out.", number(reads)),
+        }),
         from: wanted.from,
         to: wanted.to,
         from_error: wanted.from_error,
@@ -193,8 +224,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             .then(|| "Your access is limited in time. Only whole days within it are counted.".into()),
         behind: now.is_behind().then(|| number(now.uncounted)),
         is_empty: head.end().chain_seq == 0,
-        figures: summary(&now, (!before.is_empty()).then_some(&then), &head, now_ms, sees_end),
-        chain: sees_end.then(|| chain_state(&head)),
+        figures: summary(&now, &compared, counting, &head, now_ms, sees_end),
+        chain: sees_end.then(|| chain_state(&head, &side.runs, grants.from_ms.is_none(), now_ms)),
         chart: Bars::new("Events per day", &now.days, today, of_day),
         ranks: vec![
             Rank {
@@ -202,28 +233,25 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
                 ..Rank::new("Actions", &now.actions.values, now.actions.others, ROWS, of_action)
             },
             Rank::new("Categories", &now.categories.values, now.categories.others, ROWS, of_category),
-            Rank::new("Severity", &now.severities.values, now.severities.others, ROWS, |value| {
-                by_term("severity", value)
-            }),
-            Rank::new("Countries", &now.countries.values, now.countries.others, ROWS, |value| {
-                by_term("country", value)
-            }),
+            Rank {
+                note: with_reads_note(counting, &now),
+                ..Rank::new("Severity", &now.severities.values, now.severities.others, ROWS, |value| {
+                    by_term("severity", value, "")
+                })
+            },
+            Rank {
+                note: with_reads_note(counting, &now),
+                ..Rank::new("Countries", &now.countries.values, now.countries.others, ROWS, |value| {
+                    by_term("country", value, "")
+                })
+            },
         ],
         spark: critical(&now),
-        quota: quota(&app, place, now_ms).await?,
-        frameworks: coverage(place, *mode, &here, &now),
+        side,
         here,
         events_href,
     };
     Ok(if has_error { html_with(StatusCode::BAD_REQUEST, &page) } else { html(&page) })
-}
-
-/// A value in a query.
-fn quoted(value: &str) -> String {
-    match value.is_empty() || value.contains(|c: char| c.is_whitespace() || "\"\\*:<>,".contains(c)) {
-        true => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
-        false => value.to_owned(),
-    }
 }
 
 fn shown(days: &Range<u32>) -> String {
@@ -235,123 +263,19 @@ fn shown(days: &Range<u32>) -> String {
     }
 }
 
-fn summary(
-    now: &Figures,
-    then: Option<&Figures>,
-    head: &ChainHead,
-    now_ms: u64,
-    sees_end: bool,
-) -> Vec<Figure> {
-    let was = |before: u64, after: u64| match then {
-        None => "no time before it to compare".to_owned(),
-        Some(_) => format!("was {}{}", number(before), change(before, after)),
-    };
-    let mut all = vec![
-        Figure {
-            label: "Events",
-            value: number(now.events),
-            note: was(then.map_or(0, |then| then.events), now.events),
-        },
-        Figure {
-            label: "Actors",
-            value: format!("about {}", number(now.actors)),
-            note: format!(
-                "estimate, ±{STANDARD_ERROR_PERCENT} %; {}",
-                was(then.map_or(0, |then| then.actors), now.actors)
-            ),
-        },
-        Figure {
-            label: "Failed or denied",
-            value: share(now.failed, now.events),
-            note: format!("{} events, told by their actions", number(now.failed)),
-        },
-    ];
-    if sees_end && head.durable.chain_seq > 0 {
-        let last_ms = head.durable.log_id.timestamp_ms();
-        all.push(Figure {
-            label: "Last event",
-            value: format!("{} ago", span(now_ms.saturating_sub(last_ms))),
-            note: moment(last_ms).replace(&clock_ms(last_ms), &clock_ms(last_ms)[..8]),
-        });
-    }
-    all
+/// Whether the chain had begun by this day.
+async fn is_older(app: &Dashboard, chain: ChainId, head: &ChainHead, day: u32) -> Result<bool, Problem> {
+    let _place = app.reads.acquire(chain.tenant_id).await;
+    let first = Seqs { from: 1, to: head.durable.chain_seq.max(1), bytes_max: 1 };
+    let first = app.store.range(chain, first).await?.items.into_iter().next();
+    Ok(matches!(first, Some(Item::Event(event)) if day_of(event.timestamp_ms) <= day))
 }
 
-/// `, +6.2 %`
-fn change(before: u64, after: u64) -> String {
-    if before == 0 {
+/// Terms that leave these actions out of a list.
+fn without_reads(actions: &[String]) -> String {
+    if actions.len() > READS_NAMED_MAX {
         return String::new();
     }
-    let tenths = u128::from(before.abs_diff(after)) * 1000 / u128::from(before);
-    let sign = if after >= before { '+' } else { '−' };
-    format!(", {sign}{}.{} %", tenths / 10, tenths % 10)
-}
-
-/// `2.6 %`
-fn share(part: u64, whole: u64) -> String {
-    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
-    format!("{}.{} %", tenths / 10, tenths % 10)
-}
-
-fn chain_state(head: &ChainHead) -> Chain {
-    Chain {
-        is_whole: head.durable == head.recorded,
-        seq: number(head.durable.chain_seq),
-        hash: head.durable.hash.to_string(),
-        recorded: number(head.recorded.chain_seq),
-    }
-}
-
-fn critical(figures: &Figures) -> Option<Spark> {
-    let (at, most) = figures.critical.iter().enumerate().max_by_key(|(_, count)| **count)?;
-    let is_worth = *most > 0 && figures.critical.len() > 2;
-    let (on, _) = figures.days.get(at).filter(|_| is_worth)?;
-    let words = format!("Critical per day, most {} on {}", number(*most), crate::text::short_day(*on));
-    Some(Spark::new(words, &figures.critical))
-}
-
-/// Of this month, for those who may see what the whole organisation uses.
-async fn quota(app: &Dashboard, place: &Place, now_ms: u64) -> Result<Option<Quota>, Problem> {
-    if !place.may(Capability::ViewUsage) {
-        return Ok(None);
-    }
-    let used = app.store.usage(place.tenant.id, Month::of(now_ms)).await?;
-    let of = app.admin.plan(&place.tenant.plan).and_then(|plan| plan.events_per_month);
-    Ok(Some(Quota {
-        used: number(used),
-        of: of.map(|most| (most, used.min(most), most / 5 * 4, number(most))),
-        href: format!("/app/o/{}/usage", place.tenant.id),
-    }))
-}
-
-/// Of the frameworks that are enabled. Test events are no evidence.
-fn coverage(place: &Place, mode: Mode, here: &str, figures: &Figures) -> Vec<Coverage> {
-    let Some((project, _)) = place.chain.as_ref().filter(|_| mode == Mode::Live) else { return Vec::new() };
-    let known = Catalog::builtin().frameworks.iter().enumerate();
-    known
-        .filter(|(index, _)| project.frameworks.contains(*index))
-        .map(|(_, framework)| {
-            let (seen, required) = figures::coverage(&framework.framework, figures);
-            Coverage {
-                label: framework.label.clone(),
-                href: format!("{here}/frameworks/{}", framework.framework),
-                seen,
-                required,
-            }
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_and_shares_have_one_decimal_place() {
-        assert_eq!(
-            (change(0, 5), change(1000, 1062), change(1000, 900)),
-            (String::new(), ", +6.2 %".into(), ", −10.0 %".into())
-        );
-        assert_eq!((share(0, 0), share(26, 1000)), ("0.0 %".into(), "2.6 %".into()));
-    }
+    let terms: Vec<String> = actions.iter().map(|action| format!("-{}", term("action", action))).collect();
+    terms.join(" ")
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use sealog_control::{ListPage, Membership};
+use sealog_control::{ListPage, Membership, Role};
 use sealog_core::id::{ChainId, Mode, ProjectId, Ulid, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::reject::Reject;
@@ -12,7 +12,7 @@ use sealog_core::reject::Reject;
 use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::gate::of_control;
-use crate::pages::events::within;
+use crate::pages::found::within;
 use crate::problem::Problem;
 use crate::request::{Asked, see_other};
 
@@ -24,7 +24,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let hint = asked.query_value("p").and_then(|id| Uuid::parse(&id)).map(ProjectId);
     let mut left = PROJECTS_MAX;
     for membership in &asked.person().memberships {
-        if !may(membership.role, Capability::ReadEvents) {
+        if !may(membership.role, Capability::ReadEvents) || !is_open(&app, &asked, membership).await? {
             continue;
         }
         let mut projects = projects(&app, membership, left).await?;
@@ -37,6 +37,15 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         }
     }
     Err(Reject::EventNotFound.into())
+}
+
+/// To an auditor without an authenticator nothing is shown, not even whether an event exists.
+async fn is_open(app: &Dashboard, asked: &Asked, membership: &Membership) -> Result<bool, Problem> {
+    if membership.role != Role::Auditor {
+        return Ok(true);
+    }
+    let authenticator = app.accounts.people.authenticator(asked.person().person.id).await;
+    Ok(authenticator.map_err(of_control)?.is_some_and(|authenticator| authenticator.is_confirmed()))
 }
 
 async fn projects(app: &Dashboard, membership: &Membership, limit: usize) -> Result<Vec<ProjectId>, Problem> {

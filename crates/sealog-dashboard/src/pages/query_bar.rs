@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use sealog_control::Grants;
 use sealog_core::catalog::Catalog;
+use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
-use sealog_core::query::ListQuery;
+use sealog_core::json;
+use sealog_core::query::{Filter, ListQuery};
 use sealog_core::reject::Reject;
 use sealog_service::search::parse::FIELDS;
 use sealog_service::search::term::Condition;
 use sealog_service::search::{self, Budget, Found, Plan, Query};
+use sealog_store::List;
 
 use crate::app::Dashboard;
 use crate::problem::Problem;
@@ -23,6 +26,13 @@ pub(crate) const NAME: &str = "q";
 const CUSTOM_HINTS_MAX: usize = 50;
 /// Each hint repeats what was typed before it; behind a longer text there are none.
 const HINTED_BYTES_MAX: usize = 100;
+
+/// Values of each field among the hints, and how long one may be.
+const RECENT_HINTS_MAX: usize = 12;
+const RECENT_BYTES_MAX: usize = 80;
+/// Events that are looked at for them, and their bytes; the last may be as large as a body.
+const RECENT_EVENTS: usize = 50;
+const RECENT_EVENTS_BYTES: usize = 128 << 10;
 
 const PERIODS: [(&str, &str); 3] = [("24 hours", "24h"), ("7 days", "7d"), ("30 days", "30d")];
 
@@ -93,6 +103,35 @@ impl QueryBar {
         })
     }
 
+    /// Values of these events can be typed next: each once, those of the newest first.
+    pub(crate) fn hint_at(&mut self, events: &[StoredEvent]) {
+        if self.before.len() > HINTED_BYTES_MAX {
+            return;
+        }
+        let values = |of: fn(&StoredEvent) -> Option<&str>| {
+            let mut found: Vec<String> = Vec::new();
+            for value in events.iter().filter_map(of).filter_map(json::decode) {
+                let can_be_typed =
+                    !value.is_empty() && value.len() <= RECENT_BYTES_MAX && visible(&value) == value;
+                if can_be_typed && found.len() < RECENT_HINTS_MAX && !found.contains(&value) {
+                    found.push(value);
+                }
+            }
+            found
+        };
+        let recent = [
+            ("actor", values(|event| event.text.fields().actor_id)),
+            ("resource", values(|event| event.text.fields().resource)),
+            ("action", values(|event| Some(event.text.fields().action))),
+        ];
+        for (field, values) in recent {
+            let hints: Vec<String> =
+                values.iter().map(|value| format!("{}{}", self.before, term(field, value))).collect();
+            self.hints
+                .extend(hints.into_iter().filter(|hint| !self.hints.contains(hint)).collect::<Vec<_>>());
+        }
+    }
+
     pub(crate) fn fields(&self) -> &'static [(&'static str, &'static str)] {
         &FIELDS
     }
@@ -133,6 +172,18 @@ async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<Strin
     let fields = FIELDS.iter().map(|(field, _)| format!("{before}{field}"));
     let actions = core.chain(custom).map(|action| format!("{before}{}", term("action", action)));
     Ok(fields.chain(actions).collect())
+}
+
+/// The newest events that the membership shows, for hints.
+pub(crate) async fn recent(
+    app: &Dashboard,
+    chain: ChainId,
+    grants: &Grants,
+) -> Result<Vec<StoredEvent>, Problem> {
+    let _place = app.reads.acquire(chain.tenant_id).await;
+    let filter = Filter { from_ms: grants.from_ms, until_ms: grants.until_ms, ..Filter::default() };
+    let list = List { filter, before_seq: None, limit: RECENT_EVENTS, bytes_max: RECENT_EVENTS_BYTES };
+    Ok(app.store.list(chain, list).await?.items)
 }
 
 /// Events that a search finds, with the filters of the form beside it, in what the membership grants.

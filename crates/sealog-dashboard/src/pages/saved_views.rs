@@ -1,24 +1,29 @@
-//! Saved views of a person in an organisation: a name for a query of the events page.
+//! Saved views: a name for a query of the events page, for oneself or for all who may see the project.
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_control::SavedView;
-use sealog_core::id::Uuid;
+use sealog_control::{SavedView, ViewChange, ViewKept, WhoseView};
+use sealog_core::id::{ProjectId, Uuid};
+use sealog_service::admin::views::ViewInput;
+use sealog_service::system_chain::actions;
+use serde_json::json;
 
 use crate::app::Dashboard;
+use crate::capability::Capability;
 use crate::gate::of_control;
 use crate::layout::{Current, Shell};
-use crate::problem::Problem;
+use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, html, html_with, query_text, see_other};
 use crate::text::visible;
+use crate::views;
 
-/// Of one person in one organisation: all of them are on the events page.
-const VIEWS_MAX: u64 = 30;
 const NAME_CHARACTERS_MAX: usize = 100;
 const QUERY_BYTES_MAX: usize = 2000;
+
+const SHARED_FULL: &str = "30 views are shared in this project. One of them has to go first.";
 
 #[derive(Template)]
 #[template(path = "pages/saved_views.html")]
@@ -26,11 +31,18 @@ struct Page<'a> {
     shell: Shell<'a>,
     here: String,
     events: String,
-    rows: Vec<Row>,
+    project: String,
+    own: Vec<Row>,
+    /// Of others.
+    shared: Vec<Row>,
+    may_share: bool,
     name: &'a str,
     query: String,
+    is_shared: bool,
+    is_pinned: bool,
     name_error: Option<&'static str>,
     notice: Option<&'static str>,
+    error: Option<&'static str>,
 }
 
 /// A view, as a link.
@@ -39,20 +51,36 @@ pub(crate) struct Row {
     pub name: String,
     pub query: String,
     pub href: String,
+    pub is_own: bool,
+    /// With those who see this project.
+    pub is_shared: bool,
+    /// With those who see another one.
+    pub is_shared_elsewhere: bool,
+    pub is_pinned: bool,
+    pub may_remove: bool,
 }
 
-/// Those of the person who asks, for this project and mode.
+/// Those of the person who asks and those that others share in the project, for this project and mode.
 pub(crate) async fn of(app: &Dashboard, asked: &Asked) -> Result<Vec<Row>, Problem> {
-    let (place, person_id) = (asked.place(), asked.person().person.id);
-    let views = app.control.people.saved_views(place.tenant.id, person_id).await.map_err(of_control)?;
+    let (place, person_id, project_id) = (asked.place(), asked.person().person.id, project_id(asked)?);
+    let views = app.control.people.saved_views(place.tenant.id, person_id, project_id).await;
     let events = place.events_path();
     let row = |view: SavedView| Row {
         id: view.id.to_string(),
         name: visible(&view.name),
         href: if view.query.is_empty() { events.clone() } else { format!("{events}?{}", view.query) },
         query: readable(&view.query),
+        is_own: view.person_id == person_id,
+        is_shared: view.shared_in == Some(project_id),
+        is_shared_elsewhere: view.shared_in.is_some_and(|other| other != project_id),
+        is_pinned: view.is_pinned,
+        may_remove: view.person_id == person_id || place.may(Capability::ManageViews),
     };
-    Ok(views.into_iter().map(row).collect())
+    Ok(views.map_err(of_control)?.into_iter().map(row).collect())
+}
+
+fn project_id(asked: &Asked) -> Result<ProjectId, Problem> {
+    Ok(asked.place().chain_id().ok_or(Problem::not_found())?.project_id)
 }
 
 /// As people read it.
@@ -63,22 +91,33 @@ fn readable(query: &str) -> String {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, query: String) -> Result<Page<'a>, Problem> {
-        let events = asked.place().events_path();
+        let place = asked.place();
+        let (own, shared) = of(app, asked).await?.into_iter().partition(|row: &Row| row.is_own);
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Events)),
             here: views_path(asked),
-            rows: of(app, asked).await?,
+            events: place.events_path(),
+            project: place.chain.as_ref().map_or(String::new(), |(project, _)| visible(&project.name)),
+            own,
+            shared,
+            may_share: place.may(Capability::ShareViews),
             name: asked.field("name"),
             query,
+            is_shared: asked.field("for") == "project",
+            is_pinned: !asked.field("pinned").is_empty(),
             name_error: None,
             notice: None,
-            events,
+            error: None,
         })
     }
 }
 
 fn views_path(asked: &Asked) -> String {
     format!("{}/views", asked.place().project_path())
+}
+
+fn done(asked: &Asked, what: &str) -> Response {
+    see_other(&format!("{}?done={what}", views_path(asked)))
 }
 
 /// What a view keeps of a query: where a list was is no part of it. Nothing if it is too long.
@@ -94,15 +133,30 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let query = asked.query_value("query").and_then(|query| kept(&query)).unwrap_or_default();
     let notice = match asked.query_value("done").as_deref() {
         Some("remove") => Some("The view is removed."),
+        Some("shared") => Some("The view is shared."),
+        Some("private") => Some("The view is yours alone again."),
+        Some("pinned") => Some("The view stands on Overview."),
+        Some("unpinned") => Some("The view does not stand on Overview any more."),
         _ => None,
     };
-    Ok(html(&Page { notice, ..Page::new(&app, &asked, query).await? }))
+    let page = Page { notice, ..Page::new(&app, &asked, query).await? };
+    seal(&app, &asked).await?;
+    Ok(html(&page))
+}
+
+/// What others share is the organisation's.
+async fn seal(app: &Dashboard, asked: &Asked) -> Result<(), Problem> {
+    let resource = format!("project/{}", project_id(asked)?);
+    views::seal(app, asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "views" })).await
 }
 
 /// In place of a view of the same name.
 pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let query = kept(asked.field("query"));
     let page = Page::new(&app, &asked, query.clone().unwrap_or_default()).await?;
+    if page.is_shared && !page.may_share {
+        return Err(Problem::not_allowed());
+    }
     let name = page.name.trim();
     let problem = match (name.chars().count(), query) {
         (0, _) => Err("Give it a name."),
@@ -116,24 +170,25 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let saved = match problem {
         Err(problem) => Err(problem),
         Ok(query) => {
-            let mut bytes = [0; 16];
-            app.world.fill_random(&mut bytes);
-            let view = SavedView {
-                id: Uuid::from_random(bytes),
-                tenant_id: asked.place().tenant.id,
-                person_id: asked.person().person.id,
-                name: name.to_owned(),
-                query,
-                created_at_ms: app.world.now_ms(),
-            };
-            let is_room = app.control.people.save_view(view, VIEWS_MAX).await.map_err(of_control)?;
-            if is_room { Ok(()) } else { Err("You have 30 views here. Remove one first.") }
+            let shared_in = page.is_shared.then_some(project_id(&asked)?);
+            let input = ViewInput { name: name.to_owned(), query, shared_in, is_pinned: page.is_pinned };
+            let (person_id, tenant_id) = (asked.person().person.id, asked.place().tenant.id);
+            match app.admin.save_view(person_id, tenant_id, input).await.map_err(of_admin)? {
+                ViewKept::Kept => Ok(()),
+                ViewKept::Full => Err("You have 30 views here. Remove one first."),
+                ViewKept::SharedFull => Err(SHARED_FULL),
+                ViewKept::NameShared => {
+                    Err("You share a view of this name. Remove it first, or choose another name.")
+                }
+                ViewKept::NotFound => return Err(Problem::not_found()),
+            }
         }
     };
     match saved {
         Ok(()) if page.query.is_empty() => Ok(see_other(&page.events)),
         Ok(()) => Ok(see_other(&format!("{}?{}", page.events, page.query))),
         Err(problem) => {
+            seal(&app, &asked).await?;
             let page = Page { name_error: Some(problem), ..page };
             Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
@@ -141,11 +196,47 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 }
 
 /// One of the person's own; that of somebody else is like one that does not exist.
+async fn change(app: &Dashboard, asked: &Asked, change: ViewChange) -> Result<ViewKept, Problem> {
+    let id = Uuid::parse(asked.field("view")).ok_or(Problem::not_found())?;
+    let (person_id, tenant_id) = (asked.person().person.id, asked.place().tenant.id);
+    match app.admin.change_view(person_id, tenant_id, id, change).await.map_err(of_admin)? {
+        ViewKept::NotFound => Err(Problem::not_found()),
+        kept => Ok(kept),
+    }
+}
+
+/// With those who may see the project, or with nobody any more.
+pub(crate) async fn share(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let is_shared = asked.field("to") == "project";
+    let shared_in = if is_shared { Some(project_id(&asked)?) } else { None };
+    match change(&app, &asked, ViewChange { shared_in: Some(shared_in), is_pinned: None }).await? {
+        ViewKept::Kept => Ok(done(&asked, if is_shared { "shared" } else { "private" })),
+        _ => {
+            let page = Page { error: Some(SHARED_FULL), ..Page::new(&app, &asked, String::new()).await? };
+            Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+        }
+    }
+}
+
+/// To Overview. One that is shared stands there for all with whom it is.
+pub(crate) async fn pin(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let is_pinned = asked.field("to") == "overview";
+    change(&app, &asked, ViewChange { shared_in: None, is_pinned: Some(is_pinned) }).await?;
+    Ok(done(&asked, if is_pinned { "pinned" } else { "unpinned" }))
+}
+
+/// One of the person's own, or one that is shared here, for those who may. Any other is like one that does not exist.
 pub(crate) async fn remove(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let id = Uuid::parse(asked.field("view")).ok_or(Problem::not_found())?;
     let (tenant_id, person_id) = (asked.place().tenant.id, asked.person().person.id);
-    if !app.control.people.remove_view(tenant_id, person_id, id).await.map_err(of_control)? {
-        return Err(Problem::not_found());
-    }
-    Ok(see_other(&format!("{}?done=remove", views_path(&asked))))
+    let own = app.admin.remove_view(person_id, tenant_id, id, WhoseView::Of(person_id)).await;
+    let removed = match own {
+        Err(sealog_service::admin::AdminError::NotFound) if asked.place().may(Capability::ManageViews) => {
+            let shared = WhoseView::SharedIn(project_id(&asked)?);
+            app.admin.remove_view(person_id, tenant_id, id, shared).await
+        }
+        own => own,
+    };
+    removed.map_err(of_admin)?;
+    Ok(done(&asked, "remove"))
 }

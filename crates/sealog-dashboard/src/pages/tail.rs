@@ -28,7 +28,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::app::Dashboard;
 use crate::pages::event_row;
-use crate::pages::events::{self, within};
+use crate::pages::events;
+use crate::pages::found::within;
 use crate::pages::query_bar;
 use crate::problem::Problem;
 use crate::request::Asked;

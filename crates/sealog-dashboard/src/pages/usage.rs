@@ -19,8 +19,9 @@ use crate::problem::Problem;
 use crate::request::{Asked, html};
 use crate::text::{day, number, visible};
 
-/// Projects whose events are counted on one page. The quota counts all.
-const PROJECTS_MAX: usize = 50;
+/// Projects whose events are counted on one page, which is two questions to the store for each; others are on the next.
+/// The quota counts all.
+const PROJECTS_ON_PAGE: usize = 10;
 /// Months whose notices are shown.
 const MONTHS: u32 = 12;
 const THRESHOLDS: [u8; 2] = [80, 100];
@@ -40,8 +41,11 @@ struct Page<'a> {
     chart: Bars,
     projects: Vec<Row>,
     test_events: String,
-    /// Projects that have no row.
-    left_out: usize,
+    /// Which of the projects these are, where there are others.
+    part: Option<String>,
+    next: Option<String>,
+    is_first: bool,
+    here: String,
     uncounted: Option<String>,
 }
 
@@ -96,10 +100,13 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (tenant, now_ms) = (&place.tenant, app.world.now_ms());
     let (month, today) = (Month::of(now_ms), day_of(now_ms));
     let first = first_day(month);
+    let here = format!("/app/o/{}/usage", tenant.id);
+    let begin = begin(&asked)?;
+    let end = place.projects.len().min(begin + PROJECTS_ON_PAGE);
     let used = app.store.usage(tenant.id, month).await?;
     let plan = app.admin.plan(&tenant.plan);
     let most = plan.and_then(|plan| plan.events_per_month);
-    let counted = count(&app, &asked, first..today + 1).await?;
+    let counted = count(&app, &asked, &place.projects[begin..end], first..today + 1).await?;
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Usage)),
         month: month.to_string(),
@@ -126,10 +133,22 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         chart: counted.chart,
         projects: counted.projects,
         test_events: number(counted.test_events),
-        left_out: place.projects.len().saturating_sub(PROJECTS_MAX),
+        part: (end - begin < place.projects.len())
+            .then(|| format!("{} to {} of {}", begin + 1, end, place.projects.len())),
+        next: (end < place.projects.len()).then(|| format!("{here}?after={}", place.projects[end - 1].id)),
+        is_first: begin == 0,
+        here,
         uncounted: (counted.uncounted > 1000).then(|| number(counted.uncounted)),
     };
     Ok(html(&page))
+}
+
+/// Where the page begins: behind a project that the person sees.
+fn begin(asked: &Asked) -> Result<usize, Problem> {
+    let Some(after) = asked.query_value("after") else { return Ok(0) };
+    let projects = &asked.place().projects;
+    let known = projects.iter().position(|project| project.id.to_string() == after);
+    known.map(|at| at + 1).ok_or(Problem::not_found())
 }
 
 fn labels(frameworks: FrameworkSet) -> String {
@@ -182,13 +201,18 @@ struct Counted {
     uncounted: u64,
 }
 
-/// This month by day and by project, of the projects that the person sees.
-async fn count(app: &Dashboard, asked: &Asked, days: std::ops::Range<u32>) -> Result<Counted, Problem> {
+/// This month by day and by project, of some of the projects that the person sees.
+async fn count(
+    app: &Dashboard,
+    asked: &Asked,
+    of: &[Project],
+    days: std::ops::Range<u32>,
+) -> Result<Counted, Problem> {
     let place = asked.place();
     let _place = app.reads.acquire(place.tenant.id).await;
     let mut by_day: Vec<(u32, u64)> = days.clone().map(|day| (day, 0)).collect();
     let (mut projects, mut test_events, mut uncounted) = (Vec::new(), 0, 0);
-    for project in place.projects.iter().take(PROJECTS_MAX) {
+    for project in of {
         let mut events = [0, 0];
         for (events, mode) in events.iter_mut().zip(Mode::ALL) {
             let chain = ChainId { tenant_id: place.tenant.id, project_id: project.id, mode };

@@ -6,12 +6,12 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::Grants;
-use sealog_core::id::{ChainId, Uuid};
+use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
 use sealog_service::seqs::first_at;
 use sealog_service::system_chain::actions;
-use sealog_service::verification::{Run, RunEnd, StartError, UNENDED_MAX};
+use sealog_service::verification::{Run, RunEnd, StartError, UNENDED_MAX, WHOLE_MAX};
 use serde_json::json;
 
 use crate::app::Dashboard;
@@ -26,6 +26,8 @@ use crate::views;
 const RUNS_ON_PAGE: usize = 20;
 /// Verifications from which the strip is made.
 const RUNS_OF_STRIP: usize = 200;
+/// Events before one, and as many behind it, that a link to it asks for.
+const AROUND: u64 = 500;
 /// Of a window of the strip, in units of the picture.
 const CELL_WIDTH: usize = 24;
 
@@ -39,6 +41,8 @@ struct Page<'a> {
     base_url: &'a str,
     /// The ends of what the person may see; nothing if there are no events.
     range: Option<(String, String)>,
+    /// Nothing where no schedule can be: in test mode.
+    schedule: Option<String>,
     is_window: bool,
     cells: Vec<CellShown>,
     width: usize,
@@ -64,6 +68,7 @@ struct CellShown {
 struct Row {
     href: String,
     started: String,
+    is_scheduled: bool,
     range: String,
     checked: String,
     result: ResultShown,
@@ -147,6 +152,7 @@ impl<'a> Page<'a> {
         let row = |run: &Run| Row {
             href: format!("{here}/{}", run.id),
             started: moment(run.created_at_ms),
+            is_scheduled: run.person_id.is_none(),
             range: format!("#{} to #{}", number(run.from), number(run.to)),
             checked: number(run.progress.checked),
             result: ResultShown::of(run),
@@ -155,13 +161,20 @@ impl<'a> Page<'a> {
             let typed = asked.field(name).to_owned();
             if typed.is_empty() { asked.query_value(name).unwrap_or_default() } else { typed }
         };
-        let (from, to) = (given("from"), given("to"));
+        // A link to an event asks for those around it, as far as they may be seen.
+        let around = asked.query_value("around").and_then(|seq| seq.parse::<u64>().ok());
+        let around = around.filter(|_| first <= last && asked.form.is_empty()).map(|seq| {
+            let within = |seq: u64| seq.clamp(first, last).to_string();
+            (within(seq.saturating_sub(AROUND)), within(seq.saturating_add(AROUND)))
+        });
+        let (from, to) = around.unwrap_or_else(|| (given("from"), given("to")));
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Verification)),
             project: place.chain.as_ref().map_or("", |(project, _)| &project.name),
             mode: chain.mode.as_str(),
             base_url: &app.config.base_url,
             range: (first <= last).then(|| (number(first), number(last))),
+            schedule: (chain.mode == Mode::Live).then(|| schedule(app, last)),
             is_window,
             width: cells.len() * CELL_WIDTH,
             cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
@@ -176,6 +189,17 @@ impl<'a> Page<'a> {
             error: None,
             here,
         })
+    }
+}
+
+/// In words.
+fn schedule(app: &Dashboard, last: u64) -> String {
+    match &app.config.verified_at {
+        None => "No verification is scheduled: the operator of this server has turned it off.".into(),
+        Some(at) if last <= WHOLE_MAX => format!("The whole chain is verified every night at {at} UTC."),
+        Some(at) => {
+            format!("Every night at {at} UTC a part of the chain is verified, and all of it within a week.")
+        }
     }
 }
 

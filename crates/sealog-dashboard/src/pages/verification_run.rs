@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
-use crate::pages::events::within;
+use crate::pages::found::within;
 use crate::pages::verification::{ResultShown, chain, path, seen_range};
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};
@@ -30,6 +30,7 @@ struct Page<'a> {
     here: String,
     range: String,
     started: String,
+    is_scheduled: bool,
     total: String,
     checked: String,
     percent: u64,
@@ -111,6 +112,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         list,
         range: format!("#{} to #{}", number(run.from), number(run.to)),
         started: moment(run.created_at_ms),
+        is_scheduled: run.person_id.is_none(),
         total: number(run.total()),
         checked: number(run.progress.checked),
         percent: run.percent(),

@@ -2,6 +2,8 @@
 
 use sealog_control::Role;
 use sealog_core::id::{ChainId, Mode};
+use sealog_store::world::World;
+use sealog_testing::doubtful::Doubt;
 use sha2::{Digest, Sha256};
 
 use crate::harness::*;
@@ -183,4 +185,139 @@ fn an_event_of_another_project_or_mode_is_not_found() {
     browser.get(&format!("{}/{foreign}", events_path(2))).is_problem(404, "request/not_found");
     let path = events_path(1).replace("/live/", "/test/");
     assert_eq!(browser.get(&format!("{path}/{}", test.to_string().to_lowercase())).status, 200);
+}
+
+#[test]
+fn each_value_of_a_row_leads_to_the_list_with_it_and_the_event_to_the_list_without_it() {
+    let stage = stage();
+    stage.append(
+        live(1),
+        r#"{"action":"user.login","actor_id":"a b","resource":"doc/\"1\"","severity":"warning"}"#,
+    );
+    stage.append(
+        live(1),
+        r#"{"action":"user.login","actor_id":"c","resource":"doc/2","severity":"critical"}"#,
+    );
+    let other = stage.append(live(1), r#"{"action":"data.exported","actor_id":"c","severity":"info"}"#);
+    let mut browser = stage.signed_in(1);
+    let list = format!("{}?q=-actor%3Anobody", events_path(1));
+    let page = browser.get(&list);
+    assert_eq!(rows(&page), [3, 2, 1]);
+    // Where a browser goes from this page.
+    let follow = |browser: &mut Browser<'_>, mark: &str| {
+        let tag = page.text().split("<a ").find(|tag| tag.contains(mark)).unwrap();
+        let href = tag.split("href=\"").nth(1).unwrap().split('"').next().unwrap().replace("&#38;", "&");
+        assert!(href.starts_with('?'), "{href}");
+        rows(&browser.get(&format!("{}{href}", events_path(1))))
+    };
+    for (mark, expected) in [
+        ("data-f=\"severity:critical\"", vec![2]),
+        ("data-f=\"actor:&#34;a b&#34;\"", vec![1]),
+        ("data-f=\"action:data.exported\"", vec![3]),
+    ] {
+        assert_eq!(follow(&mut browser, mark), expected, "{mark}");
+    }
+    // The term of a value, with a minus, leaves it out: the script puts it there.
+    page.shows("data-f=\"resource:&#34;doc/\\&#34;1\\&#34;&#34;\"");
+    let without = format!("{}?q={}", events_path(1), encoded("-resource:\"doc/\\\"1\\\"\""));
+    assert_eq!(rows(&browser.get(&without)), [3, 2]);
+    // Without a script or a mouse, the page of the event has the same.
+    let event = browser.get(&format!("{}/{other}", events_path(1)));
+    let values: Vec<String> = event
+        .text()
+        .split("href=\"")
+        .filter(|rest| rest.split("</a>").next().is_some_and(|link| link.contains("All but this")))
+        .map(|rest| rest.split('"').next().unwrap().replace("&#38;", "&"))
+        .collect();
+    assert_eq!(values.len(), 2, "it has no resource");
+    assert_eq!(rows(&browser.get(&values[0])), [2, 1]);
+    assert_eq!(rows(&browser.get(&values[1])), [1]);
+}
+
+#[test]
+fn a_list_and_an_event_are_copied_as_commands_that_leave_out_what_the_api_does_not_have() {
+    let stage = stage();
+    let log_id = stage.append(live(1), r#"{"action":"user.login","actor_id":"it's","metadata":{"a":1.0}}"#);
+    let mut browser = stage.signed_in(1);
+    let page =
+        browser.get(&format!("{}?actor_id={}&q=severity:info&columns=time", events_path(1), encoded("it's")));
+    page.shows(
+        "SEALOG_URL=http://127.0.0.1:8080 sealog events list --actor-id &#39;it&#39;\\&#39;&#39;s&#39;</pre>",
+    );
+    page.shows("/v1/events?actor_id=it%27s&#39; -H").shows("API v1 has the exact filters");
+    let hidden = browser.get(&format!("{}?actor_id=%E2%80%AE", events_path(1)));
+    hidden.shows("characters that a terminal would not show").shows("/v1/events?actor_id=%E2%80%AE&#39;");
+    assert!(!hidden.has("sealog events list"));
+    let event = browser.get(&format!("{}/{log_id}", events_path(1)));
+    event.shows(&format!("sealog events get {log_id}</pre>"));
+    event.shows(&format!("curl -sS http://127.0.0.1:8080/v1/events/{log_id} -H"));
+    event.shows(&format!("](http://127.0.0.1:8080/app/e/{log_id}?p={})", project_id(1)));
+    event.shows("&#34;a&#34;: 1.0\n").shows("Verify around it").shows("/verify?around=1#new\"");
+}
+
+#[test]
+fn recent_values_are_offered_behind_what_was_typed_and_to_an_auditor_those_of_the_page_alone() {
+    let stage = stage();
+    let long = "x".repeat(81);
+    for body in [
+        r#"{"action":"custom.thing","actor_id":"usr_1","resource":"doc/a b"}"#.to_owned(),
+        format!(r#"{{"action":"user.login","actor_id":"{long}","resource":"a\u202eb"}}"#),
+    ] {
+        stage.append(live(1), &body);
+    }
+    stage.sealing.advance(1000);
+    let until_ms = stage.sealing.now_ms();
+    for n in 0..60 {
+        stage.append(live(1), &format!(r#"{{"action":"user.login","actor_id":"late_{n}"}}"#));
+    }
+    let hints = |page: &Response| -> Vec<String> {
+        let options = page.text().split("<option value=\"").skip(1);
+        options.map(|rest| rest.split('"').next().unwrap().replace("&#34;", "\"")).collect()
+    };
+    let mut browser = stage.signed_in(1);
+    let first = hints(&browser.get(&events_path(1)));
+    let actors: Vec<&String> = first.iter().filter(|hint| hint.starts_with("actor:late_")).collect();
+    assert_eq!((actors.len(), actors[0].as_str()), (12, "actor:late_59"), "the newest, and not all of them");
+    assert!(!first.contains(&"actor:usr_1".to_owned()), "it is not among the last fifty");
+    // On a list of other events they are the newest all the same, behind what was typed.
+    let typed = hints(&browser.get(&format!("{}?q=actor:usr_1", events_path(1))));
+    assert!(typed.contains(&"actor:usr_1 actor:late_59".to_owned()), "{typed:?}");
+    // To an auditor, what is on the page: that is recorded as seen.
+    let grants = sealog_control::Grants { projects: None, from_ms: None, until_ms: Some(until_ms) };
+    stage.member_with(5, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(5);
+    let seen = hints(&stage.signed_in(5).get(&format!("{}?action=custom.thing", events_path(1))));
+    for expected in ["actor:usr_1", "resource:\"doc/a b\"", "action:custom.thing"] {
+        assert!(seen.contains(&expected.to_owned()), "{expected}: {seen:?}");
+    }
+    assert!(!seen.iter().any(|hint| hint.contains("late_")), "outside of the granted time");
+    let all = hints(&stage.signed_in(5).get(&events_path(1)));
+    assert!(!all.iter().any(|hint| hint.contains("xxxx") || hint.contains("202e") || hint.contains("late_")));
+}
+
+#[test]
+fn numbers_that_are_missing_are_rows_of_their_own_where_nothing_is_left_out() {
+    let stage = stage();
+    for n in 0..8 {
+        stage.append(live(1), &format!(r#"{{"action":"user.login","actor_id":"a{}"}}"#, n % 2));
+    }
+    stage.doubtful.doubt(1, Doubt::Missing);
+    stage.doubtful.doubt(4, Doubt::Damaged);
+    stage.doubtful.doubt(5, Doubt::Missing);
+    stage.doubtful.doubt(8, Doubt::Missing);
+    let mut browser = stage.signed_in(1);
+    let gaps = |page: &Response| -> Vec<String> {
+        let gaps = page.text().split("<tr class=\"gap\"").skip(1);
+        gaps.map(|gap| gap.split("<b>").nth(1).unwrap().split("</b>").next().unwrap().to_owned()).collect()
+    };
+    let page = browser.get(&events_path(1));
+    assert_eq!(rows(&page), [7, 6, 3, 2]);
+    assert_eq!(
+        gaps(&page),
+        ["#8 missing or damaged.", "#4 to #5 missing or damaged.", "#1 missing or damaged."]
+    );
+    for filtered in ["?actor_id=a1", "?q=actor:a1", "?date_from=2026-01-01"] {
+        let page = browser.get(&format!("{}{filtered}", events_path(1)));
+        assert_eq!(gaps(&page), Vec::<String>::new(), "a filter leaves gaps: {filtered}");
+    }
 }

@@ -1,7 +1,10 @@
 //! Overview, Usage and Frameworks.
 
-use sealog_control::{Grants, NewNotice, NoticeOutcome, Outbox, Projects, Role, TenantChange, Tenants};
-use sealog_core::id::{ChainId, Mode};
+use sealog_control::{
+    Grants, NewNotice, NewProject, NoticeOutcome, Outbox, Projects, Role, TenantChange, Tenants,
+};
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::id::{ChainId, Mode, ProjectId, Uuid};
 use sealog_core::time::DAY_MS;
 use sealog_testing::MORNING_MS;
 
@@ -91,6 +94,123 @@ fn rows_and_bars_lead_to_the_events_that_they_count() {
     );
     let of_day = owner.get(&link("date_from=2026-11-15&#38;date_to=2026-11-15\""));
     assert_eq!(of_day.text().matches("class=\"c-seq").count(), 8);
+}
+
+#[test]
+fn reads_are_left_out_until_they_are_asked_for_and_the_page_says_so() {
+    let stage = stage();
+    for _ in 0..3 {
+        stage.append(live(1), r#"{"action":"record.viewed","actor_id":"usr_9","severity":"info"}"#);
+    }
+    let mut owner = stage.signed_in(1);
+    let page = owner.get(&format!("{}?days=7", overview(1)));
+    page.shows("<dt>Events</dt><dd class=\"fig\">8</dd>").shows("3 reads are left out.");
+    page.shows("Sun 15 Nov 2026: 8 events so far").shows("with reads");
+    page.shows("aria-current=\"true\">Without reads</a>");
+    assert!(!page.has(">record.viewed</span>"));
+    // The bar leads to the events that it counts.
+    let href = |marker: &str| {
+        let href = page.text().split("href=\"").find(|rest| rest.contains(marker)).unwrap();
+        href.split('"').next().unwrap().replace("&#38;", "&")
+    };
+    let of_day = owner.get(&href("date_from=2026-11-15&#38;date_to=2026-11-15&#38;q="));
+    assert_eq!(of_day.text().matches("class=\"c-seq").count(), 8);
+    // The switch keeps the days, and other days keep the switch.
+    let with = owner.get(&href(">With reads"));
+    with.shows("<dt>Events</dt><dd class=\"fig\">11</dd>").shows(">record.viewed</span>");
+    with.shows("9 Nov 2026 to 15 Nov 2026").shows("?days=30&#38;reads=with\"");
+    with.shows("<input type=\"hidden\" name=\"reads\" value=\"with\">");
+    assert!(!with.has("reads are left out"));
+    with.shows("date_from=2026-11-15&#38;date_to=2026-11-15\"");
+    let dates = owner.get(&format!("{}?from=2026-11-15&to=2026-11-15&reads=with", overview(1)));
+    dates.shows("<dd class=\"fig\">11</dd>").shows("?from=2026-11-15&#38;to=2026-11-15\">Without reads");
+}
+
+#[test]
+fn what_is_compared_is_a_whole_period_and_what_is_many_times_as_much_has_no_percentage() {
+    let stage = stage();
+    // The chain begins today: the thirty days before are not all there.
+    let begun = stage.signed_in(1).get(&overview(1));
+    let note = |page: &Response| {
+        let figure = page.text().split("<dt>Events</dt>").nth(1).unwrap().split("</div>").next().unwrap();
+        figure.split("class=\"note\">").nth(1).map(|note| note.split('<').next().unwrap().to_owned())
+    };
+    assert_eq!(note(&begun), None);
+    for clock in
+        [|stage: &Stage| stage.sealing.advance(31 * DAY_MS), |stage: &Stage| stage.clock.advance(31 * DAY_MS)]
+    {
+        clock(&stage);
+    }
+    for _ in 0..40 {
+        stage.append(live(1), r#"{"action":"user.login","actor_id":"usr_1"}"#);
+    }
+    let mut owner = stage.signed_in(1);
+    let of = |owner: &mut Browser<'_>, query: &str| note(&owner.get(&format!("{}?{query}", overview(1))));
+    assert_eq!(of(&mut owner, "days=7").as_deref(), Some("from 0"));
+    assert_eq!(of(&mut owner, "days=30"), None, "the chain has begun in the period before");
+    // The 31 days from 15 November on had eight events.
+    assert_eq!(of(&mut owner, "from=2026-12-16&to=2027-01-15").as_deref(), Some("from 8"));
+    for _ in 0..2 {
+        stage.append(live(1), r#"{"action":"user.login","actor_id":"usr_1"}"#);
+    }
+    assert_eq!(of(&mut owner, "from=2026-12-17&to=2027-01-17").as_deref(), Some("was 50, −100.0 %"));
+}
+
+#[test]
+fn keys_that_end_within_14_days_stand_on_overview() {
+    let stage = stage();
+    let mut owner = stage.signed_in(1);
+    owner.get(&overview(1)).shows("None of this project in the next 14 days.");
+    let end = |days: u64| sealog_core::time::iso_ms(stage.now_ms() + days * DAY_MS);
+    for (n, days, project) in [(1, 3, 1), (2, 13, 1), (3, 15, 1), (4, 3, 101)] {
+        let input = sealog_service::admin::keys::KeyInput {
+            name: format!("key <{n}>"),
+            mode: "live".into(),
+            expires_at: Some(end(days)),
+        };
+        let actor = sealog_service::admin::Actor::Host;
+        stage.wait(stage.admin.create_key(actor, project_id(project), input)).unwrap();
+    }
+    let page = owner.get(&overview(1));
+    page.shows("key &#60;1&#62;").shows("in 3 days").shows("key &#60;2&#62;");
+    page.shows(&format!("/app/o/{}/keys\"", tenant_id(1)));
+    assert!(!page.has("key &#60;3&#62;"), "it has more time");
+    assert!(!page.has("key &#60;4&#62;"), "it is of another project");
+    // A privacy officer has no business with keys.
+    stage.member(7, 1, Role::PrivacyOfficer);
+    assert!(!stage.signed_in(7).get(&overview(1)).has("Keys expiring"));
+}
+
+#[test]
+fn the_last_verifications_stand_on_overview_and_the_chain_says_how_far_it_is_verified() {
+    let stage = stage();
+    let mut owner = stage.signed_in(1);
+    owner.get(&overview(1)).shows("Not verified yet.").shows("There were none.");
+    let start =
+        |owner: &mut Browser<'_>| owner.post(&format!("{}/start", verify_path(1)), &[]).location().unwrap();
+    let run = start(&mut owner);
+    owner.get(&overview(1)).shows("Waiting</span>");
+    stage.work();
+    stage.clock.advance(6 * 60 * 1000);
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let page = owner.get(&overview(1));
+    page.shows("Sealed to #9").shows("Verified to #8, 6 min ago.").shows("Valid</span>");
+    page.shows(&format!("href=\"{run}\""));
+    stage.doubtful.doubt(4, sealog_testing::doubtful::Doubt::Missing);
+    let broken = start(&mut owner);
+    stage.work();
+    stage.doubtful.trust();
+    let page = owner.get(&overview(1));
+    page.shows("Broken at #5").shows(&format!("<a href=\"{broken}\">What the verification found</a>"));
+    assert!(!page.has("Sealed to"));
+    // What reaches beyond an auditor's time is not there.
+    let today = MORNING_MS / DAY_MS * DAY_MS;
+    let grants = Grants { projects: None, from_ms: Some(today + DAY_MS), until_ms: None };
+    stage.member_with(8, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(8);
+    let late = stage.signed_in(8).get(&overview(1));
+    late.shows("There were none.");
+    assert!(!late.has("Broken at") && !late.has("Verified to"));
 }
 
 #[test]
@@ -203,6 +323,44 @@ fn usage_shows_the_quota_with_its_marks_and_what_was_mailed() {
     // Of another organisation nothing is seen.
     stage.member(9, 2, Role::Owner);
     assert!(!stage.signed_in(9).get(&usage(2)).has("80 % of 2026-11"));
+}
+
+#[test]
+fn usage_counts_the_events_of_ten_projects_on_a_page() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    // Two are there, which makes 23.
+    let projects: Vec<ProjectId> = (0..21u8)
+        .map(|n| {
+            let id = ProjectId(Uuid::from_random([n.wrapping_add(170); 16]));
+            let name = format!("Many {n:02}");
+            let (tenant_id, frameworks) = (tenant_id(1), FrameworkSet::NONE);
+            let new = NewProject { id, tenant_id, name, frameworks, created_at_ms: MORNING_MS };
+            stage.wait(stage.control.create_project(new, vec![])).unwrap().unwrap();
+            id
+        })
+        .collect();
+    for project_id in &projects {
+        let chain = ChainId { tenant_id: tenant_id(1), project_id: *project_id, mode: Mode::Live };
+        stage.append(chain, r#"{"action":"user.login"}"#);
+    }
+    let mut owner = stage.signed_in(1);
+    let (mut path, mut seen) = (usage(1), Vec::new());
+    for (rows, part) in [(10, "1 to 10 of 23"), (10, "11 to 20 of 23"), (3, "21 to 23 of 23")] {
+        let before = stage.doubtful.counts_asked();
+        let page = owner.get(&path);
+        page.shows(part).shows("<b class=\"fig\">21</b>");
+        assert_eq!(stage.doubtful.counts_asked() - before, 2 * rows, "live and test of each project");
+        let row = |id: &ProjectId| format!("<th scope=\"row\"><a href=\"/app/p/{id}/live\">");
+        seen.extend(projects.iter().filter(|id| page.has(&row(id))).copied());
+        let next = page.text().split("rel=\"next\" href=\"").nth(1);
+        path = next.map_or(String::new(), |next| next.split('"').next().unwrap().to_owned());
+    }
+    assert!(path.is_empty(), "the last page has no next");
+    assert_eq!(seen, projects, "each is on one page");
+    let foreign = format!("{}?after={}", usage(1), project_id(2));
+    owner.get(&foreign).is_problem(404, "request/not_found");
 }
 
 #[test]

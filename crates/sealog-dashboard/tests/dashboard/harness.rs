@@ -16,7 +16,8 @@ use sealog_core::event::{StoredEvent, parse_single};
 use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid, Uuid};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::query::Filter;
-use sealog_dashboard::{Config, Dashboard};
+use sealog_dashboard::ops::{Console, Instance, Room};
+use sealog_dashboard::{Config, Dashboard, Pages};
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
 use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
@@ -28,6 +29,7 @@ use sealog_service::verification::Verifier;
 use sealog_service::{Stop, Visit};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
+use sealog_store::reference::ReferenceStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, List, Store};
 use sealog_testing::doubtful::DoubtfulStore;
@@ -86,6 +88,7 @@ pub struct Stage {
     pub claimed: Arc<AtomicBool>,
     runner: Arc<Runner>,
     pub sign_ins: Arc<SignInCounts>,
+    pub admin: Admin,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
@@ -119,6 +122,14 @@ impl Stage {
         Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), sealing, Some(database))
     }
 
+    /// On a store that can be made to lose events.
+    pub fn on_reference() -> (Stage, Arc<ReferenceStore>) {
+        let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
+        let store = Arc::new(ReferenceStore::new(Arc::clone(&sealing) as _));
+        let (shared, app_url) = (Arc::clone(&store) as _, format!("{HOME}/app"));
+        (Stage::over(shared, Control::in_memory(), dir, &app_url, sealing, None), store)
+    }
+
     fn over(
         store: Arc<dyn Store>,
         control: Control,
@@ -139,6 +150,7 @@ impl Stage {
             docs_url: format!("{HOME}/docs"),
             app_url: app_url.into(),
             has_mail: true,
+            verified_at: Some("02:30".into()),
         };
         let claimed = Arc::new(AtomicBool::new(false));
         let on_claimed = Arc::clone(&claimed);
@@ -154,7 +166,11 @@ impl Stage {
             every: Duration::from_secs(600),
             turns: Turns::default(),
         });
-        let verifier = Verifier { store: Arc::clone(&store), world: Arc::clone(&world) };
+        let verifier = Verifier {
+            store: Arc::clone(&store),
+            control: Arc::clone(&control).into(),
+            world: Arc::clone(&world),
+        };
         let runner_wake = Wake::default();
         let data = Arc::clone(&control).into();
         let disclosures =
@@ -174,15 +190,39 @@ impl Stage {
         });
         let admin = Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), wake);
         let sign_ins = Arc::clone(admin.sign_ins());
+        let console = Console::new(
+            Arc::clone(&store),
+            Arc::clone(&control).into(),
+            Arc::clone(&world),
+            admin.clone(),
+            Instance {
+                url: app_url.replace("/app", "/ops"),
+                docs_url: format!("{HOME}/docs"),
+                has_mail: true,
+                geo: None,
+                store: "A store of tests".into(),
+                schema: SCHEMA.sqlite.len(),
+                room: Arc::new(|| {
+                    Ok(Room {
+                        dir: "data".into(),
+                        free_bytes: 3 << 30,
+                        total_bytes: 10 << 30,
+                        reserve_bytes: Some(8 << 20),
+                        control_bytes: Some(1 << 20),
+                    })
+                }),
+            },
+        );
         let dashboard = Dashboard::new(
             Arc::clone(&store),
             Arc::clone(&control).into(),
             Arc::clone(&world),
             config,
-            admin,
+            admin.clone(),
             Workers { drain, runner: Arc::clone(&runner) },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
+        let pages = Pages { dashboard, console: Some(console), console_is_apart: false };
         Stage {
             store,
             doubtful,
@@ -192,7 +232,8 @@ impl Stage {
             claimed,
             runner,
             sign_ins,
-            router: dashboard.router(),
+            admin,
+            router: pages.router(),
             runtime,
             _dir: dir,
             _database: database,

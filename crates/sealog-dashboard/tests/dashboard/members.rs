@@ -44,6 +44,7 @@ fn an_organisation_has_a_hundred_open_invitations_and_the_page_shows_them_all() 
                 role: Role::Developer,
                 grants: Grants::default(),
                 ends_at_ms: None,
+                invited_by: None,
             }),
             created_at_ms: stage.now_ms(),
             expires_at_ms: stage.now_ms() + 1000,
@@ -99,6 +100,33 @@ fn an_address_gets_five_invitations_in_an_hour_and_an_organisation_sends_fifty()
     let invite =
         |email: &str| stage.signed_in(9).post(&path, &[("email", email), ("role", "developer")]).status;
     assert_eq!((invite("another@example.org"), invite("a@example.org")), (303, 422));
+}
+
+#[test]
+fn what_somebody_has_sent_is_withdrawn_with_the_right_to_send_it() {
+    let stage = stage();
+    let invite = |n: u8, email: &str, role: &str| {
+        let asked =
+            stage.signed_in(n).post(&format!("{}/invite", members()), &[("email", email), ("role", role)]);
+        assert_eq!(asked.status, 303);
+    };
+    stage.member(4, 1, Role::Owner);
+    invite(4, "to.own@example.org", "owner");
+    invite(4, "to.help@example.org", "admin");
+    invite(2, "of.admin@example.org", "developer");
+    let mut owner = stage.signed_in(1);
+    // An admin may not give what an owner may.
+    assert_eq!(owner.post(&of(4), &[("role", "admin")]).status, 303);
+    let page = owner.get(&members());
+    page.shows("to.help@example.org").shows("of.admin@example.org");
+    assert!(!page.has("to.own@example.org"));
+    assert_eq!(records(&stage, "sealog.invitation_withdrawn"), 1);
+    for n in [2, 4] {
+        assert_eq!(owner.post(&format!("{}/end", of(n)), &[("end", "now")]).status, 303);
+    }
+    let page = owner.get(&members());
+    assert!(!page.has("to.help@example.org") && !page.has("of.admin@example.org"));
+    assert_eq!(records(&stage, "sealog.invitation_withdrawn"), 3);
 }
 
 #[test]

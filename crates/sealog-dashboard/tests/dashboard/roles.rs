@@ -54,6 +54,8 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/p/{project}/{mode}/tail", false, ALL),
     ("GET", "/app/p/{project}/{mode}/views", false, ALL),
     ("POST", "/app/p/{project}/{mode}/views/save", false, ALL),
+    ("POST", "/app/p/{project}/{mode}/views/share", false, STAFF),
+    ("POST", "/app/p/{project}/{mode}/views/pin", false, ALL),
     ("POST", "/app/p/{project}/{mode}/views/remove", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}", false, ALL),

@@ -31,6 +31,7 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (format!("{}/{log_id}/hashed.txt", events_path(1)), "sealog.event_viewed"),
         (format!("/app/o/{}/keys", tenant_id(1)), "sealog.page_viewed"),
         (events_path(1).replace("/events", ""), "sealog.page_viewed"),
+        (events_path(1).replace("/events", "/views"), "sealog.page_viewed"),
         (events_path(1).replace("/events", "/frameworks"), "sealog.page_viewed"),
         (events_path(1).replace("/events", "/frameworks/soc2"), "sealog.page_viewed"),
         (format!("/app/o/{}/actions", tenant_id(1)), "sealog.page_viewed"),
@@ -48,10 +49,9 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Routes that show an auditor nothing of the organisation: one leads to another page, one has the auditor's own views,
-/// and of a live view each piece is sealed when there is one (`tail.rs`).
-const NOTHING_SHOWN: [&str; 3] =
-    ["/app/o/{organisation}/system-log", "/app/p/{project}/{mode}/views", "/app/p/{project}/{mode}/tail"];
+/// Routes that show an auditor nothing of the organisation: one leads to another page, and of a live view each piece is
+/// sealed when there is one (`tail.rs`).
+const NOTHING_SHOWN: [&str; 2] = ["/app/o/{organisation}/system-log", "/app/p/{project}/{mode}/tail"];
 
 /// Whether the path is one of the route.
 fn is_of(route: &str, path: &str) -> bool {

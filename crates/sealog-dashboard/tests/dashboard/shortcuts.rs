@@ -23,6 +23,9 @@ fn shortcuts_are_listed_as_text_and_turned_off_and_on_by_a_form() {
     };
     assert!(is_on(&mut browser));
     browser.get("/app/account").shows("<kbd>?</kbd>").shows("Go to Verification").shows("Turn shortcuts off");
+    for key in ["f", "F", "c", "y", "v", "e", "t", "r", "Space"] {
+        browser.get("/app/account").shows(&format!("<kbd>{key}</kbd>"));
+    }
     let answer = browser.post("/app/account/shortcuts", &[("shortcuts", "off")]);
     assert_eq!(answer.location().as_deref(), Some("/app/account?done=shortcuts#shortcuts"));
     assert!(!is_on(&mut browser), "not even the script is loaded");

@@ -3,6 +3,7 @@
 use sealog_control::{Grants, Role};
 use sealog_core::canonical::{EventText, Fields};
 use sealog_core::id::Hash;
+use sealog_store::world::World;
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;
 
@@ -203,4 +204,62 @@ fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
     page.shows("That says nothing about the chain.");
     assert!(!page.has("asked for by a test"), "the reason is for the log");
     browser.get(&verify_path(1)).shows("Could not be done").shows("#1 to #3: not checked");
+}
+
+#[test]
+fn a_verification_of_the_schedule_is_shown_as_one_and_the_page_says_when_they_are() {
+    let stage = stage(3);
+    let new = sealog_control::NewJob {
+        id: sealog_control::JobId(sealog_core::id::Uuid([77; 16])),
+        kind: sealog_service::verification::KIND.into(),
+        tenant_id: Some(live(1).tenant_id),
+        person_id: None,
+        subject: Some(format!("{}/live", live(1).project_id)),
+        parameters: serde_json::json!({
+            "project_id": live(1).project_id.to_string(), "mode": "live", "from": 1, "to": 3,
+        })
+        .to_string(),
+        created_at_ms: 0,
+    };
+    stage.wait(sealog_control::Jobs::create_job(&*stage.control, new)).unwrap();
+    stage.work();
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&verify_path(1));
+    page.shows("The whole chain is verified every night at 02:30 UTC.").shows("by the schedule");
+    let run = format!("{}/{}", verify_path(1), sealog_core::id::Uuid([77; 16]));
+    browser.get(&run).shows("by the schedule").shows("3 of 3 events are valid");
+    // Test chains are verified when somebody asks for it.
+    assert!(!browser.get(&verify_path(1).replace("/live/", "/test/")).has("every night"));
+}
+
+#[test]
+fn a_link_from_an_event_asks_for_those_around_it_that_may_be_seen() {
+    let stage = stage(3);
+    let mut browser = stage.signed_in(1);
+    let form = |page: &Response| {
+        let value = |id: &str| {
+            let input = page.text().split(&format!("id=\"{id}\"")).nth(1).unwrap().split('>').next().unwrap();
+            input.split("value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+        };
+        (value("from"), value("to"), page.has("value=\"window\" checked"))
+    };
+    for around in ["2", "1", "18446744073709551615"] {
+        let page = browser.get(&format!("{}?around={around}", verify_path(1)));
+        let (from, to, is_chosen) = form(&page);
+        assert!(is_chosen && matches!(from.as_str(), "1" | "3") && to == "3", "{around}: {from} {to}");
+    }
+    assert_eq!(
+        form(&browser.get(&format!("{}?around=x", verify_path(1)))),
+        (String::new(), String::new(), false)
+    );
+    let at = stage.sealing.now_ms();
+    stage.sealing.advance(1000);
+    for _ in 0..2 {
+        stage.append(live(1), r#"{"action":"user.login"}"#);
+    }
+    let grants = Grants { projects: None, from_ms: Some(at + 1000), until_ms: None };
+    stage.member_with(7, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(7);
+    let page = stage.signed_in(7).get(&format!("{}?around=4", verify_path(1)));
+    assert_eq!(form(&page), ("4".into(), "5".into(), true));
 }

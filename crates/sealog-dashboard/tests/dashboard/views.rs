@@ -23,7 +23,7 @@ fn save(stage: &Stage, n: u8, name: &str, query: &str) -> Response {
 }
 
 fn saved(stage: &Stage, n: u8) -> Vec<(String, String)> {
-    let views = stage.wait(stage.control.saved_views(tenant_id(1), person_id(n))).unwrap();
+    let views = stage.wait(stage.control.saved_views(tenant_id(1), person_id(n), project_id(1))).unwrap();
     views.into_iter().map(|view| (view.name, view.query)).collect()
 }
 
@@ -83,12 +83,142 @@ fn a_person_has_thirty_views_and_what_is_wrong_stands_beside_the_name() {
 fn a_view_is_removed_by_its_owner_alone() {
     let stage = stage();
     save(&stage, 1, "mine", "");
-    let view = stage.wait(stage.control.saved_views(tenant_id(1), person_id(1))).unwrap().remove(0);
+    let view =
+        stage.wait(stage.control.saved_views(tenant_id(1), person_id(1), project_id(1))).unwrap().remove(0);
     let remove = |n, id: &str| stage.signed_in(n).post(&format!("{}/remove", views()), &[("view", id)]);
     remove(2, &view.id.to_string()).is_problem(404, "request/not_found");
     remove(1, "x").is_problem(404, "request/not_found");
     assert_eq!(remove(1, &view.id.to_string()).status, 303);
     assert_eq!(saved(&stage, 1), []);
+}
+
+/// The id of somebody's view.
+fn id_of(stage: &Stage, n: u8, name: &str) -> String {
+    let views = stage.wait(stage.control.saved_views(tenant_id(1), person_id(n), project_id(1))).unwrap();
+    views.iter().find(|view| view.name == name).unwrap().id.to_string()
+}
+
+fn post(stage: &Stage, n: u8, what: &str, fields: &[(&str, &str)]) -> Response {
+    stage.signed_in(n).post(&format!("{}/{what}", views()), fields)
+}
+
+fn overview() -> String {
+    events_path(1).replace("/events", "")
+}
+
+fn shared_records(stage: &Stage) -> Vec<String> {
+    let records = stage.records(1).into_iter();
+    let name = |record: String| Some(record.split("sealog.view_").nth(1)?.split('"').next()?.to_owned());
+    records.filter_map(name).collect()
+}
+
+#[test]
+fn a_shared_view_is_there_for_all_who_see_its_project_and_a_pinned_one_on_overview() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    save(&stage, 1, "Sign-ins <b>", "action=user.login");
+    let id = id_of(&stage, 1, "Sign-ins <b>");
+    let sees = |n, path: &str| stage.signed_in(n).get(path).has("Sign-ins &#60;b&#62;");
+    assert!(!sees(2, &events_path(1)) && !sees(1, &overview()));
+    let answer = post(&stage, 1, "share", &[("view", &id), ("to", "project")]);
+    assert_eq!(answer.location(), Some(format!("{}?done=shared", views())));
+    stage.signed_in(1).get(&answer.location().unwrap()).shows("The view is shared.").shows("Shared here");
+    assert!(sees(2, &events_path(1)) && sees(2, &views()));
+    let elsewhere = events_path(1).replace(&project_id(1).to_string(), &project_id(101).to_string());
+    stage.append(ChainId { project_id: project_id(101), ..live(1) }, r#"{"action":"user.login"}"#);
+    assert!(!sees(2, &elsewhere) && sees(1, &elsewhere), "in another project it is its owner's alone");
+    assert!(!sees(2, &overview()), "it is not pinned");
+    assert_eq!(post(&stage, 1, "pin", &[("view", &id), ("to", "overview")]).status, 303);
+    assert!(sees(1, &overview()) && sees(2, &overview()));
+    let href = format!("{}?action=user.login\"", events_path(1));
+    stage.signed_in(2).get(&overview()).shows(&href).shows("Pinned views");
+    // Others neither change nor pin it.
+    for (what, to) in [("share", "me"), ("pin", "nowhere")] {
+        post(&stage, 2, what, &[("view", &id), ("to", to)]).is_problem(404, "request/not_found");
+    }
+    // Nor is it replaced by one of the same name, unawares.
+    let again = save(&stage, 1, "Sign-ins <b>", "");
+    assert_eq!(again.status, 422);
+    again.shows("You share a view of this name.");
+    assert_eq!(post(&stage, 1, "share", &[("view", &id), ("to", "me")]).status, 303);
+    assert!(!sees(2, &events_path(1)) && sees(1, &overview()));
+    assert_eq!(shared_records(&stage), ["shared", "shared", "unshared"]);
+    assert!(
+        !stage.records(1).iter().any(|record| record.contains("Sign-ins")),
+        "what it is called may tell of people"
+    );
+}
+
+#[test]
+fn an_auditor_may_not_share_and_sees_what_is_shared_in_granted_projects() {
+    let stage = stage();
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let grants =
+        |project| Grants { projects: Some(vec![project_id(project)]), from_ms: None, until_ms: None };
+    for (n, project) in [(3, 1), (4, 101)] {
+        stage.member_with(n, 1, Role::Auditor, grants(project), None);
+        stage.with_authenticator(n);
+    }
+    let shared = [("name", "of all"), ("query", ""), ("for", "project"), ("pinned", "yes")];
+    assert_eq!(post(&stage, 1, "save", &shared).status, 303);
+    let page = stage.signed_in(3).get(&views());
+    page.shows("of all");
+    assert!(!page.has("value=\"project\"") && !page.has("/share\""), "no control that a role may not use");
+    stage.signed_in(3).get(&overview()).shows("of all");
+    let other = views().replace(&project_id(1).to_string(), &project_id(101).to_string());
+    assert!(!stage.signed_in(4).get(&other).has("of all"));
+    // Their own is theirs alone.
+    assert_eq!(save(&stage, 3, "mine", "").status, 303);
+    let id = id_of(&stage, 3, "mine");
+    post(&stage, 3, "share", &[("view", &id), ("to", "project")]).is_problem(403, "auth/not_allowed");
+    post(&stage, 3, "save", &[("name", "x"), ("for", "project")]).is_problem(403, "auth/not_allowed");
+    assert!(!stage.signed_in(1).get(&views()).has(">mine<"));
+    assert_eq!(post(&stage, 3, "pin", &[("view", &id), ("to", "overview")]).status, 303);
+    stage.signed_in(3).get(&overview()).shows(">mine<");
+}
+
+#[test]
+fn a_shared_view_is_removed_by_its_owner_or_an_admin_and_by_nobody_else() {
+    let stage = stage();
+    stage.member(3, 1, Role::Admin);
+    stage.member(9, 2, Role::Owner);
+    for name in ["a", "b"] {
+        post(&stage, 1, "save", &[("name", name), ("query", ""), ("for", "project")]);
+    }
+    save(&stage, 1, "private", "");
+    let (a, b, private) = (id_of(&stage, 1, "a"), id_of(&stage, 1, "b"), id_of(&stage, 1, "private"));
+    assert!(!stage.signed_in(2).get(&views()).has(&a), "no button for those who may not");
+    post(&stage, 2, "remove", &[("view", &a)]).is_problem(404, "request/not_found");
+    post(&stage, 3, "remove", &[("view", &private)]).is_problem(404, "request/not_found");
+    let foreign = views().replace(&project_id(1).to_string(), &project_id(2).to_string());
+    let answer = stage.signed_in(9).post(&format!("{foreign}/remove"), &[("view", &a)]);
+    answer.is_problem(404, "request/not_found");
+    stage.signed_in(3).get(&views()).shows(&a);
+    assert_eq!(post(&stage, 3, "remove", &[("view", &a)]).status, 303);
+    assert_eq!(post(&stage, 1, "remove", &[("view", &b)]).status, 303);
+    assert_eq!(saved(&stage, 1), [("private".to_owned(), String::new())]);
+    assert_eq!(shared_records(&stage), ["shared", "shared", "unshared", "unshared"]);
+    let removed = stage.records(1).into_iter().find(|record| record.contains("view_unshared")).unwrap();
+    assert!(removed.contains(&person_id(3).0.to_string()) && removed.contains(&person_id(1).0.to_string()));
+}
+
+#[test]
+fn thirty_views_are_shared_in_a_project() {
+    let stage = stage();
+    for n in 0..30 {
+        let name = format!("view {n}");
+        assert_eq!(post(&stage, 1, "save", &[("name", &name), ("for", "project")]).status, 303);
+    }
+    let full = post(&stage, 2, "save", &[("name", "one more"), ("for", "project")]);
+    assert_eq!(full.status, 422);
+    full.shows("30 views are shared in this project.")
+        .shows("value=\"one more\"")
+        .shows("value=\"project\" checked");
+    assert_eq!(save(&stage, 2, "one more", "").status, 303);
+    let id = id_of(&stage, 2, "one more");
+    let full = post(&stage, 2, "share", &[("view", &id), ("to", "project")]);
+    assert_eq!(full.status, 422);
+    full.shows("30 views are shared in this project.");
 }
 
 #[test]
@@ -100,8 +230,8 @@ fn columns_are_chosen_in_the_address_and_stay_with_links() {
     assert_eq!(all.text().matches("role=\"columnheader\"").count(), 8);
     let some = browser.get(&format!("{}?action=user.login&columns=action&columns=severity", events_path(1)));
     assert_eq!(some.text().matches("role=\"columnheader\"").count(), 3);
-    assert!(!some.has("somebody") && some.has("c-sev"));
-    some.shows("?columns=action&#38;columns=severity&#38;action=user.login\" title=\"Only this action\"");
+    assert!(!some.has("c-actor") && some.has("c-sev"));
+    some.shows("?columns=action&#38;columns=severity&#38;action=user.login\" data-f=\"action:user.login\" title=\"Only this action\"");
     // The form of columns keeps the filter, and the command for the API has no columns.
     some.shows("<input type=\"hidden\" name=\"action\" value=\"user.login\">");
     some.shows("/v1/events?action=user.login&#39; -H");
@@ -183,4 +313,17 @@ fn an_event_is_found_by_its_id_alone_and_one_that_is_not_yours_is_not_there() {
         let answer = stage.signed_in(n).get(&format!("/app/e/{log_id}?p={}", project_id(1)));
         assert_eq!(answer.status, if is_there { 303 } else { 404 }, "{n}");
     }
+}
+
+#[test]
+fn a_permalink_tells_an_auditor_without_an_authenticator_nothing() {
+    let stage = stage();
+    let log_id = stage.append(live(1), r#"{"action":"user.login"}"#);
+    stage.member(3, 1, Role::Auditor);
+    let ask = |id: &str| stage.signed_in(3).get(&format!("/app/e/{id}?p={}", project_id(1)));
+    for id in [log_id.to_string(), "01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned()] {
+        ask(&id).is_problem(404, "read/not_found");
+    }
+    stage.with_authenticator(3);
+    assert_eq!(ask(&log_id.to_string()).status, 303);
 }

@@ -160,6 +160,7 @@ impl Call<'_> {
             name: fields.given("name").then(|| fields.required_text("name")).transpose()?,
             frameworks: fields.texts("frameworks")?,
             rate_limit_rps: fields.rate("rate_limit_rps")?,
+            ..ProjectUpdate::default()
         };
         fields.nothing_else()?;
         let project = self.app.admin.update_project(Actor::Operator, id, update).await;

@@ -47,7 +47,8 @@ impl Admin {
         let days = self.administration().setting(tenant.id, SETTING.into()).await?;
         let days = days.and_then(|text| serde_json::from_str::<u32>(&text).ok());
         let plan = self.plans.iter().find(|plan| plan.name == tenant.plan);
-        Ok(KeyPolicy { is_in_plan: plan.is_some_and(|plan| plan.key_expiry_policy), days_max: days })
+        // What an organisation has set holds on where the configuration has lost its plan.
+        Ok(KeyPolicy { is_in_plan: plan.is_none_or(|plan| plan.key_expiry_policy), days_max: days })
     }
 
     pub(super) async fn key_policy_of(&self, tenant_id: TenantId) -> Result<KeyPolicy, AdminError> {

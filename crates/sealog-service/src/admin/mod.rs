@@ -12,6 +12,7 @@ pub mod keys;
 pub mod people;
 pub mod projects;
 pub mod tenants;
+pub mod views;
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +53,11 @@ impl Admin {
     /// What a plan of this name includes; nothing where the operator has taken it out of the configuration.
     pub fn plan(&self, name: &str) -> Option<&Plan> {
         self.plans.iter().find(|plan| plan.name == name)
+    }
+
+    /// All that there are.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
     }
 
     /// Counted by pages, shown by the metrics.

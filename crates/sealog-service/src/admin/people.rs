@@ -2,6 +2,7 @@
 
 use sealog_control::{
     Grants, Member, MemberChange, MemberChanged, NewMember, NewPerson, NewRecord, PersonId, Records, Role,
+    Updated,
 };
 use sealog_core::id::TenantId;
 use sealog_core::time::iso_ms;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Actor, Admin, AdminError, FieldError, change_error, fields};
 use crate::password;
+use crate::people::invitation_resource;
 use crate::secret::Secret;
 use crate::system_chain::{Recorder, actions, change};
 
@@ -79,7 +81,8 @@ impl Admin {
         added.map_err(|error| change_error(error, exists))?.ok_or(AdminError::NotFound)
     }
 
-    /// Changes what a member is and may see, or ends the membership. The last owner stays one.
+    /// Changes what a member is and may see, or ends the membership. The last owner stays one. Invitations that the
+    /// member has sent and may not send any more are withdrawn by it.
     pub async fn update_member(
         &self,
         actor: Actor,
@@ -95,8 +98,13 @@ impl Admin {
             may_give: update.may_give,
             now_ms: recorder.now_ms(),
         };
-        let records = Records::told_by(move |before: Option<&Member>, after: &Member| {
-            before.and_then(|before| changed(&recorder, before, after)).into_iter().collect()
+        let records = Records::told_by(move |before: Option<&Updated>, after: &Updated| {
+            let changed = before.and_then(|before| changed(&recorder, &before.member, &after.member));
+            let withdrawn = after.withdrawn.iter().map(|id| {
+                let metadata = json!({ "sender": after.member.person.id.0.to_string() });
+                recorder.record(&actions::INVITATION_WITHDRAWN, &invitation_resource(*id), metadata)
+            });
+            changed.into_iter().chain(withdrawn).collect()
         });
         let member = self.made(self.people().update_member(tenant_id, person_id, change, records)).await?;
         match member.ok_or(AdminError::NotFound)? {

@@ -22,7 +22,11 @@ pub struct ProjectInput {
 #[derive(Clone, Debug, Default)]
 pub struct ProjectUpdate {
     pub name: Option<String>,
+    /// All of them: whoever says so does not ask which there are.
     pub frameworks: Option<Vec<String>>,
+    /// Some of them. Of two people who change different ones at the same time, neither undoes what the other did.
+    pub enable: Vec<String>,
+    pub disable: Vec<String>,
     pub rate_limit_rps: Option<Option<u32>>,
 }
 
@@ -64,6 +68,8 @@ impl Admin {
         let change = ProjectChange {
             name: update.name.map(|given| fields::some_text("name", given)).transpose()?,
             frameworks: update.frameworks.map(|ids| fields::frameworks("frameworks", ids)).transpose()?,
+            enable: fields::frameworks("enable", update.enable)?,
+            disable: fields::frameworks("disable", update.disable)?,
             rate_limit_rps: update.rate_limit_rps,
             now_ms: recorder.now_ms(),
         };

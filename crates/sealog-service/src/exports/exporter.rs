@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, PersonId};
+use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, PersonId, Records};
 use sealog_core::id::{ChainId, Uuid};
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
@@ -13,6 +13,23 @@ use super::format::Format;
 use super::frozen::{Frozen, earlier};
 use crate::seqs;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
+
+/// Exports that an organisation keeps. What one is costs a row; the events are read at each download.
+pub const KEPT_MAX: u64 = 1000;
+
+/// Why none was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// The organisation has [`KEPT_MAX`], and none of them was downloaded whole.
+    TooMany,
+    Store(StoreError),
+}
+
+impl From<StoreError> for CreateError {
+    fn from(error: StoreError) -> CreateError {
+        CreateError::Store(error)
+    }
+}
 
 /// Exports, for those who ask on behalf of people. Who may ask is theirs to decide.
 #[derive(Clone)]
@@ -30,7 +47,8 @@ impl std::fmt::Debug for Exporter {
 }
 
 impl Exporter {
-    /// Of what the person may see now. The range ends with the last event that there is.
+    /// Of what the person may see now. The range ends with the last event that there is. Where the organisation has as
+    /// many as it keeps, the oldest that was downloaded whole gives way, and the system chain says what it was.
     pub async fn create(
         &self,
         person_id: PersonId,
@@ -38,7 +56,7 @@ impl Exporter {
         format: Format,
         frozen: Frozen,
         grants: &Grants,
-    ) -> Result<Export, StoreError> {
+    ) -> Result<Export, CreateError> {
         let (from_ms, until_ms) = frozen.times_ms();
         let from_ms = from_ms.max(grants.from_ms);
         let until_ms = earlier(until_ms, grants.until_ms);
@@ -82,9 +100,12 @@ impl Exporter {
             last_seq,
             created_at_ms: self.world.now_ms(),
         };
-        let created = self.exports.create_export(new, vec![record]).await;
+        let records = Records::told_by(move |removed: Option<&Export>, _: &Export| {
+            removed.map(|removed| gave_way(&recorder, removed)).into_iter().chain([record]).collect()
+        });
+        let created = self.exports.create_export(new, KEPT_MAX, records).await?;
         self.wake().wake();
-        created
+        created.ok_or(CreateError::TooMany)
     }
 
     fn wake(&self) -> &Wake {
@@ -149,6 +170,22 @@ impl Exporter {
             export,
         })
     }
+}
+
+/// What can be checked of a file that somebody has, when its export is gone.
+fn gave_way(recorder: &Recorder, export: &Export) -> NewRecord {
+    let (new, totals) = (&export.new, export.totals);
+    let metadata = json!({
+        "project_id": new.project_id.to_string(),
+        "mode": new.mode.as_str(),
+        "format": new.format,
+        "first_seq": new.first_seq,
+        "last_seq": new.last_seq,
+        "rows": totals.map(|totals| totals.rows),
+        "bytes": totals.map(|totals| totals.bytes),
+        "sha256": totals.map(|totals| totals.sha256.to_string()),
+    });
+    recorder.record(&actions::EXPORT_REMOVED, &format!("export/{}", new.id.0), metadata)
 }
 
 pub(super) fn chain_of(export: &NewExport) -> ChainId {

@@ -16,6 +16,6 @@ mod seek;
 pub use csv::COLUMNS;
 pub(crate) use csv::put_safe_cell;
 pub use download::{Download, PIECE_BYTES};
-pub use exporter::Exporter;
+pub use exporter::{CreateError, Exporter, KEPT_MAX};
 pub use format::Format;
 pub use frozen::{Frozen, NotFrozen, SEARCH};

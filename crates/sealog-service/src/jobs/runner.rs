@@ -14,6 +14,7 @@
 //! A claim has a number. If A was only slow, it learns at its next write that the job is not its own any more; so it
 //! does when somebody has cancelled the job. A job that takes long gives way to others from time to time.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +51,13 @@ impl Default for Pace {
     fn default() -> Pace {
         Pace { keep_every: Duration::from_secs(1), slice: Duration::from_secs(5) }
     }
+}
+
+/// Whose turn it was: the kind, and the last job of each.
+#[derive(Debug, Default)]
+pub struct Turns {
+    kind: Option<&'static str>,
+    jobs: HashMap<&'static str, JobId>,
 }
 
 pub struct Runner {
@@ -96,22 +104,24 @@ impl Runner {
         }
     }
 
-    /// Gives the next job that is due its turn. Whether there was one. `last` is the one that had its turn before.
-    pub async fn turn(&self, stop: &Stop, last: &mut Option<JobId>) -> Result<bool, StoreError> {
-        // All kinds take turns: one that takes hours keeps no other from beginning.
-        let now_ms = self.world.now_ms();
-        let mut due = Vec::new();
-        for work in &self.works {
-            let jobs = self.jobs.due_jobs(work.kind().into(), now_ms, DUE_MAX).await?;
-            due.extend(jobs.into_iter().map(|job| (work, job.id)));
-        }
-        let behind = due.iter().position(|(_, id)| Some(*id) == *last).map_or(0, |at| at + 1);
-        for (work, id) in due.iter().cycle().skip(behind).take(due.len()) {
-            let until_ms = now_ms.saturating_add(LEASE_MS);
-            if let Some(job) = self.jobs.claim_job(*id, now_ms, until_ms).await? {
-                *last = Some(job.id);
-                self.slice(&***work, job, stop).await?;
-                return Ok(true);
+    /// Gives the next job that is due its turn. Whether there was one. Kinds take turns, and so do the jobs of one:
+    /// a night of verifications keeps nobody's export waiting. `last` is what had its turn before.
+    pub async fn turn(&self, stop: &Stop, last: &mut Option<Turns>) -> Result<bool, StoreError> {
+        let last = last.get_or_insert_default();
+        let next = self.works.iter().position(|work| Some(work.kind()) == last.kind).map_or(0, |at| at + 1);
+        for work in self.works.iter().cycle().skip(next).take(self.works.len()) {
+            let (kind, now_ms) = (work.kind(), self.world.now_ms());
+            let due = self.jobs.due_jobs(kind.into(), now_ms, DUE_MAX).await?;
+            let before = last.jobs.get(kind);
+            let behind = due.iter().position(|job| Some(&job.id) == before).map_or(0, |at| at + 1);
+            for job in due.iter().cycle().skip(behind).take(due.len()) {
+                let until_ms = now_ms.saturating_add(LEASE_MS);
+                if let Some(job) = self.jobs.claim_job(job.id, now_ms, until_ms).await? {
+                    last.kind = Some(kind);
+                    last.jobs.insert(kind, job.id);
+                    self.slice(&**work, job, stop).await?;
+                    return Ok(true);
+                }
             }
         }
         Ok(false)

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::records::about_member;
-use super::sign_in::{PasswordError, SignInError, address, check_chosen, subject};
+use super::sign_in::{PasswordError, check_chosen};
+use super::throttle::{SignInError, address, subject};
 use super::token::Token;
 use crate::address::is_address;
 use crate::password;
@@ -117,7 +118,7 @@ impl Accounts {
     pub async fn request_reset(&self, email: &str, visitor: &Visitor) -> Result<Reset, Failed> {
         let email = email.trim().to_owned();
         let account = subject("reset", email.to_lowercase().as_bytes());
-        match self.admit([account, address(visitor.address)]).await {
+        match self.admit([account, address("address", visitor.address)]).await {
             Ok(_) => {}
             Err(SignInError::Failed(failed)) => return Err(failed),
             Err(SignInError::TooMany | SignInError::Wrong) => return Ok(Reset::TooMany),
@@ -206,6 +207,7 @@ impl Accounts {
             return Err(LinkError::TooManyMails);
         }
         let now_ms = self.world.now_ms();
+        let invitation = Invitation { invited_by: Some(by), ..invitation };
         let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
         let link = Link {
             id: new_id(&*self.world),
@@ -372,7 +374,7 @@ fn reset_link(world: &dyn World, app_url: &str, person_id: PersonId) -> (Link, S
     (link, url(app_url, "reset", &token))
 }
 
-fn invitation_resource(id: Uuid) -> String {
+pub(crate) fn invitation_resource(id: Uuid) -> String {
     format!("invitation/{id}")
 }
 

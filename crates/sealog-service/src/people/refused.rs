@@ -15,7 +15,7 @@ const KEPT_MS: u64 = 60 * 1000;
 
 /// When each is let through to the store again.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<HashMap<Hash, u64>>);
+pub(crate) struct Refused(Mutex<HashMap<Hash, u64>>);
 
 impl Refused {
     pub(super) fn has(&self, subject: Hash, now_ms: u64) -> bool {

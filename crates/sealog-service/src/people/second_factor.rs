@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::session::SignedInPerson;
-use super::sign_in::{SignInError, of_person};
+use super::throttle::{SignInError, of_person};
 use super::token::{Token, digest};
 use super::totp::{self, SECRET_BYTES};
 use crate::Secret;
@@ -83,14 +83,14 @@ impl Accounts {
         if !self.people.offer_authenticator(offered).await? {
             return Err(CodeError::NotNow);
         }
-        Ok(offer(person, &secret))
+        Ok(offer(&person.email, &secret))
     }
 
     /// The secret that was offered and is not confirmed yet.
     pub async fn offered(&self, person: &Person) -> Result<Option<Offer>, Failed> {
         let authenticator = self.people.authenticator(person.id).await?;
         let offered = authenticator.filter(|authenticator| !authenticator.is_confirmed());
-        Ok(offered.map(|offered| offer(person, &offered.secret)))
+        Ok(offered.map(|offered| offer(&person.email, &offered.secret)))
     }
 
     /// The first code of a secret that was offered. With the recovery codes, which are shown once. All other
@@ -153,9 +153,10 @@ impl Accounts {
     }
 }
 
-fn offer(person: &Person, secret: &[u8]) -> Offer {
+/// Of whoever has this address.
+pub(crate) fn offer(email: &str, secret: &[u8]) -> Offer {
     let text = totp::base32(secret);
-    let account: String = person.email.bytes().map(percent_encoded).collect();
+    let account: String = email.bytes().map(percent_encoded).collect();
     let url = format!("otpauth://totp/Sealog:{account}?secret={text}&issuer=Sealog");
     Offer { secret: Secret(in_groups(&text, " ")), url: Secret(url) }
 }

@@ -4,25 +4,18 @@
 //! gets the same answer. Attempts are counted in the store before they are made, for the account that was named
 //! (whether it exists or not) and for the address that they come from, so that all nodes count together.
 
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use sealog_control::{Person, PersonId, Shown, Wrong};
+use sealog_control::{Person, Shown, Wrong};
 use sealog_core::id::Hash;
 use serde_json::json;
 
 use super::accounts::{Accounts, Failed, Visitor};
-use super::token::{Token, digest};
+use super::throttle::{SignInError, Throttle, address, subject};
+use super::token::Token;
 use crate::Secret;
 use crate::password::{self, LENGTH_MAX, LENGTH_MIN};
 use crate::system_chain::actions;
-
-/// How long attempts count.
-pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
-/// Wrong attempts for one account in this time.
-pub(super) const PER_ACCOUNT: u64 = 10;
-/// Attempts from one address in this time: several people may share it.
-pub(super) const PER_ADDRESS: u64 = 100;
 
 /// A right password.
 #[derive(Debug)]
@@ -30,14 +23,6 @@ pub enum SignedIn {
     Whole(Token, Person),
     /// A code has to follow. The token opens nothing else.
     NeedsCode(Token),
-}
-
-#[derive(Debug)]
-pub enum SignInError {
-    /// Of whatever it was that was wrong.
-    Wrong,
-    TooMany,
-    Failed(Failed),
 }
 
 /// What is wrong with a password that somebody chose.
@@ -56,14 +41,8 @@ impl std::fmt::Display for PasswordError {
     }
 }
 
-impl<E: Into<Failed>> From<E> for SignInError {
-    fn from(error: E) -> SignInError {
-        SignInError::Failed(error.into())
-    }
-}
-
 /// Of length alone: rules about kinds of characters make passwords worse.
-pub(super) fn check_chosen(password: &Secret) -> Result<(), PasswordError> {
+pub(crate) fn check_chosen(password: &Secret) -> Result<(), PasswordError> {
     match password.0.chars().count() {
         length if length < LENGTH_MIN => Err(PasswordError::TooShort),
         length if length > LENGTH_MAX => Err(PasswordError::TooLong),
@@ -82,7 +61,7 @@ impl Accounts {
     ) -> Result<SignedIn, SignInError> {
         let email = email.trim();
         let account = subject("account", email.to_lowercase().as_bytes());
-        self.admit([account, address(visitor.address)]).await?;
+        self.admit([account, address("address", visitor.address)]).await?;
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
@@ -148,27 +127,13 @@ impl Accounts {
         Ok(hash)
     }
 
-    /// Counts an attempt, and refuses one too many, without a write while that is known. The first subject is an account, the
-    /// second an address.
+    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address.
     pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<(), SignInError> {
-        let now_ms = self.world.now_ms();
-        if subjects.iter().any(|subject| self.refused.has(*subject, now_ms)) {
-            self.counts.throttled.fetch_add(1, Ordering::Relaxed);
-            return Err(SignInError::TooMany);
-        }
-        let counted = self.people.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
-        let mut too_many = false;
-        for ((subject, counted), most) in subjects.iter().zip(&counted).zip([PER_ACCOUNT, PER_ADDRESS]) {
-            if counted.attempts > most {
-                self.refused.add(*subject, now_ms, counted.ends_at_ms);
-                too_many = true;
-            }
-        }
-        if too_many {
-            self.counts.throttled.fetch_add(1, Ordering::Relaxed);
-            return Err(SignInError::TooMany);
-        }
-        Ok(())
+        self.throttle().admit(subjects, self.world.now_ms()).await
+    }
+
+    fn throttle(&self) -> Throttle<'_> {
+        Throttle { attempts: &*self.people, refused: &self.refused, counts: &self.counts }
     }
 
     /// Counts something for each of these subjects. Whether none has had more than it may in this time.
@@ -184,25 +149,6 @@ impl Accounts {
 
     /// Forgets the attempts of a subject: one was right.
     pub(super) async fn forget_attempts(&self, subject: Hash) -> Result<(), Failed> {
-        self.people.forget_attempts(subject).await?;
-        self.refused.forget(subject);
-        Ok(())
-    }
-}
-
-/// What attempts are counted by. A digest, so that no address of anybody stays in the store.
-pub(super) fn subject(kind: &str, whose: &[u8]) -> Hash {
-    digest(&[b"sealog attempts ", kind.as_bytes(), b" ", whose].concat())
-}
-
-pub(super) fn of_person(kind: &str, id: PersonId) -> Hash {
-    subject(kind, &id.0.0)
-}
-
-/// Somebody with IPv6 has a /64 at least.
-pub(super) fn address(address: IpAddr) -> Hash {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => subject("address", &v4.octets()),
-        IpAddr::V6(v6) => subject("address", &v6.octets()[..8]),
+        self.throttle().forget(subject).await
     }
 }

@@ -182,10 +182,14 @@ impl Plan {
     pub fn matches(&self, event: &StoredEvent) -> bool {
         let seq = event.sealed.chain_seq;
         (self.seqs.0..=self.seqs.1).contains(&seq)
-            && self.from_ms.is_none_or(|from| event.timestamp_ms >= from)
-            && self.until_ms.is_none_or(|until| event.timestamp_ms < until)
+            && self.has_time(event.timestamp_ms)
             && self.groups.iter().all(|group| group.holds(event))
             && !self.excluded.iter().any(|check| check.holds(event))
+    }
+
+    /// Whether a time is among those that are asked for.
+    pub(super) fn has_time(&self, ms: u64) -> bool {
+        self.from_ms.is_none_or(|from| ms >= from) && self.until_ms.is_none_or(|until| ms < until)
     }
 
     /// The first and the last number that any of the ranges has.

@@ -53,7 +53,7 @@ pub struct Found {
     pub events: Vec<StoredEvent>,
     /// There may be more below this `chain_seq`, and everything from it up was looked at; nothing when the whole chain was.
     pub resume: Option<u64>,
-    /// The budget ended the run before the page was full: how far it has looked, as the number and the time of the last event that was looked at.
+    /// The budget ended the run before the page was full: how far it has looked, as the number and the time of the last event that was looked at. Of one that lies outside of the time that was asked for, or that whoever asks may see, the time is not told.
     pub looked_to: Option<(u64, Option<u64>)>,
     /// Events that were held against the search.
     pub looked: usize,
@@ -133,7 +133,10 @@ pub async fn run(
     let last_seq = events.last().map(|event: &StoredEvent| event.sealed.chain_seq);
     let resume = if is_full { last_seq } else { Some(resume).filter(|resume| *resume > 0) };
     let looked_to = match resume.filter(|_| !is_full) {
-        Some(seq) => Some((seq, timestamp_of(store, chain, seq).await?)),
+        Some(seq) => {
+            let timestamp_ms = timestamp_of(store, chain, seq).await?;
+            Some((seq, timestamp_ms.filter(|ms| plan.has_time(*ms))))
+        }
         None => None,
     };
     Ok(Found { events, resume, looked_to, looked: spent.looked })

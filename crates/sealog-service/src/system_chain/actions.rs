@@ -57,10 +57,15 @@ vocabulary! {
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
     PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
-        "An auditor looked at keys, verifications, exports or the system log.";
+        "An auditor looked at figures, keys, verifications, exports, shared views or the system log.";
+    VIEW_SHARED = "sealog.view_shared", "configuration", "info",
+        "Somebody shared a saved view with those who may see a project, or changed one that is shared.";
+    VIEW_UNSHARED = "sealog.view_unshared", "configuration", "info", "A shared view was taken back or removed.";
     EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
     EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
         "Somebody downloaded an export of events.";
+    EXPORT_REMOVED = "sealog.export_removed", "data_access", "info",
+        "An export that was downloaded gave way to a newer one.";
     VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
         "Somebody started the verification of a chain.";
     VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
@@ -87,6 +92,9 @@ vocabulary! {
         "The package of a case has expired and was removed; its digest stays.";
     CASE_LETTER_CHANGED = "sealog.case_letter_changed", "data_access", "info",
         "Somebody edited a letter of a case.";
+    LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
+        "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
+    JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, PersonId};
+use sealog_control::{NewRecord, OpsUserId, PersonId};
 use sealog_core::event;
 use sealog_core::id::Uuid;
 use sealog_store::world::World;
@@ -19,6 +19,8 @@ pub enum Actor {
     /// Whoever has the operator's token.
     Operator,
     Person(PersonId),
+    /// Somebody who runs the instance, in the console.
+    Console(OpsUserId),
     /// A command on the machine.
     Host,
     /// Sealog itself, on a schedule or by a rule.
@@ -31,6 +33,7 @@ impl Actor {
         match self {
             Actor::Operator => "operator".into(),
             Actor::Person(id) => id.0.to_string(),
+            Actor::Console(id) => id.0.to_string(),
             Actor::Host => "host".into(),
             Actor::System => "system".into(),
         }
@@ -38,7 +41,7 @@ impl Actor {
 
     fn kind(self) -> &'static str {
         match self {
-            Actor::Operator => "operator",
+            Actor::Operator | Actor::Console(_) => "operator",
             Actor::Person(_) => "person",
             Actor::Host => "host",
             Actor::System => "system",
@@ -112,6 +115,7 @@ mod tests {
         for (actor, id, kind) in [
             (Actor::Operator, "operator".to_owned(), "operator"),
             (Actor::Person(person), person.0.to_string(), "person"),
+            (Actor::Console(OpsUserId(person.0)), person.0.to_string(), "operator"),
             (Actor::Host, "host".to_owned(), "host"),
             (Actor::System, "system".to_owned(), "system"),
         ] {

@@ -1,15 +1,22 @@
-//! Verifications that people start: a chain, or a part of it, is checked in the background, and what was found stays.
+//! Verifications: a chain, or a part of it, is checked in the background, and what was found stays.
 //!
-//! [`Verifications`] starts, cancels and shows them; [`Verifier`] is the work that the runner of jobs does;
-//! [`Run`] is a job as people see it; [`report`] says it in a form that can be kept.
+//! [`Verifications`] starts those of people, cancels and shows them; the [`Scheduler`] starts those of a night;
+//! [`Verifier`] is the work that the runner of jobs does; [`Run`] is a job as people see it; [`report`] says it in a form
+//! that can be kept.
 
 mod found;
+mod mails;
 pub mod report;
 mod run;
+mod schedule;
+mod scheduler;
 mod start;
 mod verifier;
 
 pub use found::{Found, Neighbour};
+pub(crate) use mails::{FAILED, REPORT, failed_text, report_text};
 pub use run::{KIND, Progress, Run, RunEnd};
+pub use schedule::{Schedule, WHOLE_MAX};
+pub use scheduler::{Figures, LOOKS_MAX, OPEN_MAX, Scheduler, Sweep};
 pub use start::{StartError, UNENDED_MAX, Verifications};
 pub use verifier::{PIECE_EVENTS, Verifier};

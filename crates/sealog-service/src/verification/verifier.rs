@@ -8,8 +8,9 @@ use sealog_store::world::World;
 use sealog_store::{BoxFuture, Store, StoreError, verify};
 use serde_json::json;
 
-use super::found;
 use super::run::{KIND, Progress, Run};
+use super::{found, mails};
+use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Recorder, actions};
 
@@ -20,6 +21,8 @@ pub const PIECE_EVENTS: u64 = 1000;
 #[derive(Clone)]
 pub struct Verifier {
     pub store: Arc<dyn Store>,
+    /// Of the tenants that are told of a break.
+    pub control: ControlData,
     pub world: Arc<dyn World>,
 }
 
@@ -58,7 +61,10 @@ impl Verifier {
         let verdict = verify::window(store, run.chain, SeqRange { from, to }).await?;
         progress.checked += verdict.checked;
         if let Some(broken) = verdict.broken {
-            progress.broken = Some(Box::new(found::look(store, run.chain, broken).await?));
+            let found = found::look(store, run.chain, broken).await?;
+            // Before the job ends: one that is done again finds the notice in the outbox.
+            mails::enqueue_failed(&self.control, self.world.now_ms(), run, &found).await?;
+            progress.broken = Some(Box::new(found));
             tracing::error!(chain = %run.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
         } else {
             progress.next = verdict.last_seq.saturating_add(1);

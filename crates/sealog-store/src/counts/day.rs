@@ -2,9 +2,9 @@
 
 use sealog_core::time::DAY_MS;
 
-use super::bytes::Take;
 use super::distinct::Distinct;
 use super::tally::Tally;
+use crate::bytes::Take;
 
 /// Values of a day that are counted apart. The catalog has fewer actions, and the world fewer countries.
 pub const ACTIONS_MAX: usize = 256;

@@ -4,7 +4,7 @@
 
 use siphasher::sip::SipHasher13;
 
-use super::bytes::{Take, u16_len};
+use crate::bytes::{Take, u16_len};
 
 const PRECISION: u32 = 12;
 const REGISTERS: usize = 1 << PRECISION;

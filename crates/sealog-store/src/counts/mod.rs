@@ -3,7 +3,6 @@
 //! Counting goes behind the events and never before them, so that no append waits for it. What one day of a chain keeps is bounded, whatever is sent: values past a limit are counted
 //! together, and of actors only a sketch is kept, from which nobody can be named.
 
-pub(crate) mod bytes;
 mod day;
 mod distinct;
 pub(crate) mod event;

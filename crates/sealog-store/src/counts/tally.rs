@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::bytes::{Take, u16_len};
+use crate::bytes::{Take, u16_len};
 
 /// Longer than any value that ingest lets in; only an import can bring one.
 const VALUE_BYTES_MAX: usize = 1024;

@@ -23,6 +23,7 @@ use super::log::segment::{Segment, no_room, segment_path};
 use super::options::Options;
 use super::read::failures::ReadFailures;
 use crate::error::StoreError;
+use crate::loss::Loss;
 use crate::query::ChainHead;
 use crate::sync::{lock, read, write};
 use crate::world::World;
@@ -171,6 +172,15 @@ impl Contents {
     pub(crate) fn heads_of(&self, chain: ChainId) -> ChainHead {
         let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY };
         self.chains.get(chain).map_or(empty, |chain| chain.head())
+    }
+
+    /// The chains on which nothing is sealed until their loss is accepted.
+    pub(crate) fn losses(&self) -> Vec<(ChainId, Loss)> {
+        let lost = |chain: &Arc<Chain>| {
+            let head = chain.head();
+            chain.with(|state| state.unproven).then(|| (chain.id, Loss::of(&head)))
+        };
+        self.chains.all().iter().filter_map(lost).collect()
     }
 
     /// The chains whose last event is ahead of the clock by more than this, and by how much.

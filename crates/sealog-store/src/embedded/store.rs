@@ -30,6 +30,7 @@ use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved
 use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
+use crate::loss::Loss;
 use crate::pool::{FairPool, Lane, Payer};
 use crate::query::{ChainHead, Chunk, LOOKUP_COST, List, Range};
 use crate::stats::StoreStats;
@@ -99,6 +100,11 @@ impl EmbeddedStore {
         };
         let pool = Arc::new(FairPool::start());
         Ok(EmbeddedStore { live, test, pool, feed, watch, directory })
+    }
+
+    /// What its files are, as they say themselves.
+    pub fn format() -> &'static str {
+        FORMAT_LINE.trim_end()
     }
 
     /// What was wrong with the files when they were opened.
@@ -277,6 +283,21 @@ impl Store for EmbeddedStore {
         let log = Arc::clone(self.log(chain.mode));
         let answer = self.pool.run(Lane::Read, chain, LOOKUP_COST, move || log.accept_loss(chain, reason));
         Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        let logs = [Arc::clone(self.live.log()), Arc::clone(self.test.log())];
+        let losses = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || {
+            let mut losses: Vec<_> = logs.iter().flat_map(|log| log.contents.losses()).collect();
+            losses.sort_by_key(|(chain, _)| *chain);
+            losses
+        });
+        Box::pin(async move { losses.await.map_err(|_| StoreError::Closing) })
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let said = |(mode, finding): (Mode, Finding)| format!("{} log: {finding}", mode.as_str());
+        self.findings().into_iter().map(said).collect()
     }
 
     fn notices(&self) -> Vec<&'static str> {

@@ -3,7 +3,7 @@
 //! A piece is one transaction: it takes the chain's row in `sealog.counted`, reads the events behind the last one that was counted, adds them to their days and moves the row. Events of a chain
 //! become visible in the order of their seqs, so nothing is passed over. The row names the last event by its id: where a failover has put another one in its place, counting begins anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,14 @@ use super::error::explain;
 use super::inner::Inner;
 use super::pool::Session;
 use super::rows::{Id, signed, unsigned};
-use crate::counts::bytes::Take;
+use crate::bytes::Take;
 use crate::counts::{Counted, Counts, DayCounts, Days};
 use crate::error::StoreError;
 
 /// Events of one piece.
 const PIECE_EVENTS: i64 = 2000;
+/// Days of one piece: of each, what was counted is read and written again, and that may be 160 KiB.
+const PIECE_DAYS: usize = 32;
 /// Pieces that one question counts itself before it is answered.
 const CATCH_UP_PIECES: usize = 10;
 /// Chains that are looked up at once.
@@ -219,17 +221,17 @@ async fn piece(session: &Session, id: Id) -> Result<i64, Error> {
         rows = session.query(EVENTS, &types, &[&id, &after, &PIECE_EVENTS]).await?;
     }
     rows.retain(|row| row.get::<_, i64>("chain_seq") > after);
+    rows.truncate(within_days(rows.iter().map(day_of_row)));
     let Some(end) = rows.last() else { return Ok(0) };
     let mut days: BTreeMap<i32, DayCounts> = BTreeMap::new();
     for row in &rows {
-        let day = unsigned(row.get("timestamp_ms")) / DAY_MS;
         let event = Counted {
             action: row.get("action"),
             actor_id: row.get("actor_id"),
             severity: row.get("severity"),
             country: row.get("country"),
         };
-        days.entry(i32::try_from(day).unwrap_or(i32::MAX)).or_default().add(&event);
+        days.entry(day_of_row(row)).or_default().add(&event);
     }
     for (day, counts) in &days {
         let stored = session.query(DAY, &[Type::UUID, Type::INT4], &[&id, day]).await?;
@@ -252,4 +254,34 @@ async fn piece(session: &Session, id: Id) -> Result<i64, Error> {
         [&id, &end.get::<_, i64>("chain_seq"), &end.get::<_, Id>("log_id")];
     session.execute(MOVE_CHAIN, &[Type::UUID, Type::INT8, Type::UUID], &params).await?;
     Ok(signed(rows.len() as u64))
+}
+
+fn day_of_row(row: &Row) -> i32 {
+    i32::try_from(unsigned(row.get("timestamp_ms")) / DAY_MS).unwrap_or(i32::MAX)
+}
+
+/// How many of the events belong to one piece: those of the first days.
+fn within_days(days: impl Iterator<Item = i32>) -> usize {
+    let mut seen = BTreeSet::new();
+    let is_within = |day: &i32| {
+        seen.insert(*day);
+        seen.len() <= PIECE_DAYS
+    };
+    days.take_while(is_within).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_has_at_most_32_days() {
+        assert_eq!(within_days(std::iter::empty()), 0);
+        assert_eq!(within_days([7; 2000].into_iter()), 2000);
+        assert_eq!(within_days(0..32), 32);
+        assert_eq!(within_days(0..33), 32);
+        // A damaged time may lie anywhere.
+        let twice = (0..32).flat_map(|day| [day, 0]);
+        assert_eq!(within_days(twice.chain([99, 0])), 64);
+    }
 }

@@ -12,7 +12,14 @@ use super::url::Target;
 pub struct Schema {
     pub name: String,
     pub steps: Vec<String>,
+    /// Statements that give [`NODE`] what it needs in the schema.
+    pub rights: String,
 }
+
+/// The role that `roles.sql` makes for servers, as it is written in [`Schema::rights`].
+const NODE: &str = "sealog_node";
+/// What `roles.sql` grants stands there alone.
+const ROLES: &str = include_str!("../../../../deploy/postgresql/roles.sql");
 
 const CITUS: &str = include_str!("citus.sql");
 
@@ -29,13 +36,27 @@ impl Schema {
             include_str!("migrations/0004_fields.sql"),
             include_str!("migrations/0005_counts.sql"),
         ];
-        Schema { name: "sealog".into(), steps: steps.map(str::to_owned).into() }
+        let name = "sealog";
+        Schema { name: name.into(), steps: steps.map(str::to_owned).into(), rights: rights_in(name) }
     }
 
     /// The version that the program needs.
     fn wanted(&self) -> i64 {
         i64::try_from(self.steps.len()).expect("there are few")
     }
+}
+
+/// The statements of `roles.sql` between the line that begins the rights in a schema and the line that ends them.
+pub fn rights_in(schema: &str) -> String {
+    let begin = format!("-- Rights in {schema}:");
+    let lines = ROLES.lines().skip_while(|line| !line.trim().starts_with(&begin));
+    let lines = lines.take_while(|line| !line.trim().starts_with(&format!("-- End of rights in {schema}.")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The version of the tables of events that this program works with.
+pub fn schema_version() -> usize {
+    Schema::of_events().steps.len()
 }
 
 /// The version of the schema that is there; 0 for none.
@@ -74,8 +95,11 @@ pub(super) async fn run(session: &Session, schema: &Schema) -> Result<usize, Ope
         match step(session, schema).await {
             Ok(true) => made += 1,
             Ok(false) => {
-                session.client.batch_execute("ROLLBACK").await.map_err(failed)?;
-                return Ok(made);
+                // Still with the lock: of two that grant the same at once, one would fail.
+                let granted = grant(session, schema).await;
+                let end = if granted.is_ok() { "COMMIT" } else { "ROLLBACK" };
+                session.client.batch_execute(end).await.map_err(failed)?;
+                return granted.map(|()| made);
             }
             Err(error) => {
                 let _ = session.client.batch_execute("ROLLBACK").await;
@@ -83,6 +107,30 @@ pub(super) async fn run(session: &Session, schema: &Schema) -> Result<usize, Ope
             }
         }
     }
+}
+
+/// Gives those roles what they need in the schema, also of tables that were just made, that can add events and do not
+/// own them. Where `roles.sql` was never run there is none. Whether or not a step was made: a crash may have come between.
+async fn grant(session: &Session, schema: &Schema) -> Result<(), OpenError> {
+    if !may_migrate(session, schema).await? {
+        return Ok(());
+    }
+    let sql = "SELECT DISTINCT quote_ident(pg_get_userbyid(acl.grantee)) FROM pg_class c
+                   JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) acl
+               WHERE n.nspname = 'sealog' AND c.relname = 'events' AND acl.privilege_type = 'INSERT'
+                   AND acl.grantee <> 0 AND acl.grantee <> c.relowner";
+    for row in session.client.query_typed(sql, &[]).await.map_err(failed)? {
+        let role: String = row.get(0);
+        let granted = session.client.batch_execute(&schema.rights.replace(NODE, &role)).await;
+        granted.map_err(|error| {
+            let cause = super::error::explain(&error);
+            OpenError::Database(format!(
+                "the steps were made, but the rights of {role} in the schema {} could not be granted: {cause}; run deploy/postgresql/roles.sql",
+                schema.name
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// Begins a transaction that has the lock. It is not ended by anyone but whoever drops the session.

@@ -19,7 +19,7 @@ use tokio_postgres::{Error, Row};
 use super::error::{OpenError, explain};
 use super::inner::{Inner, SharedVersion};
 use super::migrate as steps;
-pub use super::migrate::Schema;
+pub use super::migrate::{Schema, rights_in};
 use super::pool::{Lease, Pool, Session};
 use super::rows;
 use super::store::PostgresStore;

@@ -38,6 +38,7 @@ use crate::append::{
 use crate::counts::{Counts, Days};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
+use crate::loss::Loss;
 use crate::pool::{FairPool, Lane};
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
@@ -576,6 +577,27 @@ impl Store for PostgresStore {
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let writer = Arc::clone(&self.inner.writer);
         self.run(async move { writer.accept_loss(chain, &reason).await })
+    }
+
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
+        let loss = |Finding { chain, acknowledged, found }: Finding| {
+            (chain, Loss::of(&ChainHead { durable: found, recorded: acknowledged }))
+        };
+        let losses = self.findings().into_iter().map(loss).collect();
+        Box::pin(async move { Ok(losses) })
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let said = |Finding { chain, acknowledged, found }: Finding| {
+            format!(
+                "chain {chain} ends at event {}, but a node has acknowledged event {}; it accepts no more events",
+                found.chain_seq, acknowledged.chain_seq
+            )
+        };
+        let behind = self.clock_behind().map(|_| {
+            "the clock of the database is behind the last events of some chains: their time stands still until it has caught up".to_owned()
+        });
+        self.findings().into_iter().map(said).chain(behind).collect()
     }
 
     fn pool(&self) -> &FairPool {

@@ -26,6 +26,12 @@ fn fill(lossy: &dyn Lossy, chain: ChainId, events: u64) -> Vec<Receipt> {
     (0..events).map(|n| append(lossy.store(), chain, vec![login(&format!("u{n}"))])).collect()
 }
 
+/// The chains that wait for an acceptance, with the first and the last event that each has lost.
+fn losses(lossy: &dyn Lossy) -> Vec<(ChainId, u64, Option<u64>)> {
+    let losses = wait(lossy.store().losses()).unwrap();
+    losses.iter().map(|(chain, loss)| (*chain, loss.lost_from, loss.lost_to)).collect()
+}
+
 /// Everything that depends on the chain's end is as if the lost events had never been, but for the acceptance.
 #[track_caller]
 fn assert_goes_on(lossy: &dyn Lossy, chain: ChainId, events: u64) {
@@ -189,7 +195,12 @@ pub fn losses_of_several_chains_are_accepted_one_by_one(lossy: &mut dyn Lossy, _
             let refused = try_append(lossy.store(), *waiting, vec![login("x")]);
             assert_eq!(refused, Err(StoreError::HeadUnproven { chain: *waiting }));
         }
+        let mut known = chains[number..].to_vec();
+        known.sort();
+        assert_eq!(losses(lossy), known.iter().map(|chain| (*chain, 3, Some(4))).collect::<Vec<_>>());
         accept(lossy, chain).unwrap();
+        known.retain(|other| *other != chain);
+        assert_eq!(losses(lossy), known.iter().map(|chain| (*chain, 3, Some(4))).collect::<Vec<_>>());
         append(lossy.store(), chain, vec![login("a")]);
         lossy.restart();
         assert_goes_on(lossy, chain, 4);

@@ -172,7 +172,8 @@ fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, S
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let host = Host { opened, world, app_url: settings.app_url(), wake: Wake::default() };
+    let (app_url, console_url) = (settings.app_url(), settings.console_url());
+    let host = Host { opened, world, app_url, console_url, wake: Wake::default() };
     let done = runtime.block_on(administer(&host, request.clone()));
     host.opened.close();
     Ok(Local::Done(done))

@@ -14,6 +14,8 @@ pub(crate) struct Host {
     pub world: Arc<dyn World>,
     /// Where people reach the dashboard. Nothing where that is known only once a server listens.
     pub app_url: Option<String>,
+    /// Where operators reach the console, or why that cannot be said.
+    pub console_url: Result<String, String>,
     /// Tells the drain of this process that there are records. Where no server runs, the next one drains them.
     pub wake: Wake,
 }

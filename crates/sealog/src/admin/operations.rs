@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::{loss, reset};
+use super::{loss, ops_user, reset};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +11,7 @@ use super::{loss, reset};
 pub(crate) enum Request {
     AcceptLoss(loss::Request),
     Reset(reset::Request),
+    OpsUser(ops_user::Request),
 }
 
 impl Request {
@@ -19,6 +20,7 @@ impl Request {
         match self {
             Request::AcceptLoss(_) => "accept-loss",
             Request::Reset(_) => "reset",
+            Request::OpsUser(_) => "ops-user",
         }
     }
 }
@@ -28,6 +30,7 @@ impl Request {
 pub(crate) enum Answer {
     AcceptLoss(loss::Accepted),
     Reset(reset::Made),
+    OpsUser(ops_user::Done),
 }
 
 /// Does what a command asks. An error is a text for the operator.
@@ -38,5 +41,6 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
             loss::accept(&*store, control, &request).await.map(Answer::AcceptLoss)
         }
         Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
+        Request::OpsUser(request) => ops_user::run(host, &request).await.map(Answer::OpsUser),
     }
 }

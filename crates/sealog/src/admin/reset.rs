@@ -6,6 +6,7 @@ use sealog_service::people::{Failed, HostLink, make_reset_link};
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
+use super::link_text;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,7 +17,7 @@ pub(crate) struct Request {
 /// What was made, as machines read it. Whoever has the link has the account, so nothing prints it by mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Made {
-    #[serde(with = "as_text")]
+    #[serde(with = "link_text")]
     pub link: Secret,
     pub opens: Opens,
     pub expires_at: String,
@@ -42,18 +43,4 @@ pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, String>
     let HostLink { url, expires_at_ms, is_claim } = made.ok_or("nobody has an account with this address")?;
     let opens = if is_claim { Opens::Claim } else { Opens::NewPassword };
     Ok(Made { link: url, opens, expires_at: iso_ms(expires_at_ms) })
-}
-
-/// Only where a link is handed over is it written out.
-mod as_text {
-    use sealog_service::Secret;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&secret.0)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
-        String::deserialize(from).map(Secret)
-    }
 }

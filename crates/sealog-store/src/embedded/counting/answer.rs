@@ -17,6 +17,9 @@ use crate::sync::lock;
 const SPECIAL_MAX: usize = 1024;
 /// Segments whose files one question reads, the newest; the events of others are not counted for it.
 const SEGMENTS_MAX: usize = 4096;
+/// Damaged segments that one question reads to count what is left of them, each as large as a segment is; the events of
+/// others are not counted for it. What was counted is remembered, so the next question goes on.
+const DAMAGED_MAX: usize = 4;
 
 impl Contents {
     pub(crate) fn counts(&self, id: ChainId, days: Days) -> Result<Counts, StoreError> {
@@ -49,8 +52,9 @@ impl Contents {
             }
         }
         counts.uncounted += leave_newest(&mut of_segments, SEGMENTS_MAX);
+        let mut damaged_left = DAMAGED_MAX;
         for (segment, stretches) in of_segments {
-            let counted = self.counts_in(segment, id, &stretches);
+            let counted = self.counts_in(segment, id, &stretches, &mut damaged_left);
             // Where records are damaged fewer are counted than there are.
             counts.uncounted +=
                 length(&stretches).saturating_sub(counted.as_ref().map_or(0, |counted| counted.events));
@@ -59,8 +63,14 @@ impl Contents {
         Ok(counts)
     }
 
-    /// The counts of a chain in a full segment; nothing where there are none yet.
-    fn counts_in(&self, segment: u64, chain: ChainId, stretches: &Stretches) -> Option<Arc<ChainCounts>> {
+    /// The counts of a chain in a full segment; nothing where there are none yet, or no more damaged ones may be read.
+    fn counts_in(
+        &self,
+        segment: u64,
+        chain: ChainId,
+        stretches: &Stretches,
+        damaged_left: &mut usize,
+    ) -> Option<Arc<ChainCounts>> {
         let (place, special) = {
             let progress = lock(&self.counting.progress);
             let followed = (segment == progress.segment).then(|| progress.counts.get(&chain).cloned());
@@ -83,7 +93,7 @@ impl Contents {
                     Err(error) => {
                         if place.is_some() {
                             tracing::warn!(%error, segment, "counts cannot be read; counting again");
-                            lock(&self.counting.progress).places.insert(segment, Place::Damaged);
+                            lock(&self.counting.progress).damaged(segment);
                         }
                         return None;
                     }
@@ -94,6 +104,7 @@ impl Contents {
             return Some(Arc::new(counted));
         }
         // The segment is damaged, or has events twice that are the chain's only once.
+        *damaged_left = damaged_left.checked_sub(1)?;
         let counted = Arc::new(self.count_stretches(segment, chain, stretches).ok()?);
         let mut progress = lock(&self.counting.progress);
         if progress.special.len() >= SPECIAL_MAX {

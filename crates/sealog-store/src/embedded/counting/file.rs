@@ -6,10 +6,11 @@ use std::io;
 use sealog_core::id::ChainId;
 
 use super::state::{ChainCounts, SegmentCounts};
-use crate::counts::{self, DayCounts};
+use crate::bytes::Take;
+use crate::counts::DayCounts;
 use crate::embedded::index::sidecar::SegmentEnd;
 use crate::embedded::log::disk::{DiskFile, read_exact};
-use crate::embedded::log::format::{Take, put_chain, u32_len};
+use crate::embedded::log::format::{put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGCT";
 const VERSION: u32 = 1;
@@ -100,7 +101,7 @@ pub(crate) fn read(file: &dyn DiskFile, end: &SegmentEnd, chain: ChainId) -> io:
 }
 
 fn decode(content: &[u8]) -> Option<ChainCounts> {
-    let mut take = counts::bytes::Take(content);
+    let mut take = Take(content);
     let events = take.u64()?;
     let mut days = BTreeMap::new();
     for _ in 0..take.u32()? {

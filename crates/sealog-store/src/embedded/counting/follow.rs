@@ -143,27 +143,29 @@ impl Contents {
 
     /// Finds or makes the counts of one segment that was full before this start, or whose counts are damaged, the newest first; false when there is none.
     fn count_old(&self) -> bool {
-        let next = {
-            let progress = lock(&self.counting.progress);
-            let numbers =
-                self.segment_numbers().into_iter().rev().filter(|number| *number < progress.segment);
-            let mut due = numbers.filter_map(|number| match progress.places.get(&number) {
-                None => Some((number, false)),
-                Some(Place::Damaged) => Some((number, true)),
-                Some(_) => None,
-            });
-            due.next()
+        let (number, known) = {
+            let mut progress = lock(&self.counting.progress);
+            let Progress { segment, places, old, .. } = &mut *progress;
+            if !old.is_begun() {
+                let is_due = |number: &u64| {
+                    number < segment && matches!(places.get(number), None | Some(Place::Damaged))
+                };
+                old.begin(self.segment_numbers().into_iter().filter(is_due));
+            }
+            let Some(number) = old.next() else { return false };
+            (number, places.get(&number).cloned())
         };
-        let Some((number, is_damaged)) = next else { return false };
-        let place = if !is_damaged && self.has_counts(number) {
-            Place::File
-        } else if self.check_room_for(0).is_err() {
+        let place = match known {
+            None if self.has_counts(number) => Place::File,
+            // It was found damaged twice, and is made already.
+            Some(known) if !matches!(known, Place::Damaged) => known,
             // They would pile up in memory. A question says that they are missing.
-            return false;
-        } else {
-            self.make_counts(number)
+            _ if self.check_room_for(0).is_err() => return false,
+            _ => self.make_counts(number),
         };
-        lock(&self.counting.progress).places.insert(number, place);
+        let mut progress = lock(&self.counting.progress);
+        progress.places.insert(number, place);
+        progress.old.done(number);
         true
     }
 

@@ -5,4 +5,5 @@
 pub(crate) mod answer;
 pub(crate) mod file;
 pub(crate) mod follow;
+pub(crate) mod old;
 pub(crate) mod state;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use sealog_core::canonical;
 use sealog_core::id::ChainId;
 
+use super::old::Old;
 use crate::counts::DayCounts;
 use crate::counts::event::count;
 use crate::embedded::log::format::{Frame, SEGMENT_HEADER_LEN};
@@ -67,6 +68,8 @@ pub(crate) struct Progress {
     pub counts: SegmentCounts,
     /// Of segments before it, as far as is known.
     pub places: BTreeMap<u64, Place>,
+    /// Which of them are still to be looked at.
+    pub old: Old,
     /// Counts of a chain whose records in a segment are not all there or not all its own: where a group was moved and where a loss was accepted.
     pub special: HashMap<(u64, ChainId), (Stretches, Arc<ChainCounts>)>,
     pub buffer: Vec<u8>,
@@ -84,6 +87,7 @@ impl Counting {
                 broken: false,
                 counts: SegmentCounts::default(),
                 places: BTreeMap::new(),
+                old: Old::default(),
                 special: HashMap::new(),
                 buffer: Vec::new(),
                 write_after: None,
@@ -96,10 +100,18 @@ impl Progress {
     /// The segment is full and counted; the next one is followed.
     pub(crate) fn close(&mut self) {
         let counts = std::mem::take(&mut self.counts);
-        if !std::mem::replace(&mut self.broken, false) {
+        if std::mem::replace(&mut self.broken, false) {
+            self.old.add(self.segment);
+        } else {
             self.places.insert(self.segment, Place::Unwritten(Arc::new(counts)));
         }
         self.segment += 1;
         self.position = SEGMENT_HEADER_LEN as u64;
+    }
+
+    /// The counts of a segment contradict their checksums and are made again.
+    pub(crate) fn damaged(&mut self, segment: u64) {
+        self.places.insert(segment, Place::Damaged);
+        self.old.add(segment);
     }
 }

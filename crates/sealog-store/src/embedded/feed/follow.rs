@@ -7,9 +7,10 @@ use std::sync::Arc;
 use sealog_core::id::{ChainId, Mode};
 
 use super::recent::{Feed, Place, Recent, number};
+use crate::bytes::Take;
 use crate::embedded::contents::Contents;
 use crate::embedded::index::chain_index::{Chain, LastChange, LastRecord, SealedRun};
-use crate::embedded::log::format::{SEGMENT_HEADER_LEN, Take};
+use crate::embedded::log::format::SEGMENT_HEADER_LEN;
 use crate::embedded::open_log::Handle;
 use crate::error::StoreError;
 use crate::feed::{self, Change, Follower, Kind, Position, Registration, Scope, Source, Start};

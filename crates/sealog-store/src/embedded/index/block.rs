@@ -9,7 +9,7 @@ use sealog_core::query::Filter;
 
 use super::fields::FieldColumn;
 use super::salt::IndexSalt;
-use crate::embedded::log::format::Take;
+use crate::bytes::Take;
 
 pub(crate) const BLOCK_EVENTS: usize = 1024;
 

@@ -6,7 +6,7 @@
 use sealog_core::metadata::{self, FieldIs};
 
 use super::salt::IndexSalt;
-use crate::embedded::log::format::Take;
+use crate::bytes::Take;
 
 /// Stands for all members of an event that has too many of them.
 pub(crate) const ANY: u32 = 0;

@@ -14,9 +14,10 @@ use super::block::{BLOCK_EVENTS, Block, Bloom, Hashing, MemoryRun};
 use super::fields::FieldColumn;
 use super::filter::{self, Key, Shape};
 use super::salt::IndexSalt;
+use crate::bytes::Take;
 use crate::embedded::cache::Cache;
 use crate::embedded::log::disk::{DiskFile, read_exact};
-use crate::embedded::log::format::{SEQ_MAX, Take, put_chain, u32_len};
+use crate::embedded::log::format::{SEQ_MAX, put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGIX";
 const VERSION: u32 = 3;

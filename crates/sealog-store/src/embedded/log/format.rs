@@ -4,10 +4,11 @@ use crc32c::crc32c_append;
 use sealog_core::canonical::{self, EventText};
 use sealog_core::chain::Sealed;
 use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, StoredEvent};
-use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::verify::Record;
 
 use crate::append::IdempotencyKey;
+use crate::bytes::Take;
 use crate::embedded::mutants::{self, Mutant};
 
 pub(crate) const SEGMENT_HEADER_LEN: usize = 128;
@@ -35,54 +36,6 @@ pub(crate) const COMMIT_MAX: u64 = u64::MAX >> 1;
 pub(crate) const SEGMENT_MAX: u64 = 999_999_999_999_999;
 
 pub(crate) type Salt = [u8; 16];
-
-/// Reads integers and arrays from the front of a slice; nothing when it is too short.
-pub(crate) struct Take<'a>(pub &'a [u8]);
-
-impl<'a> Take<'a> {
-    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (front, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(front)
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.bytes(N)?.try_into().ok()
-    }
-
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn ulid(&mut self) -> Option<Ulid> {
-        self.array().map(Ulid::from_bytes)
-    }
-
-    pub(crate) fn hash(&mut self) -> Option<Hash> {
-        self.array().map(Hash)
-    }
-
-    /// Tenant and project; the mode is the log's.
-    pub(crate) fn chain(&mut self, mode: Mode) -> Option<ChainId> {
-        Some(ChainId {
-            tenant_id: TenantId(Uuid(self.array()?)),
-            project_id: ProjectId(Uuid(self.array()?)),
-            mode,
-        })
-    }
-}
 
 /// Lengths inside a segment fit in 32 bits: segments and frames are far smaller than 4 GiB.
 pub(crate) fn u32_len(length: usize) -> u32 {
@@ -642,7 +595,7 @@ mod tests {
     use sealog_core::canonical::Fields;
     use sealog_core::chain::Head;
     use sealog_core::event::Draft;
-    use sealog_core::id::Random80;
+    use sealog_core::id::{ProjectId, Random80, TenantId, Uuid};
 
     const SALT: Salt = [9; 16];
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 
+use crate::bytes::Take;
 use crate::embedded::log::disk::{self, Disk, DiskFile};
-use crate::embedded::log::format::{COMMIT_MAX, SEGMENT_MAX, Take, put_chain, u32_len};
+use crate::embedded::log::format::{COMMIT_MAX, SEGMENT_MAX, put_chain, u32_len};
 
 const MAGIC: &[u8; 8] = b"SEALOGMK";
 const VERSION: u32 = 1;

@@ -1,6 +1,8 @@
-//! Integers and texts from the front of a slice.
+//! Integers, ids and texts from the front of a slice.
 
-/// Nothing where it is too short.
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+
+/// Each takes what it reads; nothing where there is too little.
 pub(crate) struct Take<'a>(pub &'a [u8]);
 
 impl<'a> Take<'a> {
@@ -28,6 +30,23 @@ impl<'a> Take<'a> {
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn ulid(&mut self) -> Option<Ulid> {
+        self.array().map(Ulid::from_bytes)
+    }
+
+    pub(crate) fn hash(&mut self) -> Option<Hash> {
+        self.array().map(Hash)
+    }
+
+    /// Tenant and project; the mode is the log's.
+    pub(crate) fn chain(&mut self, mode: Mode) -> Option<ChainId> {
+        Some(ChainId {
+            tenant_id: TenantId(Uuid(self.array()?)),
+            project_id: ProjectId(Uuid(self.array()?)),
+            mode,
+        })
     }
 }
 

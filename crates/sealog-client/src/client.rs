@@ -1,0 +1,226 @@
+//! Requests and their answers.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request};
+use zeroize::Zeroizing;
+
+use crate::address::Address;
+use crate::connection::{Connector, Sender};
+use crate::error::{ClientError, Problem};
+use crate::retry::Retries;
+
+/// The longest answer that is read: a page of 100 events of 2 MB each fits.
+const BODY_MAX: usize = 256 << 20;
+/// Connections that are kept for the next request.
+const IDLE_MAX: usize = 16;
+
+#[derive(Debug)]
+pub struct Settings {
+    pub url: String,
+    pub key: Option<Zeroizing<String>>,
+    /// For one attempt.
+    pub timeout: Duration,
+    pub retries: Retries,
+}
+
+#[derive(Debug)]
+pub struct Client {
+    address: Address,
+    /// As it was given, for messages.
+    url: String,
+    authorization: Option<HeaderValue>,
+    connector: Connector,
+    idle: Mutex<Vec<Sender>>,
+    timeout: Duration,
+    retries: Retries,
+}
+
+/// An answer with a status from 200 to 299.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| ClientError::Foreign { status: self.status, why: error.to_string() })
+    }
+}
+
+impl Client {
+    /// Connects at the first request.
+    pub fn new(settings: Settings) -> Result<Client, String> {
+        let address = Address::parse(&settings.url)?;
+        let authorization = match settings.key {
+            None => None,
+            Some(key) => {
+                let header = Zeroizing::new(format!("Bearer {}", key.trim()));
+                let mut value = HeaderValue::try_from(header.as_str())
+                    .map_err(|_| "the key has characters that no key has".to_owned())?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        Ok(Client {
+            connector: Connector::new(&address)?,
+            url: settings.url,
+            address,
+            authorization,
+            idle: Mutex::new(Vec::new()),
+            timeout: settings.timeout,
+            retries: settings.retries,
+        })
+    }
+
+    /// Where requests go and with which key, for telling one from another. Not for printing.
+    pub fn fingerprint(&self) -> (&str, &str) {
+        (&self.url, self.authorization.as_ref().and_then(|value| value.to_str().ok()).unwrap_or(""))
+    }
+
+    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Answer, ClientError> {
+        let mut path = path.to_owned();
+        if !query.is_empty() {
+            let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+            path = format!("{path}?{query}");
+        }
+        self.send(Method::GET, &path, Bytes::new(), None).await
+    }
+
+    /// With a key that is the same for every attempt, so that a request that was heard twice counts once.
+    pub async fn post(&self, path: &str, body: Bytes, idempotency_key: &str) -> Result<Answer, ClientError> {
+        self.send(Method::POST, path, body, Some(idempotency_key)).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<Answer, ClientError> {
+        let mut done = 0;
+        loop {
+            let attempt = self.attempt(&method, path, body.clone(), idempotency_key);
+            let answered = match tokio::time::timeout(self.timeout, attempt).await {
+                Ok(answered) => answered,
+                Err(_) => Err(ClientError::TimedOut { address: self.url.clone(), after: self.timeout }),
+            };
+            let error = match answered {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            done += 1;
+            let dice = getrandom::u32().unwrap_or(u32::MAX);
+            match self.retries.wait(&error, done, dice) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(error),
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<Answer, ClientError> {
+        let unreachable = |why: String| ClientError::Unreachable { address: self.url.clone(), why };
+        let request = || {
+            let mut request = Request::builder()
+                .method(method)
+                .uri(format!("{}{path}", self.address.prefix))
+                .header(HOST, &self.address.authority)
+                .header(USER_AGENT, concat!("sealog/", env!("CARGO_PKG_VERSION")));
+            if let Some(authorization) = &self.authorization {
+                request = request.header(AUTHORIZATION, authorization);
+            }
+            if *method == Method::POST {
+                request = request.header(CONTENT_TYPE, "application/json");
+            }
+            if let Some(key) = idempotency_key {
+                request = request.header("Idempotency-Key", key);
+            }
+            request.body(Full::new(body.clone())).map_err(|error| ClientError::Foreign {
+                status: 0,
+                why: format!("the request cannot be written: {error}"),
+            })
+        };
+        // A connection that was kept may have been closed by the other side meanwhile: then one more attempt at once, on a new one.
+        let kept = self.kept().await;
+        let is_kept = kept.is_some();
+        let mut sender = match kept {
+            Some(sender) => sender,
+            None => self.connect().await?,
+        };
+        let answered = match sender.send_request(request()?).await {
+            Err(_) if is_kept => {
+                sender = self.connect().await?;
+                sender.send_request(request()?).await
+            }
+            answered => answered,
+        };
+        let (head, body) = answered.map_err(|error| unreachable(reason(&error)))?.into_parts();
+        let status = head.status.as_u16();
+        let body = Limited::new(body, BODY_MAX).collect().await;
+        let body = body.map_err(|error| unreachable(reason(&*error)))?.to_bytes();
+        self.keep(sender);
+        if head.status.is_success() {
+            return Ok(Answer { status, headers: head.headers, body });
+        }
+        let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let problem = Problem::parse(status, &body, retry_after.map(Duration::from_secs));
+        Err(match problem {
+            Some(problem) => ClientError::Refused(Box::new(problem)),
+            None if head.status.is_redirection() => {
+                let to =
+                    head.headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
+                ClientError::Foreign {
+                    status,
+                    why: format!(
+                        "it leads to {to}; redirects are not followed, because the key would go along"
+                    ),
+                }
+            }
+            None => ClientError::Foreign { status, why: "its body is not an error of Sealog's".into() },
+        })
+    }
+
+    async fn connect(&self) -> Result<Sender, ClientError> {
+        let connected = self.connector.connect(&self.address).await;
+        connected.map_err(|error| ClientError::Unreachable { address: self.url.clone(), why: reason(&error) })
+    }
+
+    async fn kept(&self) -> Option<Sender> {
+        loop {
+            let mut sender = self.idle.lock().expect("nobody panics with it").pop()?;
+            if sender.ready().await.is_ok() {
+                return Some(sender);
+            }
+        }
+    }
+
+    fn keep(&self, sender: Sender) {
+        let mut idle = self.idle.lock().expect("nobody panics with it");
+        if !sender.is_closed() && idle.len() < IDLE_MAX {
+            idle.push(sender);
+        }
+    }
+}
+
+/// The innermost cause says what has happened; those around it say only that something has.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

@@ -1,0 +1,71 @@
+//! Connections to the service, plain or with TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::address::Address;
+
+pub(crate) type Sender = SendRequest<Full<Bytes>>;
+
+#[derive(Clone)]
+pub(crate) struct Connector {
+    tls: Option<TlsConnector>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("is_tls", &self.tls.is_some()).finish()
+    }
+}
+
+impl Connector {
+    /// Believes whom the system believes; `SSL_CERT_FILE` names others.
+    pub fn new(address: &Address) -> Result<Connector, String> {
+        if !address.is_tls {
+            return Ok(Connector { tls: None });
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err("this system has no root certificates: install them (on Debian ca-certificates) or name a file in SSL_CERT_FILE".into());
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Connector { tls: Some(TlsConnector::from(Arc::new(config))) })
+    }
+
+    pub async fn connect(&self, address: &Address) -> io::Result<Sender> {
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => begin(stream).await,
+            Some(tls) => {
+                let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+                begin(tls.connect(name, stream).await?).await
+            }
+        }
+    }
+}
+
+async fn begin(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> io::Result<Sender> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    // Ends with its connection; what went wrong reaches whoever waits for an answer.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
+}

@@ -1,0 +1,235 @@
+//! Accounts of those who run the instance. They belong to no tenant, and none of them is a person of one.
+
+use sealog_core::id::{Hash, Uuid};
+
+use crate::control::{Answer, Control};
+use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one, params};
+use crate::error::ChangeError;
+
+pub trait OpsUsers: Send + Sync {
+    /// With a link that sets the password. Whoever has the address and has never shown a code gets the new link in place of
+    /// the one before, and stays who they are; `Err(AlreadyExists)` if that account is in use.
+    fn add_ops_user(&self, new: NewOpsUser) -> Answer<'_, OpsUser, ChangeError>;
+    /// Those that were not removed, in the order of creation.
+    fn ops_users(&self, page: ListPage) -> Answer<'_, Vec<OpsUser>>;
+    /// Unless it was removed.
+    fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>>;
+    /// By the address, in any case, unless it was removed.
+    fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>>;
+    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is free.
+    fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>>;
+    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such link, or it is over.
+    fn enrol_ops_user(&self, link: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<OpsUser>>;
+    /// Keeps the secret of an authenticator until its first code. One that was shown to work stays, and the answer is no.
+    fn offer_ops_authenticator(&self, id: OpsUserId, secret: Vec<u8>) -> Answer<'_, bool>;
+}
+
+impl OpsUsers for Control {
+    fn add_ops_user(&self, new: NewOpsUser) -> Answer<'_, OpsUser, ChangeError> {
+        self.change(Lock::Order, move |db| add(db, new))
+    }
+
+    fn ops_users(&self, page: ListPage) -> Answer<'_, Vec<OpsUser>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{} WHERE {STAYS} AND number > COALESCE((SELECT number FROM {{ops_users}} WHERE id = ?2), 0) ORDER BY number LIMIT ?1",
+                OPS_USERS.select
+            );
+            crate::db::all(db, &sql, params![page.limit, page.after], read)
+        })
+    }
+
+    fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>> {
+        self.read(move |db| find(db, id))
+    }
+
+    fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>> {
+        self.read(move |db| by_email(db, &email))
+    }
+
+    fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
+        self.change(Lock::Order, move |db| {
+            let Some(user) = by_email(db, &email)? else { return Ok(None) };
+            let sql = "UPDATE {ops_users} SET password_hash = NULL, secret = NULL, last_step = NULL, link_digest = NULL, link_expires_at_ms = NULL, removed_at_ms = ?2
+                       WHERE id = ?1";
+            db.execute(sql, params![user.id, now_ms])?;
+            end_sessions(db, user.id)?;
+            Ok(Some(user))
+        })
+    }
+
+    fn enrol_ops_user(&self, link: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<OpsUser>> {
+        self.change(Lock::Order, move |db| {
+            let sql =
+                format!("{} WHERE link_digest = ?1 AND link_expires_at_ms > ?2 AND {STAYS}", OPS_USERS.select);
+            let Some(user) = one(db, &sql, params![link, now_ms], read)? else { return Ok(None) };
+            let sql = "UPDATE {ops_users} SET password_hash = ?2, link_digest = NULL, link_expires_at_ms = NULL WHERE id = ?1";
+            db.execute(sql, params![user.id, password_hash])?;
+            end_sessions(db, user.id)?;
+            find(db, user.id)
+        })
+    }
+
+    fn offer_ops_authenticator(&self, id: OpsUserId, secret: Vec<u8>) -> Answer<'_, bool> {
+        self.change(Lock::Order, move |db| {
+            let sql = format!(
+                "UPDATE {{ops_users}} SET secret = ?2 WHERE id = ?1 AND last_step IS NULL AND {STAYS}"
+            );
+            Ok(db.execute(&sql, params![id, secret])? > 0)
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpsUserId(pub Uuid);
+
+impl From<OpsUserId> for Value {
+    fn from(id: OpsUserId) -> Value {
+        id.0.into()
+    }
+}
+
+impl FromValue for OpsUserId {
+    fn from_value(value: &Value) -> Option<OpsUserId> {
+        Uuid::from_value(value).map(OpsUserId)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewOpsUser {
+    pub id: OpsUserId,
+    pub email: String,
+    pub link: OpsLink,
+    pub created_at_ms: u64,
+}
+
+/// Of the link that sets the password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpsLink {
+    pub digest: Hash,
+    pub expires_at_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct OpsUser {
+    pub id: OpsUserId,
+    pub email: String,
+    /// argon2id, as a PHC string; nothing until the link was used.
+    pub password_hash: Option<String>,
+    /// Of the authenticator; offered until `last_step` is there.
+    pub secret: Option<Vec<u8>>,
+    /// The newest time step of which a code was used; nothing until the first one has confirmed the authenticator.
+    pub last_step: Option<u64>,
+    pub link: Option<OpsLink>,
+    pub created_at_ms: u64,
+    pub removed_at_ms: Option<u64>,
+}
+
+impl OpsUser {
+    /// Whether the authenticator is confirmed. Nobody sees anything before it is.
+    pub fn is_enrolled(&self) -> bool {
+        self.last_step.is_some()
+    }
+}
+
+/// Without its secrets.
+impl std::fmt::Debug for OpsUser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpsUser")
+            .field("id", &self.id)
+            .field("last_step", &self.last_step)
+            .finish_non_exhaustive()
+    }
+}
+
+const OPS_USERS: Listed = Listed {
+    select: "SELECT id, email, password_hash, secret, last_step, link_digest, link_expires_at_ms, created_at_ms, removed_at_ms FROM {ops_users}",
+    table: "ops_users",
+    id: "id",
+};
+const STAYS: &str = "removed_at_ms IS NULL";
+
+fn add(db: &mut dyn Db, new: NewOpsUser) -> Result<OpsUser, DbError> {
+    let NewOpsUser { id, email, link, created_at_ms } = new;
+    if let Some(known) = by_email(db, &email)? {
+        if known.is_enrolled() {
+            return Err(DbError::AlreadyExists);
+        }
+        let sql = "UPDATE {ops_users} SET link_digest = ?2, link_expires_at_ms = ?3 WHERE id = ?1";
+        db.execute(sql, params![known.id, link.digest, link.expires_at_ms])?;
+        return Ok(OpsUser { link: Some(link), ..known });
+    }
+    let user = OpsUser {
+        id,
+        email,
+        password_hash: None,
+        secret: None,
+        last_step: None,
+        link: Some(link),
+        created_at_ms,
+        removed_at_ms: None,
+    };
+    insert(db, &user).map(|()| user)
+}
+
+fn insert(db: &mut dyn Db, user: &OpsUser) -> Result<(), DbError> {
+    let sql = "INSERT INTO {ops_users} (id, email, email_lower, password_hash, secret, last_step, link_digest, link_expires_at_ms, created_at_ms, removed_at_ms)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    let params = params![
+        user.id,
+        &user.email,
+        user.email.to_lowercase(),
+        &user.password_hash,
+        user.secret.clone(),
+        user.last_step,
+        user.link.map(|link| link.digest),
+        user.link.map(|link| link.expires_at_ms),
+        user.created_at_ms,
+        user.removed_at_ms,
+    ];
+    db.execute(sql, params).map(drop)
+}
+
+pub(crate) fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, DbError> {
+    one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
+}
+
+/// A code of this step was right for this secret. Whether it is the first use of the step, and of any after it.
+pub(crate) fn use_step(db: &mut dyn Db, id: OpsUserId, secret: &[u8], step: u64) -> Result<bool, DbError> {
+    let sql = format!(
+        "UPDATE {{ops_users}} SET last_step = ?3 WHERE id = ?1 AND secret = ?2 AND (last_step IS NULL OR last_step < ?3) AND {STAYS}"
+    );
+    Ok(db.execute(&sql, params![id, secret.to_vec(), step])? > 0)
+}
+
+pub(crate) fn end_sessions(db: &mut dyn Db, id: OpsUserId) -> Result<(), DbError> {
+    db.execute("DELETE FROM {ops_sessions} WHERE user_id = ?1", params![id]).map(drop)
+}
+
+fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<OpsUser>, DbError> {
+    let sql = format!("{} WHERE email_lower = ?1 AND {STAYS}", OPS_USERS.select);
+    one(db, &sql, params![email.to_lowercase()], read)
+}
+
+fn read(row: &Row) -> Result<OpsUser, DbError> {
+    let (digest, expires_at_ms) = (row.get("link_digest")?, row.get("link_expires_at_ms")?);
+    Ok(OpsUser {
+        id: row.get("id")?,
+        email: row.get("email")?,
+        password_hash: row.get("password_hash")?,
+        secret: row.get("secret")?,
+        last_step: row.get("last_step")?,
+        link: Option::zip(digest, expires_at_ms)
+            .map(|(digest, expires_at_ms)| OpsLink { digest, expires_at_ms }),
+        created_at_ms: row.get("created_at_ms")?,
+        removed_at_ms: row.get("removed_at_ms")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<OpsUser>, DbError> {
+    OPS_USERS.all(db, read)
+}
+
+pub(crate) fn import(db: &mut dyn Db, users: &[OpsUser]) -> Result<(), DbError> {
+    users.iter().try_for_each(|user| insert(db, user))
+}

@@ -1,0 +1,33 @@
+//! What is shown at which address.
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::app::Dashboard;
+use crate::ops::Console;
+
+/// What people see: the dashboard, and the operator's console where it is on.
+#[derive(Debug)]
+pub struct Pages {
+    pub dashboard: Arc<Dashboard>,
+    pub console: Option<Arc<Console>>,
+    /// On an address of its own, and nowhere else.
+    pub console_is_apart: bool,
+}
+
+impl Pages {
+    /// Of the main address.
+    pub fn router(&self) -> Router {
+        let router = self.dashboard.router();
+        match &self.console {
+            Some(console) if !self.console_is_apart => router.merge(console.router()),
+            _ => router,
+        }
+    }
+
+    /// Of the console's own address.
+    pub fn console_router(&self) -> Router {
+        self.console.as_ref().map_or_else(Router::new, |console| console.router())
+    }
+}

@@ -1,0 +1,112 @@
+//! How an operator begins: a link from the host sets the password, and an authenticator follows before anything else.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_service::ops::EnrolError;
+use sealog_service::people::{CodeError, Offer};
+
+use super::console::{BASE, Console};
+use super::gate::{OpsAsked, next_step};
+use super::layout::plain;
+use super::sign_in::{WRONG_CODE, too_many};
+use crate::layout::Plain;
+use crate::pages::claim::{GONE, token_in};
+use crate::problem::Problem;
+use crate::request::{html, html_with, see_other, with_cookie};
+
+#[derive(Template)]
+#[template(path = "ops/enrol.html")]
+struct Page<'a> {
+    plain: Plain<'a>,
+    is_safe: bool,
+    url: &'a str,
+    token: &'a str,
+    token_error: Option<&'a str>,
+    password_error: Option<String>,
+}
+
+impl<'a> Page<'a> {
+    fn new(console: &'a Console, asked: &'a OpsAsked) -> Page<'a> {
+        Page {
+            plain: plain(console, asked),
+            is_safe: console.cookies.are_safe(&asked.request.headers),
+            url: &console.instance.url,
+            token: asked.request.field("token"),
+            token_error: None,
+            password_error: None,
+        }
+    }
+}
+
+pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
+    Ok(html(&Page::new(&console, &asked)))
+}
+
+pub(super) async fn submit(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
+    let page = Page::new(&console, &asked);
+    if !page.is_safe {
+        return Ok(html_with(StatusCode::FORBIDDEN, &page));
+    }
+    let (password, visitor) = (asked.request.secret("password"), asked.request.visitor());
+    let enrolled = match token_in(page.token) {
+        Some(link) => console.accounts.enrol(&link, password, &visitor).await,
+        None => Err(EnrolError::Gone),
+    };
+    let page = match enrolled {
+        Ok(token) => {
+            let cookie = console.cookies.set_session(&token);
+            return Ok(with_cookie(see_other("/ops/enrol/authenticator"), &cookie));
+        }
+        Err(EnrolError::Gone) => Page { token_error: Some(GONE), ..page },
+        Err(EnrolError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
+        Err(EnrolError::TooMany) => return Err(too_many()),
+        Err(EnrolError::Failed(failed)) => return Err(failed.into()),
+    };
+    Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+}
+
+#[derive(Template)]
+#[template(path = "ops/enrol_authenticator.html")]
+struct AuthenticatorPage<'a> {
+    plain: Plain<'a>,
+    offer: Offer,
+    error: Option<&'a str>,
+}
+
+/// Whoever has one already is led on, to the code or to the console.
+fn offered(console: &Console, asked: &OpsAsked) -> Result<Offer, Problem> {
+    let who = asked.operator();
+    let led_on = || see_other(if who.is_whole() { BASE } else { next_step(who) });
+    if who.user.is_enrolled() {
+        return Err(led_on().into());
+    }
+    console.accounts.offered(who).ok_or_else(Problem::not_found)
+}
+
+pub(super) async fn show_authenticator(
+    console: Arc<Console>,
+    asked: Arc<OpsAsked>,
+) -> Result<Response, Problem> {
+    let offer = offered(&console, &asked)?;
+    Ok(html(&AuthenticatorPage { plain: plain(&console, &asked), offer, error: None }))
+}
+
+pub(super) async fn confirm_authenticator(
+    console: Arc<Console>,
+    asked: Arc<OpsAsked>,
+) -> Result<Response, Problem> {
+    let offer = offered(&console, &asked)?;
+    let (code, visitor) = (asked.request.field("code"), asked.request.visitor());
+    match console.accounts.check_code(asked.operator(), code, &visitor).await {
+        Ok(token) => Ok(with_cookie(see_other(BASE), &console.cookies.set_session(&token))),
+        Err(CodeError::Wrong | CodeError::NotNow) => {
+            let page = AuthenticatorPage { plain: plain(&console, &asked), offer, error: Some(WRONG_CODE) };
+            Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+        }
+        Err(CodeError::TooMany) => Err(too_many()),
+        Err(CodeError::Failed(failed)) => Err(failed.into()),
+    }
+}

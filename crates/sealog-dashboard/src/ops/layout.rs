@@ -1,0 +1,57 @@
+//! What surrounds a page of the console.
+
+use super::console::{BASE, Console};
+use super::gate::OpsAsked;
+use crate::layout::Plain;
+
+/// For pages without the rail: signing in, problems.
+pub(super) fn plain<'a>(console: &'a Console, asked: &OpsAsked) -> Plain<'a> {
+    Plain::beneath(BASE, &console.assets, &console.instance.docs_url, &asked.request)
+}
+
+/// For pages with the rail.
+pub(super) struct Shell<'a> {
+    pub plain: Plain<'a>,
+    pub email: &'a str,
+    pub items: Vec<Item>,
+}
+
+pub(super) struct Item {
+    pub href: &'static str,
+    pub icon: &'static str,
+    pub label: &'static str,
+    pub is_current: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Current {
+    Tenants,
+    Losses,
+    Jobs,
+    Storage,
+    System,
+}
+
+const ITEMS: &[(Current, &str, &str, &str)] = &[
+    (Current::Tenants, "/ops/tenants", "people", "Tenants"),
+    (Current::Losses, "/ops/losses", "warn", "Losses"),
+    (Current::Jobs, "/ops/jobs", "clock", "Jobs"),
+    (Current::Storage, "/ops/storage", "layers", "Storage"),
+    (Current::System, "/ops/system", "gauge", "System"),
+];
+
+impl<'a> Shell<'a> {
+    pub(super) fn new(console: &'a Console, asked: &'a OpsAsked, current: Current) -> Shell<'a> {
+        let item = |(which, href, icon, label): &(Current, &'static str, &'static str, &'static str)| Item {
+            href,
+            icon,
+            label,
+            is_current: *which == current,
+        };
+        Shell {
+            plain: plain(console, asked),
+            email: &asked.operator().user.email,
+            items: ITEMS.iter().map(item).collect(),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One tenant: its plan, what it uses of it, and its projects. Plan, trial, billing and rates are changed here.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_control::{ListPage, Project, Tenant};
+use sealog_core::id::{ProjectId, TenantId, Uuid};
+use sealog_core::time::{Month, iso_ms};
+use sealog_service::admin::fields::rate;
+use sealog_service::admin::projects::ProjectUpdate;
+use sealog_service::admin::tenants::TenantUpdate;
+use sealog_service::admin::{Actor, AdminError, FieldError};
+
+use super::console::Console;
+use super::gate::OpsAsked;
+use super::layout::{Current, Shell};
+use super::tenants::Billing;
+use crate::gate::of_control;
+use crate::problem::{Problem, of_admin};
+use crate::request::{html, html_with, see_other};
+use crate::text::{day, number, visible};
+
+/// Projects of one page. Newer ones are on the next.
+const PROJECTS_ON_PAGE: usize = 50;
+/// More are not counted.
+const PROJECTS_COUNTED_MAX: usize = 1000;
+
+#[derive(Template)]
+#[template(path = "ops/tenant.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    here: String,
+    id: String,
+    name: String,
+    created: String,
+    billing: Billing,
+    month: String,
+    used: String,
+    quota: Option<Quota>,
+    rate: String,
+    projects_count: String,
+    plans: Vec<Plan>,
+    /// The plan that it has is not in the configuration.
+    unknown_plan: Option<String>,
+    is_billed: bool,
+    trial: String,
+    own_rate: String,
+    rows: Vec<Row>,
+    next: Option<String>,
+    first: Option<String>,
+    notice: Option<&'static str>,
+    plan_error: Option<String>,
+    trial_error: Option<String>,
+    rate_error: Option<String>,
+    project_error: Option<String>,
+}
+
+struct Quota {
+    most: u64,
+    value: u64,
+    high: u64,
+    most_text: String,
+}
+
+struct Plan {
+    name: String,
+    is_chosen: bool,
+}
+
+struct Row {
+    id: String,
+    name: String,
+    rate: String,
+    created: String,
+}
+
+impl<'a> Page<'a> {
+    async fn new(console: &'a Console, asked: &'a OpsAsked) -> Result<Page<'a>, Problem> {
+        let tenant = find(console, asked).await?;
+        let here = format!("/ops/tenants/{}", tenant.id);
+        let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+        let after = after.transpose()?;
+        let administration = &console.control.administration;
+        let list = async |after, limit| {
+            administration.projects(tenant.id, ListPage { after, limit }).await.map_err(of_control)
+        };
+        let count = list(None, PROJECTS_COUNTED_MAX + 1).await?.len();
+        // One more than is shown tells whether there are others.
+        let projects = list(after, PROJECTS_ON_PAGE + 1).await?;
+        let shown = &projects[..projects.len().min(PROJECTS_ON_PAGE)];
+        let last = shown.last().filter(|_| projects.len() > PROJECTS_ON_PAGE);
+        let month = Month::of(console.world.now_ms());
+        let used = console.store.usage(tenant.id, month).await?;
+        let plan = console.admin.plan(&tenant.plan);
+        let most = plan.and_then(|plan| plan.events_per_month);
+        let rate = tenant.rate_limit_rps.or(plan.map(|plan| plan.requests_per_s));
+        let known = console.admin.plans().iter();
+        Ok(Page {
+            shell: Shell::new(console, asked, Current::Tenants),
+            id: tenant.id.to_string(),
+            name: visible(&tenant.name),
+            created: day(tenant.created_at_ms),
+            billing: Billing::of(&tenant, console.world.now_ms()),
+            month: month.to_string(),
+            used: number(used),
+            quota: most.map(|most| Quota {
+                most,
+                value: used.min(most),
+                high: most / 5 * 4,
+                most_text: number(most),
+            }),
+            rate: match rate {
+                None | Some(0) => "not limited".into(),
+                Some(rate) => format!("{} requests a second", number(u64::from(rate))),
+            },
+            projects_count: match count {
+                more if more > PROJECTS_COUNTED_MAX => {
+                    format!("more than {}", number(PROJECTS_COUNTED_MAX as u64))
+                }
+                count => number(count as u64),
+            },
+            // One that is not in the configuration stays until another one is chosen.
+            plans: (plan.is_none().then_some(&tenant.plan))
+                .into_iter()
+                .chain(known.map(|plan| &plan.name))
+                .map(|name| Plan { name: name.clone(), is_chosen: *name == tenant.plan })
+                .collect(),
+            unknown_plan: plan.is_none().then(|| visible(&tenant.plan)),
+            is_billed: tenant.billing.billing_active,
+            trial: trial_day(&tenant),
+            own_rate: tenant.rate_limit_rps.map(|rate| rate.to_string()).unwrap_or_default(),
+            rows: shown.iter().map(row).collect(),
+            next: last.map(|project| format!("{here}?after={}", project.id)),
+            first: after.map(|_| here.clone()),
+            here,
+            notice: None,
+            plan_error: None,
+            trial_error: None,
+            rate_error: None,
+            project_error: None,
+        })
+    }
+}
+
+fn row(project: &Project) -> Row {
+    Row {
+        id: project.id.to_string(),
+        name: visible(&project.name),
+        rate: project.rate_limit_rps.map(|rate| rate.to_string()).unwrap_or_default(),
+        created: day(project.created_at_ms),
+    }
+}
+
+async fn find(console: &Console, asked: &OpsAsked) -> Result<Tenant, Problem> {
+    let id = Uuid::parse(asked.request.parameter("tenant")).map(TenantId).ok_or(Problem::not_found())?;
+    let tenant = console.control.administration.tenant(id).await.map_err(of_control)?;
+    tenant.ok_or(Problem::not_found())
+}
+
+/// `2026-11-30`, as a field for a day has it.
+fn trial_day(tenant: &Tenant) -> String {
+    tenant.billing.trial_ends_at_ms.map(|ends| iso_ms(ends)[..10].to_owned()).unwrap_or_default()
+}
+
+pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
+    let notice = match asked.request.query_value("done").as_deref() {
+        Some("plan") => {
+            Some("Plan, billing and trial are as they stand here. The tenant's system log tells of it.")
+        }
+        Some("rate") => Some("The rate counts from now on. The tenant's system log tells of it."),
+        _ => None,
+    };
+    Ok(html(&Page { notice, ..Page::new(&console, &asked).await? }))
+}
+
+pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
+    let (tenant, request) = (find(&console, &asked).await?, &asked.request);
+    let (plan, trial) = (request.field("plan"), request.field("trial").trim());
+    let trial_ends_at = match trial {
+        // The time of a day that was left as it is stays.
+        same if same == trial_day(&tenant) => None,
+        "" => Some(None),
+        day => Some(Some(format!("{day}T00:00:00Z"))),
+    };
+    let update = TenantUpdate {
+        // One that is not in the configuration any more stays until another one is chosen.
+        plan: (plan != tenant.plan).then(|| plan.to_owned()),
+        billing_active: Some(request.field("billing") == "active"),
+        trial_ends_at,
+        ..TenantUpdate::default()
+    };
+    let error = match console.admin.update_tenant(Actor::Console(asked.id()), tenant.id, update).await {
+        Ok(_) => return Ok(see_other(&format!("/ops/tenants/{}?done=plan", tenant.id))),
+        Err(AdminError::Field(error)) => error,
+        Err(error) => return Err(of_admin(error)),
+    };
+    let page = Page::new(&console, &asked).await?;
+    let FieldError { field, problem } = error;
+    let plans =
+        page.plans.iter().map(|known| Plan { name: known.name.clone(), is_chosen: known.name == plan });
+    let mut page = Page {
+        plans: plans.collect(),
+        is_billed: request.field("billing") == "active",
+        trial: trial.to_owned(),
+        ..page
+    };
+    match &*field {
+        "plan" => page.plan_error = Some(format!("It {problem}.")),
+        _ => page.trial_error = Some("Write it as a day, such as 2026-01-31.".into()),
+    }
+    Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+}
+
+/// Nothing goes back to the rate of the plan, or of the tenant.
+fn given_rate(asked: &OpsAsked) -> Result<Option<u32>, FieldError> {
+    match asked.request.field("rate").trim() {
+        "" => Ok(None),
+        text => rate("rate", text.parse().ok()).map(Some),
+    }
+}
+
+const NO_RATE: &str = "Write a whole number of requests a second, 0 for no limit, or nothing for the plan's.";
+
+pub(super) async fn change_rate(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
+    let tenant = find(&console, &asked).await?;
+    let Ok(rate_limit_rps) = given_rate(&asked) else {
+        let page = Page::new(&console, &asked).await?;
+        let own_rate = asked.request.field("rate").to_owned();
+        let page = Page { rate_error: Some(NO_RATE.into()), own_rate, ..page };
+        return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+    };
+    let update = TenantUpdate { rate_limit_rps: Some(rate_limit_rps), ..TenantUpdate::default() };
+    let changed = console.admin.update_tenant(Actor::Console(asked.id()), tenant.id, update).await;
+    changed.map_err(of_admin)?;
+    Ok(see_other(&format!("/ops/tenants/{}?done=rate", tenant.id)))
+}
+
+pub(super) async fn change_project_rate(
+    console: Arc<Console>,
+    asked: Arc<OpsAsked>,
+) -> Result<Response, Problem> {
+    let tenant = find(&console, &asked).await?;
+    let id = Uuid::parse(asked.request.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
+    let project = console.control.administration.project(id).await.map_err(of_control)?;
+    let project = project.filter(|project| project.tenant_id == tenant.id).ok_or(Problem::not_found())?;
+    let Ok(rate_limit_rps) = given_rate(&asked) else {
+        let mut page = Page::new(&console, &asked).await?;
+        page.project_error = Some(format!("The rate of {}: {NO_RATE}", visible(&project.name)));
+        for row in page.rows.iter_mut().filter(|row| row.id == id.to_string()) {
+            row.rate = asked.request.field("rate").to_owned();
+        }
+        return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+    };
+    let update = ProjectUpdate { rate_limit_rps: Some(rate_limit_rps), ..ProjectUpdate::default() };
+    console.admin.update_project(Actor::Console(asked.id()), id, update).await.map_err(of_admin)?;
+    Ok(see_other(&format!("/ops/tenants/{}?done=rate", tenant.id)))
+}

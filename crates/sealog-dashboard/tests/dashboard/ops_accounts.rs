@@ -1,0 +1,276 @@
+//! How operators come to have an account, sign in, and stay signed in.
+
+use sealog_control::*;
+use sealog_core::id::{Hash, Uuid};
+use sealog_service::ops::{AddError, add_operator, remove_operator};
+use sealog_service::people::{Token, totp};
+use sealog_store::world::World;
+
+use crate::harness::*;
+
+const MINUTE_MS: u64 = 60 * 1000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+
+pub fn operator_email(n: u8) -> String {
+    format!("Operator{n}@Example.org")
+}
+
+pub fn operator_id(n: u8) -> OpsUserId {
+    OpsUserId(Uuid::from_random([n.wrapping_add(200); 16]))
+}
+
+fn hash(n: u8) -> String {
+    sealog_service::password::hash_now(PASSWORD, &[n; 16]).unwrap()
+}
+
+/// Somebody whose password is set, and who has no authenticator yet.
+pub fn half_operator(stage: &Stage, n: u8) {
+    let link = OpsLink { digest: Hash([n; 32]), expires_at_ms: u64::MAX >> 1 };
+    let new =
+        NewOpsUser { id: operator_id(n), email: operator_email(n), link, created_at_ms: stage.now_ms() };
+    stage.wait(stage.control.add_ops_user(new)).unwrap();
+    stage.wait(stage.control.enrol_ops_user(link.digest, stage.now_ms(), hash(n))).unwrap().unwrap();
+    assert!(stage.wait(stage.control.offer_ops_authenticator(operator_id(n), vec![n; 20])).unwrap());
+}
+
+/// With the authenticator whose secret is twenty times the number.
+pub fn operator(stage: &Stage, n: u8) {
+    half_operator(stage, n);
+    with_session(stage, n, false);
+}
+
+/// A browser in which somebody has shown the password, and the code unless it is to be asked for.
+pub fn with_session(stage: &Stage, n: u8, needs_code: bool) -> Browser<'_> {
+    let [half, whole] = [0, 1].map(|_| Token::new(&*stage.clock));
+    let session = |token: &Token, needs_code| OpsSession {
+        token_digest: token.digest(),
+        user_id: operator_id(n),
+        needs_code,
+        created_at_ms: stage.now_ms(),
+        expires_at_ms: stage.now_ms() + 1_000_000_000,
+        last_seen_at_ms: stage.now_ms(),
+        idle_ms: 1_000_000_000,
+    };
+    let begin =
+        |session, shown| assert!(stage.wait(stage.control.begin_ops_session(session, shown)).unwrap());
+    begin(session(&half, true), OpsShown::Password { hash: hash(n), replaces: None });
+    let token = if needs_code {
+        half
+    } else {
+        let user = stage.wait(stage.control.ops_user(operator_id(n))).unwrap().unwrap();
+        let step = user.last_step.map_or(1, |last| last + 1);
+        let shown = OpsShown::Code { asked_by: half.digest(), secret: vec![n; 20], step };
+        begin(session(&whole, false), shown);
+        whole
+    };
+    let mut browser = stage.browser();
+    browser.cookies.insert(format!("sealog_ops={}", token.0.0));
+    browser
+}
+
+pub fn signed_in(stage: &Stage, n: u8) -> Browser<'_> {
+    with_session(stage, n, false)
+}
+
+fn code(stage: &Stage, secret: &[u8]) -> String {
+    totp::code_at(secret, stage.now_ms() / 30_000)
+}
+
+fn sign_in(browser: &mut Browser<'_>, n: u8, password: &str) -> Response {
+    browser.post("/ops/sign-in", &[("email", &operator_email(n)), ("password", password)])
+}
+
+fn is_signed_in(browser: &mut Browser<'_>) -> bool {
+    browser.get("/ops/tenants").status == 200
+}
+
+/// The secret of a link that the host has made.
+fn link(stage: &Stage, n: u8) -> String {
+    let made = add_operator(&*stage.control, &*stage.clock, "http://127.0.0.1:8080/ops", &operator_email(n));
+    let url = stage.wait(made).unwrap().url.0;
+    url.strip_prefix("http://127.0.0.1:8080/ops/enrol#").unwrap().to_owned()
+}
+
+/// What the page of a new authenticator shows.
+fn offered(page: &Response) -> Vec<u8> {
+    let text = page.text().split_once("secret=").unwrap().1.split('&').next().unwrap();
+    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let bits: String = text.chars().map(|letter| format!("{:05b}", LETTERS.find(letter).unwrap())).collect();
+    (0..20).map(|at| u8::from_str_radix(&bits[at * 8..at * 8 + 8], 2).unwrap()).collect()
+}
+
+fn enrols_once(stage: &Stage) {
+    let secret = link(stage, 1);
+    let mut browser = stage.browser();
+    browser.get("/ops/enrol").shows("Set your password");
+    let enrol = |browser: &mut Browser<'_>, token: &str, password: &str| {
+        browser.post("/ops/enrol", &[("token", token), ("password", password)])
+    };
+    let short = enrol(&mut browser, &secret, "short");
+    assert_eq!(short.status, 422);
+    short.shows("Use at least 10 characters.").shows(&secret);
+    assert!(!short.has("value=\"short\""), "a password never comes back");
+    assert_eq!(enrol(&mut browser, &"0".repeat(64), PASSWORD).status, 422);
+    let answer = enrol(&mut browser, &format!("http://127.0.0.1:8080/ops/enrol#{secret}"), PASSWORD);
+    assert_eq!(answer.location().as_deref(), Some("/ops/enrol/authenticator"));
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.starts_with("sealog_ops=") && cookie.ends_with("; Path=/ops; HttpOnly; SameSite=Strict"));
+    assert_eq!(enrol(&mut stage.browser(), &secret, PASSWORD).status, 422, "it works once");
+
+    // Nothing is open before the first code, and neither does signing in again help.
+    for path in ["/ops", "/ops/tenants", "/ops/losses", "/ops/storage"] {
+        assert_eq!(browser.get(path).location().as_deref(), Some("/ops/enrol/authenticator"), "{path}");
+    }
+    let mut other = stage.browser();
+    let answer = sign_in(&mut other, 1, PASSWORD);
+    let page = other.follow(answer);
+    page.shows("Set up your authenticator");
+    let key = offered(&page);
+    assert_eq!(offered(&browser.get("/ops/enrol/authenticator")), key, "one key, wherever it is looked at");
+    let confirm =
+        |browser: &mut Browser<'_>, code: &str| browser.post("/ops/enrol/authenticator", &[("code", code)]);
+    let wrong = confirm(&mut browser, "000000");
+    assert_eq!(wrong.status, 422);
+    wrong.shows("The code is wrong").shows("Key for the authenticator");
+    let answer = confirm(&mut browser, &code(stage, &key));
+    assert_eq!(answer.location().as_deref(), Some("/ops"));
+    assert!(is_signed_in(&mut browser));
+    assert_eq!(
+        other.get("/ops/enrol/authenticator").location().as_deref(),
+        Some("/ops/sign-in?next=%2Fops%2Fenrol%2Fauthenticator")
+    );
+
+    // From now on each sign-in asks for a code, which works once.
+    let used = code(stage, &key);
+    let mut again = stage.browser();
+    let answer = sign_in(&mut again, 1, PASSWORD);
+    again.follow(answer).shows("Your code");
+    let code_page = |browser: &mut Browser<'_>, code: &str| {
+        browser.post("/ops/sign-in/code", &[("code", code), ("next", "/ops/losses")])
+    };
+    assert_eq!(code_page(&mut again, &used).status, 422);
+    stage.clock.advance(30_000);
+    let answer = code_page(&mut again, &code(stage, &key));
+    assert_eq!(answer.location().as_deref(), Some("/ops/losses"));
+    assert!(is_signed_in(&mut again));
+    again.post("/ops/sign-out", &[]);
+    assert!(!is_signed_in(&mut again) && is_signed_in(&mut browser));
+}
+
+#[test]
+fn a_link_from_the_host_sets_the_password_and_an_authenticator_follows_before_anything_else() {
+    enrols_once(&Stage::new());
+}
+
+#[test]
+fn a_link_from_the_host_sets_the_password_and_an_authenticator_follows_on_postgresql() {
+    enrols_once(&Stage::on_postgres());
+}
+
+#[test]
+fn a_link_is_over_after_a_day_and_another_one_takes_its_place_until_somebody_has_come_in() {
+    let stage = Stage::new();
+    let enrol =
+        |token: &str| stage.browser().post("/ops/enrol", &[("token", token), ("password", PASSWORD)]).status;
+    let first = link(&stage, 1);
+    let second = link(&stage, 1);
+    assert_eq!(enrol(&first), 422);
+    stage.clock.advance(24 * HOUR_MS);
+    assert_eq!(enrol(&second), 422);
+    let third = link(&stage, 1);
+    stage.clock.advance(24 * HOUR_MS - 1);
+    assert_eq!(enrol(&third), 303);
+    operator(&stage, 2);
+    let (control, world): (_, &dyn World) = (&*stage.control, &*stage.clock);
+    let add = |email: &str| stage.wait(add_operator(control, world, "http://x/ops", email)).unwrap_err();
+    assert_eq!(add(&operator_email(2).to_uppercase()), AddError::Exists);
+    assert_eq!(add("nobody"), AddError::Address);
+}
+
+#[test]
+fn whoever_guesses_is_stopped_by_counts_in_the_store_and_people_are_not_counted_with_operators() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    operator(&stage, 1);
+    let mut browser = stage.browser();
+    for _ in 0..10 {
+        let answer = sign_in(&mut browser, 1, "a wrong password");
+        assert_eq!(answer.status, 422);
+        answer.shows("E-mail or password is wrong.").shows(&operator_email(1));
+    }
+    sign_in(&mut browser, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 303, "people are counted apart");
+    operator(&stage, 2);
+    assert_eq!(sign_in(&mut browser, 2, PASSWORD).status, 303);
+    stage.clock.advance(15 * MINUTE_MS);
+    assert_eq!(sign_in(&mut browser, 1, PASSWORD).status, 303);
+    for _ in 0..10 {
+        assert_eq!(browser.post("/ops/sign-in/code", &[("code", "000000")]).status, 422);
+    }
+    let right = code(&stage, &[1; 20]);
+    browser.post("/ops/sign-in/code", &[("code", &right)]).is_problem(429, "auth/too_many_attempts");
+    // An address that nobody has is answered as one that somebody has.
+    assert_eq!(sign_in(&mut stage.browser(), 9, PASSWORD).status, 422);
+}
+
+#[test]
+fn a_session_ends_after_half_an_hour_without_use_and_after_eight_hours_of_it() {
+    let stage = Stage::new();
+    half_operator(&stage, 1);
+    operator(&stage, 2);
+    let enter = |browser: &mut Browser<'_>| {
+        stage.clock.advance(30_000);
+        assert_eq!(sign_in(browser, 2, PASSWORD).status, 303);
+        let right = code(&stage, &[2; 20]);
+        assert_eq!(browser.post("/ops/sign-in/code", &[("code", &right)]).status, 303);
+    };
+    let mut browser = stage.browser();
+    enter(&mut browser);
+    stage.clock.advance(30 * MINUTE_MS - 1);
+    assert!(is_signed_in(&mut browser));
+    stage.clock.advance(30 * MINUTE_MS - 1);
+    assert!(is_signed_in(&mut browser), "the use before counts");
+    stage.clock.advance(30 * MINUTE_MS);
+    assert!(!is_signed_in(&mut browser));
+    enter(&mut browser);
+    for _ in 0..8 * 3 - 1 {
+        stage.clock.advance(20 * MINUTE_MS);
+        assert!(is_signed_in(&mut browser));
+    }
+    stage.clock.advance(20 * MINUTE_MS);
+    assert!(!is_signed_in(&mut browser));
+    // Whoever has shown a password alone has ten minutes.
+    let mut half = stage.browser();
+    assert_eq!(sign_in(&mut half, 1, PASSWORD).status, 303);
+    stage.clock.advance(10 * MINUTE_MS - 1);
+    assert_eq!(half.get("/ops/enrol/authenticator").status, 200);
+    stage.clock.advance(10 * MINUTE_MS);
+    assert_eq!(half.get("/ops/enrol/authenticator").status, 303);
+}
+
+#[test]
+fn a_removed_operator_is_out_at_once() {
+    let stage = Stage::new();
+    operator(&stage, 1);
+    let mut browser = signed_in(&stage, 1);
+    assert!(is_signed_in(&mut browser));
+    let remove = |email: &str| stage.wait(remove_operator(&*stage.control, &*stage.clock, email)).unwrap();
+    assert!(remove("operator1@example.ORG") && !remove("operator1@example.org"));
+    assert!(!is_signed_in(&mut browser));
+    assert_eq!(sign_in(&mut browser, 1, PASSWORD).status, 422);
+}
+
+#[test]
+fn over_plain_http_from_elsewhere_nobody_signs_in_to_the_console() {
+    let stage = Stage::at("http://log.example/app");
+    half_operator(&stage, 1);
+    let mut browser = stage.browser();
+    browser.host = "log.example".into();
+    browser.get("/ops/sign-in").shows("HTTPS is needed");
+    let answer = sign_in(&mut browser, 1, PASSWORD);
+    assert_eq!((answer.status, answer.header("set-cookie")), (403, None));
+    let secret = link(&stage, 2);
+    let answer = browser.post("/ops/enrol", &[("token", &secret), ("password", PASSWORD)]);
+    assert_eq!((answer.status, answer.header("set-cookie")), (403, None));
+}

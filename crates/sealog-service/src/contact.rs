@@ -1,0 +1,34 @@
+//! Whom mails about a tenant go to.
+
+use sealog_control::{ListPage, Role, Tenant};
+use sealog_store::StoreError;
+
+use crate::address::is_address;
+use crate::control_data::ControlData;
+
+const PAGE: usize = 100;
+
+/// The tenant's contact, or else its first owner: a notice is one mail.
+pub(crate) async fn address_of(
+    control: &ControlData,
+    tenant: &Tenant,
+    now_ms: u64,
+) -> Result<Option<String>, StoreError> {
+    if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
+        return Ok(Some(contact.clone()));
+    }
+    let mut after = None;
+    loop {
+        let page = control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
+        let owner = page.iter().find(|member| {
+            member.membership.role == Role::Owner
+                && !member.membership.has_ended(now_ms)
+                && is_address(&member.person.email)
+        });
+        match (owner, page.last()) {
+            (Some(owner), _) => return Ok(Some(owner.person.email.clone())),
+            (None, Some(last)) if page.len() == PAGE => after = Some(last.person.id.0),
+            (None, _) => return Ok(None),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! How operators sign in: a password, and always a code.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sealog_control::{Operators, OpsSession, OpsShown, OpsUser};
+use sealog_core::id::Hash;
+use sealog_store::world::World;
+
+use crate::Secret;
+use crate::password;
+use crate::people::totp::{self, SECRET_BYTES};
+use crate::people::{
+    CodeError, Failed, Offer, PasswordError, Refused, SignInCounts, SignInError, Throttle, Token, Visitor,
+    address, check_chosen, offer, subject,
+};
+
+const MINUTE_MS: u64 = 60 * 1000;
+/// Between a right password and the code that has to follow it.
+const CODE_MS: u64 = 10 * MINUTE_MS;
+/// Shorter than those of people: what is open here is open for all tenants.
+const IDLE_MS: u64 = 30 * MINUTE_MS;
+const ABSOLUTE_MS: u64 = 8 * 60 * MINUTE_MS;
+/// How exactly it is known when a session was last used: each use would be a write otherwise.
+const SEEN_EVERY_MS: u64 = MINUTE_MS;
+
+/// What is done for operators who come through a browser.
+#[derive(Clone)]
+pub struct OpsAccounts {
+    operators: Arc<dyn Operators>,
+    world: Arc<dyn World>,
+    refused: Arc<Refused>,
+    counts: Arc<SignInCounts>,
+}
+
+/// Who is signed in, with a code or still without one.
+#[derive(Clone, Debug)]
+pub struct SignedInOperator {
+    pub session: OpsSession,
+    pub user: OpsUser,
+}
+
+impl SignedInOperator {
+    /// Whether a code was shown: nothing is open before.
+    pub fn is_whole(&self) -> bool {
+        !self.session.needs_code && self.user.is_enrolled()
+    }
+}
+
+/// Why a link has not set a password.
+#[derive(Debug)]
+pub enum EnrolError {
+    /// Unknown, used or over.
+    Gone,
+    TooMany,
+    Password(PasswordError),
+    Failed(Failed),
+}
+
+impl<E: Into<Failed>> From<E> for EnrolError {
+    fn from(error: E) -> EnrolError {
+        EnrolError::Failed(error.into())
+    }
+}
+
+impl OpsAccounts {
+    pub fn new(operators: Arc<dyn Operators>, world: Arc<dyn World>) -> OpsAccounts {
+        OpsAccounts { operators, world, refused: Arc::default(), counts: Arc::default() }
+    }
+
+    /// Sets the password by a link that the host has made. The session that it begins asks for the authenticator, and opens nothing else.
+    pub async fn enrol(
+        &self,
+        link: &Token,
+        password: Secret,
+        visitor: &Visitor,
+    ) -> Result<Token, EnrolError> {
+        check_chosen(&password).map_err(EnrolError::Password)?;
+        self.throttle().admit([address("ops link", visitor.address)], self.world.now_ms()).await.map_err(
+            |error| match error {
+                SignInError::Failed(failed) => EnrolError::Failed(failed),
+                SignInError::TooMany | SignInError::Wrong => EnrolError::TooMany,
+            },
+        )?;
+        let hash = password::hash(&*self.world, password).await?;
+        let enrolled =
+            self.operators.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
+        let user = enrolled.ok_or(EnrolError::Gone)?;
+        tracing::info!(operator = %user.id.0, address = %visitor.address, "an operator has set a password by a link");
+        self.begin_half(&user, hash, None).await?.ok_or(EnrolError::Gone)
+    }
+
+    /// A right password: a session that opens nothing until a code was shown.
+    pub async fn sign_in(
+        &self,
+        email: &str,
+        password: Secret,
+        visitor: &Visitor,
+        replaces: Option<&Token>,
+    ) -> Result<Token, SignInError> {
+        let email = email.trim();
+        let account = subject("ops account", email.to_lowercase().as_bytes());
+        let subjects = [account, address("ops address", visitor.address)];
+        self.throttle().admit(subjects, self.world.now_ms()).await?;
+        let user = self.operators.ops_user_by_email(email.to_owned()).await?;
+        let hash = user.as_ref().and_then(|user| user.password_hash.clone());
+        // Whatever is known of the account, before anything is said of it.
+        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
+        let (Some(user), Some(hash)) = (user, hash.filter(|_| is_right)) else {
+            self.counts.wrong_passwords.fetch_add(1, Ordering::Relaxed);
+            // Where from, and not what was typed: that may be a password.
+            tracing::warn!(address = %visitor.address, "somebody failed to sign in as an operator");
+            return Err(SignInError::Wrong);
+        };
+        self.throttle().forget(account).await?;
+        // The password was changed, or the account removed, while it was being checked.
+        let token = self.begin_half(&user, hash, replaces.map(Token::digest)).await?;
+        token.ok_or(SignInError::Wrong)
+    }
+
+    /// Of whoever has no authenticator yet: what it has to be told. It counts from its first code on.
+    pub fn offered(&self, who: &SignedInOperator) -> Option<Offer> {
+        let secret = who.user.secret.as_ref().filter(|_| !who.user.is_enrolled())?;
+        Some(offer(&who.user.email, secret))
+    }
+
+    /// The code beside the password, which also confirms an authenticator that is new. With the session that takes the place
+    /// of the one that asked for it.
+    pub async fn check_code(
+        &self,
+        asked: &SignedInOperator,
+        code: &str,
+        visitor: &Visitor,
+    ) -> Result<Token, CodeError> {
+        let (user, now_ms) = (&asked.user, self.world.now_ms());
+        let attempts = subject("ops code", &user.id.0.0);
+        self.throttle().admit([attempts], now_ms).await.map_err(|error| match error {
+            SignInError::Failed(failed) => CodeError::Failed(failed),
+            SignInError::TooMany | SignInError::Wrong => CodeError::TooMany,
+        })?;
+        let secret = user.secret.clone().ok_or(CodeError::NotNow)?;
+        let Some(step) = totp::step_of(&secret, code, now_ms) else {
+            return Err(self.wrong_code(user, visitor));
+        };
+        let token = Token::new(&*self.world);
+        let session = session(&token, user, now_ms, false);
+        let shown = OpsShown::Code { asked_by: asked.session.token_digest, secret, step };
+        if !self.operators.begin_ops_session(session, shown).await? {
+            return Err(self.wrong_code(user, visitor));
+        }
+        self.throttle().forget(attempts).await?;
+        let enrolled = !user.is_enrolled();
+        tracing::info!(operator = %user.id.0, address = %visitor.address, enrolled, "an operator signed in");
+        Ok(token)
+    }
+
+    /// Who this token belongs to, if to anybody now; also whoever still has to show a code.
+    pub async fn find(&self, token: &Token) -> Result<Option<SignedInOperator>, Failed> {
+        let now_ms = self.world.now_ms();
+        let Some(session) = self.operators.ops_session(token.digest(), now_ms).await? else {
+            return Ok(None);
+        };
+        let Some(user) = self.operators.ops_user(session.user_id).await? else { return Ok(None) };
+        if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
+            self.operators.touch_ops_session(session.token_digest, now_ms).await?;
+        }
+        Ok(Some(SignedInOperator { session, user }))
+    }
+
+    pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
+        Ok(self.operators.end_ops_session(token.digest()).await?)
+    }
+
+    async fn begin_half(
+        &self,
+        user: &OpsUser,
+        hash: String,
+        replaces: Option<Hash>,
+    ) -> Result<Option<Token>, Failed> {
+        if !user.is_enrolled() && user.secret.is_none() {
+            let mut secret = vec![0; SECRET_BYTES];
+            self.world.fill_random(&mut secret);
+            self.operators.offer_ops_authenticator(user.id, secret).await?;
+        }
+        let token = Token::new(&*self.world);
+        let session = session(&token, user, self.world.now_ms(), true);
+        let shown = OpsShown::Password { hash, replaces };
+        Ok(self.operators.begin_ops_session(session, shown).await?.then_some(token))
+    }
+
+    fn wrong_code(&self, user: &OpsUser, visitor: &Visitor) -> CodeError {
+        self.counts.wrong_codes.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(operator = %user.id.0, address = %visitor.address, "a wrong code for an operator's account");
+        CodeError::Wrong
+    }
+
+    fn throttle(&self) -> Throttle<'_> {
+        Throttle { attempts: &*self.operators, refused: &self.refused, counts: &self.counts }
+    }
+}
+
+impl std::fmt::Debug for OpsAccounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpsAccounts")
+    }
+}
+
+fn session(token: &Token, user: &OpsUser, now_ms: u64, needs_code: bool) -> OpsSession {
+    let lasts_ms = if needs_code { CODE_MS } else { ABSOLUTE_MS };
+    OpsSession {
+        token_digest: token.digest(),
+        user_id: user.id,
+        needs_code,
+        created_at_ms: now_ms,
+        expires_at_ms: now_ms.saturating_add(lasts_ms),
+        last_seen_at_ms: now_ms,
+        idle_ms: IDLE_MS.min(lasts_ms),
+    }
+}

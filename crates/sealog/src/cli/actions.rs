@@ -1,0 +1,156 @@
+//! `sealog actions`: what may be logged, and what it needs.
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::connect::{self, Key};
+use super::exit::{Exit, Failure};
+use super::output::{self, Form};
+
+pub(super) fn command() -> Command {
+    let list = Command::new("list")
+        .about("Lists the actions that the key's organisation may use; without a key the whole catalog")
+        .arg(
+            Arg::new("framework")
+                .long("framework")
+                .value_name("ID")
+                .help("Only actions that serve this framework, like gdpr"),
+        )
+        .arg(Arg::new("category").long("category").value_name("NAME").help("Only actions of this category"));
+    let show = Command::new("show")
+        .about("Shows one action: its fields, and the frameworks that it serves")
+        .arg(Arg::new("action").value_name("ACTION").required(true).help("Its name, like user.login"));
+    let actions = Command::new("actions")
+        .about("Shows the actions that may be logged")
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    connect::with_flags(actions.subcommand(list).subcommand(show))
+}
+
+#[derive(Deserialize)]
+struct Catalog {
+    actions: Vec<Value>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Entry {
+    action: String,
+    #[serde(default)]
+    category: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    frameworks: Vec<Framework>,
+    #[serde(default)]
+    required_fields: Vec<String>,
+    #[serde(default)]
+    optional_fields: Vec<String>,
+    subscribed: Option<bool>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Framework {
+    framework: String,
+    #[serde(default)]
+    label: String,
+    #[serde(default)]
+    is_required: bool,
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (name, matches) = matches.subcommand().expect("clap asks for one");
+    let client = connect::client(matches, Key::Optional)?;
+    let catalog: Catalog = connect::block_on(async { Ok(client.get("/v1/actions", &[]).await?.json()?) })?;
+    let mut entries = Vec::with_capacity(catalog.actions.len());
+    for value in catalog.actions {
+        let entry = serde_json::from_value::<Entry>(value.clone()).map_err(|error| {
+            Failure::new(Exit::Failure, format!("the service has sent what is no action: {error}"))
+        })?;
+        entries.push((entry, value));
+    }
+    let form = Form::of(matches);
+    match name {
+        "list" => list(&entries, matches, form)?,
+        _ => show(&entries, matches.get_one::<String>("action").expect("clap asks for it"), form)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(entries: &[(Entry, Value)], matches: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let framework = matches.get_one::<String>("framework");
+    let category = matches.get_one::<String>("category");
+    let is_asked_for = |entry: &Entry| {
+        framework.is_none_or(|id| entry.frameworks.iter().any(|served| served.framework == *id))
+            && category.is_none_or(|name| entry.category == *name)
+    };
+    let chosen = entries.iter().filter(|(entry, _)| is_asked_for(entry));
+    let row = |entry: &Entry| {
+        let frameworks: Vec<&str> = entry.frameworks.iter().map(|served| served.framework.as_str()).collect();
+        [&entry.action, &entry.category, &entry.required_fields.join(","), &frameworks.join(",")]
+            .map(|text| output::plain(text))
+            .to_vec()
+    };
+    let mut text = String::new();
+    match form {
+        Form::Json => chosen.for_each(|(_, value)| text.push_str(&format!("{value}\n"))),
+        Form::Lines => chosen.for_each(|(entry, _)| text.push_str(&(row(entry).join("\t") + "\n"))),
+        Form::Table => {
+            let rows: Vec<Vec<String>> = chosen.map(|(entry, _)| row(entry)).collect();
+            text = output::table(
+                &["action", "category", "required fields", "frameworks"],
+                &[40, 16, 40, 60],
+                &rows,
+            );
+        }
+    }
+    output::put(&text)?;
+    Ok(())
+}
+
+fn show(entries: &[(Entry, Value)], name: &str, form: Form) -> Result<(), Failure> {
+    let Some((entry, value)) = entries.iter().find(|(entry, _)| entry.action == name) else {
+        let domain = name.split('.').next().unwrap_or(name);
+        let near: Vec<&str> = entries
+            .iter()
+            .map(|(entry, _)| entry.action.as_str())
+            .filter(|known| known.split('.').next() == Some(domain))
+            .take(8)
+            .collect();
+        let hint = if near.is_empty() {
+            "`sealog actions list` has all".to_owned()
+        } else {
+            format!("there are {}", near.join(", "))
+        };
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("there is no action {:?}; {hint}", output::plain(name)),
+        ));
+    };
+    if form == Form::Json {
+        output::put(&format!("{value}\n"))?;
+        return Ok(());
+    }
+    let mut text = format!("{}\n", output::plain(&entry.action));
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text.push_str(&format!("  {name:<16}{}\n", output::plain(value)));
+        }
+    };
+    line("description", &entry.description);
+    line("category", &entry.category);
+    line("required fields", &entry.required_fields.join(", "));
+    line("optional fields", &entry.optional_fields.join(", "));
+    line("in the plan", entry.subscribed.map_or("", |is_in| if is_in { "yes" } else { "no" }));
+    for served in &entry.frameworks {
+        let label = if served.label.is_empty() { &served.framework } else { &served.label };
+        line(
+            "framework",
+            &format!("{label} ({})", if served.is_required { "required" } else { "recommended" }),
+        );
+    }
+    output::put(&text)?;
+    Ok(())
+}

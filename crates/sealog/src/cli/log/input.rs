@@ -1,0 +1,115 @@
+//! Lines of a file or a pipe, read by a thread of their own: a pipe that says nothing must not hold up what was already read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::super::exit::Failure;
+
+/// How long a line may be: an event has to fit into a request of 2 MB.
+pub(super) const LINE_MAX: usize = 2 << 20;
+/// Lines that are read ahead. With the longest ones this is the most memory that input can take.
+const AHEAD: usize = 256;
+
+pub(super) struct Line {
+    pub number: u64,
+    /// The event, or what the line was and why it is none.
+    pub event: Result<Box<RawValue>, String>,
+}
+
+/// Ends when the input does; an error is the last item.
+pub(super) fn lines(path: &str) -> Result<mpsc::Receiver<io::Result<Line>>, Failure> {
+    let input: Box<dyn Read + Send> = match path {
+        "-" => Box::new(io::stdin()),
+        path => Box::new(
+            File::open(path).map_err(|error| Failure::usage(format!("{path} cannot be read: {error}")))?,
+        ),
+    };
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    std::thread::spawn(move || {
+        let mut reader = BufReader::with_capacity(256 << 10, input);
+        let (mut number, mut text) = (0, Vec::new());
+        loop {
+            number += 1;
+            let item = match next(&mut reader, &mut text) {
+                Ok(false) => return,
+                Ok(true) if text.trim_ascii().is_empty() => continue,
+                Ok(true) => Ok(Line { number, event: parse(&text) }),
+                Err(error) => Err(error),
+            };
+            let is_last = item.is_err();
+            if sender.blocking_send(item).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// Whether there was a line. Of one that is too long the rest is passed over.
+fn next(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
+    text.clear();
+    let mut any = false;
+    loop {
+        let available = reader.fill_buf()?;
+        if available.is_empty() {
+            return Ok(any);
+        }
+        any = true;
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let taken = end.unwrap_or(available.len());
+        let room = (LINE_MAX + 1).saturating_sub(text.len());
+        text.extend_from_slice(&available[..taken.min(room)]);
+        let consumed = taken + usize::from(end.is_some());
+        reader.consume(consumed);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
+    if text.len() > LINE_MAX {
+        return Err("it is longer than 2 MB".into());
+    }
+    let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8".to_owned())?.trim();
+    if !text.starts_with('{') {
+        return Err("it is no JSON object".into());
+    }
+    serde_json::from_str::<&RawValue>(text)
+        .map(ToOwned::to_owned)
+        .map_err(|error| format!("it is no JSON: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Vec<(u64, Result<String, String>)> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines");
+        std::fs::write(&path, bytes).unwrap();
+        let mut lines = lines(path.to_str().unwrap()).unwrap();
+        let mut read = Vec::new();
+        while let Some(line) = lines.blocking_recv() {
+            let Line { number, event } = line.unwrap();
+            read.push((number, event.map(|event| event.get().to_owned())));
+        }
+        read
+    }
+
+    #[test]
+    fn every_line_is_an_event_or_says_why_not_and_empty_ones_are_passed_over() {
+        let long = [b"{\"a\":\"".as_slice(), &vec![b'x'; LINE_MAX], b"\"}"].concat();
+        let text = [b" {\"a\":1.0}\r\n\n[1]\n{\"a\":\n\xff\n".as_slice(), &long, b"\n{\"b\":2}"].concat();
+        let lines = read(&text);
+        let numbers: Vec<u64> = lines.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 3, 4, 5, 6, 7]);
+        assert_eq!(lines[0].1.as_deref(), Ok("{\"a\":1.0}"));
+        assert!(lines[1..5].iter().all(|(_, event)| event.is_err()), "{lines:?}");
+        assert!(lines[4].1.as_ref().unwrap_err().contains("2 MB"));
+        assert_eq!(lines[5].1.as_deref(), Ok("{\"b\":2}"));
+    }
+}

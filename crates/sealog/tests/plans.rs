@@ -1,0 +1,105 @@
+//! Plans of the settings file, in a server that runs.
+
+mod support;
+
+use std::path::Path;
+
+use sealog_core::time::{DAY_MS, iso_ms};
+use serde_json::{Value, json};
+use support::*;
+
+const TOKEN: &str = "0123456789abcdef";
+const GOLD: &str = "[plans.gold]\nframeworks = [\"hipaa\"]\nkey_expiry_policy = true\nrequests_per_s = 50\n[plans.top]\nkey_expiry_policy = false\n";
+const HIPAA: &str =
+    r#"{"action":"hipaa.phi_accessed","metadata":{"patient_id":"p","purpose_of_use":"care"}}"#;
+
+fn serve_with_plans(data: &Path, plans: &str) -> Running {
+    let file = data.parent().unwrap().join("sealog.toml");
+    std::fs::write(&file, plans).unwrap();
+    let mut command = sealog();
+    command.env("SEALOG_OPERATOR_TOKEN", TOKEN).env("SEALOG_CONFIG", &file);
+    start(serving(command, data))
+}
+
+fn operator(server: &Running, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let authorization = format!("Bearer {TOKEN}");
+    let path = format!("/operator/v1{path}");
+    let (status, body) =
+        server.request(method, &path, &[("Authorization", &authorization)], &body.to_string());
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+/// The tenant that the first run has made, and its project.
+fn first(server: &Running) -> (String, String) {
+    let (_, tenants) = operator(server, "GET", "/tenants", &Value::Null);
+    let tenant = tenants["tenants"][0]["tenant_id"].as_str().unwrap().to_owned();
+    let (_, projects) = operator(server, "GET", &format!("/tenants/{tenant}/projects"), &Value::Null);
+    (tenant, projects["projects"][0]["project_id"].as_str().unwrap().to_owned())
+}
+
+/// Signs the owner in, who claims the account first.
+fn owner(server: &Running, data: &Path) -> String {
+    let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
+    let beginning = format!("http://{}/app/claim#", server.address);
+    let secret = text.split_whitespace().find_map(|word| word.strip_prefix(&beginning)).unwrap();
+    let claim = format!("token={secret}&email=me%40example.org&password=correct+horse+battery");
+    assert!(submit(server, "/app/claim", "", &claim).starts_with("HTTP/1.1 303"));
+    let answer = submit(server, "/app/sign-in", "", "email=me%40example.org&password=correct+horse+battery");
+    answer.split_once("set-cookie: ").unwrap().1.split(';').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_plan_of_the_file_enforces_the_policy_for_keys_and_one_without_it_does_not() {
+    let (_dir, data) = data_dir();
+    let server = serve_with_plans(&data, GOLD);
+    let (tenant, project) = first(&server);
+    let (status, _) = operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "gold"}));
+    assert_eq!(status, 200);
+    let cookie = owner(&server, &data);
+    let policy = format!("/app/o/{tenant}/keys/policy");
+    assert!(submit(&server, &policy, &cookie, "days=30").starts_with("HTTP/1.1 303"));
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let late = iso_ms(u64::try_from(now_ms).unwrap() + 31 * DAY_MS);
+    let key = json!({"name": "k", "mode": "test", "expires_at": late});
+    let keys = format!("/projects/{project}/keys");
+    let (status, answer) = operator(&server, "POST", &keys, &key);
+    assert_eq!((status, answer["error"]["code"].as_str()), (422, Some("validation/invalid_field")));
+    // Delivered with the policy, and changed by the file: one member, and no other.
+    operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "top"}));
+    assert_eq!(operator(&server, "POST", &keys, &key).0, 201);
+    server.stop();
+}
+
+#[test]
+fn a_tenant_whose_plan_is_gone_is_served_on_and_the_log_says_so_loudly() {
+    let (_dir, data) = data_dir();
+    let server = serve_with_plans(&data, GOLD);
+    let (tenant, project) = first(&server);
+    let key = first_key(&data);
+    operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "gold"}));
+    operator(&server, "PATCH", &format!("/projects/{project}"), &json!({"frameworks": ["hipaa"]}));
+    let taken = server.send(&key, HIPAA);
+    assert_eq!(taken.0, 202, "{}", taken.1);
+    server.stop();
+
+    let server = serve_with_plans(&data, "");
+    let said = server.says("on a plan that the settings do not have");
+    assert_eq!((said["plan"].as_str(), said["tenants"].as_u64()), (Some("gold"), Some(1)));
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(server.send(&key, HIPAA).0, 202, "evidence is not refused for a setting that went missing");
+    let (status, _) = operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "gold"}));
+    assert_eq!(status, 422, "nobody can be put on it");
+    server.stop();
+}
+
+#[test]
+fn a_plan_that_is_wrong_is_an_error_at_start() {
+    let (_dir, data) = data_dir();
+    let file = data.parent().unwrap().join("sealog.toml");
+    std::fs::write(&file, "[plans.entry]\nframeworks = [\"soc2\", \"hippa\"]\n").unwrap();
+    let mut command = sealog();
+    command.env("SEALOG_CONFIG", &file);
+    let (code, _, said) = ended(serving(command, &data).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(said.contains("plans.entry.frameworks: \"hippa\" is no framework"), "{said}");
+}
