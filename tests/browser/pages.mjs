@@ -44,6 +44,16 @@ const LINES = [
   { route: "/app/o/{organisation}/actions/entry", as: "auditor", query: "?action=user.login" },
   { route: "/app/o/{organisation}/actions/entry", as: "owner", action: true, name: "custom", events: true },
   { route: "/app/o/{organisation}/actions/new", as: "developer" },
+  { route: "/app/o/{organisation}/cases", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases", as: "auditor", name: "auditor" },
+  { route: "/app/o/{organisation}/cases/new", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/register", as: "admin" },
+  { route: "/app/o/{organisation}/cases/holidays", as: "owner" },
+  { route: "/app/o/{organisation}/cases/{case}", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}", as: "admin", name: "admin" },
+  { route: "/app/o/{organisation}/cases/{case}/identity", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}/identifiers", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}/history", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "auditor", name: "auditor" },
   { route: "/app/o/{organisation}/projects", as: "owner" },
@@ -70,6 +80,7 @@ export const NOT_PAGES = [
   "/app/p/{project}/{mode}/verify/{run}/report.txt",
   "/app/p/{project}/{mode}/exports/{export}/download",
   "/app/p/{project}/{mode}/exports/{export}/manifest.json",
+  "/app/o/{organisation}/cases/register.csv",
 ];
 
 /// Where a page is, for an organisation with a project and an event.
@@ -81,6 +92,7 @@ export function address(page, place) {
     .replace("{log_id}", place.log_id)
     .replace("{person}", place.person)
     .replace("{run}", place.run)
+    .replace("{case}", place.case)
     .replace("{framework}", "soc2");
   return path + (page.action ? `?action=${encodeURIComponent(place.action)}` : page.query ?? "");
 }
@@ -117,6 +129,14 @@ export async function furnish(page, url, place) {
     await page.getByLabel("Pin to Overview").check();
     await page.getByRole("button", { name: "Save", exact: true }).click();
     await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
+  }
+  if (has("/app/o/{organisation}/cases/{case}")) {
+    await page.goto(`${url}/app/o/${place.organisation}/cases/new`);
+    await page.getByLabel("Requester").fill("Ada <b>Subject</b>");
+    await page.getByLabel("production").check();
+    await page.getByRole("button", { name: "Open the case" }).click();
+    await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
+    place.case = new URL(page.url()).pathname.split("/").at(-1);
   }
 }
 

@@ -224,6 +224,9 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
         "DELETE FROM sealog_control.tenants",
         "DELETE FROM sealog_control.persons",
         "DELETE FROM sealog_control.memberships",
+        "UPDATE sealog_control.case_entries SET note = 'x'",
+        "DELETE FROM sealog_control.case_entries",
+        "DELETE FROM sealog_control.cases",
         "UPDATE sealog_control.system_projects SET project_id = gen_random_uuid()",
         "DELETE FROM sealog_control.system_projects",
         "TRUNCATE sealog_control.pending",
@@ -400,6 +403,7 @@ fn furnish(control: &Control) {
     wait(control.create_export(export, 1, Records::none())).unwrap().unwrap();
     let totals = ExportTotals { rows: 9, bytes: 9, sha256: Hash([9; 32]), at_ms: now };
     assert_eq!(wait(control.complete_export(ExportId(Uuid([8; 16])), totals)), Ok(Some(totals)));
+    work_on_case(control, tenant_id, project_id, person_id);
     let token_digest = Hash([6; 32]);
     let session = Session {
         token_digest,
@@ -621,4 +625,64 @@ fn a_node_that_cannot_read_which_tenants_have_changed_asks_for_all_of_them() {
     stage.sql("ALTER TABLE sealog_control.tenants RENAME COLUMN version TO versions");
     stage.sql("UPDATE sealog.store SET version = version + 1");
     eventually("it asks for everybody", || nodes[1].control.version_of(tenant(2)) > before);
+}
+
+/// A case, a step of it, and an event that it leaves in a project.
+fn work_on_case(
+    control: &Control,
+    tenant_id: TenantId,
+    project_id: sealog_core::id::ProjectId,
+    person_id: PersonId,
+) {
+    let case = Case {
+        id: CaseId(Uuid([9; 16])),
+        tenant_id,
+        number: 0,
+        revision: 0,
+        state: CaseState::Received,
+        state_before_pause: None,
+        intake: Intake {
+            regime: CaseRegime::Gdpr,
+            custom_days: None,
+            request_type: CaseType::Access,
+            requester: "a".into(),
+            contact: String::new(),
+            wrote: String::new(),
+            channel: CaseChannel::Email,
+            received_at_ms: 1,
+        },
+        assignee: None,
+        scope: CaseScope::default(),
+        identifiers: vec![],
+        identity: None,
+        pauses: vec![],
+        extension: None,
+        confirmed_at_ms: None,
+        answer: None,
+        due_day: 1,
+        created_by: person_id,
+        created_at_ms: 1,
+        changed_at_ms: 1,
+        closed_at_ms: None,
+    };
+    let entry = NewCaseEntry {
+        person_id: Some(person_id),
+        at_ms: 1,
+        what: "opened".into(),
+        from: None,
+        to: Some(CaseState::Received),
+        note: "n".into(),
+        salt: Hash([1; 32]),
+        digest: Hash([2; 32]),
+        differences: vec![],
+    };
+    let id = Uuid([9; 16]);
+    let (key, action, body) = ("k".into(), "a.b".into(), "{}".into());
+    let event = NewCaseEvent { id, project_id, key, action, body };
+    let with = CaseWrite { entry, records: vec![], events: vec![event], notices: vec![] };
+    let case = wait(control.create_case(case, with.clone())).unwrap();
+    assert!(matches!(wait(control.save_case(case.clone(), with)), Ok(CaseSaved::Done(_))));
+    wait(control.note_case_due(case.id, 2, 7)).unwrap();
+    let sealed = CaseEventOutcome::Sealed { chain_seq: 1, now_ms: 2 };
+    assert_eq!(wait(control.case_event_attempted(id, sealed)), Ok(true));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
+use sealog_service::cases::CaseDesk;
 use sealog_service::disclosure::Disclosures;
 use sealog_service::exports::Exporter;
 use sealog_service::people::Accounts;
@@ -48,6 +49,7 @@ pub struct Dashboard {
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
     pub(crate) disclosures: Disclosures,
+    pub(crate) cases: CaseDesk,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
@@ -95,6 +97,8 @@ impl Dashboard {
             Arc::clone(&workers.drain),
             &workers.runner.wake,
         );
+        let cases =
+            CaseDesk::new(&control, Arc::clone(&world), admin.wake().clone(), workers.case_events.clone());
         let accounts = Accounts::new(
             people,
             Arc::clone(&world),
@@ -116,6 +120,7 @@ impl Dashboard {
             verifications,
             exporter,
             disclosures,
+            cases,
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,

@@ -28,6 +28,10 @@ pub enum Capability {
     ShareViews,
     /// Remove those of others.
     ManageViews,
+    /// Auditors see closed ones.
+    ViewCases,
+    /// Open them, and take their steps.
+    ManageCases,
 }
 
 const OWNER: usize = 0;
@@ -59,6 +63,8 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
     (Capability::ShareViews,    [YES, YES, YES, YES, NO]),
     (Capability::ManageViews,   [YES, YES, NO,  NO,  NO]),
+    (Capability::ViewCases,     [YES, YES, NO,  YES, YES]),
+    (Capability::ManageCases,   [YES, NO,  NO,  YES, NO]),
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {

@@ -117,6 +117,7 @@ pub(crate) enum Current {
     Exports,
     SystemLog,
     Actions,
+    Cases,
     Keys,
     Projects,
     Members,
@@ -196,6 +197,9 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
     }
     if place.may(Capability::ViewActions) {
         pages.push(item(format!("/app/o/{tenant_id}/actions"), "actions", "Actions", Current::Actions));
+    }
+    if place.may(Capability::ViewCases) {
+        pages.push(item(format!("/app/o/{tenant_id}/cases"), "case", "Cases", Current::Cases));
     }
     if place.may(Capability::ViewKeys) {
         pages.push(item(format!("/app/o/{tenant_id}/keys"), "key", "API keys", Current::Keys));

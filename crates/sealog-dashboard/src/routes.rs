@@ -12,6 +12,9 @@ use crate::capability::Capability;
 use crate::gate::{self, Handler, Needs};
 use crate::headers;
 use crate::pages::{account, action, actions, claim, event, events, exports, forgot, framework, frameworks};
+use crate::pages::{
+    case, case_history, case_holidays, case_identifiers, case_identity, case_register, cases, new_case,
+};
 use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
     saved_views, shortcuts, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
@@ -104,6 +107,24 @@ static ROUTES: &[Route] = routes! {
     GET "/app/o/{organisation}/actions/new" Needs::Member(Capability::ManageActions) => new_action::show;
     POST "/app/o/{organisation}/actions/create" Needs::Member(Capability::ManageActions) => new_action::create;
     POST "/app/o/{organisation}/actions/retire" Needs::Member(Capability::ManageActions) => action::retire;
+    GET "/app/o/{organisation}/cases" Needs::Member(Capability::ViewCases) => cases::show;
+    GET "/app/o/{organisation}/cases/new" Needs::Member(Capability::ManageCases) => new_case::show;
+    POST "/app/o/{organisation}/cases/create" Needs::Member(Capability::ManageCases) => new_case::create;
+    GET "/app/o/{organisation}/cases/register" Needs::Member(Capability::ViewCases) => case_register::show;
+    GET "/app/o/{organisation}/cases/register.csv" Needs::Member(Capability::ViewCases) => case_register::csv;
+    GET "/app/o/{organisation}/cases/holidays" Needs::Member(Capability::ManageCases) => case_holidays::show;
+    POST "/app/o/{organisation}/cases/holidays" Needs::Member(Capability::ManageCases) => case_holidays::save;
+    GET "/app/o/{organisation}/cases/{case}" Needs::Member(Capability::ViewCases) => case::show;
+    POST "/app/o/{organisation}/cases/{case}/intake" Needs::Member(Capability::ManageCases) => case::save;
+    POST "/app/o/{organisation}/cases/{case}/confirm" Needs::Member(Capability::ManageCases) => case::confirm;
+    POST "/app/o/{organisation}/cases/{case}/move" Needs::Member(Capability::ManageCases) => case::step;
+    GET "/app/o/{organisation}/cases/{case}/identity" Needs::Member(Capability::ViewCases) => case_identity::show;
+    POST "/app/o/{organisation}/cases/{case}/identity" Needs::Member(Capability::ManageCases) => case_identity::save;
+    GET "/app/o/{organisation}/cases/{case}/identifiers" Needs::Member(Capability::ViewCases) => case_identifiers::show;
+    POST "/app/o/{organisation}/cases/{case}/identifiers/add" Needs::Member(Capability::ManageCases) => case_identifiers::add;
+    POST "/app/o/{organisation}/cases/{case}/identifiers/remove" Needs::Member(Capability::ManageCases) => case_identifiers::remove;
+    POST "/app/o/{organisation}/cases/{case}/scope" Needs::Member(Capability::ManageCases) => case_identifiers::set_scope;
+    GET "/app/o/{organisation}/cases/{case}/history" Needs::Member(Capability::ViewCases) => case_history::show;
     GET "/app/o/{organisation}/keys" Needs::Member(Capability::ViewKeys) => keys::show;
     POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;
     POST "/app/o/{organisation}/keys/roll" Needs::Member(Capability::TestKeys) => keys::roll;

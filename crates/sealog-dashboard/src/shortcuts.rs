@@ -10,12 +10,13 @@ const COOKIE: &str = "sealog_shortcuts";
 const COOKIE_S: u64 = 365 * 24 * 60 * 60;
 
 /// Pages of the rail, each by the key that follows a `g`.
-const GO: [(&str, &str); 7] = [
+const GO: [(&str, &str); 8] = [
     ("e", "Events"),
     ("v", "Verification"),
     ("x", "Exports"),
     ("f", "Frameworks"),
     ("a", "Actions"),
+    ("d", "Cases"),
     ("k", "API keys"),
     ("u", "Usage"),
 ];

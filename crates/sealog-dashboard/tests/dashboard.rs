@@ -2,6 +2,8 @@
 
 #[path = "dashboard/actions.rs"]
 mod actions;
+#[path = "dashboard/cases.rs"]
+mod cases;
 #[path = "dashboard/context.rs"]
 mod context;
 #[path = "dashboard/events.rs"]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::{Jobs, Workers};
+use sealog_service::cases::{CaseForward, CaseReminders};
 use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
@@ -130,6 +131,24 @@ impl App {
                 records: wake.clone(),
                 every: config.background.packages_every,
             },
+            case_forward: CaseForward {
+                events: Arc::clone(&control.case_events),
+                administration: Arc::clone(&control.administration),
+                store: Arc::clone(&store),
+                ingest: ingest.clone(),
+                world: Arc::clone(&world),
+                plans: config.plans.clone(),
+                wake: Wake::default(),
+                every: config.background.case_events_every,
+            },
+            case_reminders: CaseReminders {
+                cases: Arc::clone(&control.cases),
+                administration: Arc::clone(&control.administration),
+                people: Arc::clone(&control.people),
+                outbox: Arc::clone(&control.outbox),
+                world: Arc::clone(&world),
+                every: config.background.case_reminders_every,
+            },
             intervals: config.background,
         };
         Arc::new(App {
@@ -155,7 +174,11 @@ impl App {
 impl App {
     /// For pages: what works in the background of this process.
     pub fn workers(&self) -> Workers {
-        Workers { drain: Arc::clone(&self.jobs.drain), runner: Arc::clone(&self.jobs.runner) }
+        Workers {
+            drain: Arc::clone(&self.jobs.drain),
+            runner: Arc::clone(&self.jobs.runner),
+            case_events: self.jobs.case_forward.wake.clone(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sealog_store::Store;
 use sealog_store::world::World;
 
+use crate::cases::{CaseForward, CaseReminders};
 use crate::disclosure::PackageSweep;
 use crate::geo::{self, Geo};
 use crate::heads;
@@ -18,6 +19,7 @@ use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::stop::Stop;
 use crate::system_chain::Drain;
+use crate::system_chain::{Drain, Wake};
 use crate::verification::Scheduler;
 
 /// How often background jobs look for something to do, and how long it may take.
@@ -32,6 +34,10 @@ pub struct Intervals {
     pub jobs_every: Duration,
     /// For packages that have expired.
     pub packages_every: Duration,
+    /// For events that other processes have left for projects.
+    pub case_events_every: Duration,
+    /// For cases that are due.
+    pub case_reminders_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
 }
@@ -45,6 +51,8 @@ impl Default for Intervals {
             drain_every: Duration::from_secs(5),
             jobs_every: Duration::from_secs(5),
             packages_every: Duration::from_secs(10 * 60),
+            case_events_every: Duration::from_secs(5),
+            case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
         }
     }
@@ -55,6 +63,8 @@ impl Default for Intervals {
 pub struct Workers {
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    /// Of whoever brings events of cases into their projects.
+    pub case_events: Wake,
 }
 
 /// All background jobs of a process.
@@ -69,6 +79,8 @@ pub struct Jobs {
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
     pub packages: PackageSweep,
+    pub case_forward: CaseForward,
+    pub case_reminders: CaseReminders,
     pub intervals: Intervals,
 }
 
@@ -89,7 +101,9 @@ impl Jobs {
                 heads::watch(&self.store, &self.world),
                 self.scheduler.watch(),
                 self.failed_sign_ins.watch(),
-                self.packages.watch()
+                self.packages.watch(),
+                self.case_forward.run(),
+                self.case_reminders.watch()
             );
         };
         let dropped_at_stop = async {

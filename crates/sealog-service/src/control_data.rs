@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, Control, Disclosing, Exports, Jobs, KeyAccess, Operators, Outbox, PendingRecords, People,
-    SystemProjects,
+    Administration, CaseEvents, Cases, Control, Disclosing, Exports, Jobs, KeyAccess, Operators, Outbox,
+    PendingRecords, People, SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -20,6 +20,8 @@ pub struct ControlData {
     pub exports: Arc<dyn Exports>,
     pub disclosing: Arc<dyn Disclosing>,
     pub operators: Arc<dyn Operators>,
+    pub cases: Arc<dyn Cases>,
+    pub case_events: Arc<dyn CaseEvents>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -32,6 +34,8 @@ impl From<Arc<Control>> for ControlData {
             records: Arc::clone(&control) as _,
             system_projects: Arc::clone(&control) as _,
             jobs: Arc::clone(&control) as _,
+            cases: Arc::clone(&control) as _,
+            case_events: Arc::clone(&control) as _,
             disclosing: Arc::clone(&control) as _,
             exports: Arc::clone(&control) as _,
             operators: control,

@@ -3,6 +3,7 @@
 use sealog_control::Notice;
 use serde_json::Value;
 
+use crate::cases::reminders;
 use crate::people::{self, Token};
 use crate::quota;
 use crate::text::Text;
@@ -26,6 +27,8 @@ pub(crate) fn render(notice: &Notice, app_url: &str, secret: Option<&Token>) -> 
         people::INVITATION => secret.and_then(|secret| people::invitation_text(&parameters, app_url, secret)),
         verification::FAILED => verification::failed_text(&parameters, app_url),
         verification::REPORT => verification::report_text(&parameters, app_url),
+        reminders::ASSIGNED => reminders::assigned_text(&parameters, app_url),
+        reminders::DUE => reminders::due_text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => return Err(format!("the template {other:?} is unknown")),
     };

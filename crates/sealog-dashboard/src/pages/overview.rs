@@ -16,6 +16,7 @@ use crate::app::Dashboard;
 use crate::charts::{Bars, Rank, Spark};
 use crate::figures::{self, Counting};
 use crate::layout::{Current, Shell};
+use crate::pages::cases;
 use crate::pages::overview_figures::{
     Before, Chain, Figure, chain_state, critical, summary, with_reads_note,
 };
@@ -67,6 +68,8 @@ struct Page<'a> {
     ranks: Vec<Rank>,
     spark: Option<Spark>,
     side: Side,
+    /// The list, and what of it is due next.
+    due: Option<(String, Vec<cases::Row>)>,
 }
 
 struct Choice {
@@ -248,6 +251,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         ],
         spark: critical(&now),
         side,
+        due: cases::due_next(&app, &asked).await?,
         here,
         events_href,
     };

@@ -219,7 +219,7 @@ impl Stage {
             Arc::clone(&world),
             config,
             admin.clone(),
-            Workers { drain, runner: Arc::clone(&runner) },
+            Workers { drain, runner: Arc::clone(&runner), case_events: Wake::default() },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
         let pages = Pages { dashboard, console: Some(console), console_is_apart: false };
@@ -450,6 +450,36 @@ pub fn events_path(tenant: u8) -> String {
 
 pub fn verify_path(tenant: u8) -> String {
     format!("/app/p/{}/live/verify", project_id(tenant))
+}
+
+/// What a form of a new case has.
+pub const CASE: [(&str, &str); 8] = [
+    ("regime", "gdpr"),
+    ("request_type", "access"),
+    ("received", "2026-11-02"),
+    ("channel", "email"),
+    ("requester", "Ada Subject"),
+    ("contact", "ada@subject.example"),
+    ("wrote", "Give me everything"),
+    ("note", "It came in."),
+];
+
+/// Opens a case in the first organisation; its path.
+pub fn open_case(browser: &mut Browser<'_>) -> String {
+    let opened = browser.post(&format!("/app/o/{}/cases/create", tenant_id(1)), &CASE);
+    let path = opened.location().unwrap_or_else(|| panic!("{}", opened.text()));
+    path.split('?').next().unwrap().to_owned()
+}
+
+/// One that was withdrawn and closed.
+pub fn closed_case(browser: &mut Browser<'_>) -> String {
+    let path = open_case(browser);
+    for (revision, to) in [("1", "withdrawn"), ("2", "closed")] {
+        let step = [("revision", revision), ("to", to), ("note", "It is over.")];
+        let moved = browser.post(&format!("{path}/move"), &step);
+        assert_eq!(moved.status, 303, "{}", moved.text());
+    }
+    path
 }
 
 pub fn exports_path(tenant: u8) -> String {

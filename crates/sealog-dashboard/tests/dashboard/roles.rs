@@ -11,6 +11,8 @@ const ALL: &[Role] = &Role::ALL;
 const MANAGERS: &[Role] = &[Role::Owner, Role::Admin];
 const TEST_KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer];
 const EXPORTS: &[Role] = &[Role::Owner, Role::Admin, Role::PrivacyOfficer, Role::Auditor];
+/// Who opens cases and takes their steps.
+const CASE_WORK: &[Role] = &[Role::Owner, Role::PrivacyOfficer];
 const KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::Auditor];
 
 /// Whoever belongs to the organisation.
@@ -76,6 +78,24 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/o/{organisation}/actions/new", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/actions/create", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/actions/retire", false, TEST_KEYS),
+    ("GET", "/app/o/{organisation}/cases", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/cases/new", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/create", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/register", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/cases/register.csv", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/cases/holidays", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/holidays", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/intake", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/confirm", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/move", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/identity", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/identity", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/identifiers", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/identifiers/add", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/identifiers/remove", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/scope", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/history", false, EXPORTS),
     ("GET", "/app/o/{organisation}/keys", false, KEYS),
     ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/roll", false, TEST_KEYS),
@@ -128,6 +148,7 @@ fn walk(stage: &Stage) {
     stage.member(10, 2, Role::Owner);
     stage.member_with(11, 1, Role::Owner, Grants::default(), Some(stage.now_ms()));
     let (run, export) = (run(&stage.signed_in(1)), export(&stage.signed_in(1)));
+    let case = closed_case(&mut stage.signed_in(1));
     // One to whom things are done.
     stage.member(12, 1, Role::Developer);
     for route in table() {
@@ -140,6 +161,7 @@ fn walk(stage: &Stage) {
             .replace("{log_id}", &log_id.to_string())
             .replace("{run}", &run)
             .replace("{export}", &export)
+            .replace("{case}", case.rsplit('/').next().unwrap())
             .replace("{organisation}", &tenant_id(1).to_string())
             .replace("{person}", &person_id(12).0.to_string())
             .replace("{hash}", "0")

@@ -24,6 +24,8 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
     owner.post(&format!("{}/create", exports_path(1)), &[("format", "csv")]);
     let page = owner.get(&exports_path(1));
     let export = page.text().split("/download\"").next().unwrap().rsplit('"').next().unwrap().to_owned();
+    let case = closed_case(&mut owner);
+    let cases = format!("/app/o/{}/cases", tenant_id(1));
     let system = format!("/app/p/{}/live", stage.system_chain(1).project_id);
     vec![
         (events_path(1), "sealog.events_viewed"),
@@ -43,6 +45,13 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (exports_path(1), "sealog.page_viewed"),
         (format!("{export}/manifest.json"), "sealog.page_viewed"),
         (format!("{export}/download"), "sealog.export_downloaded"),
+        (cases.clone(), "sealog.page_viewed"),
+        (format!("{cases}/register"), "sealog.page_viewed"),
+        (format!("{cases}/register.csv"), "sealog.case_register_downloaded"),
+        (case.clone(), "sealog.page_viewed"),
+        (format!("{case}/identity"), "sealog.page_viewed"),
+        (format!("{case}/identifiers"), "sealog.page_viewed"),
+        (format!("{case}/history"), "sealog.page_viewed"),
         (format!("{system}/events"), "sealog.events_viewed"),
         (format!("{system}/verify"), "sealog.page_viewed"),
         (format!("{system}/exports"), "sealog.page_viewed"),
@@ -133,7 +142,8 @@ fn what_cannot_be_sealed_is_not_shown() {
     let mut owner = stage.signed_in(1);
     for (path, action) in &pages {
         let status = owner.get(path).status;
-        assert_eq!(status, if *action == "sealog.export_downloaded" { 500 } else { 200 }, "{path}");
+        let is_download = action.ends_with("_downloaded");
+        assert_eq!(status, if is_download { 500 } else { 200 }, "{path}");
     }
     // What was refused is recorded when that is possible again, before what comes then.
     stage.doubtful.fail_system_writes(false);

@@ -57,7 +57,7 @@ vocabulary! {
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
     PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
-        "An auditor looked at figures, keys, verifications, exports, shared views or the system log.";
+        "An auditor looked at figures, keys, verifications, exports, shared views, cases or the system log.";
     VIEW_SHARED = "sealog.view_shared", "configuration", "info",
         "Somebody shared a saved view with those who may see a project, or changed one that is shared.";
     VIEW_UNSHARED = "sealog.view_unshared", "configuration", "info", "A shared view was taken back or removed.";
@@ -66,6 +66,15 @@ vocabulary! {
         "Somebody downloaded an export of events.";
     EXPORT_REMOVED = "sealog.export_removed", "data_access", "info",
         "An export that was downloaded gave way to a newer one.";
+    CASE_OPENED = "sealog.case_opened", "gdpr", "info", "Somebody opened a case for a request of a data subject.";
+    CASE_MOVED = "sealog.case_moved", "gdpr", "info",
+        "Somebody brought a case from one state to another; the note is in the case, its salted digest here.";
+    CASE_CHANGED = "sealog.case_changed", "gdpr", "info",
+        "Somebody changed what a case holds; the names of the fields are here, never what they held.";
+    CASE_HOLIDAYS_CHANGED = "sealog.case_holidays_changed", "configuration", "info",
+        "The days off that statutory dates go by were changed.";
+    CASE_REGISTER_DOWNLOADED = "sealog.case_register_downloaded", "data_access", "warning",
+        "Somebody downloaded the register of cases.";
     VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
         "Somebody started the verification of a chain.";
     VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",

@@ -1,0 +1,146 @@
+//! How far a case has got, and the steps that lead on.
+
+use std::collections::HashMap;
+
+use sealog_control::{Case, CaseChannel, CaseEntry, CaseState, ExtensionReason, PersonId, RefusalGround};
+use sealog_service::cases::states::{self, MAIN_WAY, Needs};
+use sealog_service::cases::words::Named;
+
+use crate::pages::form::{Field, Kind, choices};
+use crate::request::Asked;
+use crate::text::day;
+
+pub(crate) struct Step {
+    pub name: &'static str,
+    pub note: String,
+    pub is_done: bool,
+    pub is_current: bool,
+}
+
+/// A step that leads on, and its form.
+pub(crate) struct MoveForm {
+    pub to: CaseState,
+    pub label: String,
+    pub fields: Vec<Field>,
+    /// It was sent, and something is wrong with it.
+    pub is_open: bool,
+    pub is_danger: bool,
+}
+
+/// The main way, with when each state was reached and by whom; side states are shown where they are.
+pub(crate) fn steps(case: &Case, entries: &[CaseEntry], names: &HashMap<PersonId, String>) -> Vec<Step> {
+    let reached = |state: CaseState| entries.iter().rev().find(|entry| entry.entry.to == Some(state));
+    let note = |entry: &CaseEntry| {
+        let who = entry.entry.person_id.and_then(|id| names.get(&id)).map_or("", String::as_str);
+        format!("{}, {who}", day(entry.entry.at_ms))
+    };
+    let is_side = !MAIN_WAY.contains(&case.state);
+    // Where a side state stands on the main way.
+    let base = match case.state {
+        CaseState::Paused => case.state_before_pause.unwrap_or(CaseState::Received),
+        state => state,
+    };
+    let base = match base {
+        CaseState::Extended => CaseState::InProgress,
+        CaseState::Refused | CaseState::Withdrawn => CaseState::Delivered,
+        state => state,
+    };
+    let at = MAIN_WAY.iter().position(|state| *state == base).unwrap_or(0);
+    let has_answer_of_its_own = |state: CaseState| {
+        [CaseState::Refused, CaseState::Withdrawn].contains(&state) && reached(state).is_some()
+    };
+    let mut steps = Vec::new();
+    for (index, state) in MAIN_WAY.iter().copied().enumerate() {
+        let mut name = state.name();
+        let mut entry = reached(state);
+        if state == CaseState::Delivered {
+            let other = [CaseState::Refused, CaseState::Withdrawn]
+                .into_iter()
+                .find(|state| has_answer_of_its_own(*state));
+            if let Some(other) = other {
+                (name, entry) = (other.name(), reached(other));
+            }
+        }
+        let is_current = index == at;
+        let skipped = entry.is_none() && index < at;
+        steps.push(Step {
+            name,
+            note: entry.map_or(if skipped { "Not needed".into() } else { String::new() }, note),
+            is_done: index < at || case.state == CaseState::Closed,
+            is_current: is_current && !is_side && case.state != CaseState::Closed,
+        });
+        if is_current && is_side && matches!(case.state, CaseState::Paused | CaseState::Extended) {
+            let note = reached(case.state).map_or(String::new(), note);
+            steps.push(Step { name: case.state.name(), note, is_done: false, is_current: true });
+        }
+        if is_current
+            && matches!(case.state, CaseState::Refused | CaseState::Withdrawn)
+            && let Some(last) = steps.last_mut()
+        {
+            last.is_current = true;
+        }
+    }
+    steps
+}
+
+/// The forms of the steps that lead on, and those that are locked.
+pub(crate) fn moves(asked: &Asked, case: &Case) -> (Vec<MoveForm>, Vec<&'static str>) {
+    let (mut forms, mut locked) = (Vec::new(), Vec::new());
+    for known in states::from(case) {
+        let needs_identity = matches!(known.needs, Needs::Identity | Needs::Delivery);
+        if needs_identity && !case.is_identity_confirmed() {
+            locked.push(known.to.name());
+            continue;
+        }
+        let is_sent = asked.field("to") == known.to.as_str();
+        let value = |name: &str| if is_sent { asked.field(name).to_owned() } else { String::new() };
+        let form = known.to.as_str();
+        let mut fields = Vec::new();
+        if known.needs == Needs::Extension {
+            let reasons = choices(
+                ExtensionReason::ALL,
+                ExtensionReason::as_str,
+                Named::name,
+                &value("extension_reason"),
+            );
+            fields.push(Field::new("extension_reason", "Why", Kind::One(reasons), ""));
+            fields.push(
+                Field::new("announced", "The requester was told", Kind::Day, value("announced"))
+                    .hint("Left empty, today. It has to be within the first period."),
+            );
+        }
+        if known.needs == Needs::Ground {
+            let grounds = choices(RefusalGround::ALL, RefusalGround::as_str, Named::name, &value("ground"));
+            fields.push(Field::new("ground", "Ground", Kind::One(grounds), ""));
+        }
+        if matches!(known.needs, Needs::Ground | Needs::Delivery) {
+            let ways = choices(CaseChannel::ALL, CaseChannel::as_str, Named::name, &value("how"));
+            fields.push(Field::new("how", "Sent by", Kind::One(ways), ""));
+        }
+        fields.push(Field::new("note", "Note", Kind::Text, value("note")).required());
+        let fields = fields.into_iter().map(|field| field.in_form(form)).collect();
+        let is_danger = matches!(known.to, CaseState::Refused | CaseState::Withdrawn | CaseState::Closed);
+        forms.push(MoveForm { to: known.to, label: move_label(known), fields, is_open: is_sent, is_danger });
+    }
+    (forms, locked)
+}
+
+fn move_label(step: states::Transition) -> String {
+    if step.needs == Needs::SameState {
+        return format!("End the pause: {}", step.to.name());
+    }
+    let label = match step.to {
+        CaseState::Received => "Received",
+        CaseState::IdentityCheck => "Identity check",
+        CaseState::InProgress => "Begin the work",
+        CaseState::Review => "Send to review",
+        CaseState::Approved => "Approve",
+        CaseState::Delivered => "Note the delivery",
+        CaseState::Closed => "Close the case",
+        CaseState::Paused => "Pause the clock",
+        CaseState::Extended => "Extend the time",
+        CaseState::Refused => "Refuse",
+        CaseState::Withdrawn => "Note that it was withdrawn",
+    };
+    label.to_owned()
+}

@@ -1,0 +1,181 @@
+//! Brings the events that cases leave into the live chains of their projects, as any other event goes there: by the write path, under an
+//! idempotency key, counted.
+//!
+//! ```text
+//! t0  a step of a case commits together with the event that tells of it
+//! t1  the event is appended under a key made of case and step; or the process dies before, and another one finds it due
+//! t2  its place in the chain is noted; or the process dies before: it is sent again, and the chain answers from the first time
+//! ```
+//!
+//! Keys are kept for 24 hours. An event that is older than half of that may have been appended before a crash whose key has gone since: the
+//! chain is asked for it first.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sealog_control::{Administration, CaseEvent, CaseEventOutcome, CaseEvents};
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::event::{self, StoredEvent};
+use sealog_core::id::{ChainId, Mode, RequestId, Ulid};
+use sealog_core::json::Members;
+use sealog_core::plan::Plan;
+use sealog_core::query::Filter;
+use sealog_core::reject::Reject;
+use sealog_store::world::World;
+use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
+
+use crate::ingest::{Client, Endpoint, Ingest, IngestError, Producer, parse_key};
+use crate::system_chain::Wake;
+
+/// Events of one round.
+const ROUND_MAX: usize = 100;
+const RETRY_MS: u64 = 30_000;
+const KEY_IS_KEPT_MS: u64 = IDEMPOTENCY_RETENTION_MS / 2;
+/// Events of the same action and case that are compared.
+const LOOK_BACK_MAX: usize = 100;
+const LOOK_BYTES_MAX: usize = 1 << 20;
+/// The member of `metadata` that says which step of its case an event tells of.
+pub(super) const STEP: &str = "case_step";
+
+pub struct CaseForward {
+    pub events: Arc<dyn CaseEvents>,
+    pub administration: Arc<dyn Administration>,
+    pub store: Arc<dyn Store>,
+    pub ingest: Ingest,
+    pub world: Arc<dyn World>,
+    pub plans: Vec<Plan>,
+    /// After a step in this process.
+    pub wake: Wake,
+    /// For what other processes have left, and for retries.
+    pub every: Duration,
+}
+
+impl fmt::Debug for CaseForward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaseForward").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl CaseForward {
+    /// Goes on until it is dropped.
+    pub(crate) async fn run(&self) {
+        loop {
+            match self.round().await {
+                Ok(0) => {}
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot read the events that cases leave in projects; retrying");
+                }
+            }
+            tokio::select! {
+                () = self.wake.woken() => {}
+                () = tokio::time::sleep(self.every) => {}
+            }
+        }
+    }
+
+    /// Sends what is due. How many that were.
+    pub async fn round(&self) -> Result<usize, StoreError> {
+        let due = self.events.due_case_events(self.world.now_ms(), ROUND_MAX).await?;
+        for event in &due {
+            let outcome = match self.send(event).await {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    tracing::warn!(case = %event.case_id.0, %error, retry_in_s = RETRY_MS / 1000, "an event of a case could not be appended; retrying");
+                    let retry_at_ms = self.world.now_ms().saturating_add(RETRY_MS);
+                    CaseEventOutcome::Failed { cause: error.to_string(), retry_at_ms }
+                }
+            };
+            self.events.case_event_attempted(event.new.id, outcome).await?;
+        }
+        Ok(due.len())
+    }
+
+    async fn send(&self, event: &CaseEvent) -> Result<CaseEventOutcome, StoreError> {
+        let now_ms = self.world.now_ms();
+        let refused = |cause: String| Ok(CaseEventOutcome::Refused { cause, now_ms });
+        let project = self.administration.project(event.new.project_id).await?;
+        let tenant = self.administration.tenant(event.tenant_id).await?;
+        let (Some(project), Some(tenant)) = (project, tenant) else {
+            return refused("the project does not exist".into());
+        };
+        if !tenant.billing.allows_ingest(now_ms) {
+            return refused(Reject::TrialExpired.to_string());
+        }
+        let chain = ChainId { tenant_id: tenant.id, project_id: project.id, mode: Mode::Live };
+        if let Some(chain_seq) = self.sealed_before(chain, event).await? {
+            return Ok(CaseEventOutcome::Sealed { chain_seq, now_ms });
+        }
+        let plan = self.plans.iter().find(|plan| plan.name == tenant.plan);
+        let producer = Arc::new(Producer {
+            chain,
+            enabled: project.frameworks,
+            ever_enabled: project.frameworks_ever,
+            in_plan: plan.map_or(FrameworkSet::NONE, |plan| plan.frameworks),
+            // Its actions are all of the catalog.
+            custom: HashMap::new(),
+            has_quota: plan.is_some_and(|plan| plan.events_per_month.is_some()),
+        });
+        let key = match parse_key(event.new.key.as_bytes()) {
+            Ok(key) => key,
+            Err(reject) => return refused(reject.to_string()),
+        };
+        let body = Bytes::from(event.new.body.clone());
+        // It comes from this machine, and from nobody's place.
+        let client = Client::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let request_id = RequestId(Ulid::new(now_ms, self.world.random80()));
+        let sent = self.ingest.ingest(&producer, Endpoint::Single, Some(key), body, client, request_id).await;
+        match sent {
+            Ok(ingested) => Ok(CaseEventOutcome::Sealed { chain_seq: ingested.receipt.first_seq, now_ms }),
+            Err(IngestError::Reject(Reject::IdempotencyInFlight)) => {
+                Err(StoreError::Unavailable("it is being appended by somebody else".into()))
+            }
+            Err(IngestError::Reject(reject) | IngestError::InBatch { reject, .. }) => {
+                refused(reject.to_string())
+            }
+            Err(IngestError::Store(error)) => Err(error),
+            Err(IngestError::Internal(cause)) => Err(StoreError::Unavailable(cause.into())),
+        }
+    }
+
+    /// Where the chain has an event whose idempotency key it may have forgotten.
+    async fn sealed_before(&self, chain: ChainId, event: &CaseEvent) -> Result<Option<u64>, StoreError> {
+        let age_ms = self.world.now_ms().saturating_sub(event.created_at_ms);
+        if age_ms < KEY_IS_KEPT_MS {
+            return Ok(None);
+        }
+        let Ok(Ok(draft)) = event::parse_single(event.new.body.as_bytes()) else { return Ok(None) };
+        let fields = draft.text.fields();
+        let wanted = step_in(fields.metadata).map(str::to_owned);
+        let filter = Filter {
+            action: Some(fields.action.to_owned()),
+            resource: fields.resource.map(str::to_owned),
+            ..Filter::default()
+        };
+        let (mut before_seq, mut left) = (None, LOOK_BACK_MAX);
+        while left > 0 {
+            let list = List { filter: filter.clone(), before_seq, limit: left, bytes_max: LOOK_BYTES_MAX };
+            let chunk = self.store.list(chain, list).await?;
+            let is_it = |known: &&StoredEvent| step_in(known.text.fields().metadata) == wanted.as_deref();
+            if let Some(known) = chunk.items.iter().find(is_it) {
+                return Ok(Some(known.sealed.chain_seq));
+            }
+            left -= chunk.items.len().min(left);
+            match chunk.resume {
+                Some(resume) => before_seq = Some(resume),
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// As JSON text.
+fn step_in(metadata: Option<&str>) -> Option<&str> {
+    let name = format!("\"{STEP}\"");
+    Members::of(metadata?).find(|(member, _)| *member == name).map(|(_, value)| value)
+}

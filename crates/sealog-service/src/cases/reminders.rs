@@ -1,0 +1,324 @@
+//! Mails about cases: to whoever was given one, and 7, 3 and 1 days before the date and when it is over. Each is sent once: its key in the
+//! outbox has the case, the date and the person. A mail has the number of a case and its dates, and nothing about the data subject.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_control::{
+    Administration, Case, Cases, ListPage, NewNotice, Outbox, People, Person, PersonId, Role, Tenant,
+};
+use sealog_core::id::{TenantId, Uuid};
+use sealog_store::StoreError;
+use sealog_store::world::World;
+use serde_json::{Value, json};
+
+use super::clock::Calendar;
+use super::dates::{self, CaseDates, dates_of, long_day};
+use super::words::{Named, case_name};
+use crate::address::is_address;
+use crate::text::Text;
+
+pub(crate) const ASSIGNED: &str = "case_assigned";
+pub(crate) const DUE: &str = "case_due";
+
+/// Cases of one pass; the next goes on behind them.
+pub const PASS_MAX: usize = 500;
+const PAGE: usize = 100;
+/// Of a case that is nobody's: as many privacy officers, or owners.
+const RECIPIENTS_MAX: usize = 10;
+/// Members that are looked at for them.
+const MEMBERS_MAX: usize = 1000;
+
+pub struct CaseReminders {
+    pub cases: Arc<dyn Cases>,
+    pub administration: Arc<dyn Administration>,
+    pub people: Arc<dyn People>,
+    pub outbox: Arc<dyn Outbox>,
+    pub world: Arc<dyn World>,
+    pub every: Duration,
+}
+
+impl fmt::Debug for CaseReminders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaseReminders").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+/// What is read once for all cases of a tenant, in one pass.
+struct Office {
+    tenant: Tenant,
+    calendar: Calendar,
+    /// For cases that are nobody's.
+    officers: Vec<Person>,
+}
+
+impl CaseReminders {
+    /// Goes on until it is dropped. What was not reminded of is found again after a restart.
+    pub(crate) async fn watch(&self) {
+        let mut after = None;
+        loop {
+            match self.pass(after).await {
+                Ok(Some(next)) => {
+                    after = Some(next);
+                    continue;
+                }
+                Ok(None) => after = None,
+                Err(error) => {
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot look for cases that are due; retrying");
+                }
+            }
+            tokio::time::sleep(self.every).await;
+        }
+    }
+
+    /// Looks at cases behind one, at most [`PASS_MAX`], and puts the reminders that are due into the outbox. The case to go on behind, if there
+    /// are more.
+    pub async fn pass(&self, mut after: Option<Uuid>) -> Result<Option<Uuid>, StoreError> {
+        let mut offices: HashMap<TenantId, Office> = HashMap::new();
+        for _ in 0..PASS_MAX / PAGE {
+            let cases = self.cases.unanswered_cases(ListPage { after, limit: PAGE }).await?;
+            for case in &cases {
+                self.look_at(case, &mut offices).await?;
+            }
+            match cases.last() {
+                Some(last) if cases.len() == PAGE => after = Some(last.id.0),
+                _ => return Ok(None),
+            }
+        }
+        Ok(after)
+    }
+
+    async fn look_at(&self, case: &Case, offices: &mut HashMap<TenantId, Office>) -> Result<(), StoreError> {
+        if !offices.contains_key(&case.tenant_id) {
+            let Some(office) = self.office(case.tenant_id).await? else { return Ok(()) };
+            offices.insert(case.tenant_id, office);
+        }
+        let Some(office) = offices.get(&case.tenant_id) else { return Ok(()) };
+        let now_ms = self.world.now_ms();
+        let dates = dates_of(case, &office.calendar, now_ms);
+        let due_day = dates::to_number(dates.due.date);
+        if due_day != case.due_day {
+            // It moves while the clock stands still, and with the calendar.
+            self.cases.note_case_due(case.id, case.revision, due_day).await?;
+        }
+        let Some(mark) = mark(&dates) else { return Ok(()) };
+        for person in self.recipients(case, office).await? {
+            if let Some(notice) = due(&office.tenant, &person, case, &dates, mark, now_ms) {
+                self.outbox.enqueue_notice(notice).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn office(&self, tenant_id: TenantId) -> Result<Option<Office>, StoreError> {
+        let Some(tenant) = self.administration.tenant(tenant_id).await? else { return Ok(None) };
+        let calendar = dates::calendar(&*self.administration, tenant_id).await?;
+        let page = ListPage { after: None, limit: MEMBERS_MAX };
+        let members = self.people.members(tenant_id, page).await?;
+        let now_ms = self.world.now_ms();
+        let of_role = |role: Role| {
+            let known = members
+                .iter()
+                .filter(move |member| member.membership.role == role && !member.membership.has_ended(now_ms));
+            known.map(|member| member.person.clone()).take(RECIPIENTS_MAX).collect::<Vec<_>>()
+        };
+        let officers = of_role(Role::PrivacyOfficer);
+        let officers = if officers.is_empty() { of_role(Role::Owner) } else { officers };
+        Ok(Some(Office { tenant, calendar, officers }))
+    }
+
+    /// Whoever works on it; if that is nobody any more, those whose work it would be.
+    async fn recipients(&self, case: &Case, office: &Office) -> Result<Vec<Person>, StoreError> {
+        let now_ms = self.world.now_ms();
+        let assignee = match case.assignee {
+            Some(id) => self.people.member(case.tenant_id, id).await?,
+            None => None,
+        };
+        let assignee = assignee.filter(|member| !member.membership.has_ended(now_ms));
+        Ok(assignee.map_or_else(|| office.officers.clone(), |member| vec![member.person]))
+    }
+}
+
+/// The reminder that a case is due for, as it stands in keys: days before the date, or that it is over. None while the clock stands still.
+fn mark(dates: &CaseDates) -> Option<&'static str> {
+    if dates.due.is_paused {
+        return None;
+    }
+    match dates.days_left {
+        ..0 => Some("over"),
+        0..=1 => Some("1"),
+        2..=3 => Some("3"),
+        4..=7 => Some("7"),
+        _ => None,
+    }
+}
+
+fn parameters(tenant: &Tenant, case: &Case, dates: &CaseDates) -> Value {
+    json!({
+        "organisation": tenant.name,
+        "tenant_id": tenant.id.to_string(),
+        "case_id": case.id.0.to_string(),
+        // Given when a case is written for the first time.
+        "case": if case.number == 0 { String::new() } else { case_name(case) },
+        "regime": case.intake.regime.name(),
+        "type": case.intake.request_type.name(),
+        "state": case.state.name(),
+        "due": long_day(dates.due.date),
+        "days_left": dates.days_left,
+    })
+}
+
+fn notice(
+    key: String,
+    template: &str,
+    tenant: &Tenant,
+    to: &Person,
+    parameters: &Value,
+    now_ms: u64,
+) -> Option<NewNotice> {
+    is_address(&to.email).then(|| NewNotice {
+        key,
+        tenant_id: Some(tenant.id),
+        to: to.email.clone(),
+        template: template.into(),
+        parameters: parameters.to_string(),
+        created_at_ms: now_ms,
+    })
+}
+
+/// To whoever was given a case.
+pub(super) fn assigned(
+    tenant: &Tenant,
+    to: &Person,
+    case: &Case,
+    dates: &CaseDates,
+    now_ms: u64,
+) -> Option<NewNotice> {
+    let key = format!("case-assigned/{}/{}/{}", case.id.0, case.revision, to.id.0);
+    notice(key, ASSIGNED, tenant, to, &parameters(tenant, case, dates), now_ms)
+}
+
+fn due(
+    tenant: &Tenant,
+    to: &Person,
+    case: &Case,
+    dates: &CaseDates,
+    mark: &str,
+    now_ms: u64,
+) -> Option<NewNotice> {
+    notice(due_key(case, dates, mark, to.id), DUE, tenant, to, &parameters(tenant, case, dates), now_ms)
+}
+
+/// Another date is another reminder: one that was extended is due again.
+pub fn due_key(case: &Case, dates: &CaseDates, mark: &str, to: PersonId) -> String {
+    format!("case-due/{}/{}/{mark}/{}", case.id.0, dates.due.date, to.0)
+}
+
+/// The mail, from the parameters that it was put into the outbox with.
+pub(crate) fn assigned_text(parameters: &Value, app_url: &str) -> Option<Text> {
+    let told = Told::of(parameters, app_url)?;
+    Some(Text {
+        subject: format!("{}: a case was given to you", told.organisation),
+        body: format!("A request of a data subject was given to you.\n\n{}", told.facts()),
+    })
+}
+
+pub(crate) fn due_text(parameters: &Value, app_url: &str) -> Option<Text> {
+    let told = Told::of(parameters, app_url)?;
+    let (subject, first) = match told.days_left {
+        ..0 => (
+            format!("{}: {} is overdue", told.organisation, told.case),
+            format!("The last day for an answer was {}.", told.due),
+        ),
+        0 => (
+            format!("{}: {} is due today", told.organisation, told.case),
+            "Today is the last day for an answer.".to_owned(),
+        ),
+        1 => (
+            format!("{}: {} is due tomorrow", told.organisation, told.case),
+            format!("The last day for an answer is tomorrow, {}.", told.due),
+        ),
+        days => (
+            format!("{}: {} is due in {days} days", told.organisation, told.case),
+            format!("The last day for an answer is {}, in {days} days.", told.due),
+        ),
+    };
+    Some(Text { subject, body: format!("{first}\n\n{}", told.facts()) })
+}
+
+struct Told {
+    organisation: String,
+    case: String,
+    regime: String,
+    kind: String,
+    state: String,
+    due: String,
+    days_left: i64,
+    link: String,
+}
+
+impl Told {
+    fn of(parameters: &Value, app_url: &str) -> Option<Told> {
+        // A name is one line, whatever was put into it.
+        let line = |name: &str| {
+            let text = parameters[name].as_str()?;
+            Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
+        };
+        let (tenant_id, case_id) = (line("tenant_id")?, line("case_id")?);
+        Some(Told {
+            organisation: line("organisation")?,
+            case: line("case")?,
+            regime: line("regime")?,
+            kind: line("type")?,
+            state: line("state")?,
+            due: line("due")?,
+            days_left: parameters["days_left"].as_i64()?,
+            link: format!("{app_url}/o/{tenant_id}/cases/{case_id}"),
+        })
+    }
+
+    fn facts(&self) -> String {
+        let Told { organisation, case, regime, kind, state, due, link, .. } = self;
+        let case = if case.is_empty() { String::new() } else { format!("    Case          {case}\n") };
+        format!(
+            "    Organisation  {organisation}
+{case}    Request       {kind}, {regime}
+    State         {state}
+    Answer by     {due}
+
+The case: {link}
+"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(days_left: i64) -> Value {
+        json!({
+            "organisation": "A\nB", "tenant_id": "t", "case_id": "c", "case": "DSAR-2026-001", "regime": "GDPR",
+            "type": "Access", "state": "Review", "due": "Friday 27 November 2026", "days_left": days_left,
+        })
+    }
+
+    #[test]
+    fn a_reminder_says_how_long_there_is_and_links_to_the_case() {
+        for (days, subject) in [
+            (7, "A B: DSAR-2026-001 is due in 7 days"),
+            (1, "A B: DSAR-2026-001 is due tomorrow"),
+            (0, "A B: DSAR-2026-001 is due today"),
+            (-2, "A B: DSAR-2026-001 is overdue"),
+        ] {
+            let text = due_text(&parameters(days), "https://a.example/app").unwrap();
+            assert_eq!(text.subject, subject);
+            assert_eq!(text.body.matches("https://").count(), 1, "one link");
+            assert!(text.body.contains("https://a.example/app/o/t/cases/c\n"), "{}", text.body);
+        }
+        assert!(assigned_text(&parameters(30), "x").is_some());
+        assert_eq!(due_text(&json!({}), "x"), None);
+    }
+}

@@ -1,0 +1,160 @@
+// Requests of data subjects: intake to register, an extension, a refusal, and two people on one case.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { eventually, journey, launch, signedIn } from "./browser.mjs";
+import { serve } from "./server.mjs";
+
+let server, browser, place, cookies;
+
+before(async () => {
+  [server, browser] = await Promise.all([serve(), launch()]);
+  place = await server.organisation();
+  cookies = {
+    officer: await signedIn(browser, server, place.people.privacy_officer),
+    admin: await signedIn(browser, server, place.people.admin),
+    owner: await signedIn(browser, server, place.people.owner),
+  };
+}, { timeout: 120_000 });
+
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+const cases = () => `${server.url}/app/o/${place.organisation}/cases`;
+const day = (back) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10);
+
+/// Enters a request that came so many days ago; the address of its case.
+async function enter(page, { requester = "Ada Subject", back = 2, regime = "GDPR" } = {}) {
+  await page.goto(`${cases()}/new`);
+  await page.getByLabel("Regime").selectOption({ label: regime });
+  await page.getByLabel("Received").fill(day(back));
+  await page.getByLabel("Requester").fill(requester);
+  await page.getByLabel("What they wrote").fill("Give me everything that you have about me.");
+  await page.getByLabel("production").check();
+  await page.getByRole("button", { name: "Open the case" }).click();
+  await page.getByText("The case is open, and its clock runs.").waitFor();
+  return page.url().split("?")[0];
+}
+
+/// A step, from the page of the case.
+async function step(page, label, fill = async () => {}) {
+  const form = page.locator("details.move").filter({ has: page.getByText(label, { exact: true }) });
+  await form.locator("summary").click();
+  await fill(form);
+  await form.getByLabel("Note").fill(`${label}: because it is time.`);
+  await form.getByRole("button", { name: label }).click();
+  await page.getByText("The step is done, and in the system log.").waitFor();
+}
+
+for (const scripts of [true, false]) {
+  const without = scripts ? "" : ", without JavaScript";
+
+  journey(`a GDPR request goes from intake to the register${without}`, () => browser, { scripts }, async (page, { context }) => {
+    await context.addCookies(cookies.officer);
+    const address = await enter(page);
+    const name = await page.locator(".crumbs li").last().textContent();
+    await page.getByRole("heading", { name: "Answer due in" }).waitFor();
+    await page.getByText("Why this date").click();
+    await page.getByText("one month from receipt").first().waitFor();
+    await step(page, "Identity check");
+    await page.getByText("Approved: locked", { exact: false }).or(page.getByText("In progress: locked", { exact: false })).first().waitFor();
+    await page.getByRole("link", { name: "Identity", exact: true }).click();
+    await page.getByLabel("Method").selectOption({ label: "E-mail challenge" });
+    await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
+    await page.locator("#identity-note").fill("The code came back.");
+    await page.getByRole("button", { name: "Save the check" }).click();
+    await page.getByText("Saved.").waitFor();
+    await page.getByRole("link", { name: /^Identifiers/ }).click();
+    await page.getByLabel("Stands in").selectOption({ label: "actor_id" });
+    await page.getByLabel("Value").fill("usr_42");
+    await page.getByLabel("Source").fill("CRM");
+    await page.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByRole("rowheader", { name: "usr_42" }).waitFor();
+    await page.goto(address);
+    for (const label of ["Begin the work", "Send to review", "Approve"]) await step(page, label);
+    await step(page, "Note the delivery", (form) => form.getByLabel("Sent by").selectOption({ label: "Letter" }));
+    await step(page, "Close the case");
+    assert.equal(await page.getByText("Next step").count(), 0, "a closed case stays as it is");
+    await page.goto(`${cases()}/register`);
+    await page.getByRole("row").filter({ hasText: name }).getByText("Answered").waitFor();
+    assert.equal(await page.getByText("Ada Subject").count(), 0);
+    // The project has heard of each step, and never of the person.
+    await eventually("the events of the case", async () => {
+      const { body } = await server.api(place.live, `/v1/events?resource=case/${address.split("/").at(-1)}`);
+      assert.ok(!JSON.stringify(body).includes("Ada"), "no name");
+      return body.events.some((event) => event.action === "gdpr.request_fulfilled");
+    });
+    await page.goto(`${address}/history`);
+    await page.getByText("gdpr.request_fulfilled").waitFor();
+  });
+}
+
+journey("an extension is announced within the first month and gives two more", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies.officer);
+  await enter(page);
+  const due = () => page.locator("section[aria-labelledby=due] p:not(.big)").first().textContent();
+  const first = await due();
+  const form = page.locator("details.move").filter({ has: page.getByText("Extend the time", { exact: true }) });
+  await form.locator("summary").click();
+  await form.getByLabel("The requester was told").fill(day(10));
+  await form.getByLabel("Note").fill("There is much of it.");
+  await form.getByRole("button", { name: "Extend the time" }).click();
+  await page.getByText("from receipt to today", { exact: false }).waitFor();
+  assert.equal(await page.locator("#extended-note").inputValue(), "There is much of it.", "what was typed stays");
+  await page.locator("#extended-announced").fill(day(0));
+  await page.getByRole("button", { name: "Extend the time" }).click();
+  await page.getByText("The step is done").waitFor();
+  assert.notEqual(await due(), first);
+  await page.getByText("Why this date").click();
+  await page.getByText("Extended to 3 months from receipt", { exact: false }).waitFor();
+});
+
+journey("a refusal has a ground and stops the clock", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies.officer);
+  const address = await enter(page, { regime: "CCPA" });
+  await page.getByText("Confirm receipt by", { exact: false }).waitFor();
+  await page.getByRole("button", { name: "Receipt was confirmed" }).click();
+  await page.getByText("Receipt confirmed", { exact: false }).first().waitFor();
+  await step(page, "Refuse", async (form) => {
+    await form.getByLabel("Ground").selectOption({ label: "Excessive, in particular repetitive" });
+    await form.getByLabel("Sent by").selectOption({ label: "E-mail" });
+  });
+  await page.locator(".stepper [aria-current]").getByText("Refused").waitFor();
+  await step(page, "Close the case");
+  await page.goto(`${cases()}/register`);
+  await page.getByRole("cell", { name: "Excessive, in particular repetitive" }).waitFor();
+  await page.goto(address);
+});
+
+journey("a privacy officer and an administrator look at the same case, and an owner's change is not overwritten", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies.officer);
+  const address = await enter(page);
+  const [admin, owner] = await Promise.all([cookies.admin, cookies.owner].map(async (cookies) => {
+    const other = await browser.newContext();
+    await other.addCookies(cookies);
+    return { context: other, page: await other.newPage() };
+  }));
+  try {
+    await admin.page.goto(address);
+    await admin.page.getByText("Give me everything").waitFor();
+    assert.equal(await admin.page.getByRole("button", { name: "Save" }).count(), 0, "an administrator looks");
+    await owner.page.goto(address);
+    await owner.page.getByLabel("Contact").fill("new@example.org");
+    await owner.page.locator("#intake-note").fill("She has moved.");
+    await owner.page.getByRole("button", { name: "Save", exact: true }).click();
+    await owner.page.getByText("Saved.").waitFor();
+    // The officer's page is older.
+    await page.getByLabel("Requester").fill("Ada B. Subject");
+    await page.locator("#intake-note").fill("Her whole name.");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByText("Somebody else has changed this case meanwhile.", { exact: false }).waitFor();
+    await page.getByText("She has moved.").waitFor();
+    assert.equal(await page.getByLabel("Requester").inputValue(), "Ada B. Subject");
+    await admin.page.reload();
+    await admin.page.getByText("new@example.org").waitFor();
+  } finally {
+    await admin.context.close();
+    await owner.context.close();
+  }
+});
