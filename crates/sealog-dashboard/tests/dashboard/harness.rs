@@ -482,6 +482,74 @@ pub fn closed_case(browser: &mut Browser<'_>) -> String {
     path
 }
 
+/// What a hidden field of a page says.
+pub fn revision_of(page: &Response) -> String {
+    let behind = page.text().split("name=\"revision\" value=\"").nth(1).expect("a form of the case");
+    behind.split('"').next().unwrap().to_owned()
+}
+
+/// Takes a step of a case.
+pub fn move_case(browser: &mut Browser<'_>, path: &str, to: &str) {
+    let revision = revision_of(&browser.get(path));
+    let form = [("revision", revision.as_str()), ("to", to), ("note", "On."), ("how", "email")];
+    let moved = browser.post(&format!("{path}/move"), &form);
+    assert_eq!(moved.status, 303, "{to}: {}", moved.text());
+}
+
+/// A case in progress about the actor `p-20931`, in the first project; its path.
+pub fn case_in_progress(browser: &mut Browser<'_>) -> String {
+    let path = open_case(browser);
+    let revision = revision_of(&browser.get(&path));
+    let check = [
+        ("revision", revision.as_str()),
+        ("method", "email_challenge"),
+        ("outcome", "confirmed"),
+        ("note", "Seen."),
+    ];
+    assert_eq!(browser.post(&format!("{path}/identity"), &check).status, 303);
+    move_case(browser, &path, "in_progress");
+    let revision = revision_of(&browser.get(&path));
+    let known =
+        [("revision", revision.as_str()), ("kind", "actor_id"), ("value", "p-20931"), ("source", "CRM")];
+    assert_eq!(browser.post(&format!("{path}/identifiers/add"), &known).status, 303);
+    let (revision, project) = (revision_of(&browser.get(&path)), project_id(1).to_string());
+    let scope = [("revision", revision.as_str()), ("project", project.as_str()), ("note", "There.")];
+    assert_eq!(browser.post(&format!("{path}/scope"), &scope).status, 303);
+    path
+}
+
+/// Searches, and includes all that was found.
+pub fn review_all(stage: &Stage, browser: &mut Browser<'_>, path: &str) {
+    let started = browser.post(&format!("{path}/search/start"), &[]);
+    assert_eq!(started.status, 303, "{}", started.text());
+    stage.work();
+    let decide = [("which", "matching"), ("do", "include"), ("show", "all")];
+    let decided = browser.post(&format!("{path}/review/decide"), &decide);
+    assert_eq!(decided.status, 303, "{}", decided.text());
+}
+
+/// The id of the newest package.
+pub fn package_of(page: &Response) -> String {
+    page.text().split("/manifest.json").next().unwrap().rsplit('/').next().unwrap().to_owned()
+}
+
+/// A case whose package was made and handed out, closed; its path, and the package.
+pub fn packaged_case(stage: &Stage, browser: &mut Browser<'_>) -> (String, String) {
+    stage.append(live(1), r#"{"action":"user.login","actor_id":"p-20931"}"#);
+    let path = case_in_progress(browser);
+    review_all(stage, browser, &path);
+    for to in ["review", "approved"] {
+        move_case(browser, &path, to);
+    }
+    assert_eq!(browser.post(&format!("{path}/package/build"), &[]).status, 303);
+    stage.work();
+    let package = package_of(&browser.get(&format!("{path}/package")));
+    for to in ["delivered", "closed"] {
+        move_case(browser, &path, to);
+    }
+    (path, package)
+}
+
 pub fn exports_path(tenant: u8) -> String {
     format!("/app/p/{}/live/exports", project_id(tenant))
 }
