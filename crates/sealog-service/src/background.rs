@@ -18,7 +18,6 @@ use crate::mail::Mailer;
 use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::stop::Stop;
-use crate::system_chain::Drain;
 use crate::system_chain::{Drain, Wake};
 use crate::verification::Scheduler;
 

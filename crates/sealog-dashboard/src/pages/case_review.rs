@@ -85,7 +85,6 @@ struct Compare {
     revision: u64,
     values: Vec<ValueRow>,
     left_out: usize,
-    has_choice: bool,
     stored_href: String,
 }
 
@@ -210,7 +209,6 @@ fn compare(compared: &Compared) -> Compare {
         revision: compared.found.revision,
         left_out: stored.len().saturating_sub(values.len()),
         values,
-        has_choice: compared.found.masks.is_some(),
         stored_href: format!("/app/p/{}/live/events/{}", new.project_id, new.log_id),
     }
 }

@@ -17,15 +17,15 @@ use sealog_store::{BoxFuture, StoreError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::build::{Build, File};
 use super::desk::Disclosures;
-use super::finder::kinds_for_person;
 use super::letters::{self, law};
 use super::node::EventView;
 use super::package::archive::{ArchiveWriter, ENTRY_BYTES_MAX};
-use super::package::documents::{self, About, Item, Privacy, YourData};
-use super::package::{EVENTS_CSV, EVENTS_JSON, EXPLANATION, LETTER, YOUR_DATA, manifest};
+use super::package::documents::{self, About, Privacy, YourData};
+use super::package::{EXPLANATION, LETTER, manifest};
 use super::packages::{KIND, PACKAGE_BYTES_MAX, PIECE_BYTES, entries_to_text};
-use super::review::{Disclosure, read_event};
+use super::review::read_event;
 use super::words;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Recorder, actions};
@@ -50,36 +50,6 @@ impl std::fmt::Debug for PackageBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PackageBuilder")
     }
-}
-
-/// A file that is written from events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum File {
-    YourData,
-    Json,
-    Csv,
-}
-
-/// A package under way.
-struct Build {
-    id: PackageId,
-    tenant_id: TenantId,
-    attempt: u64,
-    /// By which it is known whether the position of the job is this one's.
-    steps: u64,
-    about: Arc<About>,
-    disclosure: Arc<Disclosure>,
-    /// Those that are disclosed, newest last, and their order in the file for people.
-    events: Vec<FoundEvent>,
-    by_month: Vec<usize>,
-    file: Option<File>,
-    at: usize,
-    your_data: YourData,
-    writer: ArchiveWriter,
-    sha256: Sha256,
-    pieces: u64,
-    /// What is not a whole piece yet.
-    rest: Vec<u8>,
 }
 
 impl PackageBuilder {
@@ -409,56 +379,6 @@ fn too_large() -> String {
         "the package would have more than {} MB; narrow the dates or projects of the case, or answer in parts",
         PACKAGE_BYTES_MAX >> 20
     )
-}
-
-impl Build {
-    fn begin_file(&mut self, file: File) {
-        (self.file, self.at) = (Some(file), 0);
-        match file {
-            File::YourData => {
-                self.writer.begin(YOUR_DATA);
-                let begin = YourData::begin(&self.about);
-                self.writer.write(begin.as_bytes());
-            }
-            File::Json => self.writer.begin(EVENTS_JSON),
-            File::Csv => {
-                self.writer.begin(EVENTS_CSV);
-                self.writer.write(documents::csv_header().as_bytes());
-            }
-        }
-    }
-
-    fn put(&mut self, file: File, found: FoundEvent, view: &EventView) {
-        let (project_id, kinds) = (found.new.project_id.to_string(), found.new.found);
-        let disclosed = self.disclosure.compare(found, view.clone()).disclosed;
-        let item = Item { view: disclosed, project_id, found: kinds_for_person(kinds) };
-        let mut out = Vec::new();
-        match file {
-            File::YourData => out = self.your_data.put(&self.about, &item).into_bytes(),
-            File::Json => documents::put_json(&item, &self.about, self.writer.size() == 0, &mut out),
-            File::Csv => documents::put_csv(&item, &self.about, &mut out),
-        }
-        self.writer.write(&out);
-    }
-
-    fn end_file(&mut self, file: File) {
-        match file {
-            File::YourData => {
-                self.writer.write(YourData::end().as_bytes());
-                self.writer.end();
-                self.begin_file(File::Json);
-            }
-            File::Json => {
-                self.writer.write(documents::end_json(self.events.is_empty()));
-                self.writer.end();
-                self.begin_file(File::Csv);
-            }
-            File::Csv => {
-                self.writer.end();
-                self.file = None;
-            }
-        }
-    }
 }
 
 /// What the organisation says in its settings.

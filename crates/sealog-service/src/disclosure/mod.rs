@@ -4,6 +4,7 @@
 //! [`masks`] what is not disclosed of it unless a reviewer says otherwise ([`review`]), and [`hidden_values`] keeps such values out of
 //! every text. [`package`] is the ZIP, [`builder`] makes it, [`packages`] hands it out; [`letters`] are what is written along with it.
 
+mod build;
 pub mod builder;
 pub mod desk;
 pub mod finder;
