@@ -17,6 +17,7 @@ const LINES = [
   { route: "/app/forgot", as: "nobody" },
   { route: "/app/reset", as: "nobody" },
   { route: "/app/invitation", as: "nobody" },
+  { route: "/app/unsubscribe", as: "nobody" },
   { route: "/app", as: "owner", query: "?choose=1" },
   { route: "/app/account", as: "owner" },
   { route: "/app/p/{project}/{mode}/events", as: "owner", events: true },
@@ -65,6 +66,7 @@ const LINES = [
   { route: "/app/o/{organisation}/projects", as: "owner" },
   { route: "/app/o/{organisation}/members", as: "owner" },
   { route: "/app/o/{organisation}/members/{person}", as: "owner" },
+  { route: "/app/o/{organisation}/settings", as: "owner" },
   { route: "/app/{*rest}", as: "nobody", path: "/app/no-such-page", name: "not found", status: 404 },
 ];
 
@@ -131,14 +133,6 @@ export async function furnish(page, url, place) {
     await page.getByRole("button", { name: "Create export" }).click();
     await page.getByRole("link", { name: "Download" }).first().waitFor();
   }
-  if (has("/app/p/{project}/{mode}/views/share")) {
-    await page.goto(`${here}/views?query=action%3Duser.login`);
-    await page.getByLabel("Name").fill("Sign-ins");
-    await page.getByLabel("All who may see").check();
-    await page.getByLabel("Pin to Overview").check();
-    await page.getByRole("button", { name: "Save", exact: true }).click();
-    await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
-  }
   if (has("/app/o/{organisation}/cases/{case}")) {
     await page.goto(`${url}/app/o/${place.organisation}/cases/new`);
     await page.getByLabel("Requester").fill("Ada <b>Subject</b>");
@@ -147,6 +141,14 @@ export async function furnish(page, url, place) {
     await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
     place.case = new URL(page.url()).pathname.split("/").at(-1);
     await furnishCase(page, page.url().split("?")[0], place);
+  }
+  if (has("/app/p/{project}/{mode}/views/share")) {
+    await page.goto(`${here}/views?query=action%3Duser.login`);
+    await page.getByLabel("Name").fill("Sign-ins");
+    await page.getByLabel("All who may see").check();
+    await page.getByLabel("Pin to Overview").check();
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
   }
 }
 

@@ -248,6 +248,15 @@ fn newest(
     all(db, &sql, &params, |row| Ok((read(row)?, row.get("project_name")?)))
 }
 
+/// Those that nobody has revoked, in the order of their ends: see [`crate::ending`].
+pub(crate) fn ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<(TenantId, ApiKey, String)>, DbError> {
+    let sql = format!(
+        "{OF_TENANT} WHERE k.expires_at_ms <= ?3 AND (k.expires_at_ms, k.id) > (?1, ?2) AND k.revoked_at_ms IS NULL
+         ORDER BY k.expires_at_ms, k.id LIMIT ?4"
+    );
+    all(db, &sql, params, |row| Ok((row.get("tenant_id")?, read(row)?, row.get("project_name")?)))
+}
+
 /// With its tenant.
 pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, ApiKey)>, DbError> {
     let Some(project) = project::find(db, new.project_id)? else { return Ok(None) };

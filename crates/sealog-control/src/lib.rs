@@ -28,6 +28,8 @@ mod control;
 pub mod credentials;
 pub mod database;
 pub mod db;
+pub mod device;
+pub mod ending;
 mod error;
 pub mod exports;
 pub mod failure;
@@ -36,6 +38,7 @@ pub mod job;
 pub mod key;
 pub mod link;
 pub mod membership;
+pub mod muted_notice;
 pub mod ops_session;
 pub mod ops_user;
 pub mod outbox;
@@ -82,6 +85,8 @@ pub use case_words::{
 pub use control::{Answer, Control};
 pub use credentials::{Credentials, Shown};
 pub use db::ListPage;
+pub use device::{Device, DeviceSeen, Devices};
+pub use ending::{EndPage, EndPlace, Endings};
 pub use error::{ChangeError, OpenError};
 pub use exports::{Export, ExportId, ExportTotals, Exports, NewExport};
 pub use failure::{Failed, Failures, TellFailures, Wrong};
@@ -91,6 +96,7 @@ pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
+pub use muted_notice::{MutedNotice, MutedNotices};
 pub use ops_session::{OpsSession, OpsSessions, OpsShown};
 pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId, OpsUsers};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
@@ -130,6 +136,9 @@ pub trait People:
     + Failures
     + SavedViews
     + PendingRecords
+    + Devices
+    + MutedNotices
+    + Settings
 {
 }
 
@@ -144,6 +153,9 @@ impl<T> People for T where
         + Failures
         + SavedViews
         + PendingRecords
+        + Devices
+        + MutedNotices
+        + Settings
         + ?Sized
 {
 }

@@ -29,6 +29,14 @@ pub trait Memberships: Send + Sync {
     /// By the ids of their persons, in the order in which they became members; those whose membership has
     /// ended included.
     fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>>;
+    /// Those with one of these roles whose membership has not ended, in the order in which they became members.
+    fn members_with_roles(
+        &self,
+        tenant_id: TenantId,
+        roles: Vec<Role>,
+        now_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<Member>>;
     /// All of a person's, in the order in which they began.
     fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>>;
 }
@@ -75,6 +83,29 @@ impl Memberships for Control {
 
     fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>> {
         self.read(move |db| MEMBERS.page(db, Some(("tenant_id", tenant_id.into())), page, read_member))
+    }
+
+    fn members_with_roles(
+        &self,
+        tenant_id: TenantId,
+        roles: Vec<Role>,
+        now_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<Member>> {
+        self.read(move |db| {
+            // Words of ours, none of anybody else's.
+            let roles: Vec<String> = roles.into_iter().map(|role| format!("'{}'", role.as_str())).collect();
+            if roles.is_empty() {
+                return Ok(Vec::new());
+            }
+            let sql = format!(
+                "{} WHERE tenant_id = ?1 AND (ends_at_ms IS NULL OR ends_at_ms > ?2) AND role IN ({})
+                 ORDER BY memberships.number LIMIT ?3",
+                MEMBERS.select,
+                roles.join(", ")
+            );
+            all(db, &sql, params![tenant_id, now_ms, limit], read_member)
+        })
     }
 
     fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>> {
@@ -275,6 +306,16 @@ fn update(db: &mut dyn Db, before: &Member, change: MemberChange) -> Result<Memb
         session::end_all(db, person_id, None)?;
     }
     Ok(MemberChanged::Done(member))
+}
+
+/// Auditors in the order in which their memberships end: see [`crate::ending`].
+pub(crate) fn auditors_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<Member>, DbError> {
+    let sql = format!(
+        "{} WHERE ends_at_ms <= ?3 AND (ends_at_ms, person_id) >= (?1, ?2) AND role = 'auditor'
+         ORDER BY ends_at_ms, person_id, tenant_id LIMIT ?4",
+        MEMBERS.select
+    );
+    all(db, &sql, params, read_member)
 }
 
 /// What the person has sent for roles that are not theirs to give any more, or all of it where the membership has ended:

@@ -7,14 +7,17 @@
 use sealog_core::id::{Hash, TenantId};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
+use crate::person::PersonId;
 
-/// How long the text of a notice is kept after it was sent.
+/// How long the text of a notice is kept after it was sent, or given up.
 const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
 pub trait Outbox: Send + Sync {
     /// Puts a notice into the outbox, unless one with the same key was put there before. Whether it is new.
     fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool>;
+    /// Several at once: all of them, or none. How many are new.
+    fn enqueue_notices(&self, new: Vec<NewNotice>) -> Answer<'_, usize>;
     /// Notices that are due, oldest first.
     fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>>;
     /// Takes a notice for one attempt: of any number of callers that found it due, one. It is due again at
@@ -28,10 +31,14 @@ pub trait Outbox: Send + Sync {
         until_ms: u64,
         secret_digest: Option<Hash>,
     ) -> Answer<'_, bool>;
-    /// What became of an attempt: sent, or to be tried again at a time.
+    /// What became of an attempt: sent, to be tried again at a time, or given up.
     fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()>;
     /// What became of the notices with these keys, as far as there are such.
     fn notices_with_keys(&self, keys: Vec<String>) -> Answer<'_, Vec<KeptNotice>>;
+    /// Those for a person that were made since a time, newest first.
+    fn notices_for(&self, person_id: PersonId, since_ms: u64, limit: usize) -> Answer<'_, Vec<KeptNotice>>;
+    /// Those on behalf of a tenant that were given up, newest first, for as long as their text is kept.
+    fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>>;
     /// Notices that wait.
     fn pending_notices(&self) -> Answer<'_, u64>;
     /// The notice that this secret was sent with.
@@ -45,9 +52,19 @@ impl Outbox for Control {
         self.change(Lock::None, move |db| enqueue(db, new))
     }
 
+    fn enqueue_notices(&self, new: Vec<NewNotice>) -> Answer<'_, usize> {
+        self.change(Lock::None, move |db| {
+            let mut queued = 0;
+            for new in new {
+                queued += usize::from(enqueue(db, new)?);
+            }
+            Ok(queued)
+        })
+    }
+
     fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>> {
         self.read(move |db| {
-            let sql = format!("{OUTBOX} WHERE sent_at_ms IS NULL AND due_at_ms <= ?1 ORDER BY id LIMIT ?2");
+            let sql = format!("{OUTBOX} WHERE {WAITS} AND due_at_ms <= ?1 ORDER BY id LIMIT ?2");
             all(db, &sql, params![now_ms, limit], read_notice)
         })
     }
@@ -61,9 +78,11 @@ impl Outbox for Control {
     ) -> Answer<'_, bool> {
         // Whoever comes second waits for the row, and then finds that it is not due.
         self.change(Lock::None, move |db| {
-            let sql = "UPDATE {outbox} SET due_at_ms = ?3, secret_digest = ?4
-                       WHERE id = ?1 AND sent_at_ms IS NULL AND due_at_ms <= ?2";
-            Ok(db.execute(sql, params![id, now_ms, until_ms, secret_digest])? > 0)
+            let sql = format!(
+                "UPDATE {{outbox}} SET due_at_ms = ?3, secret_digest = ?4
+                 WHERE id = ?1 AND {WAITS} AND due_at_ms <= ?2"
+            );
+            Ok(db.execute(&sql, params![id, now_ms, until_ms, secret_digest])? > 0)
         })
     }
 
@@ -82,8 +101,27 @@ impl Outbox for Control {
         })
     }
 
+    fn notices_for(&self, person_id: PersonId, since_ms: u64, limit: usize) -> Answer<'_, Vec<KeptNotice>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{OUTBOX} WHERE person_id = ?1 AND created_at_ms >= ?2 ORDER BY created_at_ms DESC, id DESC LIMIT ?3"
+            );
+            all(db, &sql, params![person_id, since_ms, limit], read_kept)
+        })
+    }
+
+    fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{OUTBOX} WHERE tenant_id = ?1 AND given_up_at_ms IS NOT NULL AND parameters IS NOT NULL
+                 ORDER BY given_up_at_ms DESC, id DESC LIMIT ?2"
+            );
+            all(db, &sql, params![tenant_id, limit], read_kept)
+        })
+    }
+
     fn pending_notices(&self) -> Answer<'_, u64> {
-        self.read(|db| count(db, "SELECT count(*) AS count FROM {outbox} WHERE sent_at_ms IS NULL", &[]))
+        self.read(|db| count(db, &format!("SELECT count(*) AS count FROM {{outbox}} WHERE {WAITS}"), &[]))
     }
 
     fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>> {
@@ -104,6 +142,8 @@ pub struct NewNotice {
     pub key: String,
     /// On whose behalf it is sent, if on a tenant's.
     pub tenant_id: Option<TenantId>,
+    /// Whom it is for, where that is somebody with an account.
+    pub person_id: Option<PersonId>,
     pub to: String,
     pub template: String,
     /// A JSON object.
@@ -116,6 +156,7 @@ pub struct Notice {
     pub id: i64,
     pub key: String,
     pub tenant_id: Option<TenantId>,
+    pub person_id: Option<PersonId>,
     pub to: String,
     pub template: String,
     pub parameters: String,
@@ -125,16 +166,27 @@ pub struct Notice {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoticeOutcome {
-    Sent { now_ms: u64 },
-    Failed { retry_at_ms: u64, cause: String },
+    Sent {
+        now_ms: u64,
+    },
+    Failed {
+        retry_at_ms: u64,
+        cause: String,
+    },
+    /// It is not tried again. Its key stays taken.
+    GivenUp {
+        now_ms: u64,
+        cause: String,
+    },
 }
 
-/// A notice as it is kept, sent or not. Address and parameters of one that was sent long ago are gone; its
-/// key stays taken.
+/// A notice as it is kept, sent or not. Address and parameters of one that was sent or given up long ago are gone;
+/// its key stays taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptNotice {
     pub key: String,
     pub tenant_id: Option<TenantId>,
+    pub person_id: Option<PersonId>,
     pub to: Option<String>,
     pub template: String,
     pub parameters: Option<String>,
@@ -144,14 +196,16 @@ pub struct KeptNotice {
     pub attempts: u32,
     pub last_failure: Option<String>,
     pub sent_at_ms: Option<u64>,
+    pub given_up_at_ms: Option<u64>,
 }
 
 impl From<NewNotice> for KeptNotice {
     fn from(new: NewNotice) -> KeptNotice {
-        let NewNotice { key, tenant_id, to, template, parameters, created_at_ms } = new;
+        let NewNotice { key, tenant_id, person_id, to, template, parameters, created_at_ms } = new;
         KeptNotice {
             key,
             tenant_id,
+            person_id,
             to: Some(to),
             template,
             parameters: Some(parameters),
@@ -161,12 +215,14 @@ impl From<NewNotice> for KeptNotice {
             attempts: 0,
             last_failure: None,
             sent_at_ms: None,
+            given_up_at_ms: None,
         }
     }
 }
 
-const OUTBOX: &str = "SELECT id, notice_key, tenant_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms
+const OUTBOX: &str = "SELECT id, notice_key, tenant_id, person_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms, given_up_at_ms
     FROM {outbox}";
+const WAITS: &str = "sent_at_ms IS NULL AND given_up_at_ms IS NULL";
 
 pub(crate) fn enqueue(db: &mut dyn Db, new: NewNotice) -> Result<bool, DbError> {
     Ok(insert(db, &new.into())? > 0)
@@ -185,11 +241,12 @@ pub(crate) fn spend(db: &mut dyn Db, secret_digest: Hash) -> Result<bool, DbErro
 
 fn insert(db: &mut dyn Db, notice: &KeptNotice) -> Result<u64, DbError> {
     db.execute(
-        "INSERT INTO {outbox} (notice_key, tenant_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (notice_key) DO NOTHING",
+        "INSERT INTO {outbox} (notice_key, tenant_id, person_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms, given_up_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (notice_key) DO NOTHING",
         params![
             &notice.key,
             notice.tenant_id,
+            notice.person_id,
             &notice.to,
             &notice.template,
             &notice.parameters,
@@ -199,33 +256,50 @@ fn insert(db: &mut dyn Db, notice: &KeptNotice) -> Result<u64, DbError> {
             notice.attempts,
             &notice.last_failure,
             notice.sent_at_ms,
+            notice.given_up_at_ms,
         ],
     )
 }
 
 fn attempted(db: &mut dyn Db, id: i64, outcome: &NoticeOutcome) -> Result<(), DbError> {
+    let mut set = |what: &str, params: &[Value]| {
+        let sql = format!("UPDATE {{outbox}} SET attempts = attempts + 1, {what} WHERE id = ?1 AND {WAITS}");
+        db.execute(&sql, params).map(drop)
+    };
     match outcome {
         NoticeOutcome::Sent { now_ms } => {
-            let sent = "UPDATE {outbox} SET attempts = attempts + 1, sent_at_ms = ?2 WHERE id = ?1 AND sent_at_ms IS NULL";
-            db.execute(sent, params![id, *now_ms])?;
-            let old = "UPDATE {outbox} SET recipient = NULL, parameters = NULL, secret_digest = NULL, last_failure = NULL
-                       WHERE sent_at_ms IS NOT NULL AND parameters IS NOT NULL AND sent_at_ms <= ?1";
-            db.execute(old, params![now_ms.saturating_sub(KEPT_MS)]).map(drop)
+            set("sent_at_ms = ?2", params![id, *now_ms])?;
+            remove_old(db, *now_ms)
         }
         NoticeOutcome::Failed { retry_at_ms, cause } => {
-            let failed = "UPDATE {outbox} SET attempts = attempts + 1, due_at_ms = ?2, last_failure = ?3
-                          WHERE id = ?1 AND sent_at_ms IS NULL";
-            db.execute(failed, params![id, *retry_at_ms, cause]).map(drop)
+            set("due_at_ms = ?2, last_failure = ?3", params![id, *retry_at_ms, cause])
+        }
+        NoticeOutcome::GivenUp { now_ms, cause } => {
+            set("given_up_at_ms = ?2, last_failure = ?3", params![id, *now_ms, cause])?;
+            remove_old(db, *now_ms)
         }
     }
 }
 
-/// One that was not sent long ago.
+/// Takes out what is not needed any more of notices that ended long ago.
+fn remove_old(db: &mut dyn Db, now_ms: u64) -> Result<(), DbError> {
+    for end in ["sent_at_ms", "given_up_at_ms"] {
+        let sql = format!(
+            "UPDATE {{outbox}} SET recipient = NULL, parameters = NULL, secret_digest = NULL, last_failure = NULL
+             WHERE {end} IS NOT NULL AND parameters IS NOT NULL AND {end} <= ?1"
+        );
+        db.execute(&sql, params![now_ms.saturating_sub(KEPT_MS)])?;
+    }
+    Ok(())
+}
+
+/// One that did not end long ago.
 fn read_notice(row: &Row) -> Result<Notice, DbError> {
     Ok(Notice {
         id: row.get("id")?,
         key: row.get("notice_key")?,
         tenant_id: row.get("tenant_id")?,
+        person_id: row.get("person_id")?,
         to: row.get("recipient")?,
         template: row.get("template")?,
         parameters: row.get("parameters")?,
@@ -238,6 +312,7 @@ fn read_kept(row: &Row) -> Result<KeptNotice, DbError> {
     Ok(KeptNotice {
         key: row.get("notice_key")?,
         tenant_id: row.get("tenant_id")?,
+        person_id: row.get("person_id")?,
         to: row.get("recipient")?,
         template: row.get("template")?,
         parameters: row.get("parameters")?,
@@ -247,6 +322,7 @@ fn read_kept(row: &Row) -> Result<KeptNotice, DbError> {
         attempts: row.get("attempts")?,
         last_failure: row.get("last_failure")?,
         sent_at_ms: row.get("sent_at_ms")?,
+        given_up_at_ms: row.get("given_up_at_ms")?,
     })
 }
 

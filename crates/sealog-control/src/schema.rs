@@ -15,8 +15,9 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0007_inviter.sql"),
         include_str!("migrations/sqlite/0008_views.sql"),
         include_str!("migrations/sqlite/0009_ops.sql"),
-        include_str!("migrations/sqlite/0007_cases.sql"),
-        include_str!("migrations/sqlite/0007_case_search.sql"),
+        include_str!("migrations/sqlite/0010_notices.sql"),
+        include_str!("migrations/sqlite/0011_cases.sql"),
+        include_str!("migrations/sqlite/0012_case_search.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -28,7 +29,8 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0007_inviter.sql"),
         include_str!("migrations/postgres/0008_views.sql"),
         include_str!("migrations/postgres/0009_ops.sql"),
-        include_str!("migrations/postgres/0007_cases.sql"),
-        include_str!("migrations/postgres/0007_case_search.sql"),
+        include_str!("migrations/postgres/0010_notices.sql"),
+        include_str!("migrations/postgres/0011_cases.sql"),
+        include_str!("migrations/postgres/0012_case_search.sql"),
     ],
 };

@@ -3,7 +3,8 @@
 use sealog_core::id::TenantId;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, Lock, all, one, params};
+use crate::db::{Db, DbError, Lock, Value, all, one, params};
+use crate::person::PersonId;
 use crate::record::NewRecord;
 use crate::tenant;
 
@@ -11,12 +12,25 @@ pub trait Settings: Send + Sync {
     fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>>;
     /// All of them, in the order of their names.
     fn settings(&self, tenant_id: TenantId) -> Answer<'_, Vec<(String, String)>>;
+    /// Those of these names in the tenants that a person is a member of.
+    fn settings_for(
+        &self,
+        person_id: PersonId,
+        names: Vec<&'static str>,
+    ) -> Answer<'_, Vec<(TenantId, String, String)>>;
     /// Nothing to take it away. A text that is no JSON is refused. Whether there is such a tenant.
     fn set_setting(
         &self,
         tenant_id: TenantId,
         name: String,
         value: Option<String>,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, bool>;
+    /// Several at once.
+    fn set_settings(
+        &self,
+        tenant_id: TenantId,
+        settings: Vec<(String, Option<String>)>,
         records: Vec<NewRecord>,
     ) -> Answer<'_, bool>;
 }
@@ -36,6 +50,25 @@ impl Settings for Control {
         })
     }
 
+    fn settings_for(
+        &self,
+        person_id: PersonId,
+        names: Vec<&'static str>,
+    ) -> Answer<'_, Vec<(TenantId, String, String)>> {
+        self.read(move |db| {
+            let mut params = vec![Value::from(person_id)];
+            params.extend(names.iter().map(|name| Value::from(*name)));
+            let places: Vec<String> = (0..names.len()).map(|at| format!("?{}", at + 2)).collect();
+            let sql = format!(
+                "SELECT s.tenant_id AS tenant_id, s.name AS name, s.value AS value
+                 FROM {{settings}} AS s JOIN {{memberships}} AS m ON m.tenant_id = s.tenant_id
+                 WHERE m.person_id = ?1 AND s.name IN ({}) ORDER BY s.tenant_id, s.name",
+                places.join(", ")
+            );
+            all(db, &sql, &params, |row| Ok((row.get("tenant_id")?, row.get("name")?, row.get("value")?)))
+        })
+    }
+
     fn set_setting(
         &self,
         tenant_id: TenantId,
@@ -43,15 +76,26 @@ impl Settings for Control {
         value: Option<String>,
         records: Vec<NewRecord>,
     ) -> Answer<'_, bool> {
+        self.set_settings(tenant_id, vec![(name, value)], records)
+    }
+
+    fn set_settings(
+        &self,
+        tenant_id: TenantId,
+        settings: Vec<(String, Option<String>)>,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, bool> {
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, move |db| {
             if tenant::find(db, tenant_id)?.is_none() {
                 return Ok(None);
             }
-            match value {
-                Some(value) => put(db, tenant_id, &name, &value)?,
-                None => {
-                    let sql = "DELETE FROM {settings} WHERE tenant_id = ?1 AND name = ?2";
-                    db.execute(sql, params![tenant_id, name])?;
+            for (name, value) in settings {
+                match value {
+                    Some(value) => put(db, tenant_id, &name, &value)?,
+                    None => {
+                        let sql = "DELETE FROM {settings} WHERE tenant_id = ?1 AND name = ?2";
+                        db.execute(sql, params![tenant_id, name])?;
+                    }
                 }
             }
             Ok(Some(Changed { tenant_id, value: (), records }))

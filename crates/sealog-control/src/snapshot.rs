@@ -15,11 +15,13 @@ use crate::case_record::Case;
 use crate::case_search::KeptSearch;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
+use crate::device::Device;
 use crate::exports::Export;
 use crate::job::Job;
 use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
+use crate::muted_notice::MutedNotice;
 use crate::ops_session::OpsSession;
 use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
@@ -31,8 +33,8 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
-    exports, job, key, link, membership, ops_session, ops_user, outbox, pending, person, project, saved_view,
-    session, settings, system_project, tenant, version,
+    device, exports, job, key, link, membership, muted_notice, ops_session, ops_user, outbox, pending,
+    person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -80,6 +82,8 @@ pub struct ControlSnapshot {
     pub authenticators: Vec<(Authenticator, Vec<Hash>)>,
     pub links: Vec<Link>,
     pub saved_views: Vec<SavedView>,
+    pub devices: Vec<Device>,
+    pub muted_notices: Vec<MutedNotice>,
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
     pub exports: Vec<Export>,
@@ -114,6 +118,8 @@ const TABLES: &[&str] = &[
     "attempts",
     "failures",
     "saved_views",
+    "devices",
+    "muted_notices",
     "recovery_codes",
     "authenticators",
     "links",
@@ -145,6 +151,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         authenticators: authenticator::export(db)?,
         links: link::export(db)?,
         saved_views: saved_view::export(db)?,
+        devices: device::export(db)?,
+        muted_notices: muted_notice::export(db)?,
         notices: outbox::export(db)?,
         jobs: job::export(db)?,
         exports: exports::export(db)?,
@@ -176,6 +184,8 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     authenticator::import(db, &snapshot.authenticators)?;
     link::import(db, &snapshot.links)?;
     saved_view::import(db, &snapshot.saved_views)?;
+    device::import(db, &snapshot.devices)?;
+    muted_notice::import(db, &snapshot.muted_notices)?;
     outbox::import(db, &snapshot.notices)?;
     job::import(db, &snapshot.jobs)?;
     exports::import(db, &snapshot.exports)?;

@@ -168,6 +168,16 @@ pub(crate) fn find(db: &mut dyn Db, id: TenantId) -> Result<Option<Tenant>, DbEr
     one(db, &format!("{} WHERE id = ?1", TENANTS.select), params![id], read)
 }
 
+/// Those without billing, in the order in which their trials end: see [`crate::ending`].
+pub(crate) fn trials_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<Tenant>, DbError> {
+    let sql = format!(
+        "{} WHERE trial_ends_at_ms <= ?3 AND (trial_ends_at_ms, id) > (?1, ?2) AND NOT billing_active
+         ORDER BY trial_ends_at_ms, id LIMIT ?4",
+        TENANTS.select
+    );
+    all(db, &sql, params, read)
+}
+
 pub(crate) fn exist(db: &mut dyn Db) -> Result<bool, DbError> {
     Ok(!TENANTS.page(db, None, ListPage { after: None, limit: 1 }, read)?.is_empty())
 }

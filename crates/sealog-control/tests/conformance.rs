@@ -15,6 +15,10 @@ mod case_package;
 mod case_search;
 #[path = "conformance/common.rs"]
 mod common;
+#[path = "conformance/device.rs"]
+mod device;
+#[path = "conformance/ending.rs"]
+mod ending;
 #[path = "conformance/exports.rs"]
 mod exports;
 #[path = "conformance/failure.rs"]
@@ -29,6 +33,8 @@ mod link;
 mod lists;
 #[path = "conformance/membership.rs"]
 mod membership;
+#[path = "conformance/muted_notice.rs"]
+mod muted_notice;
 #[path = "conformance/ops.rs"]
 mod ops;
 #[path = "conformance/outbox.rs"]
@@ -194,10 +200,27 @@ conformance! {
         a_notice_needs_no_tenant_and_its_key_is_any_text
         address_and_parameters_of_a_notice_are_gone_90_days_after_it_was_sent
         a_secret_is_known_by_its_digest_from_the_attempt_that_sends_it_on_and_is_spent_once
+        a_notice_that_was_given_up_is_not_due_keeps_its_cause_and_its_key_stays_taken
+        a_notice_that_was_given_up_loses_its_text_after_90_days
+        the_notices_for_a_person_are_listed_newest_first_and_nobody_elses
+    }
+    device: {
+        a_browser_is_new_once_for_each_person_and_the_first_one_gives_no_notice
+        the_browser_that_was_not_used_for_the_longest_is_forgotten_when_there_are_too_many
+    }
+    muted_notice: {
+        what_somebody_does_not_want_is_kept_for_one_person_in_one_tenant
+    }
+    ending: {
+        keys_are_found_by_their_end_in_its_order_unless_they_are_revoked
+        trials_are_found_by_their_end_where_nothing_is_billed
+        auditors_are_found_by_the_end_of_their_membership
+        members_are_found_by_their_roles_while_they_are_members
     }
     settings: {
         settings_are_set_changed_and_taken_away_for_one_tenant
         a_setting_that_is_no_json_is_refused
+        several_settings_are_set_at_once_or_not_at_all_and_found_for_a_member
     }
     job: {
         a_job_is_claimed_by_one_and_due_again_when_its_lease_is_over

@@ -99,6 +99,7 @@ fn new_notice(percent: u8) -> NewNotice {
     NewNotice {
         key: format!("quota/{percent}"),
         tenant_id: Some(TENANT),
+        person_id: None,
         to: "ops@example.com".into(),
         template: "quota".into(),
         parameters: "{}".into(),

@@ -91,6 +91,7 @@ fn is_as_it_should_be(control: &Control) {
     let expected = KeptNotice {
         key: format!("quota/{TENANT_TEXT}/2026-11/80"),
         tenant_id: Some(TENANT),
+        person_id: None,
         to: Some("a@example.com".into()),
         template: "text".into(),
         parameters: waiting.parameters.clone(),
@@ -100,6 +101,7 @@ fn is_as_it_should_be(control: &Control) {
         attempts: 3,
         last_failure: Some("no".into()),
         sent_at_ms: None,
+        given_up_at_ms: None,
     };
     assert_eq!(*waiting, expected);
     let expected = KeptNotice {
@@ -118,6 +120,7 @@ fn is_as_it_should_be(control: &Control) {
     let notice = NewNotice {
         key: "new".into(),
         tenant_id: None,
+        person_id: None,
         to: "a".into(),
         template: "t".into(),
         parameters: "{}".into(),

@@ -8,6 +8,7 @@ use sealog_service::background::Workers;
 use sealog_service::cases::CaseDesk;
 use sealog_service::disclosure::Disclosures;
 use sealog_service::exports::Exporter;
+use sealog_service::notify::Notifier;
 use sealog_service::people::Accounts;
 use sealog_service::verification::Verifications;
 use sealog_store::Store;
@@ -50,6 +51,7 @@ pub struct Dashboard {
     pub(crate) exporter: Exporter,
     pub(crate) disclosures: Disclosures,
     pub(crate) cases: CaseDesk,
+    pub(crate) notifier: Notifier,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
@@ -84,11 +86,13 @@ impl Dashboard {
             runner: workers.runner.wake.clone(),
             records: admin.wake().clone(),
         };
+        let notifier = Notifier::new(&control, Arc::clone(&world));
         let exporter = Exporter {
             exports: Arc::clone(&control.exports),
             store: Arc::clone(&store),
             world: Arc::clone(&world),
             drain: Arc::clone(&workers.drain),
+            notifier: notifier.clone(),
         };
         let disclosures = Disclosures::new(
             &control,
@@ -121,6 +125,7 @@ impl Dashboard {
             exporter,
             disclosures,
             cases,
+            notifier,
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,

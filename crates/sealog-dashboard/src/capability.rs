@@ -24,6 +24,8 @@ pub enum Capability {
     ManageFrameworks,
     ViewActions,
     ManageActions,
+    /// What holds for the whole organisation.
+    ManageSettings,
     /// Show others one's own saved views.
     ShareViews,
     /// Remove those of others.
@@ -61,6 +63,7 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ManageFrameworks, [YES, YES, NO, NO, NO]),
     (Capability::ViewActions,   [YES, YES, YES, NO,  YES]),
     (Capability::ManageActions, [YES, YES, YES, NO,  NO]),
+    (Capability::ManageSettings, [YES, YES, NO, NO,  NO]),
     (Capability::ShareViews,    [YES, YES, YES, YES, NO]),
     (Capability::ManageViews,   [YES, YES, NO,  NO,  NO]),
     (Capability::ViewCases,     [YES, YES, NO,  YES, YES]),

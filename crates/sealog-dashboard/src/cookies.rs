@@ -1,4 +1,4 @@
-//! Cookies: the session's token, and the choice of a theme. That of shortcuts is in `shortcuts.rs`.
+//! Cookies: the session's token, what a browser is known again by, and the choice of a theme. That of shortcuts is in `shortcuts.rs`.
 
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
@@ -19,6 +19,10 @@ const THEME: &str = "sealog_theme";
 /// A browser takes a cookie of this prefix from HTTPS alone, from this host alone, for all of its paths.
 const SESSION_HTTPS: &str = "__Host-sealog";
 const SESSION_LOOPBACK: &str = "sealog_session";
+const DEVICE_HTTPS: &str = "__Host-sealog_device";
+const DEVICE_LOOPBACK: &str = "sealog_device";
+/// As long as browsers keep a cookie: 400 days. Every sign-in sets it again.
+const DEVICE_S: u64 = 400 * 24 * 60 * 60;
 
 impl Cookies {
     pub(crate) fn new(app_url: &str) -> Cookies {
@@ -58,6 +62,19 @@ impl Cookies {
 
     pub(crate) fn clear_session(&self) -> String {
         format!("{}=; Max-Age=0; {}", self.session_name(), self.attributes())
+    }
+
+    fn device_name(&self) -> &'static str {
+        if self.is_https { DEVICE_HTTPS } else { DEVICE_LOOPBACK }
+    }
+
+    /// By which a browser is known again that somebody has signed in with before. It opens nothing.
+    pub(crate) fn device(&self, headers: &HeaderMap) -> Option<Token> {
+        cookie(headers, self.device_name()).and_then(Token::parse)
+    }
+
+    pub(crate) fn set_device(&self, token: &Token) -> String {
+        format!("{}={}; Max-Age={DEVICE_S}; {}", self.device_name(), token.0.0, self.attributes())
     }
 
     fn attributes(&self) -> &'static str {

@@ -27,8 +27,20 @@ use crate::request::{Asked, Place, encoded, is_form, see_other};
 const QUERY_BYTES_MAX: usize = 8 << 10;
 /// Most that is read of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
+/// Of a member, whose texts may be long in any script: a form writes a character as up to twelve bytes.
+const MEMBERS_FORM_BYTES_MAX: usize = 256 << 10;
 /// Projects that the rail offers.
 pub(crate) const PROJECTS_MAX: usize = 200;
+
+/// Where somebody is led who needs an authenticator before anything else, and what is open there.
+pub(crate) const ENROL: &str = "/app/account?needed=authenticator";
+const ENROLMENT: [&str; 4] = [
+    "/app/account",
+    "/app/account/authenticator",
+    "/app/account/authenticator/confirm",
+    "/app/account/password",
+];
+const UNSUBSCRIBE: &str = "/app/unsubscribe";
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -63,7 +75,15 @@ pub(crate) async fn pass(
         check_request(app.cookies.origin(), &parts.method, &asked)?;
         admit(app, needs, &mut asked).await?;
         if parts.method == Method::POST {
-            asked.form = read_form(&asked.headers, body).await?;
+            asked.form = match asked.path == UNSUBSCRIBE && !is_form(&asked.headers) {
+                // RFC 8058 lets a mail program write it as another kind of form, of which nothing is needed.
+                true => Vec::new(),
+                false => {
+                    let is_members = matches!(needs, Needs::Member(_));
+                    let most = if is_members { MEMBERS_FORM_BYTES_MAX } else { FORM_BYTES_MAX };
+                    read_form_below(&asked.headers, body, most).await?
+                }
+            };
         }
         handler.ok_or_else(Problem::not_found)
     };
@@ -141,6 +161,10 @@ async fn admit(app: &Dashboard, needs: Needs, asked: &mut Asked) -> Result<(), P
         }
         Needs::Password | Needs::Person | Needs::Member(_) => return Err(sign_in_first(asked).into()),
     }
+    let must_enrol = asked.who.as_ref().is_some_and(|who| who.must_enrol.is_some());
+    if matches!(needs, Needs::Person | Needs::Member(_)) && must_enrol && !ENROLMENT.contains(&&*asked.path) {
+        return Err(see_other(ENROL).into());
+    }
     if !has_code && needs != Needs::Password {
         // Half a session is nobody.
         asked.who = None;
@@ -190,7 +214,7 @@ async fn find_place(
     if membership.role == Role::Auditor {
         let authenticator = app.accounts.people.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
-            return Err(see_other("/app/account?needed=authenticator").into());
+            return Err(see_other(ENROL).into());
         }
     }
     let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
@@ -230,10 +254,18 @@ pub(crate) async fn read_form(
     headers: &HeaderMap,
     body: axum::body::Body,
 ) -> Result<Vec<(String, Secret)>, Problem> {
+    read_form_below(headers, body, FORM_BYTES_MAX).await
+}
+
+async fn read_form_below(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    bytes_max: usize,
+) -> Result<Vec<(String, Secret)>, Problem> {
     if !is_form(headers) {
         return Err(Problem::new(Code::RequestMalformed, "This is no form."));
     }
-    let body = to_bytes(body, FORM_BYTES_MAX).await;
+    let body = to_bytes(body, bytes_max).await;
     let body = body.map_err(|_| {
         Problem::new(Code::ValidationBodyTooLarge, "The form is too large, or did not arrive in time.")
     })?;

@@ -18,9 +18,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Pages that a link with a secret leads to. The secret is behind the `#`, which no browser sends; all the same,
-/// nothing of their address leaves, not even to us.
-const OF_LINKS: [&str; 4] = ["/app/claim", "/app/reset", "/app/invitation", "/ops/enrol"];
+/// Pages that a link with a secret leads to. The secret is behind the `#`, which no browser sends, but for the one that
+/// turns a notice off, which a mail program sends; all the same, nothing of their address leaves, not even to us.
+const OF_LINKS: [&str; 5] = ["/app/claim", "/app/reset", "/app/invitation", "/app/unsubscribe", "/ops/enrol"];
 
 /// Whether forms of such a page lead to this path. No session is needed there: a secret that was typed is.
 pub(crate) fn hides_origin(path: &str) -> bool {

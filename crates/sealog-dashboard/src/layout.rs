@@ -121,6 +121,7 @@ pub(crate) enum Current {
     Keys,
     Projects,
     Members,
+    Settings,
 }
 
 impl<'a> Shell<'a> {
@@ -213,6 +214,9 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
     }
     if place.may(Capability::ManageMembers) {
         more.push(item(format!("/app/o/{tenant_id}/members"), "people", "Members", Current::Members));
+    }
+    if place.may(Capability::ManageSettings) {
+        more.push(item(format!("/app/o/{tenant_id}/settings"), "settings", "Settings", Current::Settings));
     }
     if place.may(Capability::SystemLog) && place.membership.grants.projects.is_none() {
         let href = format!("/app/o/{tenant_id}/system-log");

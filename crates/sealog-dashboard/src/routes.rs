@@ -20,6 +20,7 @@ use crate::pages::{invitation, keys, member, members, new_action, overview, perm
 use crate::pages::{
     saved_views, shortcuts, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
 };
+use crate::pages::{settings, unsubscribe};
 
 pub struct Route {
     pub path: &'static str,
@@ -77,6 +78,9 @@ static ROUTES: &[Route] = routes! {
     POST "/app/account/recovery-codes" Needs::Person => account::new_recovery_codes;
     POST "/app/account/sessions" Needs::Person => account::end_sessions;
     POST "/app/account/shortcuts" Needs::Person => shortcuts::choose;
+    POST "/app/account/notifications" Needs::Person => account::choose_notices;
+    GET "/app/unsubscribe" Needs::Nothing => unsubscribe::show;
+    POST "/app/unsubscribe" Needs::Nothing => unsubscribe::submit;
     GET "/app/p/{project}/{mode}" Needs::Member(Capability::ReadEvents) => overview::show;
     GET "/app/p/{project}/{mode}/frameworks" Needs::Member(Capability::ViewFrameworks) => frameworks::show;
     GET "/app/p/{project}/{mode}/frameworks/{framework}" Needs::Member(Capability::ViewFrameworks) => framework::show;
@@ -147,7 +151,6 @@ static ROUTES: &[Route] = routes! {
     POST "/app/o/{organisation}/keys/roll" Needs::Member(Capability::TestKeys) => keys::roll;
     POST "/app/o/{organisation}/keys/revoke" Needs::Member(Capability::TestKeys) => keys::revoke;
     GET "/app/o/{organisation}/usage" Needs::Member(Capability::ViewUsage) => usage::show;
-    POST "/app/o/{organisation}/keys/policy" Needs::Member(Capability::ManageMembers) => keys::set_policy;
     GET "/app/o/{organisation}/projects" Needs::Member(Capability::ViewProjects) => projects::show;
     POST "/app/o/{organisation}/projects/create" Needs::Member(Capability::ManageProjects) => projects::create;
     POST "/app/o/{organisation}/projects/rename" Needs::Member(Capability::ManageProjects) => projects::rename;
@@ -157,6 +160,14 @@ static ROUTES: &[Route] = routes! {
     GET "/app/o/{organisation}/members/{person}" Needs::Member(Capability::ManageMembers) => member::show;
     POST "/app/o/{organisation}/members/{person}" Needs::Member(Capability::ManageMembers) => member::change;
     POST "/app/o/{organisation}/members/{person}/end" Needs::Member(Capability::ManageMembers) => member::end;
+    GET "/app/o/{organisation}/settings" Needs::Member(Capability::ManageSettings) => settings::show;
+    POST "/app/o/{organisation}/settings/name" Needs::Member(Capability::ManageSettings) => settings::rename;
+    POST "/app/o/{organisation}/settings/authenticators" Needs::Member(Capability::ManageSettings) => settings::require_authenticators;
+    POST "/app/o/{organisation}/settings/sessions" Needs::Member(Capability::ManageSettings) => settings::limit_sessions;
+    POST "/app/o/{organisation}/settings/domains" Needs::Member(Capability::ManageSettings) => settings::limit_domains;
+    POST "/app/o/{organisation}/settings/key-lifetime" Needs::Member(Capability::ManageSettings) => settings::limit_keys;
+    POST "/app/o/{organisation}/settings/time-zone" Needs::Member(Capability::ManageSettings) => settings::set_time_zone;
+    POST "/app/o/{organisation}/settings/privacy" Needs::Member(Capability::ManageSettings) => settings::set_privacy;
 };
 
 pub(crate) fn router(app: &Arc<Dashboard>) -> Router {

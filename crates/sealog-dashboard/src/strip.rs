@@ -50,10 +50,14 @@ pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     for run in runs {
         let Some(ended_at_ms) = run.ended_at_ms else { continue };
         if let Some(RunEnd::Broken(broken)) = &run.end
-            && (from..=to).contains(&broken.at)
-            && !sound.iter().any(|(low, high)| (*low..=*high).contains(&broken.at))
+            // A missing event is found at the next one that exists, which may be in another window.
+            && broken.begins_at().max(run.from) <= to
+            && from <= broken.at
         {
-            return State::Broken(broken.at);
+            let at = broken.at.min(to);
+            if !sound.iter().any(|(low, high)| (*low..=*high).contains(&at)) {
+                return State::Broken(at);
+            }
         }
         let Some(sound_to) = run.sound_to() else { continue };
         if run.from > to || sound_to < from {
@@ -69,11 +73,12 @@ pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     State::Unknown
 }
 
-/// How far the chain is known to be sound from its first event on, and when the oldest part of that was found.
-pub(crate) fn sound_from_the_first(runs: &[Run]) -> Option<(u64, u64)> {
+/// How far the chain is known to be sound from its first event on, which is this one, and when the oldest part of that was
+/// found.
+pub(crate) fn sound_from(first: u64, runs: &[Run]) -> Option<(u64, u64)> {
     let mut found: Option<(u64, u64)> = None;
     loop {
-        let next = found.map_or(1, |(to, _)| to.saturating_add(1));
+        let next = found.map_or(first, |(to, _)| to.saturating_add(1));
         let reach = runs.iter().filter_map(|run| Some((run.sound_to()?, run.ended_at_ms?, run.from)));
         let reach = reach.filter(|(to, _, from)| *from <= next && *to >= next);
         // Of those that reach as far the newest, which comes first.
@@ -98,8 +103,8 @@ fn covers(ranges: &[(u64, u64)], from: u64, to: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
-    use sealog_service::verification::{Found, Progress};
+    use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
+    use sealog_service::verification::{Found, Neighbour, Progress};
 
     const NOW: u64 = 100 * STALE_MS;
 
@@ -107,12 +112,14 @@ mod tests {
         let broken = broken_at.map(|at| {
             Box::new(Found {
                 at,
-                hash: Hash::ZERO,
+                hash: Some(Hash::ZERO),
                 reason: "hash".into(),
                 before: None,
                 failing: None,
                 expected: None,
                 found: None,
+                before_is_withheld: false,
+                failing_is_withheld: false,
             })
         });
         let chain = ChainId {
@@ -176,14 +183,36 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_event_breaks_its_window_also_where_it_is_found_behind_it() {
+        // #1,000 and #1,001 are missing; the next one that exists is in another window.
+        let mut broken = run(1, 1000, Some(1002), NOW);
+        let before = Neighbour {
+            chain_seq: 999,
+            log_id: Ulid(1),
+            timestamp_ms: 1,
+            prev_hash: Hash::ZERO,
+            hash: Hash::ZERO,
+            recomputed: Hash::ZERO,
+        };
+        let found =
+            Found { reason: "gap".into(), before: Some(before), ..*broken.progress.broken.take().unwrap() };
+        broken.progress.broken = Some(Box::new(found.clone()));
+        broken.end = Some(RunEnd::Broken(Box::new(found)));
+        assert_eq!(broken.sound_to(), Some(999));
+        let seen = [State::Broken(1000), State::Broken(1002), State::Unknown];
+        assert_eq!(states(3000, &[broken]), seen);
+    }
+
+    #[test]
     fn a_chain_is_known_to_be_sound_as_far_as_verifications_join() {
-        assert_eq!(sound_from_the_first(&[]), None);
-        assert_eq!(sound_from_the_first(&[run(2, 9, None, NOW)]), None, "of the first nothing is known");
+        assert_eq!(sound_from(1, &[]), None);
+        assert_eq!(sound_from(1, &[run(2, 9, None, NOW)]), None, "of the first nothing is known");
+        assert_eq!(sound_from(2, &[run(2, 9, None, NOW)]), Some((9, NOW)), "what was before it was dropped");
         let joined = [run(900, 2000, None, NOW), run(1, 1000, None, NOW - 5), run(1, 1000, None, NOW - 9)];
-        assert_eq!(sound_from_the_first(&joined), Some((2000, NOW - 5)));
+        assert_eq!(sound_from(1, &joined), Some((2000, NOW - 5)));
         let apart = [run(1002, 2000, None, NOW), run(1, 1000, None, NOW - 5)];
-        assert_eq!(sound_from_the_first(&apart), Some((1000, NOW - 5)));
-        assert_eq!(sound_from_the_first(&[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
+        assert_eq!(sound_from(1, &apart), Some((1000, NOW - 5)));
+        assert_eq!(sound_from(1, &[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod harness;
 mod keys;
 #[path = "dashboard/members.rs"]
 mod members;
+#[path = "dashboard/notices.rs"]
+mod notices;
 #[path = "dashboard/ops.rs"]
 mod ops;
 #[path = "dashboard/ops_accounts.rs"]
@@ -28,6 +30,8 @@ mod ops_accounts;
 mod ops_routes;
 #[path = "dashboard/people.rs"]
 mod people;
+#[path = "dashboard/retention.rs"]
+mod retention;
 #[path = "dashboard/roles.rs"]
 mod roles;
 #[path = "dashboard/rules.rs"]
@@ -36,6 +40,8 @@ mod rules;
 mod sealing;
 #[path = "dashboard/search.rs"]
 mod search;
+#[path = "dashboard/settings.rs"]
+mod settings;
 #[path = "dashboard/shortcuts.rs"]
 mod shortcuts;
 #[path = "dashboard/system_log.rs"]

@@ -11,8 +11,11 @@ use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Sear
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
+use sealog_service::notices::Reminders;
+use sealog_service::notify::Notifier;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::retention::Retention;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Figures, Scheduler, Verifier};
 use sealog_store::Store;
@@ -110,6 +113,11 @@ impl App {
                 every: config.background.jobs_every,
                 pace: Pace::default(),
             }),
+            retention: Retention {
+                store: Arc::clone(&store),
+                world: Arc::clone(&world),
+                days: config.test_retention_days,
+            },
             scheduler: Scheduler {
                 store: Arc::clone(&store),
                 control: control.clone(),
@@ -145,10 +153,11 @@ impl App {
                 cases: Arc::clone(&control.cases),
                 administration: Arc::clone(&control.administration),
                 people: Arc::clone(&control.people),
-                outbox: Arc::clone(&control.outbox),
+                notifier: Notifier::new(&control, Arc::clone(&world)),
                 world: Arc::clone(&world),
                 every: config.background.case_reminders_every,
             },
+            reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
         Arc::new(App {

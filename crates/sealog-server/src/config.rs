@@ -32,6 +32,8 @@ pub struct Config {
     pub plans: Vec<Plan>,
     /// Without one, chains are verified when somebody asks for it.
     pub verification: Option<Schedule>,
+    /// How long test events are kept; 0 for ever.
+    pub test_retention_days: u32,
     pub deadlines: Deadlines,
     pub memory: Memory,
     pub background: Intervals,
@@ -89,6 +91,7 @@ impl Config {
             },
             plans: Plan::defaults(),
             verification: None,
+            test_retention_days: 0,
             deadlines: Deadlines {
                 first_byte: Duration::from_secs(10),
                 headers: Duration::from_secs(10),

@@ -15,8 +15,10 @@ use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
 use crate::mail::Mailer;
+use crate::notices::Reminders;
 use crate::people::FailedSignIns;
 use crate::quota::Quotas;
+use crate::retention::Retention;
 use crate::stop::Stop;
 use crate::system_chain::{Drain, Wake};
 use crate::verification::Scheduler;
@@ -39,6 +41,8 @@ pub struct Intervals {
     pub case_reminders_every: Duration,
     /// For one mail, from the connection to the server's word that it has it.
     pub mail_attempt_max: Duration,
+    /// For what ends soon.
+    pub reminders_every: Duration,
 }
 
 impl Default for Intervals {
@@ -53,6 +57,7 @@ impl Default for Intervals {
             case_events_every: Duration::from_secs(5),
             case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
+            reminders_every: Duration::from_secs(60),
         }
     }
 }
@@ -75,11 +80,13 @@ pub struct Jobs {
     pub mailer: Mailer,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
+    pub retention: Retention,
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
     pub packages: PackageSweep,
     pub case_forward: CaseForward,
     pub case_reminders: CaseReminders,
+    pub reminders: Reminders,
     pub intervals: Intervals,
 }
 
@@ -98,11 +105,13 @@ impl Jobs {
                 self.quotas.watch(),
                 Arc::clone(&self.drain).run(),
                 heads::watch(&self.store, &self.world),
+                self.retention.watch(),
                 self.scheduler.watch(),
                 self.failed_sign_ins.watch(),
                 self.packages.watch(),
                 self.case_forward.run(),
-                self.case_reminders.watch()
+                self.case_reminders.watch(),
+                self.reminders.watch()
             );
         };
         let dropped_at_stop = async {

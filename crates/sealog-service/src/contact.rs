@@ -1,6 +1,6 @@
 //! Whom mails about a tenant go to.
 
-use sealog_control::{ListPage, Role, Tenant};
+use sealog_control::{ListPage, PersonId, Role, Tenant};
 use sealog_store::StoreError;
 
 use crate::address::is_address;
@@ -8,14 +8,14 @@ use crate::control_data::ControlData;
 
 const PAGE: usize = 100;
 
-/// The tenant's contact, or else its first owner: a notice is one mail.
+/// The tenant's contact, or else its first owner, who is named then: a notice is one mail.
 pub(crate) async fn address_of(
     control: &ControlData,
     tenant: &Tenant,
     now_ms: u64,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<(String, Option<PersonId>)>, StoreError> {
     if let Some(contact) = tenant.contact_email.as_ref().filter(|contact| is_address(contact)) {
-        return Ok(Some(contact.clone()));
+        return Ok(Some((contact.clone(), None)));
     }
     let mut after = None;
     loop {
@@ -26,7 +26,7 @@ pub(crate) async fn address_of(
                 && is_address(&member.person.email)
         });
         match (owner, page.last()) {
-            (Some(owner), _) => return Ok(Some(owner.person.email.clone())),
+            (Some(owner), _) => return Ok(Some((owner.person.email.clone(), Some(owner.person.id)))),
             (None, Some(last)) if page.len() == PAGE => after = Some(last.person.id.0),
             (None, _) => return Ok(None),
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, CaseEvents, Cases, Control, Disclosing, Exports, Jobs, KeyAccess, Operators, Outbox,
-    PendingRecords, People, SystemProjects,
+    Administration, CaseEvents, Cases, Control, Disclosing, Endings, Exports, Jobs, KeyAccess, Operators,
+    Outbox, PendingRecords, People, SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -18,10 +18,11 @@ pub struct ControlData {
     pub system_projects: Arc<dyn SystemProjects>,
     pub jobs: Arc<dyn Jobs>,
     pub exports: Arc<dyn Exports>,
-    pub disclosing: Arc<dyn Disclosing>,
-    pub operators: Arc<dyn Operators>,
     pub cases: Arc<dyn Cases>,
     pub case_events: Arc<dyn CaseEvents>,
+    pub endings: Arc<dyn Endings>,
+    pub operators: Arc<dyn Operators>,
+    pub disclosing: Arc<dyn Disclosing>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -36,8 +37,9 @@ impl From<Arc<Control>> for ControlData {
             jobs: Arc::clone(&control) as _,
             cases: Arc::clone(&control) as _,
             case_events: Arc::clone(&control) as _,
-            disclosing: Arc::clone(&control) as _,
             exports: Arc::clone(&control) as _,
+            endings: Arc::clone(&control) as _,
+            disclosing: Arc::clone(&control) as _,
             operators: control,
         }
     }

@@ -2,9 +2,8 @@
 //!
 //! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
 //! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
-//! waiting for it: quota notices ([`quota`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
-//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events, [`cases`]
-//! requests of data subjects,
+//! waiting for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
+//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events, [`cases`] requests of data subjects,
 //! [`disclosure`] what they get. [`people`] is how
 //! people sign in, [`search`] how they find events, [`ops`] those who run
 //! the instance. Each part takes what it uses, and none knows of the whole program.
@@ -23,11 +22,14 @@ pub mod hidden;
 pub mod ingest;
 pub mod jobs;
 pub mod mail;
-mod notices;
+pub mod notices;
+pub mod notify;
 pub mod ops;
+pub mod organisation;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod retention;
 pub mod search;
 mod secret;
 pub mod seqs;
@@ -36,6 +38,7 @@ pub mod system_chain;
 mod text;
 pub mod verification;
 mod visit;
+pub mod zone;
 
 pub use control_data::ControlData;
 pub use secret::Secret;

@@ -3,6 +3,9 @@
 //! A mail is sent at least once, and noted as sent only after the server has taken it. A crash in between sends it again, with the same `Message-ID`, by which
 //! a mail program knows the second one for the first.
 //!
+//! What a server refuses for good (5xx) is given up: it would refuse it for ever. It is kept with its cause, and shown. What
+//! is about how the server is spoken to, and not about a mail, is tried again: settings are corrected.
+//!
 //! Several nodes can look into one outbox. Each mail is claimed before it is tried, and a claim ends by itself:
 //!
 //! ```text
@@ -17,16 +20,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
-use lettre::message::{Mailbox, Message};
-use lettre::transport::smtp::AsyncSmtpTransportBuilder;
+use lettre::message::header::{Header, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, Message, MultiPart};
+use lettre::transport::smtp::{self, AsyncSmtpTransportBuilder};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use sealog_control::{Notice, NoticeOutcome, Outbox};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 
-use crate::notices;
+use crate::notices::{self, NoText};
 use crate::people::Token;
 use crate::stop::Stop;
 use crate::text::Text;
@@ -172,7 +175,9 @@ impl Mailer {
             return Ok(());
         }
         let transport = smtp.relay.transport(self.attempt_max);
-        let mut unreachable = None;
+        // A server that refuses the connection, or who we are, has not refused a mail.
+        let mut unreachable = check_server(&transport, self.attempt_max).await.err();
+        let mut is_said = false;
         for mail in due {
             if stop.is_stopped() {
                 break;
@@ -188,7 +193,7 @@ impl Mailer {
             let message = message(&mail, &smtp.from, &self.app_url, secret.as_ref(), now_ms);
             let attempt = match (&unreachable, message) {
                 (Some(failure), _) => Err(Failure::clone(failure)),
-                (None, Err(cause)) => Err(Failure::Refused(cause)),
+                (None, Err(failure)) => Err(failure),
                 (None, Ok(message)) => attempt(&transport, message, self.attempt_max).await,
             };
             let outcome = match attempt {
@@ -197,17 +202,22 @@ impl Mailer {
                     NoticeOutcome::Sent { now_ms: self.world.now_ms() }
                 }
                 Err(failure) => {
+                    let (cause, now_ms) = (failure.to_string(), self.world.now_ms());
                     let pause = failure.pause(mail.attempts);
-                    // A server that is not there is not asked again for each mail, and not complained about either.
-                    if unreachable.is_none() {
+                    // A server that is not there is not asked again for each mail, and complained about once.
+                    if unreachable.is_none() || !is_said {
                         failure.log(&mail, pause);
+                        is_said = true;
                     }
-                    let cause = failure.to_string();
                     if matches!(failure, Failure::Unreachable(_)) {
                         unreachable = Some(failure);
                     }
-                    let retry_at_ms = self.world.now_ms().saturating_add(ms(pause));
-                    NoticeOutcome::Failed { retry_at_ms, cause }
+                    match pause {
+                        Some(pause) => {
+                            NoticeOutcome::Failed { retry_at_ms: now_ms.saturating_add(ms(pause)), cause }
+                        }
+                        None => NoticeOutcome::GivenUp { now_ms, cause },
+                    }
                 }
             };
             self.outbox.notice_attempted(mail.id, outcome).await?;
@@ -218,6 +228,9 @@ impl Mailer {
     }
 }
 
+/// Codes that are about how the server is spoken to, and not about the mail: authentication and encryption.
+const ABOUT_SETTINGS: [u16; 4] = [530, 534, 535, 538];
+
 /// Why a mail did not leave.
 #[derive(Clone, Debug)]
 enum Failure {
@@ -225,28 +238,56 @@ enum Failure {
     Unreachable(String),
     /// The server has asked to be tried later (4xx).
     Deferred(String),
-    /// The server does not want it (5xx). Never given up: the cause is as often a setting as an address, and settings are corrected.
+    /// Something has to be changed here before it can leave: a setting, or the version of this program.
+    Ours(String),
+    /// The server does not want it (5xx), or it is none that can be sent: given up.
     Refused(String),
 }
 
 impl Failure {
-    fn pause(&self, attempts: u32) -> Duration {
+    /// Until the next attempt, if there is one.
+    fn pause(&self, attempts: u32) -> Option<Duration> {
         match self {
-            Failure::Refused(_) => RETRY_LONGEST,
+            Failure::Refused(_) => None,
+            Failure::Ours(_) => Some(RETRY_LONGEST),
             Failure::Unreachable(_) | Failure::Deferred(_) => {
-                RETRY_FIRST.saturating_mul(1 << attempts.min(16)).min(RETRY_LONGEST)
+                Some(RETRY_FIRST.saturating_mul(1 << attempts.min(16)).min(RETRY_LONGEST))
             }
         }
     }
 
-    fn log(&self, mail: &Notice, pause: Duration) {
-        let (mail, attempt, retry_after_s) = (mail.id, mail.attempts.saturating_add(1), pause.as_secs());
+    fn log(&self, mail: &Notice, pause: Option<Duration>) {
+        let (id, attempt) = (mail.id, mail.attempts.saturating_add(1));
+        let (template, retry_after_s) = (&mail.template, pause.map(|pause| pause.as_secs()));
         match self {
             Failure::Refused(cause) => {
-                tracing::error!(mail, attempt, retry_after_s, cause, "the mail server refuses a mail");
+                tracing::error!(
+                    mail = id,
+                    template,
+                    attempt,
+                    cause,
+                    "the mail server refuses a mail for good; it is given up and shown in the dashboard"
+                );
+            }
+            Failure::Ours(cause) => {
+                tracing::error!(
+                    mail = id,
+                    template,
+                    attempt,
+                    retry_after_s,
+                    cause,
+                    "a mail cannot be sent as the server is set up"
+                );
             }
             Failure::Unreachable(cause) | Failure::Deferred(cause) => {
-                tracing::warn!(mail, attempt, retry_after_s, cause, "a mail could not be sent yet");
+                tracing::warn!(
+                    mail = id,
+                    template,
+                    attempt,
+                    retry_after_s,
+                    cause,
+                    "a mail could not be sent yet"
+                );
             }
         }
     }
@@ -254,8 +295,21 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Failure::Unreachable(cause) | Failure::Deferred(cause) | Failure::Refused(cause)) = self;
+        let (Failure::Unreachable(cause)
+        | Failure::Deferred(cause)
+        | Failure::Ours(cause)
+        | Failure::Refused(cause)) = self;
         f.write_str(cause)
+    }
+}
+
+/// Whether the server takes mails from us at all.
+async fn check_server(transport: &Transport, attempt_max: Duration) -> Result<(), Failure> {
+    match tokio::time::timeout(attempt_max, transport.test_connection()).await {
+        Ok(Ok(true)) => Ok(()),
+        Ok(Ok(false)) => Err(Failure::Unreachable("the server has closed the connection".into())),
+        Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
+        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()))),
     }
 }
 
@@ -263,10 +317,21 @@ impl fmt::Display for Failure {
 async fn attempt(transport: &Transport, message: Message, attempt_max: Duration) -> Result<(), Failure> {
     match tokio::time::timeout(attempt_max, transport.send(message)).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) if error.is_permanent() => Err(Failure::Refused(error.to_string())),
-        Ok(Err(error)) if error.is_transient() => Err(Failure::Deferred(error.to_string())),
-        Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
+        Ok(Err(error)) => Err(failure(&error, error.status().map(u16::from))),
         Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()))),
+    }
+}
+
+/// Of a mail to a server that was there.
+fn failure(error: &smtp::Error, status: Option<u16>) -> Failure {
+    let cause = error.to_string();
+    match status {
+        Some(status) if ABOUT_SETTINGS.contains(&status) => Failure::Ours(cause),
+        Some(500..) => Failure::Refused(cause),
+        Some(_) => Failure::Deferred(cause),
+        // Of our own, before anything was sent: an address that the server has no way to be told, for one.
+        None if error.is_client() => Failure::Refused(cause),
+        None => Failure::Unreachable(cause),
     }
 }
 
@@ -277,19 +342,30 @@ fn message(
     app_url: &str,
     secret: Option<&Token>,
     now_ms: u64,
-) -> Result<Message, String> {
-    let Text { subject, body } = notices::render(mail, app_url, secret)?;
-    let to: Address = mail.to.parse().map_err(|error| format!("the address is none: {error}"))?;
-    Message::builder()
+) -> Result<Message, Failure> {
+    let text = notices::render(mail, app_url, secret).map_err(|error| match error {
+        NoText::UnknownTemplate(cause) => Failure::Ours(cause),
+        NoText::Damaged(cause) => Failure::Refused(cause),
+    })?;
+    let to: Address =
+        mail.to.parse().map_err(|error| Failure::Refused(format!("the address is none: {error}")))?;
+    let html = notices::html(&text);
+    let Text { subject, body } = text;
+    let mut builder = Message::builder()
         .from(from.0.clone())
         .to(to.into())
         .subject(subject)
         .message_id(Some(message_id(mail, from)))
         .date(UNIX_EPOCH + Duration::from_millis(now_ms))
-        .header(AutoSubmitted)
-        .header(ContentType::TEXT_PLAIN)
-        .body(body)
-        .map_err(|error| error.to_string())
+        .header(AutoSubmitted);
+    if let Some(secret) = secret.filter(|_| notices::is_optional(mail)) {
+        // RFC 2369 and RFC 8058: a mail program offers to turn them off, with one request and without signing in.
+        let url = format!("<{app_url}/unsubscribe?token={}>", secret.0.0);
+        builder = builder.header(ListUnsubscribe(url)).header(ListUnsubscribePost);
+    }
+    builder
+        .multipart(MultiPart::alternative_plain_html(body, html))
+        .map_err(|error| Failure::Refused(error.to_string()))
 }
 
 /// The same at every attempt, and another for every mail of every installation.
@@ -299,23 +375,36 @@ fn message_id(mail: &Notice, from: &Sender) -> String {
     format!("<{digest}@{}>", from.0.email.domain())
 }
 
-/// RFC 3834: keeps absence notes from answering.
-#[derive(Clone)]
-struct AutoSubmitted;
+/// A header of a fixed name, written by us alone.
+macro_rules! header {
+    ($(#[$what:meta])* $type:ident $(($field:ty))?, $name:literal, |$header:ident| $value:expr) => {
+        $(#[$what])*
+        #[derive(Clone)]
+        struct $type $(($field))?;
 
-impl Header for AutoSubmitted {
-    fn name() -> HeaderName {
-        HeaderName::new_from_ascii_str("Auto-Submitted")
-    }
+        impl Header for $type {
+            fn name() -> HeaderName {
+                HeaderName::new_from_ascii_str($name)
+            }
 
-    fn parse(_: &str) -> Result<AutoSubmitted, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(AutoSubmitted)
-    }
+            fn parse(_: &str) -> Result<$type, Box<dyn std::error::Error + Send + Sync>> {
+                Err("it is never read".into())
+            }
 
-    fn display(&self) -> HeaderValue {
-        HeaderValue::new(Self::name(), "auto-generated".into())
-    }
+            fn display(&self) -> HeaderValue {
+                let $header = self;
+                HeaderValue::new(Self::name(), $value)
+            }
+        }
+    };
 }
+
+header!(
+    /// RFC 3834: keeps absence notes from answering.
+    AutoSubmitted, "Auto-Submitted", |_header| "auto-generated".into()
+);
+header!(ListUnsubscribe(String), "List-Unsubscribe", |header| header.0.clone());
+header!(ListUnsubscribePost, "List-Unsubscribe-Post", |_header| "List-Unsubscribe=One-Click".into());
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -326,12 +415,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_up_to_an_hour_and_a_refusal_waits_an_hour_at_once() {
-        let pauses =
-            |failure: Failure| [0, 1, 2, 5, 6, u32::MAX].map(|attempts| failure.pause(attempts).as_secs());
+    fn the_wait_doubles_up_to_an_hour_what_is_ours_waits_an_hour_and_a_refusal_is_the_end() {
+        let pauses = |failure: Failure| {
+            [0, 1, 2, 5, 6, u32::MAX]
+                .map(|attempts| failure.pause(attempts).map_or(0, |pause| pause.as_secs()))
+        };
         assert_eq!(pauses(Failure::Deferred(String::new())), [60, 120, 240, 1920, 3600, 3600]);
         assert_eq!(pauses(Failure::Unreachable(String::new())), [60, 120, 240, 1920, 3600, 3600]);
-        assert_eq!(pauses(Failure::Refused(String::new())), [3600; 6]);
+        assert_eq!(pauses(Failure::Ours(String::new())), [3600; 6]);
+        assert_eq!(pauses(Failure::Refused(String::new())), [0; 6]);
     }
 
     #[test]

@@ -188,7 +188,8 @@ impl Watch {
         if let Some(events_per_month) = plan.as_ref().and_then(|plan| plan.events_per_month)
             && !due.is_empty()
         {
-            let Some(to) = address_of(&quotas.control, &tenant, quotas.world.now_ms()).await? else {
+            let Some((to, person_id)) = address_of(&quotas.control, &tenant, quotas.world.now_ms()).await?
+            else {
                 if self.unaddressed.insert((tenant_id, month)) {
                     tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
                 }
@@ -199,6 +200,7 @@ impl Watch {
                 let quota = Quota { tenant: &tenant, month, used, events_per_month, percent };
                 let notice = NewNotice {
                     key: notice_key(tenant_id, month, percent),
+                    person_id,
                     tenant_id: Some(tenant_id),
                     to: to.clone(),
                     template: TEMPLATE.into(),

@@ -12,8 +12,9 @@ const DAMAGED_MAX: usize = 1000;
 /// The first `chain_seq` at or after a time: that of the next event, if there is none yet. Where events are missing,
 /// it may be that of a missing one.
 pub async fn first_at(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result<u64, StoreError> {
-    let end = store.head(chain).await?.end().chain_seq;
-    let (mut low, mut high) = (1, end.saturating_add(1));
+    let head = store.head(chain).await?;
+    // Before the first event that is kept there is nothing to find.
+    let (mut low, mut high) = (head.first_seq(), head.end().chain_seq.saturating_add(1));
     while low < high {
         let middle = low + (high - low) / 2;
         match first_readable(store, chain, middle, high - 1).await? {

@@ -18,6 +18,7 @@ use sealog_service::cases::{
     digest_of,
 };
 use sealog_service::ingest::Ingest;
+use sealog_service::notify::Notifier;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
@@ -151,7 +152,7 @@ impl Stage {
             cases: Arc::clone(&control) as _,
             administration: Arc::clone(&control) as _,
             people: Arc::clone(&control) as _,
-            outbox: Arc::clone(&control) as _,
+            notifier: Notifier::new(&data, Arc::clone(&world) as _),
             world: Arc::clone(&world) as _,
             every: Duration::from_secs(600),
         };

@@ -9,6 +9,7 @@ use sealog_control::*;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_service::exports::{CreateError, Exporter, Format, Frozen, KEPT_MAX, PIECE_BYTES, manifest};
 use sealog_service::ingest::Ingest;
+use sealog_service::notify::Notifier;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::{Store, StoreError};
 use sealog_testing::doubtful::{Doubt, DoubtfulStore};
@@ -49,6 +50,7 @@ impl Stage {
         let exporter = Exporter {
             exports: Arc::clone(&control) as _,
             store: Arc::clone(&store) as _,
+            notifier: Notifier::new(&Arc::clone(&control).into(), Arc::clone(&world) as _),
             world,
             drain: Arc::new(drain),
         };

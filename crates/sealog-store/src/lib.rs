@@ -32,5 +32,5 @@ pub use append::{
 pub use clock::HEAD_AHEAD_MS;
 pub use error::StoreError;
 pub use query::{ChainHead, Chunk, List, Range};
-pub use store::Store;
+pub use store::{DropStep, Store};
 pub use types::{BoxFuture, IdMap};

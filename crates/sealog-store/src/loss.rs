@@ -28,7 +28,7 @@ pub struct Loss {
 impl Loss {
     /// What is missing of a chain that may not go on. Where another event stands in place of the recorded one, nothing that exists is hidden: the recorded event is what is lost.
     pub fn of(head: &ChainHead) -> Loss {
-        let ChainHead { durable, recorded } = head;
+        let ChainHead { durable, recorded, .. } = head;
         let (lost_from, lost_to) = if recorded == durable {
             (durable.chain_seq.saturating_add(1), None)
         } else if recorded.chain_seq > durable.chain_seq {
@@ -82,7 +82,7 @@ impl Loss {
 
 /// What the acceptance is sealed on: the last event that exists, with an id from which the next one is above every id that was ever given out.
 pub fn base(head: &ChainHead) -> Head {
-    let ChainHead { durable, recorded } = head;
+    let ChainHead { durable, recorded, .. } = head;
     // An id that sealing cannot have made is no reason to go on from there.
     let genuine = recorded.log_id.timestamp_ms() <= TIMESTAMP_MS_MAX;
     let log_id = if genuine { durable.log_id.max(recorded.log_id) } else { durable.log_id };

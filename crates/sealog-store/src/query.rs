@@ -57,11 +57,18 @@ pub struct ChainHead {
     pub durable: Head,
     /// The last event that is known to have been there. Before `durable` when the chain has another event in its place by now.
     pub recorded: Head,
+    /// The last event that was dropped for its age ([`Head::EMPTY`] for none): the chain begins behind it. Of test chains alone.
+    pub dropped: Head,
 }
 
 impl ChainHead {
     /// The last event that is there or is known to have been.
     pub fn end(&self) -> Head {
         if self.recorded.chain_seq < self.durable.chain_seq { self.durable } else { self.recorded }
+    }
+
+    /// The `chain_seq` of the first event that is kept, or that will be the first.
+    pub fn first_seq(&self) -> u64 {
+        self.dropped.chain_seq.saturating_add(1)
     }
 }

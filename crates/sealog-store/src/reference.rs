@@ -23,7 +23,7 @@ use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Sco
 use crate::loss::{self, Loss};
 use crate::pool::FairPool;
 use crate::query::{ChainHead, Chunk, List, Range};
-use crate::store::Store;
+use crate::store::{DropStep, Store};
 use crate::types::BoxFuture;
 use crate::world::World;
 
@@ -48,6 +48,8 @@ pub struct ReferenceStore {
 struct State {
     chains: BTreeMap<ChainId, Vec<StoredEvent>>,
     keys: BTreeMap<(ChainId, [u8; 32]), UsedKey>,
+    /// The last event that was dropped of each chain.
+    dropped: BTreeMap<ChainId, Head>,
     /// Heads of chains that have lost their last events.
     lost: BTreeMap<ChainId, Head>,
     /// Each chain's last change, and how many there were in all.
@@ -113,7 +115,8 @@ impl ReferenceStore {
         loss::check_reason(reason)?;
         self.with(|state| {
             let recorded = state.lost.remove(&chain).ok_or_else(loss::nothing_lost)?;
-            let head = ChainHead { durable: head_of(state, chain), recorded };
+            let head =
+                ChainHead { durable: head_of(state, chain), recorded, dropped: dropped_of(state, chain) };
             let draft = Loss::of(&head).draft(reason);
             let base = loss::base(&head);
             let sealed = base.seal(chain.tenant_id, &draft.text, self.world.now_ms(), self.world.random80());
@@ -153,8 +156,8 @@ impl ReferenceStore {
                 return Err(StoreError::HeadUnproven { chain });
             }
             let received_ms = self.world.now_ms();
+            let mut head = head_of(state, chain);
             let events = state.chains.entry(chain).or_default();
-            let mut head = events.last().map_or(Head::EMPTY, StoredEvent::head);
             let first_seq = head.chain_seq + 1;
             let mut log_ids = Vec::new();
             for draft in drafts {
@@ -244,8 +247,8 @@ impl ReferenceStore {
             if state.lost.contains_key(&chain) {
                 return Err(StoreError::HeadUnproven { chain });
             }
+            let head = head_of(state, chain);
             let stored = state.chains.entry(chain).or_default();
-            let head = stored.last().map_or(Head::EMPTY, StoredEvent::head);
             let last = verify::continues(&head, events).map_err(|broken| {
                 StoreError::Refused(format!("event {} does not continue the chain", broken.at))
             })?;
@@ -344,7 +347,12 @@ impl ReferenceFollower {
 }
 
 fn head_of(state: &State, chain: ChainId) -> Head {
-    state.chains.get(&chain).and_then(|events| events.last()).map_or(Head::EMPTY, StoredEvent::head)
+    let last = state.chains.get(&chain).and_then(|events| events.last());
+    last.map_or_else(|| dropped_of(state, chain), StoredEvent::head)
+}
+
+fn dropped_of(state: &State, chain: ChainId) -> Head {
+    state.dropped.get(&chain).copied().unwrap_or(Head::EMPTY)
 }
 
 fn check_count(count: usize) -> Result<(), StoreError> {
@@ -394,6 +402,21 @@ impl Store for ReferenceStore {
         Box::pin(async move { Ok(self.list_now(chain, &list)) })
     }
 
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let events = self.with(|state| {
+            let mut count = 0;
+            for (chain, events) in state.chains.iter_mut().filter(|(chain, _)| chain.mode == Mode::Test) {
+                let old = events.iter().take_while(|event| event.timestamp_ms < before_ms).count();
+                if let Some(last) = events.drain(..old).next_back() {
+                    state.dropped.insert(*chain, last.head());
+                }
+                count += old as u64;
+            }
+            count
+        });
+        Box::pin(async move { Ok(DropStep { events, more: false }) })
+    }
+
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
         Box::pin(async move { Ok(self.range_now(chain, range)) })
     }
@@ -401,14 +424,16 @@ impl Store for ReferenceStore {
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
         let head = self.with(|state| {
             let durable = head_of(state, chain);
-            ChainHead { durable, recorded: state.lost.get(&chain).copied().unwrap_or(durable) }
+            let recorded = state.lost.get(&chain).copied().unwrap_or(durable);
+            ChainHead { durable, recorded, dropped: dropped_of(state, chain) }
         });
         Box::pin(async move { Ok(head) })
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
         let heads = self.with(|state| {
-            state.chains.iter().filter_map(|(chain, events)| Some((*chain, events.last()?.head()))).collect()
+            let heads = state.chains.keys().map(|chain| (*chain, head_of(state, *chain)));
+            heads.filter(|(_, head)| head.chain_seq > 0).collect()
         });
         Box::pin(async move { Ok(heads) })
     }
@@ -477,7 +502,11 @@ impl Store for ReferenceStore {
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
         let losses = self.with(|state| {
             let loss = |(chain, recorded): (&ChainId, &Head)| {
-                let head = ChainHead { durable: head_of(state, *chain), recorded: *recorded };
+                let head = ChainHead {
+                    durable: head_of(state, *chain),
+                    recorded: *recorded,
+                    dropped: dropped_of(state, *chain),
+                };
                 (*chain, Loss::of(&head))
             };
             state.lost.iter().map(loss).collect()

@@ -20,6 +20,14 @@ use crate::stats::StoreStats;
 use crate::types::BoxFuture;
 use crate::verify::{self, ChainReader};
 
+/// What one step of retention has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropStep {
+    pub events: u64,
+    /// There may be more to drop.
+    pub more: bool,
+}
+
 /// The contract of a store.
 ///
 /// **What is durable when.** `append` and `import` return `Ok` only after the events, the idempotency record and the usage count are on stable storage,
@@ -27,7 +35,7 @@ use crate::verify::{self, ChainReader};
 /// (the request may be there whole, or not at all), which is why a retry carries the same idempotency key.
 ///
 /// **What is visible when.** An event can be read only once it is durable, and at once after its acknowledgement, by everyone. What was once shown never
-/// disappears and never changes; a page that was read never grows.
+/// disappears and never changes, but for test events that are dropped for their age; a page that was read never grows.
 ///
 /// **Who decides.** `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the idempotency outcome and the usage count are decided in one place, inside `append`.
 /// In a chain `chain_seq` has no gaps, `log_id` strictly increases with it and `timestamp` never decreases, whatever the clock does, across restarts.
@@ -119,6 +127,14 @@ pub trait Store: Send + Sync {
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let _ = (chain, reason);
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
+    }
+
+    /// Drops the oldest events of test chains that are older than this, as many as one step may: of the embedded store a segment, in which every event has to be older, of a database
+    /// a number of rows. Live chains are never touched. A chain begins behind what was dropped of it ([`ChainHead::dropped`]): lists and verification do, and the next event follows as if
+    /// nothing had been. Durable when it returns; a crash in the middle leaves the step undone or done.
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let _ = before_ms;
+        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
     }
 
     /// Chains that accept no events because those that they are known to have had last are lost, with what is lost, in the order of their ids: what [`Store::accept_loss`] lets go on.

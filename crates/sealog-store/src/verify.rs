@@ -29,13 +29,34 @@ pub async fn window(
     chain: ChainId,
     range: SeqRange,
 ) -> Result<Verdict, StoreError> {
-    let head = store.head(chain).await?;
+    loop {
+        let head = store.head(chain).await?;
+        let verdict = window_of(store, chain, kept(range, &head), &head).await?;
+        // What was dropped while it was read is not missing.
+        if verdict.valid() || store.head(chain).await?.dropped == head.dropped {
+            return Ok(verdict);
+        }
+    }
+}
+
+/// A range that begins in what was dropped is moved to the first event that is kept: a client that walks a chain in windows gets on.
+fn kept(range: SeqRange, head: &ChainHead) -> SeqRange {
+    let by = head.first_seq().saturating_sub(range.from);
+    SeqRange { from: range.from + by, to: range.to.saturating_add(by) }
+}
+
+async fn window_of(
+    store: &(impl ChainReader + ?Sized),
+    chain: ChainId,
+    range: SeqRange,
+    head: &ChainHead,
+) -> Result<Verdict, StoreError> {
     let end = head.end();
     let to = range.to.min(end.chain_seq);
     if range.from > to {
         return Ok(Verdict { checked: 0, first_seq: range.from, last_seq: range.from - 1, broken: None });
     }
-    let before = before(store, chain, range.from).await?;
+    let before = before(store, chain, range.from, head).await?;
     let mut check = Check::new(range.from, to, before).knowing(head.recorded);
     // Past the window too, if need be: a missing event shows at the next one that exists.
     let mut from = range.from;
@@ -77,9 +98,11 @@ async fn before(
     store: &(impl ChainReader + ?Sized),
     chain: ChainId,
     from: u64,
+    head: &ChainHead,
 ) -> Result<Before, StoreError> {
-    if from == 1 {
-        return Ok(Before::NOTHING);
+    if from == head.first_seq() {
+        // Nothing, or the last event that was dropped.
+        return Ok(Before::Event { hash: head.dropped.hash, log_id: head.dropped.log_id });
     }
     let chunk = store.range(chain, Range { from: from - 1, to: from - 1, bytes_max: BYTES_MAX }).await?;
     Ok(match chunk.items.first() {

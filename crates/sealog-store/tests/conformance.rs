@@ -6,6 +6,8 @@ mod counts;
 mod feed;
 #[path = "conformance/loss.rs"]
 mod loss;
+#[path = "conformance/retention.rs"]
+mod retention;
 #[path = "conformance/rules.rs"]
 mod rules;
 #[path = "conformance/system_chain.rs"]
@@ -100,6 +102,12 @@ conformance! {
         whoever_stops_waiting_and_asks_again_has_missed_nothing
         imported_events_are_announced
         under_load_nothing_is_announced_too_early_or_left_out
+    }
+    retention: {
+        old_test_events_are_dropped_oldest_first_and_the_chain_begins_behind_them
+        a_chain_goes_on_behind_what_was_dropped
+        what_is_young_is_kept
+        a_follower_hears_of_what_is_kept_from_any_position
     }
     counts: {
         counts_are_what_looking_at_every_event_counts

@@ -142,7 +142,9 @@ fn events_from_before_the_later_columns_have_schema_version_1_and_are_announced_
     let (store, _) = ten_events(&stage);
     drop(store);
     stage.sql(
-        "ALTER TABLE sealog.events DROP COLUMN schema_version; ALTER TABLE sealog.chains DROP COLUMN changed, DROP COLUMN changed_group;
+        "ALTER TABLE sealog.events DROP COLUMN schema_version; ALTER TABLE sealog.chains DROP COLUMN changed, DROP COLUMN changed_group,
+             DROP COLUMN dropped_seq, DROP COLUMN dropped_log_id, DROP COLUMN dropped_hash;
+         DROP FUNCTION sealog.drop_test_events;
          DROP TABLE sealog.event_fields, sealog.fields_indexed, sealog.counts, sealog.counted;
          DELETE FROM sealog.migrations WHERE version > 1",
     );

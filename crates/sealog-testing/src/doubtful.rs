@@ -14,8 +14,8 @@ use sealog_store::loss::Loss;
 use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Receipt, Reserved,
-    Store, StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, DropStep, IdempotencyKey, KeptKey, List, Range, Receipt,
+    Reserved, Store, StoreError, WantedKeys,
 };
 
 /// What stands where an event was.
@@ -204,6 +204,10 @@ impl Store for DoubtfulStore {
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
         self.inner.kept_keys(chain, wanted)
+    }
+
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        self.inner.drop_test_events(before_ms)
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

@@ -132,4 +132,8 @@ impl MailSeen {
     pub fn body(&self) -> &str {
         self.0["body"].as_str().unwrap()
     }
+
+    pub fn html(&self) -> &str {
+        self.0["html"].as_str().unwrap()
+    }
 }

@@ -26,6 +26,11 @@ def say(**line):
     print(json.dumps(line), flush=True)
 
 
+def part(message, kind):
+    found = message.get_body(preferencelist=(kind,))
+    return found.get_content().replace("\r\n", "\n") if found else None
+
+
 class Handler:
     async def handle_DATA(self, server, session, envelope):
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
@@ -34,7 +39,8 @@ class Handler:
             sender=envelope.mail_from,
             recipients=envelope.rcpt_tos,
             headers=[[name.lower(), str(value)] for name, value in message.items()],
-            body=message.get_content().replace("\r\n", "\n"),
+            body=part(message, "plain"),
+            html=part(message, "html"),
             user=session.auth_data.login.decode() if session.authenticated else None,
             encrypted=session.ssl is not None,
         )

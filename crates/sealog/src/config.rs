@@ -112,6 +112,12 @@ const SETTINGS: &[Setting] = &[
         help: "Requests a second of a test key; 0 for no limit",
     },
     Setting {
+        key: "limits.test_retention_days",
+        value: "DAYS",
+        default: Some("30"),
+        help: "How long test events are kept; 0 for ever",
+    },
+    Setting {
         key: "limits.nodes",
         value: "N",
         default: Some("1"),
@@ -299,6 +305,7 @@ impl Settings {
 
     /// Fills in the addresses that were not given, now that the port is known.
     pub(crate) fn listening_on(&mut self, address: SocketAddr) {
+        self.listen = address;
         if !self.base_url_given {
             self.server.base_url = format!("http://{address}");
         }
@@ -514,6 +521,10 @@ impl Values {
         server.metrics_apart = metrics_listen.is_some();
         server.smtp = self.smtp()?;
         server.verification = self.schedule()?;
+        server.test_retention_days =
+            self.required("limits.test_retention_days", "a whole number from 0 to 36500", |text| {
+                text.parse().ok().filter(|days| *days <= 36_500)
+            })?;
         server.limits = LimitConfig {
             connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,
@@ -683,6 +694,10 @@ mod tests {
         let url = ("SEALOG_OPS_URL", "https://ops.example/ops/");
         assert_eq!(ops(&[apart, url]), (true, Ok("https://ops.example/ops".into())));
         assert!(ops(&[("SEALOG_OPS_LISTEN", "127.0.0.1:0")]).1.is_err());
+        let any_port = map(&[on, ("SEALOG_LISTEN", "127.0.0.1:0")]);
+        let mut listening = resolve(&map(&[]), &any_port, &file("")).unwrap();
+        listening.listening_on("127.0.0.1:4711".parse().unwrap());
+        assert_eq!(listening.console_url(), Ok("http://127.0.0.1:4711/ops".into()));
         for (name, wrong) in [
             ("ops.enabled", "yes"),
             ("ops.listen", "9443"),
@@ -745,6 +760,18 @@ mod tests {
             error(&[], &[("SEALOG_VERIFICATION_SCHEDULE", "at night")], ""),
             "SEALOG_VERIFICATION_SCHEDULE: verification.schedule must be a time of day such as 02:30, or off, not \"at night\""
         );
+    }
+
+    #[test]
+    fn test_events_are_kept_for_30_days_unless_said_otherwise() {
+        let days = |flags: &[(&str, &str)]| {
+            resolve(&map(flags), &map(&[]), &file("")).unwrap().server.test_retention_days
+        };
+        assert_eq!((days(&[]), days(&[("limits.test_retention_days", "0")])), (30, 0));
+        for wrong in ["-1", "1.5", "36501", "ever"] {
+            let error = error(&[], &[("SEALOG_LIMITS_TEST_RETENTION_DAYS", wrong)], "");
+            assert!(error.contains("limits.test_retention_days must be a whole number from 0"), "{error}");
+        }
     }
 
     #[test]

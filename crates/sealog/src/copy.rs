@@ -112,7 +112,11 @@ fn wrong_way(problem: &str) -> String {
 async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> {
     let (source, target) = (from.heads().await.map_err(text)?, to.heads().await.map_err(text)?);
     let known: BTreeMap<ChainId, Head> = source.iter().copied().collect();
-    let mut goes_on = source.len() > target.len();
+    let mut goes_on = false;
+    let begun: BTreeSet<ChainId> = target.iter().map(|(chain, _)| *chain).collect();
+    for (chain, _) in source.iter().filter(|(chain, _)| !begun.contains(chain)) {
+        goes_on |= dropped_before(from, to, *chain).await?.is_none();
+    }
     for (chain, begun) in &target {
         let head = known.get(chain).copied().unwrap_or(Head::EMPTY);
         if head == Head::EMPTY {
@@ -125,6 +129,9 @@ async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> 
                 "chain {chain} has {} events in the target and only {} in the source",
                 begun.chain_seq, head.chain_seq
             )));
+        }
+        if dropped_before(from, to, *chain).await?.is_some() {
+            continue;
         }
         let same = event_at(from, *chain, begun.chain_seq).await;
         if same.map_err(|error| format!("chain {chain}: {error}"))?.head() != *begun {
@@ -265,7 +272,8 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
         return Some(format!("a change of frameworks (of the project {project})"));
     }
     let sent = |snapshot: &ControlSnapshot| {
-        let sent = snapshot.notices.iter().filter(|notice| notice.sent_at_ms.is_some());
+        let sent =
+            snapshot.notices.iter().filter(|notice| notice.sent_at_ms.or(notice.given_up_at_ms).is_some());
         sent.map(|notice| notice.key.clone()).collect::<Vec<_>>()
     };
     missing(&sent(these), &sent(others), Clone::clone).map(|key| format!("a mail that was sent ({key})"))
@@ -277,7 +285,16 @@ struct Copied {
 }
 
 async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String> {
-    let source = from.heads().await.map_err(text)?;
+    let mut source = Vec::new();
+    for (chain, head) in from.heads().await.map_err(text)? {
+        match dropped_before(from, to, chain).await? {
+            None => source.push((chain, head)),
+            // Its first event cannot be proven to a store that has never had those before it.
+            Some(dropped) => eprintln!(
+                "chain {chain}: not copied, since its test events up to {dropped} were dropped for their age"
+            ),
+        }
+    }
     let mut events = 0;
     for (number, (chain, head)) in (1..).zip(&source) {
         let copied =
@@ -300,6 +317,13 @@ async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String>
         compare_keys(from, to, *chain).await.map_err(|error| format!("chain {chain}: {error}"))?;
     }
     Ok(Copied { events, chains: source.len() })
+}
+
+/// The last event that was dropped of a chain, if the target would need it to go on.
+async fn dropped_before(from: &dyn Store, to: &dyn Store, chain: ChainId) -> Result<Option<u64>, String> {
+    let dropped = from.head(chain).await.map_err(text)?.dropped.chain_seq;
+    let begun = to.head(chain).await.map_err(text)?.durable.chain_seq;
+    Ok(Some(dropped).filter(|dropped| *dropped > begun))
 }
 
 /// Every key that still counts in the source must be in the target, with the same answer.

@@ -180,6 +180,7 @@ fn furnish(control: &Control) {
         let notice = NewNotice {
             key: format!("quota/{percent}"),
             tenant_id: Some(tenant_id),
+            person_id: None,
             to: "t".into(),
             template: "quota".into(),
             parameters: "{}".into(),
@@ -582,4 +583,29 @@ fn a_source_that_does_not_exist_is_not_made() {
     let (done, said) = copy(from.to_str().unwrap(), to.to_str().unwrap());
     assert!(!done && said.contains("--from: there is no store in"), "{said}");
     assert!(!from.exists() && !to.exists());
+}
+
+#[test]
+fn a_test_chain_whose_beginning_was_dropped_is_left_out_and_named_and_the_rest_is_copied() {
+    let (database, target) = (postgres::cluster().database(), tempfile::tempdir().unwrap());
+    let [first, test, second] = chains();
+    {
+        let store = PostgresStore::open(&database.url(), &Default::default()).unwrap();
+        furnish(&Control::on_postgres(&store).unwrap());
+        for chain in [first, test, second] {
+            append(&store, chain, 5, "x");
+        }
+        while wait(store.drop_test_events(u64::MAX >> 8)).unwrap().more {}
+    }
+    let to = target.path().join("data");
+    for _ in 0..2 {
+        let (done, said) = copy(&database.url(), to.to_str().unwrap());
+        assert!(done, "{said}");
+        assert!(said.contains("not copied, since its test events up to 4 were dropped"), "{said}");
+    }
+    let store = EmbeddedStore::open(&to, &Default::default()).unwrap();
+    let heads = wait(store.heads()).unwrap();
+    let copied: Vec<_> = heads.iter().map(|(chain, head)| (*chain, head.chain_seq)).collect();
+    assert!(copied.contains(&(first, 5)) && copied.contains(&(second, 5)), "{copied:?}");
+    assert!(!copied.iter().any(|(chain, _)| *chain == test), "{copied:?}");
 }

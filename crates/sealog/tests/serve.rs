@@ -407,6 +407,7 @@ fn enqueue_mail(data: &Path, subject: &str, percent: u8) {
         let notice = NewNotice {
             key: format!("test/{percent}"),
             tenant_id: Some(tenants[0].id),
+            person_id: None,
             to: "ops@example.org".into(),
             // As one that an earlier version has left.
             template: "text".into(),

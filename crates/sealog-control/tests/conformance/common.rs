@@ -135,11 +135,22 @@ pub fn invitation(tenant: u8, email: &str) -> Purpose {
 pub fn new_notice(tenant: u8, month: u32, percent: u8) -> NewNotice {
     NewNotice {
         key: format!("quota/{}/{month}/{percent}", tenant_id(tenant)),
+        person_id: None,
         tenant_id: Some(tenant_id(tenant)),
         to: "Ops@example.com".into(),
         template: "quota".into(),
         parameters: format!("{{\"percent\":{percent},\"text\":\"Line one\\nline two\"}}"),
         created_at_ms: MORNING_MS,
+    }
+}
+
+/// With the digest of this number, of a person.
+pub fn new_device(n: u8, person: u8, seen_at_ms: u64) -> Device {
+    Device {
+        person_id: person_id(person),
+        digest: digest(n),
+        created_at_ms: MORNING_MS,
+        last_seen_at_ms: seen_at_ms,
     }
 }
 

@@ -17,9 +17,11 @@ pub fn a_notice_with_the_same_key_is_queued_once(control: &Control) {
     assert_eq!(wait(control.pending_notices()), Ok(4));
     let notices = due(control, MORNING_MS);
     assert_eq!(notices.len(), 4);
-    let NewNotice { key, tenant_id, to, template, parameters, created_at_ms } = new_notice(1, 24_322, 80);
+    let NewNotice { key, tenant_id, person_id, to, template, parameters, created_at_ms } =
+        new_notice(1, 24_322, 80);
     let id = notices[0].id;
-    let expected = Notice { id, key, tenant_id, to, template, parameters, created_at_ms, attempts: 0 };
+    let expected =
+        Notice { id, key, tenant_id, person_id, to, template, parameters, created_at_ms, attempts: 0 };
     assert_eq!(notices[0], expected);
     assert_eq!(wait(control.due_notices(MORNING_MS, 3)).unwrap(), notices[..3]);
     assert_eq!(due(control, MORNING_MS - 1), []);
@@ -139,6 +141,76 @@ pub fn address_and_parameters_of_a_notice_are_gone_90_days_after_it_was_sent(con
     assert_eq!(wait(control.notice_by_secret(digest(1))), Ok(None));
     assert_eq!(wait(control.enqueue_notice(new_notice(1, 1, 80))), Ok(false));
     assert_eq!(due(control, u64::MAX).len(), 1);
+}
+
+pub fn a_notice_that_was_given_up_is_not_due_keeps_its_cause_and_its_key_stays_taken(control: &Control) {
+    furnish(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    assert_eq!(wait(control.enqueue_notices(vec![new_notice(1, 1, 80), new_notice(1, 1, 100)])), Ok(2));
+    assert_eq!(wait(control.enqueue_notices(vec![new_notice(1, 1, 80), new_notice(2, 1, 80)])), Ok(1));
+    let notices = due(control, MORNING_MS);
+    let give_up = |id, now_ms, cause: &str| {
+        wait(control.notice_attempted(id, NoticeOutcome::GivenUp { now_ms, cause: cause.into() })).unwrap();
+    };
+    give_up(notices[0].id, MORNING_MS + 5, "550 no such box");
+    assert_eq!((due(control, u64::MAX), wait(control.pending_notices())), (notices[1..].to_vec(), Ok(2)));
+    assert_eq!(wait(control.claim_notice(notices[0].id, u64::MAX, u64::MAX, None)), Ok(false));
+    assert_eq!(wait(control.enqueue_notice(new_notice(1, 1, 80))), Ok(false));
+    // One that was sent was not given up, and one that was given up was not sent.
+    wait(control.notice_attempted(notices[0].id, NoticeOutcome::Sent { now_ms: MORNING_MS + 6 })).unwrap();
+    wait(control.notice_attempted(notices[1].id, NoticeOutcome::Sent { now_ms: MORNING_MS + 6 })).unwrap();
+    give_up(notices[1].id, MORNING_MS + 7, "late");
+    let kept = |tenant| wait(control.given_up_notices(tenant_id(tenant), 9)).unwrap();
+    let [given_up] = &kept(1)[..] else { panic!("{:?}", kept(1)) };
+    assert_eq!((given_up.given_up_at_ms, given_up.sent_at_ms), (Some(MORNING_MS + 5), None));
+    assert_eq!((given_up.last_failure.as_deref(), given_up.attempts), (Some("550 no such box"), 1));
+    give_up(notices[2].id, MORNING_MS + 8, "x");
+    assert_eq!((kept(1).len(), kept(2).len()), (1, 1));
+}
+
+pub fn a_notice_that_was_given_up_loses_its_text_after_90_days(control: &Control) {
+    const DAYS_90_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+    furnish(control);
+    wait(control.enqueue_notice(new_notice(1, 1, 80))).unwrap();
+    let id = due(control, MORNING_MS)[0].id;
+    let given_up = NoticeOutcome::GivenUp { now_ms: MORNING_MS, cause: "no".into() };
+    wait(control.notice_attempted(id, given_up)).unwrap();
+    let kept = |now_ms| {
+        wait(control.notice_attempted(-1, NoticeOutcome::Sent { now_ms })).unwrap();
+        wait(control.given_up_notices(tenant_id(1), 9)).unwrap().len()
+    };
+    assert_eq!((kept(MORNING_MS + DAYS_90_MS - 1), kept(MORNING_MS + DAYS_90_MS)), (1, 0));
+    let all = wait(control.export()).unwrap().notices;
+    assert_eq!((all.len(), &all[0].to, &all[0].last_failure), (1, &None, &None));
+    assert_eq!(wait(control.enqueue_notice(new_notice(1, 1, 80))), Ok(false));
+}
+
+pub fn the_notices_for_a_person_are_listed_newest_first_and_nobody_elses(control: &Control) {
+    furnish(control);
+    for n in [1, 2] {
+        wait(control.add_member(new_member(n, 1, &format!("{n}@example.com")), Records::none())).unwrap();
+    }
+    for (n, person, at_ms) in
+        [(1, Some(1), 10), (2, Some(2), 20), (3, None, 30), (4, Some(1), 40), (5, Some(1), 40)]
+    {
+        let key = n.to_string();
+        let notice =
+            NewNotice { key, person_id: person.map(person_id), created_at_ms: at_ms, ..new_notice(1, 1, n) };
+        wait(control.enqueue_notice(notice)).unwrap();
+    }
+    let keys = |person, since_ms, limit| -> Vec<String> {
+        let found = wait(control.notices_for(person_id(person), since_ms, limit)).unwrap();
+        found.into_iter().map(|notice| notice.key).collect()
+    };
+    assert_eq!(
+        (keys(1, 0, 9), keys(1, 11, 9), keys(1, 0, 1)),
+        (
+            vec!["5".to_owned(), "4".to_owned(), "1".to_owned()],
+            vec!["5".to_owned(), "4".to_owned()],
+            vec!["5".to_owned()],
+        )
+    );
+    assert_eq!((keys(2, 20, 9), keys(2, 21, 9)), (vec!["2".to_owned()], vec![]));
 }
 
 fn due(control: &Control, now_ms: u64) -> Vec<Notice> {

@@ -33,3 +33,31 @@ pub fn a_setting_that_is_no_json_is_refused(control: &Control) {
     }
     assert_eq!((wait(control.settings(tenant_id(1))), wait(control.count_records())), (Ok(vec![]), Ok(0)));
 }
+
+pub fn several_settings_are_set_at_once_or_not_at_all_and_found_for_a_member(control: &Control) {
+    furnish(control);
+    for tenant in [2, 3] {
+        wait(control.create_tenant(new_tenant(tenant), vec![])).unwrap();
+    }
+    for tenant in [1, 2] {
+        wait(control.add_member(new_member(1, tenant, "a@example.com"), Records::none())).unwrap();
+    }
+    let set = |tenant, settings: &[(&str, Option<&str>)]| {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned)));
+        wait(control.set_settings(tenant_id(tenant), settings.collect(), vec![]))
+    };
+    assert_eq!(set(1, &[("a", Some("1")), ("b", Some("2")), ("c", Some("3"))]), Ok(true));
+    assert_eq!((set(2, &[("b", Some("4"))]), set(3, &[("b", Some("5"))])), (Ok(true), Ok(true)));
+    assert!(set(1, &[("a", None), ("b", Some("no"))]).is_err());
+    let found = wait(control.settings_for(person_id(1), vec!["a", "b"])).unwrap();
+    let mut expected = vec![
+        (tenant_id(1), "a".to_owned(), "1".to_owned()),
+        (tenant_id(1), "b".to_owned(), "2".to_owned()),
+        (tenant_id(2), "b".to_owned(), "4".to_owned()),
+    ];
+    expected.sort_by_key(|(tenant_id, name, _)| (tenant_id.0, name.clone()));
+    assert_eq!(found, expected);
+    assert_eq!(wait(control.settings_for(person_id(2), vec!["a", "b"])), Ok(vec![]));
+    assert_eq!((set(1, &[("a", None), ("b", None)]), set(9, &[])), (Ok(true), Ok(false)));
+    assert_eq!(wait(control.settings(tenant_id(1))).unwrap().len(), 1);
+}

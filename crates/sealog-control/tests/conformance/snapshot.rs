@@ -40,6 +40,11 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     }
     let notice = wait(control.due_notices(MORNING_MS, 1)).unwrap()[0].id;
     wait(control.claim_notice(notice, MORNING_MS, MORNING_MS + 1, Some(digest(1)))).unwrap();
+    let other = wait(control.due_notices(MORNING_MS, 9)).unwrap().remove(0).id;
+    let given_up = NoticeOutcome::GivenUp { now_ms: MORNING_MS, cause: "no such box".into() };
+    wait(control.notice_attempted(other, given_up)).unwrap();
+    wait(control.signed_in_with(new_device(1, 1, MORNING_MS), 9, new_notice(1, 1, 1))).unwrap();
+    wait(control.set_muted_notices(tenant_id(1), person_id(1), vec!["a".into(), "b".into()])).unwrap();
     wait(control.create_job(new_job(1, 1))).unwrap();
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();
@@ -110,6 +115,8 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref authenticators,
         ref links,
         ref saved_views,
+        ref devices,
+        ref muted_notices,
         ref notices,
         ref jobs,
         ref exports,
@@ -130,6 +137,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     assert_eq!((cases.len(), case_entries.len(), case_events.len()), (2, 3, 1));
     assert_eq!((case_searches.len(), case_packages.len(), case_letters.len()), (2, 1, 1));
     assert_eq!((&case_searches[0].search, case_searches[0].found.len()), (&search, 1));
+    assert_eq!((devices.len(), muted_notices.len()), (1, 2));
     assert_eq!((ops_users.len(), ops_sessions.len()), (1, 1));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 

@@ -10,10 +10,8 @@ use sealog_store::Store;
 use sealog_store::world::World;
 
 use super::cookies::OpsCookies;
+use super::request::BASE;
 use crate::assets::Assets;
-
-/// Beneath which all of its pages are.
-pub(super) const BASE: &str = "/ops";
 
 /// What the program knows of the instance that it is.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use axum::http::HeaderMap;
 use sealog_service::people::Token;
 
-use super::console::BASE;
+use super::request::BASE;
 use crate::cookies::{Cookies, cookie};
 
 /// A browser takes a cookie of this prefix from HTTPS alone. `__Host-` would be for all paths.

@@ -8,9 +8,10 @@ use axum::response::Response;
 use sealog_service::ops::EnrolError;
 use sealog_service::people::{CodeError, Offer};
 
-use super::console::{BASE, Console};
-use super::gate::{OpsAsked, next_step};
+use super::console::Console;
+use super::gate::next_step;
 use super::layout::plain;
+use super::request::{BASE, OpsAsked};
 use super::sign_in::{WRONG_CODE, too_many};
 use crate::layout::Plain;
 use crate::pages::claim::{GONE, token_in};

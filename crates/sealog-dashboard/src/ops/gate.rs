@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::extract::{RawPathParams, Request};
 use axum::http::Method;
 use axum::response::Response;
-use sealog_control::OpsUserId;
 use sealog_service::ops::SignedInOperator;
 
-use super::console::{BASE, Console};
+use super::console::Console;
 use super::layout::plain;
+use super::request::{BASE, OpsAsked};
 use crate::gate::{Answer, begin, check_request, read_form};
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, see_other};
@@ -25,24 +25,6 @@ pub enum OpsNeeds {
     Password,
     /// An operator who has shown a code.
     Operator,
-}
-
-/// A request that has passed the gate.
-#[derive(Debug)]
-pub(super) struct OpsAsked {
-    pub request: Asked,
-    pub operator: Option<SignedInOperator>,
-}
-
-impl OpsAsked {
-    /// The gate lets nobody else through.
-    pub(super) fn operator(&self) -> &SignedInOperator {
-        self.operator.as_ref().expect("the route needs an operator")
-    }
-
-    pub(super) fn id(&self) -> OpsUserId {
-        self.operator().user.id
-    }
 }
 
 /// Answers a request with the page of its route, or with why not.

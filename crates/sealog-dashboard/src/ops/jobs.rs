@@ -9,8 +9,8 @@ use sealog_control::{Job, JobId, JobState, ListPage};
 use sealog_core::id::{TenantId, Uuid};
 
 use super::console::Console;
-use super::gate::OpsAsked;
 use super::layout::{Current, Shell};
+use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::problem::{Problem, of_admin};
 use crate::request::{html, see_other};

@@ -1,7 +1,7 @@
 //! What surrounds a page of the console.
 
-use super::console::{BASE, Console};
-use super::gate::OpsAsked;
+use super::console::Console;
+use super::request::{BASE, OpsAsked};
 use crate::layout::Plain;
 
 /// For pages without the rail: signing in, problems.

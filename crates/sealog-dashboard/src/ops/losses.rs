@@ -12,8 +12,8 @@ use sealog_store::StoreError;
 use sealog_store::loss::{Loss, REASON_SCALARS_MAX};
 
 use super::console::Console;
-use super::gate::OpsAsked;
 use super::layout::{Current, Shell};
+use super::request::OpsAsked;
 use crate::problem::{Problem, of_admin};
 use crate::request::{html, html_with, see_other};
 use crate::text::{number, visible};

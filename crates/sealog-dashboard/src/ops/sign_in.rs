@@ -8,9 +8,10 @@ use axum::response::Response;
 use sealog_core::reject::Code;
 use sealog_service::people::{CodeError, SignInError};
 
-use super::console::{BASE, Console};
-use super::gate::{OpsAsked, next_step};
+use super::console::Console;
+use super::gate::next_step;
 use super::layout::plain;
+use super::request::{BASE, OpsAsked};
 use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{encoded, html, html_with, own_path_beneath, see_other, with_cookie};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
-use super::console::{BASE, Console};
-use super::gate::OpsAsked;
+use super::console::Console;
+use super::request::{BASE, OpsAsked};
 use crate::cookies::Theme;
 use crate::problem::Problem;
 use crate::request::{own_path_beneath, see_other, with_cookie};

@@ -7,8 +7,8 @@ use axum::response::Response;
 use sealog_store::pool::{Lane, Payer};
 
 use super::console::{Console, Room};
-use super::gate::OpsAsked;
 use super::layout::{Current, Shell};
+use super::request::OpsAsked;
 use crate::problem::Problem;
 use crate::request::html;
 use crate::text::{number, visible};

@@ -6,8 +6,8 @@ use askama::Template;
 use axum::response::Response;
 
 use super::console::Console;
-use super::gate::OpsAsked;
 use super::layout::{Current, Shell};
+use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::layout::VERSION;
 use crate::problem::Problem;

@@ -14,8 +14,8 @@ use sealog_service::admin::tenants::TenantUpdate;
 use sealog_service::admin::{Actor, AdminError, FieldError};
 
 use super::console::Console;
-use super::gate::OpsAsked;
 use super::layout::{Current, Shell};
+use super::request::OpsAsked;
 use super::tenants::Billing;
 use crate::gate::of_control;
 use crate::problem::{Problem, of_admin};

@@ -8,8 +8,8 @@ use sealog_control::{ListPage, Tenant};
 use sealog_core::id::{TenantId, Uuid};
 
 use super::console::Console;
-use super::gate::OpsAsked;
 use super::layout::{Current, Shell};
+use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::problem::Problem;
 use crate::request::{encoded, html};

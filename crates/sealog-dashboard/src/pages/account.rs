@@ -6,17 +6,21 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::Authenticator;
-use sealog_core::id::Hash;
-use sealog_service::Secret;
+use sealog_core::id::{Hash, TenantId};
+use sealog_service::notify::Kind;
 use sealog_service::people::{CodeError, Offer, SignInError};
+use sealog_service::{Secret, zone};
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
 use crate::layout::Shell;
+use crate::pages::notice_list::{self, NoticeRow};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::text::{moment, visible};
 
+/// Of the last days, on the page.
+const NOTICES: usize = 20;
 const WRONG_PASSWORD: &str = "This is not your password.";
 
 #[derive(Template)]
@@ -24,7 +28,7 @@ const WRONG_PASSWORD: &str = "This is not your password.";
 struct Page<'a> {
     shell: Shell<'a>,
     notice: Option<&'static str>,
-    error: Option<&'static str>,
+    error: Option<String>,
     old_error: Option<&'static str>,
     password_error: Option<String>,
     code_error: Option<&'static str>,
@@ -37,6 +41,15 @@ struct Page<'a> {
     /// Shown once.
     codes: Vec<Secret>,
     sessions: Vec<Row>,
+    /// Of each organisation, the notices that can be chosen.
+    choices: Vec<Choices>,
+    notices: Vec<NoticeRow>,
+}
+
+struct Choices {
+    id: String,
+    organisation: String,
+    kinds: Vec<(&'static Kind, bool)>,
 }
 
 struct Row {
@@ -75,8 +88,40 @@ impl<'a> Page<'a> {
             codes_left: people.recovery_codes_left(who.person.id).await.map_err(of_control)?,
             codes: Vec::new(),
             sessions: sessions.iter().filter(|session| !session.needs_code).map(row).collect(),
+            choices: choices(app, asked).await?,
+            notices: notice_list::read(app, asked, None, zone::UTC, NOTICES).await?,
         })
     }
+}
+
+async fn choices(app: &Dashboard, asked: &Asked) -> Result<Vec<Choices>, Problem> {
+    let mut choices = Vec::new();
+    for membership in &asked.person().memberships {
+        let kinds = app.notifier.choices(membership).await.map_err(of_control)?;
+        let tenant = app.control.administration.tenant(membership.tenant_id).await.map_err(of_control)?;
+        if let Some(tenant) = tenant.filter(|_| !kinds.is_empty()) {
+            choices.push(Choices { id: tenant.id.to_string(), organisation: visible(&tenant.name), kinds });
+        }
+    }
+    Ok(choices)
+}
+
+/// The organisation that needs an authenticator, by its name.
+async fn name_of(app: &Dashboard, tenant_id: TenantId) -> Result<String, Problem> {
+    let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
+    Ok(tenant.map_or_else(|| "An organisation".into(), |tenant| visible(&tenant.name)))
+}
+
+/// Which optional notices the person gets of one organisation.
+pub(crate) async fn choose_notices(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let id = asked.field("organisation");
+    let memberships = &asked.person().memberships;
+    let membership = memberships.iter().find(|membership| membership.tenant_id.to_string() == id);
+    let membership = membership.ok_or(Problem::not_found())?;
+    let wanted: Vec<&str> =
+        asked.form.iter().filter(|(name, _)| name == "notice").map(|(_, value)| &*value.0).collect();
+    app.notifier.choose(membership, &wanted).await.map_err(of_control)?;
+    Ok(see_other("/app/account?done=notifications#notifications"))
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -85,11 +130,18 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         Some("password") => Some("The password is changed, and all other sessions have ended."),
         Some("authenticator") => Some("The authenticator is removed."),
         Some("sessions") => Some("Ended."),
+        Some("notifications") => Some("Your choice of notices is saved."),
         Some("shortcuts") => Some("The choice is kept in this browser."),
         _ => None,
     };
     let needed = asked.query_value("needed").is_some() && !page.is_confirmed;
-    let error = needed.then_some("Auditors need an authenticator. Set one up, then go on.");
+    let error = match asked.person().must_enrol {
+        Some(tenant_id) => Some(format!(
+            "{} needs an authenticator of every member. Set one up before you go on.",
+            name_of(&app, tenant_id).await?
+        )),
+        None => needed.then(|| "Auditors need an authenticator. Set one up, then go on.".to_owned()),
+    };
     Ok(html(&Page { notice, error, ..page }))
 }
 
@@ -125,7 +177,7 @@ async fn check_password(app: &Dashboard, asked: &Asked) -> Result<Option<Respons
         return Ok(None);
     };
     let (status, text) = wrong_password(error)?;
-    Ok(Some(html_with(status, &Page { error: Some(text), ..Page::new(app, asked).await? })))
+    Ok(Some(html_with(status, &Page { error: Some(text.to_owned()), ..Page::new(app, asked).await? })))
 }
 
 pub(crate) async fn offer_authenticator(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -173,6 +225,11 @@ pub(crate) async fn remove_authenticator(
 ) -> Result<Response, Problem> {
     if let Some(refused) = check_password(&app, &asked).await? {
         return Ok(refused);
+    }
+    if let Some(tenant_id) = app.accounts.authenticator_required_by(asked.person()).await? {
+        let error = format!("{} needs an authenticator of every member.", name_of(&app, tenant_id).await?);
+        let page = Page { error: Some(error), ..Page::new(&app, &asked).await? };
+        return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
     app.accounts.remove_authenticator(asked.person().person.id).await?;
     Ok(see_other("/app/account?done=authenticator"))

@@ -53,7 +53,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
             (app.on_claimed)();
             return Ok(see_other("/app/sign-in?after=claim"));
         }
-        Err(LinkError::Gone) => Page { token_error: Some(GONE), ..page },
+        Err(LinkError::Gone | LinkError::Domain) => Page { token_error: Some(GONE), ..page },
         Err(LinkError::Email) => {
             Page { email_error: Some("This is no address that mail can be sent to."), ..page }
         }

@@ -13,6 +13,7 @@ use crate::request::{Asked, query_text};
 use crate::text::{clock_ms, day, number, of_json, visible};
 
 pub(crate) struct Row {
+    /// Relative to the list, as all links of a row.
     pub href: String,
     pub seq: String,
     pub iso: String,
@@ -24,8 +25,8 @@ pub(crate) struct Row {
     pub resource: Value,
     pub place: Value,
     pub severity: Value,
+    /// Its first characters.
     pub hash: String,
-    pub short_hash: String,
 }
 
 /// What an event has in a column.
@@ -34,7 +35,8 @@ pub(crate) struct Value {
     pub text: String,
     /// The list with this value as a filter. Nothing where no filter can ask for it.
     pub href: String,
-    /// The term that asks for it: with a minus it is left out.
+    /// The term that asks for it: with a minus it is left out. Where a parameter asks for it, only the field of such a
+    /// term: `exclude.js` knows the rest from the link.
     pub term: String,
 }
 
@@ -44,7 +46,7 @@ impl Value {
     }
 }
 
-/// Makes the links of rows. They are relative to the list: on a page of fifty rows every byte of them is there 300 times.
+/// Makes the links of rows. They are relative to the list and say nothing twice: a page of fifty rows has 300 of them.
 struct Links<'a> {
     given: &'a [(String, String)],
     /// The search that the list has by now.
@@ -56,11 +58,7 @@ impl Links<'_> {
     fn exact(&self, name: &str, field: &str, canonical: Option<&str>) -> Value {
         let Some(canonical) = canonical else { return Value::default() };
         let raw = json::decode(canonical).unwrap_or_default();
-        Value {
-            text: of_json(canonical),
-            href: with("", self.given, name, &raw),
-            term: query_bar::term(field, &raw),
-        }
+        Value { text: of_json(canonical), href: with("", self.given, name, &raw), term: field.to_owned() }
     }
 
     /// By a term of the search.
@@ -75,14 +73,13 @@ impl Links<'_> {
 
 impl Row {
     /// `given` are the filters that the list has by now.
-    pub(crate) fn new(here: &str, given: &[(String, String)], event: &StoredEvent) -> Row {
+    pub(crate) fn new(given: &[(String, String)], event: &StoredEvent) -> Row {
         let fields = event.text.fields();
         let annotations = &event.annotations;
         let query = given.iter().find(|(name, _)| name == query_bar::NAME).map_or("", |(_, value)| value);
         let links = Links { given, query };
-        let hash = event.sealed.hash.to_string();
         Row {
-            href: format!("{here}/{}", event.sealed.log_id),
+            href: format!("events/{}", event.sealed.log_id),
             seq: number(event.sealed.chain_seq),
             iso: iso_ms(event.timestamp_ms),
             day: day(event.timestamp_ms),
@@ -93,8 +90,7 @@ impl Row {
             resource: links.exact("resource", "resource", fields.resource),
             place: place(&links, event),
             severity: links.searched("severity", annotations.severity.as_deref()),
-            short_hash: hash[..8].to_owned(),
-            hash,
+            hash: event.sealed.hash.to_string()[..8].to_owned(),
         }
     }
 }
@@ -112,7 +108,7 @@ fn place(links: &Links<'_>, event: &StoredEvent) -> Value {
 pub(crate) fn rendered(asked: &Asked, event: &StoredEvent) -> String {
     let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && name != "after");
     let given = Columns::in_place(given.collect());
-    let row = Row::new(&asked.place().events_path(), &given, event);
+    let row = Row::new(&given, event);
     let part = RowPart { row: &row, columns: &Columns::of(&given) };
     part.render().unwrap_or_default()
 }

@@ -21,7 +21,7 @@ use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
 use crate::pages::copy_as;
 use crate::pages::event_row::{Row, with};
-use crate::pages::found::{Found, ROWS, find, head_seq};
+use crate::pages::found::{Found, ROWS, ends, find};
 use crate::pages::query_bar::{self, QueryBar};
 use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
@@ -117,11 +117,11 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let is_unfiltered = parsed.filter == Filter::default() && plan.is_none();
     let (fields, error) = fields(&given, error);
     let found = if has_error {
-        Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None }
+        Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None, first_seq: 1 }
     } else if let Some(plan) = plan {
-        let head_seq = head_seq(&app, chain, &parsed).await?;
+        let (head_seq, first_seq) = ends(&app, chain, &parsed).await?;
         let found = query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?;
-        Found { head_seq, ..found.into() }
+        Found { head_seq, first_seq, ..found.into() }
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
@@ -156,7 +156,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         is_first: parsed.before_seq.is_none(),
         window: window(&place.membership.grants),
         is_empty_chain: found.events.is_empty() && found.head_seq == Some(0) && !has_error,
-        rows: rows(&here, &given, &parsed, is_unfiltered, &place.membership.grants, &found),
+        rows: rows(&given, &parsed, is_unfiltered, &place.membership.grants, &found),
         curl: copy_as::curl_of_list(&app.config.base_url, &kept),
         cli: copy_as::cli_of_list(&app.config.base_url, &kept),
         kept,
@@ -265,7 +265,6 @@ fn window(grants: &Grants) -> Option<String> {
 }
 
 fn rows(
-    here: &str,
     given: &[(String, String)],
     query: &ListQuery,
     is_unfiltered: bool,
@@ -283,11 +282,11 @@ fn rows(
             lines.push(Line::Gap(gap(seq + 1, next - 1)));
         }
         next = is_unfiltered.then_some(seq);
-        lines.push(Line::Event(Box::new(Row::new(here, given, event))));
+        lines.push(Line::Event(Box::new(Row::new(given, event))));
     }
     let is_end = found.resume.is_none() && grants.from_ms.is_none();
-    if let Some(next) = next.filter(|next| is_end && *next > 1) {
-        lines.push(Line::Gap(gap(1, next - 1)));
+    if let Some(next) = next.filter(|next| is_end && *next > found.first_seq) {
+        lines.push(Line::Gap(gap(found.first_seq, next - 1)));
     }
     lines
 }

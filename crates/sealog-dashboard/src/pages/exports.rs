@@ -183,9 +183,16 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         }
     };
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let person_id = asked.person().person.id;
-    match app.exporter.create(person_id, chain, format, frozen, &place.membership.grants).await {
-        Ok(_) => Ok(see_other(&format!("{}?done=created", path(chain)))),
+    let person = &asked.person().person;
+    match app.exporter.create(person.id, chain, format, frozen, &place.membership.grants).await {
+        Ok(export) => {
+            let project = place.chain.as_ref().map_or("", |(project, _)| &project.name);
+            // It is there, whether anybody is told or not.
+            if let Err(error) = app.exporter.tell(person, &export, project).await {
+                tracing::warn!(%error, "failed to queue the notice of an export that is ready");
+            }
+            Ok(see_other(&format!("{}?done=created", path(chain))))
+        }
         Err(CreateError::TooMany) => {
             let error = Some(format!(
                 "The organisation has {} exports, and none of them was downloaded whole. Download one: it then gives way to a new one.",
@@ -239,6 +246,15 @@ pub(crate) async fn manifest(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
 /// The file. Each download is sealed into the system chain before its first byte, whoever asks.
 pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let export = find(&app, &asked).await?;
+    if let Some(dropped) = app.exporter.dropped_to(&export).await? {
+        return Err(Problem::new(
+            Code::RequestNotFound,
+            format!(
+                "The file cannot be made any more: its events up to #{} were dropped, as test events are when they are old. Make a new export of those that are left.",
+                number(dropped)
+            ),
+        ));
+    }
     // A client that reads slowly holds a piece for as long.
     let Some(permit) = app.downloads.enter(asked.person().person.id) else {
         return Err(Problem::new(

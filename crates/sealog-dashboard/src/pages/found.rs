@@ -28,6 +28,8 @@ pub(crate) struct Found {
     pub looked_ms: Option<u64>,
     /// The newest that the chain is known to have had; asked for where a first page has to say so.
     pub head_seq: Option<u64>,
+    /// The first that is kept; test chains lose their oldest events in time.
+    pub first_seq: u64,
 }
 
 impl Found {
@@ -41,7 +43,7 @@ impl From<sealog_service::search::Found> for Found {
     fn from(found: sealog_service::search::Found) -> Found {
         let looked_ms = found.looked_to.and_then(|(_, ms)| ms);
         let cut = found.looked_to.is_some();
-        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None }
+        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None, first_seq: 1 }
     }
 }
 
@@ -53,7 +55,7 @@ pub(crate) async fn find(
 ) -> Result<Found, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let filter = within(query.filter.clone(), grants);
-    let head_seq = head_seq(app, chain, query).await?;
+    let (head_seq, first_seq) = ends(app, chain, query).await?;
     let mut before_seq = query.before_seq;
     let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
     let resume = loop {
@@ -78,19 +80,19 @@ pub(crate) async fn find(
         looked_ms: None,
         events,
         head_seq,
+        first_seq,
     })
 }
 
 /// Asked for before the list is read: what comes in between is not missing, and the live view tells of it.
-pub(crate) async fn head_seq(
+pub(crate) async fn ends(
     app: &Dashboard,
     chain: ChainId,
     query: &ListQuery,
-) -> Result<Option<u64>, Problem> {
-    match query.before_seq {
-        None => Ok(Some(app.store.head(chain).await?.end().chain_seq)),
-        Some(_) => Ok(None),
-    }
+) -> Result<(Option<u64>, u64), Problem> {
+    let head = app.store.head(chain).await?;
+    let head_seq = query.before_seq.is_none().then(|| head.end().chain_seq);
+    Ok((head_seq, head.first_seq()))
 }
 
 /// What the membership leaves of a filter.

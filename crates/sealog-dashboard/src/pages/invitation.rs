@@ -15,6 +15,8 @@ use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 
+const DOMAIN: &str =
+    "The organisation takes people with addresses of other domains. Ask whoever has invited you.";
 const UNCONFIRMED: &str =
     "This account cannot accept it: its address was never confirmed. Set a new password by mail first.";
 
@@ -93,6 +95,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Err(InvitationError::AlreadyMember) => Page { error: Some("You are a member already."), ..page },
         // The page says what is needed.
         Err(InvitationError::NeedsSignIn) => page,
+        Err(InvitationError::Domain) => Page { error: Some(DOMAIN), ..page },
         Err(InvitationError::NotYours) => Page { error: Some(UNCONFIRMED), ..page },
         Err(InvitationError::Failed(failed)) => return Err(failed.into()),
     };

@@ -56,11 +56,10 @@ struct Page<'a> {
     project: String,
     mode: &'a str,
     expires: &'a str,
-    /// What an organisation may set for its keys, for those who may.
+    /// What the organisation has set for its keys.
     policy: KeyPolicy,
-    may_set_policy: bool,
-    days: String,
-    days_error: Option<String>,
+    /// Where the policy is set, for those who may.
+    settings: Option<String>,
     name_error: Option<String>,
     mode_error: Option<String>,
     expires_error: Option<String>,
@@ -156,9 +155,9 @@ impl<'a> Page<'a> {
             mode: asked.field("mode"),
             expires: asked.field("expires"),
             policy,
-            may_set_policy: policy.is_in_plan && place.may(Capability::ManageMembers),
-            days: policy.days_max.map_or(String::new(), |days| days.to_string()),
-            days_error: None,
+            settings: place
+                .may(Capability::ManageSettings)
+                .then(|| format!("/app/o/{}/settings#security", place.tenant.id)),
             name_error: None,
             mode_error: None,
             expires_error: None,
@@ -186,7 +185,6 @@ fn needed(mode: Mode) -> Capability {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
         Some("revoke") => Some("The key is revoked. Requests with it are refused from now on."),
-        Some("policy") => Some("The longest lifetime is set. It counts for keys that are made from now on."),
         _ => None,
     };
     let page = Page { notice, ..Page::new(&app, &asked).await? };
@@ -276,27 +274,6 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         }
         Err(AdminError::Field(error)) => wrong(format!("The new key: {error}."), page),
         Err(AdminError::NotFound) => wrong("The key does not work any more: make a new one.".into(), page),
-        Err(error) => Err(of_admin(error)),
-    }
-}
-
-/// The longest lifetime of keys that are made from now on.
-pub(crate) async fn set_policy(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let page = Page::new(&app, &asked).await?;
-    let typed = asked.field("days").trim();
-    let wrong = |days_error: String, page| {
-        let page = Page { days: typed.to_owned(), days_error: Some(days_error), ..page };
-        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
-    };
-    let days = match (typed, typed.parse::<u32>()) {
-        ("", _) => None,
-        (_, Ok(days)) => Some(days),
-        (_, Err(_)) => return wrong("Write a whole number of days.".into(), page),
-    };
-    let actor = Actor::Person(asked.person().person.id);
-    match app.admin.set_key_policy(actor, asked.place().tenant.id, days).await {
-        Ok(()) => Ok(see_other(&format!("{}?done=policy", page.here))),
-        Err(AdminError::Field(FieldError { problem, .. })) => wrong(format!("It {problem}."), page),
         Err(error) => Err(of_admin(error)),
     }
 }

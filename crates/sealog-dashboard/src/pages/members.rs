@@ -21,6 +21,7 @@ use crate::text::{day, visible};
 /// Members of one page; those who came later are on the next.
 const MEMBERS_ON_PAGE: usize = 100;
 const HELD: &str = "This address is invited for a role that you may not give.";
+const DOMAIN: &str = "The settings of the organisation do not allow addresses of this domain.";
 const TOO_MANY_OPEN: &str =
     "There are 100 open invitations. Withdraw one, or wait until one is accepted or over.";
 const TOO_MANY_MAILS: &str =
@@ -168,6 +169,7 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Ok(Invited::Missing) => Err(Problem::not_found()),
         Ok(Invited::Refused) => wrong_email(page, HELD),
         Ok(Invited::TooMany) => wrong_email(page, TOO_MANY_OPEN),
+        Err(LinkError::Domain) => wrong_email(page, DOMAIN),
         Err(LinkError::TooManyMails) => wrong_email(page, TOO_MANY_MAILS),
         Err(LinkError::Failed(failed)) => Err(failed.into()),
         Err(_) => wrong_email(page, "This is no address that mail can be sent to."),

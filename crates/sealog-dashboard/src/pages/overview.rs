@@ -16,7 +16,6 @@ use crate::app::Dashboard;
 use crate::charts::{Bars, Rank, Spark};
 use crate::figures::{self, Counting};
 use crate::layout::{Current, Shell};
-use crate::pages::cases;
 use crate::pages::overview_figures::{
     Before, Chain, Figure, chain_state, critical, summary, with_reads_note,
 };
@@ -68,8 +67,6 @@ struct Page<'a> {
     ranks: Vec<Rank>,
     spark: Option<Spark>,
     side: Side,
-    /// The list, and what of it is due next.
-    due: Option<(String, Vec<cases::Row>)>,
 }
 
 struct Choice {
@@ -251,7 +248,6 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         ],
         spark: critical(&now),
         side,
-        due: cases::due_next(&app, &asked).await?,
         here,
         events_href,
     };
@@ -270,7 +266,8 @@ fn shown(days: &Range<u32>) -> String {
 /// Whether the chain had begun by this day.
 async fn is_older(app: &Dashboard, chain: ChainId, head: &ChainHead, day: u32) -> Result<bool, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let first = Seqs { from: 1, to: head.durable.chain_seq.max(1), bytes_max: 1 };
+    let first_seq = head.first_seq();
+    let first = Seqs { from: first_seq, to: head.durable.chain_seq.max(first_seq), bytes_max: 1 };
     let first = app.store.range(chain, first).await?.items.into_iter().next();
     Ok(matches!(first, Some(Item::Event(event)) if day_of(event.timestamp_ms) <= day))
 }

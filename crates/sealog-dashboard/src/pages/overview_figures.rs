@@ -99,12 +99,12 @@ pub(crate) fn chain_state(head: &ChainHead, runs: &Runs, from_the_first: bool, n
     if head.durable != head.recorded {
         return Chain::Lost { seq, recorded: number(head.recorded.chain_seq) };
     }
-    if let State::Broken(at) = strip::state(1, head.durable.chain_seq.max(1), &runs.all, now_ms) {
+    if let State::Broken(at) = strip::state(head.first_seq(), head.durable.chain_seq, &runs.all, now_ms) {
         let run = runs.all.iter().find(|run| run.progress.broken.as_ref().is_some_and(|it| it.at == at));
         let href = run.map_or(runs.href.clone(), |run| format!("{}/{}", runs.href, run.id));
         return Chain::Broken { at: number(at), href };
     }
-    let verified = match strip::sound_from_the_first(&runs.all) {
+    let verified = match strip::sound_from(head.first_seq(), &runs.all) {
         Some((to, at_ms)) if from_the_first => {
             format!("Verified to #{}, {} ago.", number(to), span(now_ms.saturating_sub(at_ms)))
         }

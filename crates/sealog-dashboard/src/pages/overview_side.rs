@@ -6,30 +6,39 @@ use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::time::{DAY_MS, Month};
 use sealog_service::verification::Run;
+use sealog_service::zone;
 
 use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::figures::{self, Figures};
 use crate::gate::of_control;
+use crate::pages::cases;
+use crate::pages::notice_list::{self, NoticeRow};
 use crate::pages::saved_views;
 use crate::pages::verification::{self, ResultShown};
-use crate::problem::Problem;
+use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, Place};
 use crate::text::{day, moment, number, span, visible};
 
 /// A key that ends within so much time is shown.
 const EXPIRING_MS: u64 = 14 * DAY_MS;
 const KEYS_MAX: usize = 5;
+/// Notices for whoever looks, the last ones.
+const NOTICES: usize = 5;
 /// Verifications on the card.
 const RUNS_SHOWN: usize = 4;
 /// Verifications from which is told how far the chain is known to be sound.
 const RUNS_READ: usize = 50;
 
 pub(crate) struct Side {
+    /// For whoever looks, of this organisation.
+    pub notices: Vec<NoticeRow>,
     pub quota: Option<Quota>,
     /// For those who may see them.
     pub keys: Option<Expiring>,
     pub views: Vec<saved_views::Row>,
+    /// The list of cases, and what of it is due next.
+    pub due: Option<(String, Vec<cases::Row>)>,
     pub frameworks: Vec<Coverage>,
     pub runs: Runs,
 }
@@ -87,10 +96,14 @@ impl Side {
         let place = asked.place();
         let mut views = saved_views::of(app, asked).await?;
         views.retain(|view| view.is_pinned);
+        let settings = app.admin.organisation_settings(place.tenant.id).await.map_err(of_admin)?;
+        let zone = settings.time_zone.unwrap_or_else(|| zone::UTC.into());
         Ok(Side {
+            notices: notice_list::read(app, asked, Some(place.tenant.id), &zone, NOTICES).await?,
             quota: quota(app, place, now_ms).await?,
             keys: keys(app, place, chain, now_ms).await?,
             views,
+            due: cases::due_next(app, asked).await?,
             frameworks: coverage(place, chain.mode, figures),
             runs: runs(app, chain, &place.membership.grants).await?,
         })
@@ -162,10 +175,10 @@ fn coverage(place: &Place, mode: Mode, figures: &Figures) -> Vec<Coverage> {
 /// Runs that reach beyond what somebody sees are like none, as their pages are.
 async fn runs(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Runs, Problem> {
     let mut all = app.verifications.runs(chain, None, RUNS_READ).await?;
-    let is_window = grants.from_ms.is_some() || grants.until_ms.is_some();
-    if is_window && !all.is_empty() {
-        let (first, last) = verification::seen_range(app, chain, grants).await?;
-        all.retain(|run| first <= run.from && run.to <= last);
+    if verification::is_window(grants) && !all.is_empty() {
+        let seen = verification::seen(app, chain, grants).await?;
+        all.retain(|run| seen.first <= run.from && run.to <= seen.last);
+        all = all.into_iter().map(|run| run.within(&seen)).collect();
     }
     let href = verification::path(chain);
     let row = |run: &Run| RunRow {

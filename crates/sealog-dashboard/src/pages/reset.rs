@@ -41,7 +41,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     };
     let page = match reset {
         Ok(_) => return Ok(see_other("/app/sign-in?after=reset")),
-        Err(LinkError::Gone | LinkError::Email | LinkError::Taken) => {
+        Err(LinkError::Gone | LinkError::Email | LinkError::Taken | LinkError::Domain) => {
             Page { token_error: Some(GONE), ..page }
         }
         Err(LinkError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::people::{CodeError, SignInError, SignedIn};
+use sealog_control::Person;
+use sealog_service::people::{CodeError, SignInError, SignedIn, Token};
 
 use crate::app::Dashboard;
 use crate::layout::Plain;
@@ -70,7 +71,9 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let (email, password) = (asked.field("email"), asked.secret("password"));
     let signed_in = app.accounts.sign_in(email, password, &asked.visitor(), asked.token.as_ref()).await;
     let (token, path) = match signed_in {
-        Ok(SignedIn::Whole(token, _)) => (token, format!("/app/signed-in?next={}", encoded(page.next))),
+        Ok(SignedIn::Whole(token, person)) => {
+            return whole(&app, &asked, &person, &token, page.next).await;
+        }
         Ok(SignedIn::NeedsCode(token)) => (token, format!("/app/sign-in/code?next={}", encoded(page.next))),
         Err(SignInError::Wrong) => {
             return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
@@ -79,6 +82,21 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Err(SignInError::Failed(failed)) => return Err(failed.into()),
     };
     Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)))
+}
+
+/// Somebody is signed in. A browser that is new to the person is told of, before it has the session.
+async fn whole(
+    app: &Dashboard,
+    asked: &Asked,
+    person: &Person,
+    token: &Token,
+    next: &str,
+) -> Result<Response, Problem> {
+    let has = app.cookies.device(&asked.headers);
+    let device = app.accounts.note_device(person, has.as_ref(), &asked.visitor()).await?;
+    let response = see_other(&format!("/app/signed-in?next={}", encoded(next)));
+    let response = with_cookie(response, &app.cookies.set_session(token));
+    Ok(with_cookie(response, &app.cookies.set_device(&device)))
 }
 
 #[derive(Template)]
@@ -105,10 +123,7 @@ pub(crate) async fn submit_code(app: Arc<Dashboard>, asked: Arc<Asked>) -> Resul
     }
     let next = own_path(asked.field("next")).unwrap_or("");
     let (status, error) = match app.accounts.check_code(who, asked.field("code"), &asked.visitor()).await {
-        Ok(token) => {
-            let path = format!("/app/signed-in?next={}", encoded(next));
-            return Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)));
-        }
+        Ok(token) => return whole(&app, &asked, &who.person, &token, next).await,
         Err(CodeError::Wrong | CodeError::NotNow) => (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
         Err(CodeError::TooMany) => return Err(Problem::too_many()),
         Err(CodeError::Failed(failed)) => return Err(failed.into()),

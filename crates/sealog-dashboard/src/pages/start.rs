@@ -8,7 +8,7 @@ use sealog_control::{ListPage, Membership};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId};
 
 use crate::app::Dashboard;
-use crate::gate::of_control;
+use crate::gate::{ENROL, of_control};
 use crate::layout::{Plain, Shell, role_name};
 use crate::problem::Problem;
 use crate::request::{Asked, html, own_path, see_other};
@@ -37,6 +37,9 @@ struct Organisation {
 /// With one organisation straight to its first project; with several, or none, a list.
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let Some(who) = &asked.who else { return Ok(see_other("/app/sign-in")) };
+    if who.must_enrol.is_some() {
+        return Ok(see_other(ENROL));
+    }
     let mut organisations = Vec::new();
     for membership in &who.memberships {
         organisations.extend(organisation(&app, membership).await?);

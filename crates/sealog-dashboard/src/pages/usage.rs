@@ -86,6 +86,7 @@ struct Notice {
     made: String,
     sent: Option<String>,
     failure: Option<String>,
+    given_up: Option<String>,
 }
 
 struct Row {
@@ -264,6 +265,7 @@ async fn notices(app: &Dashboard, asked: &Asked, month: Month) -> Result<Vec<Not
             made: day(kept.created_at_ms),
             sent: kept.sent_at_ms.map(day),
             failure: kept.last_failure.as_deref().filter(|_| kept.sent_at_ms.is_none()).map(visible),
+            given_up: kept.given_up_at_ms.map(day),
         })
     };
     Ok(keyed.iter().filter_map(notice).collect())

@@ -11,7 +11,7 @@ use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
 use sealog_service::seqs::first_at;
 use sealog_service::system_chain::actions;
-use sealog_service::verification::{Run, RunEnd, StartError, UNENDED_MAX, WHOLE_MAX};
+use sealog_service::verification::{Run, RunEnd, Seen, StartError, UNENDED_MAX, WHOLE_MAX};
 use serde_json::json;
 
 use crate::app::Dashboard;
@@ -96,23 +96,24 @@ impl ResultShown {
     }
 }
 
-/// The events of a chain that somebody may see, by their numbers; empty where the end is below the beginning.
-pub(crate) async fn seen_range(
-    app: &Dashboard,
-    chain: ChainId,
-    grants: &Grants,
-) -> Result<(u64, u64), Problem> {
+/// The events of a chain that somebody may see; empty where the end is below the beginning.
+pub(crate) async fn seen(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Seen, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let end = app.store.head(chain).await?.end().chain_seq;
+    let head = app.store.head(chain).await?;
+    let end = head.end().chain_seq;
     let first = match grants.from_ms {
         Some(from_ms) => first_at(&*app.store, chain, from_ms).await?,
-        None => 1,
+        None => head.first_seq(),
     };
     let last = match grants.until_ms {
         Some(until_ms) => end.min(first_at(&*app.store, chain, until_ms).await? - 1),
         None => end,
     };
-    Ok((first, last))
+    Ok(Seen { first, last, goes_on: last < end, from_ms: grants.from_ms, until_ms: grants.until_ms })
+}
+
+pub(crate) fn is_window(grants: &Grants) -> bool {
+    grants.from_ms.is_some() || grants.until_ms.is_some()
 }
 
 /// Of the pages about a chain.
@@ -127,7 +128,8 @@ pub(crate) fn path(chain: ChainId) -> String {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
         let (place, chain, now_ms) = (asked.place(), chain(asked)?, app.world.now_ms());
-        let (first, last) = seen_range(app, chain, &place.membership.grants).await?;
+        let seen = seen(app, chain, &place.membership.grants).await?;
+        let Seen { first, last, .. } = seen;
         let here = path(chain);
         let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         let mut listed = app.verifications.runs(chain, before.transpose()?, RUNS_ON_PAGE + 1).await?;
@@ -135,8 +137,7 @@ impl<'a> Page<'a> {
         listed.truncate(RUNS_ON_PAGE);
         let older = listed.last().filter(|_| are_more).map(|run| format!("{here}?before={}", run.id));
         let mut newest = app.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
-        let is_window =
-            place.membership.grants.from_ms.is_some() || place.membership.grants.until_ms.is_some();
+        let is_window = is_window(&place.membership.grants);
         // Runs that reach beyond what somebody sees are like none, as their pages are.
         let is_seen = |run: &Run| !is_window || (first <= run.from && run.to <= last);
         listed.retain(is_seen);
@@ -149,13 +150,16 @@ impl<'a> Page<'a> {
             ("u", "Not checked, or not all of it", count(|state| matches!(state, State::Unknown))),
             ("b", "Broken", count(|state| matches!(state, State::Broken(_)))),
         ];
-        let row = |run: &Run| Row {
-            href: format!("{here}/{}", run.id),
-            started: moment(run.created_at_ms),
-            is_scheduled: run.person_id.is_none(),
-            range: format!("#{} to #{}", number(run.from), number(run.to)),
-            checked: number(run.progress.checked),
-            result: ResultShown::of(run),
+        let row = |run: Run| {
+            let run = if is_window { run.within(&seen) } else { run };
+            Row {
+                href: format!("{here}/{}", run.id),
+                started: moment(run.created_at_ms),
+                is_scheduled: run.person_id.is_none(),
+                range: format!("#{} to #{}", number(run.from), number(run.to)),
+                checked: number(run.progress.checked),
+                result: ResultShown::of(&run),
+            }
         };
         let given = |name: &str| {
             let typed = asked.field(name).to_owned();
@@ -179,7 +183,7 @@ impl<'a> Page<'a> {
             width: cells.len() * CELL_WIDTH,
             cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
             counts,
-            runs: listed.iter().map(row).collect(),
+            runs: listed.into_iter().map(row).collect(),
             older,
             chosen: if asked.field("range") == "window" || !from.is_empty() { "window" } else { "all" },
             from,
@@ -238,7 +242,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
         seal(&app, &asked).await?;
         Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
     };
-    let (first, last) = seen_range(&app, chain, &asked.place().membership.grants).await?;
+    let Seen { first, last, .. } = seen(&app, chain, &asked.place().membership.grants).await?;
     let range = match asked.field("range") {
         "window" => {
             let parse =

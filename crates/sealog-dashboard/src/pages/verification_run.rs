@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::pages::found::within;
-use crate::pages::verification::{ResultShown, chain, path, seen_range};
+use crate::pages::verification::{ResultShown, chain, is_window, path, seen};
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};
 use crate::text::{moment, number, of_json};
@@ -46,13 +46,15 @@ struct Page<'a> {
 
 struct FoundShown {
     at: String,
-    hash: String,
+    hash: Option<String>,
     explanation: &'static str,
     expected: Option<String>,
     found: Option<String>,
     field: &'static str,
     before: Option<Side>,
     failing: Option<Side>,
+    before_is_withheld: bool,
+    failing_is_withheld: bool,
 }
 
 /// An event beside the break.
@@ -70,19 +72,21 @@ struct Side {
     is_unlinked: bool,
 }
 
-/// Of this chain, and of nothing that the person may not see; anything else is like one that does not exist.
+/// Of this chain, and of nothing that the person may not see; anything else is like one that does not exist. What
+/// lies beside it and is not for the person is withheld here, from the page and from both reports.
 async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, Run), Problem> {
     let chain = chain(asked)?;
     let id = Uuid::parse(asked.parameter("run")).ok_or(Problem::not_found())?;
     let run = app.verifications.run(chain, id).await?.ok_or(Problem::not_found())?;
     let grants = &asked.place().membership.grants;
-    if grants.from_ms.is_some() || grants.until_ms.is_some() {
-        let (first, last) = seen_range(app, chain, grants).await?;
-        if run.from < first || run.to > last {
-            return Err(Problem::not_found());
-        }
+    if !is_window(grants) {
+        return Ok((chain, run));
     }
-    Ok((chain, run))
+    let seen = seen(app, chain, grants).await?;
+    if run.from < seen.first || run.to > seen.last {
+        return Err(Problem::not_found());
+    }
+    Ok((chain, run.within(&seen)))
 }
 
 async fn seal(app: &Dashboard, asked: &Asked, run: &Run) -> Result<(), Problem> {
@@ -187,7 +191,7 @@ async fn explain(
     };
     Ok(FoundShown {
         at: number(found.at),
-        hash: found.hash.to_string(),
+        hash: found.hash.map(|hash| hash.to_string()),
         explanation: found.explain(),
         expected: found.expected.map(|hash| hash.to_string()),
         found: found.found.map(|hash| hash.to_string()),
@@ -197,6 +201,8 @@ async fn explain(
         },
         before,
         failing,
+        before_is_withheld: found.before_is_withheld,
+        failing_is_withheld: found.failing_is_withheld,
     })
 }
 

@@ -300,6 +300,7 @@ fn usage_shows_the_quota_with_its_marks_and_what_was_mailed() {
     let notice = |percent: u8, key: String| NewNotice {
         key,
         tenant_id: Some(tenant_id(1)),
+        person_id: None,
         to: "a@example.org".into(),
         template: "quota".into(),
         parameters: format!("{{\"percent\":{percent}}}"),

@@ -256,15 +256,17 @@ fn a_page_says_when_a_key_was_last_used_before_it_is_revoked_and_keeps_what_is_o
 fn a_longest_lifetime_is_set_by_managers_on_plans_that_have_it_and_holds_for_new_keys() {
     let stage = stage();
     let keys = format!("/app/o/{}/keys", tenant_id(1));
-    let set = |n, days: &str| stage.signed_in(n).post(&format!("{keys}/policy"), &[("days", days)]);
+    let settings = format!("/app/o/{}/settings", tenant_id(1));
+    let set = |n, days: &str| stage.signed_in(n).post(&format!("{settings}/key-lifetime"), &[("days", days)]);
     set(2, "30").is_problem(403, "auth/not_allowed");
     let wrong = set(1, "soon");
     assert_eq!(wrong.status, 422);
-    wrong.shows("Write a whole number of days.").shows("value=\"soon\"");
+    wrong.shows("It must be a whole number of days.").shows("value=\"soon\"");
     assert_eq!(set(1, "9999").status, 422);
     assert_eq!(set(1, "30").status, 303);
-    stage.signed_in(1).get(&keys).shows("At most 30 days from now").shows("name=\"days\"");
-    assert!(!stage.signed_in(2).get(&keys).has("name=\"days\""));
+    stage.signed_in(1).get(&keys).shows("At most 30 days from now").shows(&settings);
+    stage.signed_in(1).get(&settings).shows("name=\"days\"").shows("value=\"30\"");
+    assert!(!stage.signed_in(2).get(&keys).has(&settings));
     let late = create(&stage, 1, &[("expires", "2099-01-01")]);
     assert_eq!(late.status, 422);
     late.shows("must be at most 30 days from now");
@@ -274,6 +276,8 @@ fn a_longest_lifetime_is_set_by_managers_on_plans_that_have_it_and_holds_for_new
     assert!(stage.records(1).iter().any(|record| record.contains("sealog.key_policy_changed")));
     let change = TenantChange { plan: Some("entry".into()), ..TenantChange::default() };
     stage.wait(stage.control.update_tenant(tenant_id(1), change, Records::none())).unwrap();
-    assert!(!stage.signed_in(1).get(&keys).has("name=\"days\""), "no control that does nothing");
+    let page = stage.signed_in(1).get(&settings);
+    page.shows("is not part of the plan").shows("The 30 days that were set on another plan");
+    assert!(!page.has("name=\"days\""), "no control that does nothing");
     assert_eq!(set(1, "").status, 422);
 }

@@ -2,7 +2,6 @@
 
 use sealog_control::*;
 use sealog_core::id::{Mode, Uuid};
-use sealog_store::Store;
 use sealog_store::loss::ACTION;
 use serde_json::Value;
 

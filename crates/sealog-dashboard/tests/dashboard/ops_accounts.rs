@@ -86,8 +86,9 @@ fn is_signed_in(browser: &mut Browser<'_>) -> bool {
 
 /// The secret of a link that the host has made.
 fn link(stage: &Stage, n: u8) -> String {
-    let made = add_operator(&*stage.control, &*stage.clock, "http://127.0.0.1:8080/ops", &operator_email(n));
-    let url = stage.wait(made).unwrap().url.0;
+    let email = operator_email(n);
+    let made = add_operator(&*stage.control, &*stage.clock, "http://127.0.0.1:8080/ops", &email);
+    let url = &stage.wait(made).unwrap().url.0;
     url.strip_prefix("http://127.0.0.1:8080/ops/enrol#").unwrap().to_owned()
 }
 

@@ -46,6 +46,9 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/account/recovery-codes", false, ALL),
     ("POST", "/app/account/sessions", false, ALL),
     ("POST", "/app/account/shortcuts", false, ALL),
+    ("POST", "/app/account/notifications", false, ALL),
+    ("GET", "/app/unsubscribe", true, ALL),
+    ("POST", "/app/unsubscribe", true, ALL),
     ("GET", "/app/p/{project}/{mode}", false, ALL),
     ("GET", "/app/p/{project}/{mode}/frameworks", false, ALL),
     ("GET", "/app/p/{project}/{mode}/frameworks/{framework}", false, ALL),
@@ -116,7 +119,6 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/roll", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/revoke", false, TEST_KEYS),
-    ("POST", "/app/o/{organisation}/keys/policy", false, MANAGERS),
     ("GET", "/app/o/{organisation}/projects", false, MANAGERS),
     ("POST", "/app/o/{organisation}/projects/create", false, MANAGERS),
     ("POST", "/app/o/{organisation}/projects/rename", false, MANAGERS),
@@ -126,6 +128,14 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/o/{organisation}/members/{person}", false, MANAGERS),
     ("POST", "/app/o/{organisation}/members/{person}", false, MANAGERS),
     ("POST", "/app/o/{organisation}/members/{person}/end", false, MANAGERS),
+    ("GET", "/app/o/{organisation}/settings", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/name", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/authenticators", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/sessions", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/domains", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/key-lifetime", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/time-zone", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/privacy", false, MANAGERS),
 ];
 
 fn expected(route: &Route) -> (bool, &'static [Role]) {

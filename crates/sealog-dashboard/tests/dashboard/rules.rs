@@ -14,7 +14,7 @@ fn furnished() -> Stage {
     for n in 0..60 {
         stage.append(
             live(1),
-            &format!("{{\"action\":\"user.login\",\"actor_id\":\"usr_{n}\",\"resource\":\"session/{n}\"}}"),
+            &format!("{{\"action\":\"user.login\",\"actor_id\":\"usr_{n}\",\"resource\":\"session/{n}\",\"severity\":\"info\"}}"),
         );
     }
     stage

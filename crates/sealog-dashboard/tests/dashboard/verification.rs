@@ -192,6 +192,80 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
     auditor.get(&all).is_problem(404, "request/not_found");
 }
 
+/// Nine events, about a minute apart, of which an auditor sees #4 to #6; and what each is: its log_id, time and hash.
+fn windowed() -> (Stage, Vec<[String; 3]>) {
+    let stage = Stage::new();
+    stage.tenant(1);
+    for n in 0..9 {
+        stage.append(live(1), &format!("{{\"action\":\"user.login\",\"actor_id\":\"usr_{n}\"}}"));
+        stage.sealing.advance(61_000);
+    }
+    stage.clock.advance(5_437_000);
+    let list =
+        sealog_store::List { filter: Default::default(), before_seq: None, limit: 9, bytes_max: 1 << 20 };
+    let mut events = stage.wait(stage.store.list(live(1), list)).unwrap().items;
+    events.reverse();
+    let (from_ms, until_ms) = (Some(events[3].timestamp_ms), Some(events[6].timestamp_ms));
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms, until_ms };
+    stage.member_with(2, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(2);
+    let names = events.iter().map(|event| {
+        let at = sealog_core::time::iso_ms(event.timestamp_ms);
+        [event.sealed.log_id.to_string(), at[11..19].to_owned(), event.sealed.hash.to_string()]
+    });
+    (stage, names.collect())
+}
+
+#[test]
+fn an_auditor_is_not_told_of_events_beside_a_break_that_lie_outside_of_the_window() {
+    let doubts: [(u64, Doubt, &str); 4] = [
+        // The first that is seen does not follow one that is not, or is missing; one is damaged, or has another time than
+        // it was sealed with.
+        (4, Doubt::Changed(|event| event.sealed.prev_hash = Hash::ZERO), "broken at #4"),
+        (4, Doubt::Missing, "broken at #5"),
+        (5, Doubt::Damaged, "broken at #5"),
+        (6, Doubt::Changed(|event| event.timestamp_ms = 1), "broken at #6"),
+    ];
+    for (seq, doubt, result) in doubts {
+        let (stage, events) = windowed();
+        stage.doubtful.doubt(seq, doubt);
+        let mut auditor = stage.signed_in(2);
+        let run = start(&mut auditor, &[]).location().unwrap();
+        stage.work();
+        auditor.get(&run).shows("Verification of #4 to #6").shows(result);
+        for path in [run.clone(), format!("{run}/report.json"), format!("{run}/report.txt"), verify_path(1)] {
+            let answer = auditor.get(&path);
+            assert_eq!(answer.status, 200);
+            for (at, names) in (1..).zip(&events).filter(|(at, _)| !(4..=6).contains(at)) {
+                // The first that is seen names the hash before it.
+                let named = names.iter().filter(|name| at != 3 || seq == 4 || **name != names[2]);
+                for name in named {
+                    assert!(!answer.has(name), "{path} of {seq} has {name} of #{at}: {}", answer.text());
+                }
+            }
+            for place in ["#8", ": 8", "1970-01-01"] {
+                assert!(!answer.has(place), "{path} of {seq} has {place}: {}", answer.text());
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_sees_the_whole_chain_is_told_of_what_stands_beside_a_break() {
+    let (stage, events) = windowed();
+    stage.member(1, 1, Role::Developer);
+    stage.doubtful.doubt(6, Doubt::Missing);
+    stage.doubtful.doubt(7, Doubt::Missing);
+    let mut browser = stage.signed_in(1);
+    let run = start(&mut browser, &[("range", "window"), ("from", "4"), ("to", "6")]).location().unwrap();
+    stage.work();
+    browser.get(&run).shows("broken at #8").shows(&events[7][2]);
+    let report: Value = serde_json::from_slice(&browser.get(&format!("{run}/report.json")).body).unwrap();
+    assert_eq!((&report["broken_at"], &report["withheld"]), (&8.into(), &false.into()));
+    // The events of the window are not sound because the break shows behind it.
+    browser.get(&verify_path(1)).shows("#1 to #9: broken at #8");
+}
+
 #[test]
 fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
     let stage = stage(3);

@@ -24,8 +24,8 @@ use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::world::World;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, IdempotencyKey, KeptKey, List, Range, Reserved, Store,
-    StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, DropStep, IdempotencyKey, KeptKey, List, Range, Reserved,
+    Store, StoreError, WantedKeys,
 };
 pub use sealog_testing::wait;
 use sealog_testing::{PATIENCE, StillWorld};
@@ -799,6 +799,10 @@ impl Store for Hinge {
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         self.overviews.fetch_add(1, Ordering::SeqCst);
         self.inner.stats()
+    }
+
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        self.inner.drop_test_events(before_ms)
     }
 
     fn pool(&self) -> &FairPool {

@@ -320,3 +320,41 @@ fn a_key_is_needed() {
     service.request("GET", "/v1/events/verify?x=1", &[], b"").rejected(401, "auth/missing_header");
     service.get("/v1/events/verify", "at_live_unknown").rejected(401, "auth/key_not_found");
 }
+
+#[test]
+fn a_test_chain_whose_oldest_events_were_dropped_is_verified_from_its_first_kept_one() {
+    let service = Service::with(|setup| setup.segment_bytes = 64 << 10);
+    let log_ids = service.fill(&service.test, 1500);
+    service.fill(&service.live, 300);
+    let verify = |query: &str| service.get(&format!("/v1/events/verify{query}"), &service.test).ok();
+    // A segment goes once its index and the mark are on disk.
+    sealog_testing::eventually("something is dropped", || {
+        while wait(sealog_store::Store::drop_test_events(service.hinge(), u64::MAX >> 8)).unwrap().more {}
+        verify("")["first_seq"] != 1
+    });
+    let first = verify("")["first_seq"].as_u64().unwrap();
+    assert!((2..=1500).contains(&first), "{first}");
+    let last = 1500.min(first + 999);
+    assert_eq!(verify(""), valid(last + 1 - first, first, last));
+    assert_eq!(verify("?from_seq=1&to_seq=1500")["first_seq"], first);
+    assert_eq!(verify("?from_seq=1&to_seq=1"), valid(1, first, first));
+    let dropped = format!("/v1/events/{}", log_ids[0]);
+    service.get(&dropped, &service.test).rejected(404, "read/not_found");
+    // A list ends with the first kept event.
+    let (mut cursor, mut seqs) = (String::new(), Vec::new());
+    loop {
+        let page = service.get(&format!("/v1/events?limit=100{cursor}"), &service.test).ok();
+        let events = page["events"].as_array().unwrap();
+        seqs.extend(events.iter().map(|event| event["chain_seq"].as_u64().unwrap()));
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seqs, (first..=1500).rev().collect::<Vec<_>>());
+    assert_eq!(
+        service.get("/v1/events/verify", &service.live).ok(),
+        valid(300, 1, 300),
+        "live chains are left alone"
+    );
+}

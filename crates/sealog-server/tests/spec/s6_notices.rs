@@ -1,6 +1,6 @@
 //! 6 Notices by e-mail at 80 % and at 100 % of the monthly quota.
 
-use sealog_control::Outbox;
+use sealog_control::{Outbox, Settings};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -136,6 +136,15 @@ fn a_mail_says_who_has_used_how_much_and_what_follows() {
     ] {
         assert!(mail.body().contains(part), "{part} is not in\n{}", mail.body());
     }
+    // The same in HTML, with one link and nothing that is loaded; there is no choice, so nothing to turn off.
+    assert!(mail.header("content-type").starts_with("multipart/alternative"));
+    for part in
+        ["Live events</th><td>8 of 10 (80 %)</td>", "href=\"https://log.example/app\"", "Nothing is rejected"]
+    {
+        assert!(mail.html().contains(part), "{part} is not in\n{}", mail.html());
+    }
+    assert_eq!((mail.html().matches("href=").count(), mail.html().matches("src=").count()), (1, 0));
+    assert_eq!(mail.headers("list-unsubscribe"), Vec::<String>::new());
     notified.send(4);
     let mail = &notified.expect(&server, &[80, 100])[1];
     assert_eq!(mail.header("subject"), "Acme: all audit events of 2026-11 are used");
@@ -282,6 +291,47 @@ fn a_name_with_line_breaks_adds_no_header_and_no_recipient() {
         "Evil  Bcc: victim@x.example    Pay <b>here</b> é: 80 % of the audit events of 2026-11 are used"
     );
     assert!(mail.body().contains("Organisation  Evil  Bcc: victim@x.example    Pay <b>here</b> é\n"));
+    assert!(mail.html().contains("Pay &lt;b&gt;here&lt;/b&gt; é</td>"), "{}", mail.html());
+}
+
+#[test]
+fn an_optional_notice_names_times_in_the_zone_of_the_organisation_and_can_be_turned_off() {
+    const DAY_MS: u64 = 24 * HOUR_MS;
+    let port = MailPort::hold();
+    let server = port.start();
+    let notified =
+        Notified::on(port, |setup| setup.config.background.reminders_every = Duration::from_millis(10));
+    let service = &notified.service;
+    let user = json!({"email": "owner@acme.example", "password": "correct horse battery", "role": "owner"});
+    service.operator("POST", &format!("/tenants/{}/users", notified.tenant_id), &user).created("user_id");
+    let tenant_id = TenantId(Uuid::parse(&notified.tenant_id).unwrap());
+    let zone = Some("\"Europe/Paris\"".to_owned());
+    assert!(wait(service.control().set_setting(tenant_id, "time_zone".into(), zone, vec![])).unwrap());
+    let project = service.new_project(&notified.tenant_id, &[]);
+    let key = json!({"name": "till", "mode": "live", "expires_at": "2026-12-15T12:00:00Z"});
+    service.operator("POST", &format!("/projects/{project}/keys"), &key).created("key_id");
+    service.clock.advance(29 * DAY_MS + 1);
+    eventually(|| server.taken("owner@acme.example").len() == 1);
+    let mail = &server.taken("owner@acme.example")[0];
+    assert_eq!(mail.header("subject"), "The API key “till” expires within 1 day");
+    for part in
+        ["Key           till\n", "End           15 Dec 2026 13:00 (Europe/Paris)\n", "under Notifications"]
+    {
+        assert!(mail.body().contains(part), "{part} is not in\n{}", mail.body());
+    }
+    let keys = format!("https://log.example/app/o/{}/keys", notified.tenant_id);
+    assert!(mail.body().contains(&format!("API keys: {keys}\n")));
+    assert!(mail.html().contains(&format!("<a href=\"{keys}\">API keys</a>")), "{}", mail.html());
+    assert!(mail.html().contains("<td>15 Dec 2026 13:00 (Europe/Paris)</td>"));
+    assert_eq!(mail.header("list-unsubscribe-post"), "List-Unsubscribe=One-Click");
+    let link = mail.header("list-unsubscribe");
+    let token =
+        link.strip_prefix("<https://log.example/app/unsubscribe?token=").unwrap().strip_suffix('>').unwrap();
+    let token = sealog_service::people::Token::parse(token).unwrap();
+    // Only its digest is kept.
+    let kept = wait(service.control().notice_by_secret(token.digest())).unwrap().unwrap();
+    assert_eq!(kept.template, "key_expiring");
+    assert!(!kept.parameters.contains(&token.0.0));
 }
 
 // What can go wrong on the way.
@@ -377,19 +427,23 @@ fn a_mail_that_the_server_asks_to_have_later_is_sent_later_under_the_same_messag
 }
 
 #[test]
-fn a_mail_that_the_server_refuses_is_tried_again_every_hour() {
+fn a_mail_that_the_server_refuses_for_good_is_given_up_and_kept_with_its_words() {
     let (notified, mut server) = Notified::start();
     server.order("answer 550 5.7.1 not here");
     notified.send(8);
-    notified.failed(1);
-    for attempts in 2..4 {
-        assert_eq!((notified.due(HOUR_MS - 1), notified.due(HOUR_MS)), (0, 1));
-        notified.service.clock.advance(HOUR_MS);
-        notified.failed(attempts);
-    }
+    let tenant_id = TenantId(Uuid::parse(&notified.tenant_id).unwrap());
+    let given_up = || wait(notified.service.control().given_up_notices(tenant_id, 9)).unwrap();
+    eventually(|| given_up().len() == 1);
+    assert_eq!((notified.pending(), notified.due(1000 * HOUR_MS)), (0, 0));
+    let kept = given_up().remove(0);
+    assert_eq!((kept.to.as_deref(), kept.attempts), (Some(CONTACT), 1));
+    assert!(kept.last_failure.as_deref().unwrap().contains("5.7.1 not here"), "{kept:?}");
+    // Neither tried again, nor made again.
     server.order("accept");
-    notified.service.clock.advance(HOUR_MS);
-    notified.expect(&server, &[80]);
+    notified.service.clock.advance(48 * HOUR_MS);
+    notified.send(1);
+    notified.settle(&server);
+    assert_eq!((server.taken(CONTACT).len(), given_up().len()), (0, 1));
 }
 
 #[test]
@@ -397,11 +451,23 @@ fn a_mail_that_is_refused_does_not_hold_up_the_others() {
     let (notified, mut server) = Notified::start();
     server.order("answer 550 5.7.1 not here");
     notified.send(8);
-    notified.failed(1);
+    eventually(|| server.mails(CONTACT, "550 5.7.1 not here").len() == 1 && notified.pending() == 0);
     server.order("accept");
     notified.settle(&server);
-    eventually(|| notified.pending() == 1);
     assert_eq!(server.taken(CONTACT).len(), 0);
+}
+
+#[test]
+fn a_server_that_does_not_know_us_has_refused_no_mail() {
+    let (notified, mut server) = Notified::start();
+    // As after a password was changed at the mail server.
+    server.order("answer 535 5.7.8 who are you");
+    notified.send(8);
+    notified.failed(1);
+    assert_eq!((notified.due(HOUR_MS - 1), notified.due(HOUR_MS)), (0, 1));
+    server.order("accept");
+    notified.service.clock.advance(HOUR_MS);
+    notified.expect(&server, &[80]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod key_policy;
 pub mod keys;
 pub mod people;
 pub mod projects;
+pub mod settings;
 pub mod tenants;
 pub mod views;
 

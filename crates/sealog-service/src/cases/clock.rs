@@ -1,6 +1,6 @@
 //! When a request of a data subject must be answered: the law's time, holidays, extensions and pauses, and why the date is what it is.
 //!
-//! Days are counted in the organisation's time zone, so a date here is a day there. The law's time runs from the day of receipt. A month ends on the same day of a
+//! A date is a day, and whoever asks says which one it is today. The law's time runs from the day of receipt. A month ends on the same day of a
 //! later month, or on its last day where it has none (31 January, one month: 28 or 29 February). An extension is counted from receipt too, not from the first date,
 //! which may have been cut short by such a month end. Days on which the clock stood still are added; then a date on a day off moves to the next working day.
 //! Authorities accept a pause only where the doubt is real, so the date without pauses is always given beside the other.

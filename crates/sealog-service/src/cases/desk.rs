@@ -337,7 +337,8 @@ impl CaseDesk {
             !member.membership.has_ended(now_ms) && CaseDesk::takes_cases(member.membership.role)
         });
         let Some(member) = member else { return Err(unknown("assignee").into()) };
-        if assignee == person_id {
+        let muted = self.people.muted_by(case.tenant_id, reminders::ASSIGNED.into()).await?;
+        if assignee == person_id || muted.contains(&assignee) {
             return Ok(Vec::new());
         }
         let tenant = self.administration.tenant(case.tenant_id).await?.ok_or(CaseError::Missing)?;

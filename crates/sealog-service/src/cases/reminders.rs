@@ -6,9 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{
-    Administration, Case, Cases, ListPage, NewNotice, Outbox, People, Person, PersonId, Role, Tenant,
-};
+use sealog_control::{Administration, Case, Cases, ListPage, NewNotice, People, Person, Role, Tenant};
 use sealog_core::id::{TenantId, Uuid};
 use sealog_store::StoreError;
 use sealog_store::world::World;
@@ -18,6 +16,7 @@ use super::clock::Calendar;
 use super::dates::{self, CaseDates, dates_of, long_day};
 use super::words::{Named, case_name};
 use crate::address::is_address;
+use crate::notify::{self, Notifier};
 use crate::text::Text;
 
 pub(crate) const ASSIGNED: &str = "case_assigned";
@@ -35,7 +34,7 @@ pub struct CaseReminders {
     pub cases: Arc<dyn Cases>,
     pub administration: Arc<dyn Administration>,
     pub people: Arc<dyn People>,
-    pub outbox: Arc<dyn Outbox>,
+    pub notifier: Notifier,
     pub world: Arc<dyn World>,
     pub every: Duration,
 }
@@ -104,12 +103,11 @@ impl CaseReminders {
             self.cases.note_case_due(case.id, case.revision, due_day).await?;
         }
         let Some(mark) = mark(&dates) else { return Ok(()) };
-        for person in self.recipients(case, office).await? {
-            if let Some(notice) = due(&office.tenant, &person, case, &dates, mark, now_ms) {
-                self.outbox.enqueue_notice(notice).await?;
-            }
-        }
-        Ok(())
+        // Another date is another reminder: one that was extended is due again.
+        let key = format!("{}/{}/{mark}", case.id.0, dates.due.date);
+        let recipients = self.recipients(case, office).await?;
+        let parameters = parameters(&office.tenant, case, &dates);
+        self.notifier.tell(&notify::CASE_DUE, case.tenant_id, &recipients, &key, parameters).await.map(drop)
     }
 
     async fn office(&self, tenant_id: TenantId) -> Result<Option<Office>, StoreError> {
@@ -170,25 +168,7 @@ fn parameters(tenant: &Tenant, case: &Case, dates: &CaseDates) -> Value {
     })
 }
 
-fn notice(
-    key: String,
-    template: &str,
-    tenant: &Tenant,
-    to: &Person,
-    parameters: &Value,
-    now_ms: u64,
-) -> Option<NewNotice> {
-    is_address(&to.email).then(|| NewNotice {
-        key,
-        tenant_id: Some(tenant.id),
-        to: to.email.clone(),
-        template: template.into(),
-        parameters: parameters.to_string(),
-        created_at_ms: now_ms,
-    })
-}
-
-/// To whoever was given a case.
+/// To whoever was given a case. Kept with the step that did it.
 pub(super) fn assigned(
     tenant: &Tenant,
     to: &Person,
@@ -196,24 +176,15 @@ pub(super) fn assigned(
     dates: &CaseDates,
     now_ms: u64,
 ) -> Option<NewNotice> {
-    let key = format!("case-assigned/{}/{}/{}", case.id.0, case.revision, to.id.0);
-    notice(key, ASSIGNED, tenant, to, &parameters(tenant, case, dates), now_ms)
-}
-
-fn due(
-    tenant: &Tenant,
-    to: &Person,
-    case: &Case,
-    dates: &CaseDates,
-    mark: &str,
-    now_ms: u64,
-) -> Option<NewNotice> {
-    notice(due_key(case, dates, mark, to.id), DUE, tenant, to, &parameters(tenant, case, dates), now_ms)
-}
-
-/// Another date is another reminder: one that was extended is due again.
-pub fn due_key(case: &Case, dates: &CaseDates, mark: &str, to: PersonId) -> String {
-    format!("case-due/{}/{}/{mark}/{}", case.id.0, dates.due.date, to.0)
+    is_address(&to.email).then(|| NewNotice {
+        key: format!("{ASSIGNED}/{}/{}/{}", case.id.0, case.revision, to.id.0),
+        tenant_id: Some(tenant.id),
+        person_id: Some(to.id),
+        to: to.email.clone(),
+        template: ASSIGNED.into(),
+        parameters: parameters(tenant, case, dates).to_string(),
+        created_at_ms: now_ms,
+    })
 }
 
 /// The mail, from the parameters that it was put into the outbox with.

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::format::Format;
 use super::frozen::Frozen;
+use super::kept::dropped_to;
 use super::seek::{Ranges, Seek};
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
@@ -115,6 +116,10 @@ impl Download {
             Some((from, to)) => {
                 let range = Range { from, to, bytes_max: PIECE_BYTES };
                 let chunk = self.store.range(self.chain, range).await?;
+                // What was dropped meanwhile would be missing from the file without a word.
+                if dropped_to(&*self.store, &self.export.new).await?.is_some() {
+                    return Err(StoreError::Read("events of the export were dropped for their age".into()));
+                }
                 if let Some(next) = chunk.resume {
                     ranges.push_front((next, to));
                 }

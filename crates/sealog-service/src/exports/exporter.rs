@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, PersonId, Records};
+use sealog_control::{
+    Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records,
+};
 use sealog_core::id::{ChainId, Uuid};
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
@@ -11,6 +13,8 @@ use serde_json::json;
 use super::download::{Download, State, Writer};
 use super::format::Format;
 use super::frozen::{Frozen, earlier};
+use super::kept::dropped_to;
+use crate::notify::{EXPORT_READY, Notifier};
 use crate::seqs;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions};
 
@@ -38,6 +42,7 @@ pub struct Exporter {
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     pub drain: Arc<Drain>,
+    pub notifier: Notifier,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -60,17 +65,18 @@ impl Exporter {
         let (from_ms, until_ms) = frozen.times_ms();
         let from_ms = from_ms.max(grants.from_ms);
         let until_ms = earlier(until_ms, grants.until_ms);
+        let head = self.store.head(chain).await?;
         let first_seq = match from_ms {
             Some(from_ms) => seqs::first_at(&*self.store, chain, from_ms).await?,
-            None => 1,
+            None => head.first_seq(),
         };
-        let head = self.store.head(chain).await?.durable.chain_seq;
+        let (head, first_kept) = (head.durable.chain_seq, head.first_seq());
         let last_seq = match until_ms {
             Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
             None => head,
         };
         let (lowest, highest) = frozen.seqs();
-        let first_seq = first_seq.max(lowest).min(head.saturating_add(1));
+        let first_seq = first_seq.max(lowest).max(first_kept).min(head.saturating_add(1));
         let last_seq = last_seq.min(highest);
         let query = frozen.query;
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
@@ -108,6 +114,20 @@ impl Exporter {
         created.ok_or(CreateError::TooMany)
     }
 
+    /// Tells the one who made it that it can be downloaded. `project` is the name of its project.
+    pub async fn tell(&self, person: &Person, export: &Export, project: &str) -> Result<(), StoreError> {
+        let new = &export.new;
+        let parameters = json!({
+            "project": project,
+            "project_id": new.project_id.to_string(),
+            "mode": new.mode.as_str(),
+            "format": new.format,
+            "at_ms": new.created_at_ms,
+        });
+        let (people, key) = (std::slice::from_ref(person), new.id.0.to_string());
+        self.notifier.tell(&EXPORT_READY, new.tenant_id, people, &key, parameters).await.map(drop)
+    }
+
     fn wake(&self) -> &Wake {
         &self.drain.wake
     }
@@ -140,6 +160,11 @@ impl Exporter {
         let last = found.last().map(|export| export.new.id.0).filter(|_| more);
         found.retain(|export| is_granted(&export.new, grants));
         Ok((found, last))
+    }
+
+    /// The last of its events that were dropped for their age since it was made: without them it is another file.
+    pub async fn dropped_to(&self, export: &Export) -> Result<Option<u64>, StoreError> {
+        dropped_to(&*self.store, &export.new).await
     }
 
     /// Begins a download. It is sealed into the system chain before this returns, and refused if that fails.

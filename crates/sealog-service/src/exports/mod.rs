@@ -10,6 +10,7 @@ mod download;
 mod exporter;
 mod format;
 mod frozen;
+mod kept;
 pub mod manifest;
 mod seek;
 

@@ -20,6 +20,7 @@ use super::sign_in::{PasswordError, check_chosen};
 use super::throttle::{SignInError, address, subject};
 use super::token::Token;
 use crate::address::is_address;
+use crate::organisation;
 use crate::password;
 use crate::secret::Secret;
 use crate::system_chain::{Actor, Recorder, actions};
@@ -54,6 +55,8 @@ pub enum LinkError {
     Password(PasswordError),
     /// As many mails as may be sent in an hour, to this address or for this organisation.
     TooManyMails,
+    /// The organisation has settled on addresses of other domains.
+    Domain,
     Failed(Failed),
 }
 
@@ -65,6 +68,8 @@ pub enum InvitationError {
     /// The one who is signed in has another address, or has never shown to have this one.
     NotYours,
     AlreadyMember,
+    /// The organisation has settled on addresses of other domains since.
+    Domain,
     Password(PasswordError),
     Failed(Failed),
 }
@@ -155,6 +160,7 @@ impl Accounts {
         let notice = NewNotice {
             key: link.notice_key(),
             tenant_id: None,
+            person_id: Some(person.id),
             to: person.email,
             template: RESET.into(),
             parameters: json!({}).to_string(),
@@ -198,6 +204,9 @@ impl Accounts {
         if !is_address(&invitation.email) {
             return Err(LinkError::Email);
         }
+        if !self.allows(&invitation).await? {
+            return Err(LinkError::Domain);
+        }
         let whose = invitation.email.to_lowercase();
         let limits = [
             (subject("invitation mail", whose.as_bytes()), INVITATIONS_PER_ADDRESS),
@@ -219,6 +228,7 @@ impl Accounts {
         let notice = NewNotice {
             key: link.notice_key(),
             tenant_id: Some(tenant_id),
+            person_id: None,
             to: email,
             template: INVITATION.into(),
             parameters: json!({ "organisation": organisation }).to_string(),
@@ -265,9 +275,12 @@ impl Accounts {
     /// Somebody without an account.
     pub async fn accept_as_new(&self, token: &Token, password: Secret) -> Result<Member, InvitationError> {
         check_chosen(&password).map_err(InvitationError::Password)?;
-        let (_, known) = self.invitation(token).await?.ok_or(InvitationError::Gone)?;
+        let (invitation, known) = self.invitation(token).await?.ok_or(InvitationError::Gone)?;
         if known {
             return Err(InvitationError::NeedsSignIn);
+        }
+        if !self.allows(&invitation).await? {
+            return Err(InvitationError::Domain);
         }
         let password_hash = password::hash(&*self.world, password).await?;
         let guest = Guest::New { id: PersonId(new_id(&*self.world)), password_hash };
@@ -280,7 +293,17 @@ impl Accounts {
         if invitation.email.to_lowercase() != person.email.to_lowercase() || !person.verified {
             return Err(InvitationError::NotYours);
         }
+        if !self.allows(&invitation).await? {
+            return Err(InvitationError::Domain);
+        }
         self.accept(token, Guest::Known(person.id), InvitationError::AlreadyMember).await
+    }
+
+    /// Whether the organisation takes people with such an address.
+    async fn allows(&self, invitation: &Invitation) -> Result<bool, Failed> {
+        let domains = self.people.setting(invitation.tenant_id, organisation::EMAIL_DOMAINS.into()).await?;
+        let domains = domains.as_deref().map(organisation::domains).unwrap_or_default();
+        Ok(organisation::allows(&domains, &invitation.email))
     }
 
     async fn accept(

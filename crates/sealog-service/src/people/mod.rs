@@ -5,6 +5,7 @@
 
 mod accounts;
 mod counts;
+mod devices;
 mod failures;
 mod links;
 mod records;
@@ -18,6 +19,8 @@ pub mod totp;
 
 pub use accounts::{Accounts, Failed, SessionRules, Visitor};
 pub use counts::SignInCounts;
+pub(crate) use devices::new_device_text;
+pub use devices::{DEVICES_MAX, NEW_DEVICE};
 pub use failures::FailedSignIns;
 pub use links::{CLAIM_MS, INVITATION, INVITATION_MS, INVITATIONS_MAX, OWNER, RESET, RESET_MS, claim_link};
 pub use links::{HostLink, InvitationError, LinkError, Reset, make_reset_link};

@@ -1,9 +1,11 @@
 //! Sessions: how long they last, and who is behind a token.
 
 use sealog_control::{Membership, Person, PersonId, Session, Shown};
+use sealog_core::id::TenantId;
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::token::Token;
+use crate::organisation::SessionDemands;
 
 const MINUTE_MS: u64 = 60 * 1000;
 /// Between a right password and the code that has to follow it.
@@ -20,6 +22,9 @@ pub struct SignedInPerson {
     pub person: Person,
     /// Those that have not ended.
     pub memberships: Vec<Membership>,
+    /// One of the organisations needs an authenticator, and the person has none: nothing else is to be done before there
+    /// is one.
+    pub must_enrol: Option<TenantId>,
 }
 
 impl Accounts {
@@ -41,13 +46,48 @@ impl Accounts {
         let Some(person) = self.people.person(session.person_id).await? else { return Ok(None) };
         let mut memberships = self.people.memberships(person.id).await?;
         memberships.retain(|membership| !membership.has_ended(now_ms));
-        // Somebody may have become an auditor since the session began.
-        let lasts_ms = self.rules.lasts_ms(&memberships);
-        if now_ms.saturating_sub(session.created_at_ms) >= lasts_ms {
+        // Somebody may have become an auditor, or an organisation have settled on something else, since it began.
+        let demands = self.demands(person.id, &memberships).await?;
+        let (idle_ms, lasts_ms) = self.lengths_ms(&memberships, &demands);
+        let is_over = now_ms.saturating_sub(session.created_at_ms) >= lasts_ms
+            // How long it may be unused without that is kept with the session.
+            || demands.idle_ms.is_some() && now_ms.saturating_sub(session.last_seen_at_ms) >= idle_ms;
+        if is_over {
             self.people.end_session(session.token_digest).await?;
             return Ok(None);
         }
-        Ok(Some(SignedInPerson { session, person, memberships }))
+        let must_enrol = match demands.totp_required_by {
+            Some(tenant_id) => {
+                let authenticator = self.people.authenticator(person.id).await?;
+                let has_one = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
+                Some(tenant_id).filter(|_| !has_one)
+            }
+            None => None,
+        };
+        Ok(Some(SignedInPerson { session, person, memberships, must_enrol }))
+    }
+
+    /// The organisation, of those that the person is a member of, that needs an authenticator.
+    pub async fn authenticator_required_by(&self, who: &SignedInPerson) -> Result<Option<TenantId>, Failed> {
+        Ok(self.demands(who.person.id, &who.memberships).await?.totp_required_by)
+    }
+
+    async fn demands(
+        &self,
+        person_id: PersonId,
+        memberships: &[Membership],
+    ) -> Result<SessionDemands, Failed> {
+        let settings = self.people.settings_for(person_id, SessionDemands::NAMES.to_vec()).await?;
+        Ok(SessionDemands::of(&settings, memberships))
+    }
+
+    /// Without being used, and in all.
+    fn lengths_ms(&self, memberships: &[Membership], demands: &SessionDemands) -> (u64, u64) {
+        let lasts_ms = self.rules.lasts_ms(memberships);
+        let lasts_ms = demands.absolute_ms.map_or(lasts_ms, |wanted_ms| wanted_ms.min(lasts_ms));
+        let idle_ms =
+            demands.idle_ms.map_or(self.rules.idle_ms, |wanted_ms| wanted_ms.min(self.rules.idle_ms));
+        (idle_ms.min(lasts_ms), lasts_ms)
     }
 
     pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
@@ -63,8 +103,11 @@ impl Accounts {
         shown: Shown,
     ) -> Result<Option<Token>, Failed> {
         let now_ms = self.world.now_ms();
-        let memberships = self.people.memberships(person_id).await?;
-        let lasts_ms = if needs_code { CODE_MS } else { self.rules.lasts_ms(&memberships) };
+        let mut memberships = self.people.memberships(person_id).await?;
+        memberships.retain(|membership| !membership.has_ended(now_ms));
+        let demands = self.demands(person_id, &memberships).await?;
+        let (idle_ms, lasts_ms) = self.lengths_ms(&memberships, &demands);
+        let lasts_ms = if needs_code { CODE_MS } else { lasts_ms };
         let token = Token::new(&*self.world);
         let user_agent = visitor.user_agent.as_ref();
         let session = Session {
@@ -74,7 +117,7 @@ impl Accounts {
             created_at_ms: now_ms,
             expires_at_ms: now_ms.saturating_add(lasts_ms),
             last_seen_at_ms: now_ms,
-            idle_ms: self.rules.idle_ms.min(lasts_ms),
+            idle_ms: idle_ms.min(lasts_ms),
             address: Some(visitor.address.to_string()),
             user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_SCALARS_MAX).collect()),
         };

@@ -35,6 +35,8 @@ vocabulary! {
         "An API key was made in place of another, which works no longer than it says.";
     KEY_POLICY_CHANGED = "sealog.key_policy_changed", "api_key", "warning",
         "The longest lifetime of new API keys was set or removed.";
+    SETTINGS_CHANGED = "sealog.settings_changed", "configuration", "warning",
+        "Security, time zone or privacy text of the organisation was changed.";
     ACTION_RETIRED = "sealog.action_retired", "configuration", "warning",
         "A custom action was retired: new events with it are refused.";
     ACTION_CREATED = "sealog.action_created", "configuration", "info", "A custom action was registered.";
@@ -57,7 +59,7 @@ vocabulary! {
     EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
     EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
     PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
-        "An auditor looked at figures, keys, verifications, exports, shared views, cases or the system log.";
+        "An auditor looked at figures, keys, verifications, exports, cases, shared views or the system log.";
     VIEW_SHARED = "sealog.view_shared", "configuration", "info",
         "Somebody shared a saved view with those who may see a project, or changed one that is shared.";
     VIEW_UNSHARED = "sealog.view_unshared", "configuration", "info", "A shared view was taken back or removed.";

@@ -1,15 +1,18 @@
 //! Mails about verifications: a chain that is broken, and the weekly report. Both are in the outbox once.
 
-use sealog_control::{NewNotice, Tenant};
+use std::sync::Arc;
+
+use sealog_control::Tenant;
 use sealog_core::id::ChainId;
 use sealog_core::time::iso_ms;
 use sealog_store::StoreError;
+use sealog_store::world::World;
 use serde_json::{Value, json};
 
 use super::found::Found;
 use super::run::Run;
-use crate::contact::address_of;
 use crate::control_data::ControlData;
+use crate::notify::{Kind, Notifier, VERIFICATION_FAILED};
 use crate::text::Text;
 
 pub(crate) const FAILED: &str = "verification_failed";
@@ -19,13 +22,14 @@ pub(crate) const REPORT: &str = "integrity_report";
 /// a break, however often it is found.
 pub(super) async fn enqueue_failed(
     control: &ControlData,
-    now_ms: u64,
+    world: &Arc<dyn World>,
     run: &Run,
     found: &Found,
 ) -> Result<(), StoreError> {
     let chain = run.chain;
     let Some(tenant) = control.administration.tenant(chain.tenant_id).await? else { return Ok(()) };
-    let key = format!("{FAILED}/{}/{}/{}/{}", chain.project_id, chain.mode.as_str(), found.at, found.hash);
+    let hash = found.hash.map(|hash| hash.to_string()).unwrap_or_default();
+    let key = format!("{}/{}/{}/{hash}", chain.project_id, chain.mode.as_str(), found.at);
     let parameters = json!({
         "name": tenant.name,
         "project": name_of(control, chain).await?,
@@ -35,7 +39,7 @@ pub(super) async fn enqueue_failed(
         "explanation": found.explain(),
         "verification_id": run.id.to_string(),
     });
-    enqueue(control, now_ms, &tenant, key, FAILED, &parameters).await
+    enqueue(control, world, &tenant, &key, &VERIFICATION_FAILED, parameters).await
 }
 
 /// What people call a chain.
@@ -48,34 +52,19 @@ pub(super) async fn name_of(control: &ControlData, chain: ChainId) -> Result<Str
 }
 
 pub(super) fn report_key(tenant: &Tenant, night_ms: u64) -> String {
-    format!("{REPORT}/{}/{}", tenant.id, &iso_ms(night_ms)[..10])
+    format!("{}/{}", tenant.id, &iso_ms(night_ms)[..10])
 }
 
+/// For owners, admins and the tenant's contact. `key` is what it is about.
 pub(super) async fn enqueue(
     control: &ControlData,
-    now_ms: u64,
+    world: &Arc<dyn World>,
     tenant: &Tenant,
-    key: String,
-    template: &str,
-    parameters: &Value,
+    key: &str,
+    kind: &'static Kind,
+    parameters: Value,
 ) -> Result<(), StoreError> {
-    let tenant_id = tenant.id;
-    let Some(to) = address_of(control, tenant, now_ms).await? else {
-        tracing::warn!(tenant_id = %tenant_id.0, template, "a mail has nobody to go to: the tenant has no contact and no owner with an address");
-        return Ok(());
-    };
-    let notice = NewNotice {
-        key,
-        tenant_id: Some(tenant_id),
-        to,
-        template: template.into(),
-        parameters: parameters.to_string(),
-        created_at_ms: now_ms,
-    };
-    if control.outbox.enqueue_notice(notice).await? {
-        tracing::info!(tenant_id = %tenant_id.0, template, "a notice is in the outbox");
-    }
-    Ok(())
+    Notifier::new(control, Arc::clone(world)).tell_managers(kind, tenant, key, parameters).await.map(drop)
 }
 
 /// A name is one line, whatever was put into it.

@@ -13,7 +13,7 @@ mod scheduler;
 mod start;
 mod verifier;
 
-pub use found::{Found, Neighbour};
+pub use found::{Found, Neighbour, Seen};
 pub(crate) use mails::{FAILED, REPORT, failed_text, report_text};
 pub use run::{KIND, Progress, Run, RunEnd};
 pub use schedule::{Schedule, WHOLE_MAX};

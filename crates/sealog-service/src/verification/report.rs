@@ -33,11 +33,12 @@ pub fn to_json(run: &Run) -> Value {
         "first": progress.first.map(event),
         "last": progress.last.map(event),
         "broken_at": broken.map(|broken| broken.at),
-        "broken_hash": broken.map(|broken| broken.hash.to_string()),
+        "broken_hash": broken.and_then(|broken| broken.hash).map(|hash| hash.to_string()),
         "reason": broken.map(|broken| broken.reason.clone()),
         "explanation": broken.map(|broken| broken.explain()),
         "event_before": broken.and_then(|broken| broken.before).map(event),
         "failing_event": broken.and_then(|broken| broken.failing).map(event),
+        "withheld": broken.map(|broken| broken.before_is_withheld || broken.failing_is_withheld),
         "expected_hash": broken.and_then(|broken| broken.expected).map(|hash| hash.to_string()),
         "found_hash": broken.and_then(|broken| broken.found).map(|hash| hash.to_string()),
         "started_at": iso_ms(run.created_at_ms),
@@ -66,7 +67,7 @@ pub fn to_text(run: &Run) -> String {
     if let Some(RunEnd::Broken(broken)) = &run.end {
         lines.push(String::new());
         lines.push(format!("BROKEN AT #{}: {}", broken.at, broken.explain()));
-        lines.push(format!("broken_hash   {}", broken.hash));
+        lines.extend(broken.hash.map(|hash| format!("broken_hash   {hash}")));
         lines.extend(broken.expected.map(|hash| format!("expected      {hash}")));
         lines.extend(broken.found.map(|hash| format!("found         {hash}")));
         for (name, event) in [("event before", broken.before), ("failing event", broken.failing)] {
@@ -80,6 +81,9 @@ pub fn to_text(run: &Run) -> String {
             lines.push(format!("  prev_hash   {}", event.prev_hash));
             lines.push(format!("  hash        {}", event.hash));
             lines.push(format!("  recomputed  {}", event.recomputed));
+        }
+        if broken.before_is_withheld || broken.failing_is_withheld {
+            lines.push("Events beside it that you may not see are withheld.".to_owned());
         }
     }
     lines.push(String::new());

@@ -4,7 +4,7 @@ use sealog_control::{Job, JobState, PersonId};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use serde_json::{Value, json};
 
-use super::found::{Found, Neighbour};
+use super::found::{Found, Neighbour, Seen};
 
 /// Of its jobs.
 pub const KIND: &str = "verify";
@@ -49,7 +49,7 @@ pub struct Progress {
 
 impl Run {
     /// Nothing for a job of another kind, or of a version that is not known here.
-    pub(super) fn of(job: &Job) -> Option<Run> {
+    pub(crate) fn of(job: &Job) -> Option<Run> {
         if job.kind != KIND {
             return None;
         }
@@ -78,8 +78,20 @@ impl Run {
 
     /// The last that was found to be sound, if any was.
     pub fn sound_to(&self) -> Option<u64> {
-        let end = self.progress.broken.as_ref().map_or(self.progress.next, |broken| broken.at);
+        let end = self.progress.broken.as_ref().map_or(self.progress.next, |broken| broken.begins_at());
         (end > self.from).then(|| end - 1)
+    }
+
+    /// What somebody may know of it who sees a part of the chain, which all of the run lies in.
+    pub fn within(mut self, seen: &Seen) -> Run {
+        let progress = &mut self.progress;
+        progress.first = progress.first.filter(|event| seen.shows(event));
+        progress.last = progress.last.filter(|event| seen.shows(event));
+        progress.broken = progress.broken.take().map(|found| Box::new(found.within(seen)));
+        if let Some(RunEnd::Broken(found)) = self.end {
+            self.end = Some(RunEnd::Broken(Box::new(found.within(seen))));
+        }
+        self
     }
 
     /// Events between its ends.

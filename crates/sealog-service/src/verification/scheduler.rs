@@ -28,6 +28,7 @@ use super::mails::{self, ChainReport};
 use super::run::{KIND, Run, RunEnd, parameters, subject};
 use super::schedule::{Schedule, job_id, range};
 use crate::control_data::ControlData;
+use crate::notify::INTEGRITY_REPORT;
 use crate::system_chain::Wake;
 
 /// Queued and not ended, of this process: what people start is never behind more than these.
@@ -147,7 +148,7 @@ impl Scheduler {
             self.look(schedule, night, chain, sweep).await?;
             sweep.chains.pop_front();
         }
-        self.report_some(schedule, now_ms, sweep).await?;
+        self.report_some(schedule, sweep).await?;
         if sweep.forgets {
             let before_ms = now_ms.saturating_sub(KEPT_MS);
             let forgotten = self.control.jobs.forget_jobs(KIND.into(), before_ms, FORGET_MAX).await?;
@@ -265,19 +266,14 @@ impl Scheduler {
         }
     }
 
-    async fn report_some(
-        &self,
-        schedule: Schedule,
-        now_ms: u64,
-        sweep: &mut Sweep,
-    ) -> Result<(), StoreError> {
+    async fn report_some(&self, schedule: Schedule, sweep: &mut Sweep) -> Result<(), StoreError> {
         let Some(night) = sweep.report_night else { return Ok(()) };
         let mut looked = 0;
         while looked < LOOKS_MAX {
             let Some((tenant_id, chains)) = sweep.reports.front() else { break };
             looked += chains.len().min(REPORT_CHAINS_MAX);
             if let Some(tenant) = self.control.administration.tenant(*tenant_id).await? {
-                self.report(schedule.begins_ms(night), night, &tenant, chains, now_ms).await?;
+                self.report(schedule.begins_ms(night), night, &tenant, chains).await?;
             }
             sweep.reports.pop_front();
         }
@@ -291,10 +287,10 @@ impl Scheduler {
         night: u64,
         tenant: &Tenant,
         chains: &[ChainId],
-        now_ms: u64,
     ) -> Result<(), StoreError> {
         let key = mails::report_key(tenant, night_ms);
-        let kept = self.control.outbox.notices_with_keys(vec![key.clone()]).await?;
+        let sent = vec![format!("{}/{key}", mails::REPORT)];
+        let kept = self.control.outbox.notices_with_keys(sent).await?;
         // A tenant that is younger than the week has its first report after the next one.
         if !kept.is_empty() || tenant.created_at_ms >= night_ms {
             return Ok(());
@@ -315,7 +311,7 @@ impl Scheduler {
             "left_out": chains.len().saturating_sub(REPORT_CHAINS_MAX),
             "chains": listed,
         });
-        mails::enqueue(&self.control, now_ms, tenant, key, mails::REPORT, &parameters).await
+        mails::enqueue(&self.control, &self.world, tenant, &key, &INTEGRITY_REPORT, parameters).await
     }
 
     async fn chain_report(&self, chain: ChainId, night: u64) -> Result<ChainReport, StoreError> {

@@ -2,9 +2,10 @@
 //!
 //! Every lock in here but `rebuilding` and that of `counting` is held for a look or a change, and never during I/O. `write/threads.rs` has the order of locks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use sealog_core::chain::Head;
@@ -22,6 +23,7 @@ use super::log::plan::Plan;
 use super::log::segment::{Segment, no_room, segment_path};
 use super::options::Options;
 use super::read::failures::ReadFailures;
+use super::recovery::dropped::Dropped;
 use crate::error::StoreError;
 use crate::loss::Loss;
 use crate::query::ChainHead;
@@ -48,6 +50,12 @@ pub(crate) struct Contents {
     pub unreadable_chains: bool,
     /// Held while an index is built again. For each segment that this was done for, the id of the index that it has now.
     pub rebuilding: Mutex<BTreeMap<u64, u64>>,
+    /// What retention has dropped, as it is on disk.
+    pub dropped: Mutex<Dropped>,
+    /// The last segment of it. Changes before anything is forgotten: a read that fails looks whether it has.
+    pub dropped_through: AtomicU64,
+    /// Segments in which damage was found.
+    pub damaged_segments: Mutex<BTreeSet<u64>>,
     unknown_unproven: bool,
     segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
     /// Ends of all segments but the active one.
@@ -79,6 +87,8 @@ pub(crate) struct Parts {
     pub unreadable: Option<String>,
     /// Whether chains that were never seen may have events in a place that could not be read.
     pub unreadable_chains: bool,
+    pub dropped: Dropped,
+    pub damaged_segments: BTreeSet<u64>,
 }
 
 impl Contents {
@@ -105,6 +115,9 @@ impl Contents {
             unreadable: parts.unreadable,
             unreadable_chains: parts.unreadable_chains,
             rebuilding: Mutex::default(),
+            dropped_through: AtomicU64::new(parts.dropped.through),
+            dropped: Mutex::new(parts.dropped),
+            damaged_segments: Mutex::new(parts.damaged_segments),
             unknown_unproven: parts.unknown_unproven,
             segments: RwLock::new(parts.segments),
             ends: Mutex::new(parts.ends),
@@ -136,6 +149,17 @@ impl Contents {
             let file = self.files.file(segment_path(&self.dir, end.number));
             *segment = Arc::new(Segment { number: end.number, salt: segment.salt, file });
         }
+    }
+
+    /// A segment was dropped.
+    pub(crate) fn forget_segment(&self, number: u64) {
+        write(&self.segments).remove(&number);
+        lock(&self.ends).remove(&number);
+    }
+
+    /// All segments up to this one were dropped.
+    pub(crate) fn dropped_through(&self) -> u64 {
+        self.dropped_through.load(Ordering::SeqCst)
     }
 
     /// Whether a file that can be made at any time may be written: what it would take of the reserve is for files that have to be.
@@ -170,7 +194,7 @@ impl Contents {
 
     /// What is known of the ends of a chain.
     pub(crate) fn heads_of(&self, chain: ChainId) -> ChainHead {
-        let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY };
+        let empty = ChainHead { durable: Head::EMPTY, recorded: Head::EMPTY, dropped: Head::EMPTY };
         self.chains.get(chain).map_or(empty, |chain| chain.head())
     }
 

@@ -22,6 +22,7 @@ use crate::append::Receipt;
 use crate::clock::HEAD_AHEAD_MS;
 use crate::error::StoreError;
 use crate::loss;
+use crate::store::DropStep;
 use crate::sync::{lock, wait_for};
 
 /// The parts of a log.
@@ -261,6 +262,12 @@ fn clock_behind(contents: &Contents) -> Option<Finding> {
 }
 
 impl Log {
+    /// One step of retention; nothing while nothing may be written.
+    pub(crate) fn drop_oldest(&self, before_ms: u64) -> Result<DropStep, StoreError> {
+        self.writer.accepts()?;
+        self.contents.drop_oldest(before_ms, self.upkeep.covered_segment())
+    }
+
     /// Lets a chain go on whose last events are lost.
     ///
     /// t0: the acceptance is sealed and synced, the high-water mark still has the recorded head. A crash here: the next start finds an acceptance of exactly that head at the end of the chain.

@@ -34,7 +34,7 @@ use crate::loss::Loss;
 use crate::pool::{FairPool, Lane, Payer};
 use crate::query::{ChainHead, Chunk, LOOKUP_COST, List, Range};
 use crate::stats::StoreStats;
-use crate::store::Store;
+use crate::store::{DropStep, Store};
 use crate::types::BoxFuture;
 
 const FORMAT_LINE: &str = "sealog embedded 1\n";
@@ -283,6 +283,13 @@ impl Store for EmbeddedStore {
         let log = Arc::clone(self.log(chain.mode));
         let answer = self.pool.run(Lane::Read, chain, LOOKUP_COST, move || log.accept_loss(chain, reason));
         Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let log = Arc::clone(self.test.log());
+        let step =
+            self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || log.drop_oldest(before_ms));
+        Box::pin(async move { step.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {

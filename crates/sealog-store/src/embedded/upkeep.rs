@@ -189,6 +189,11 @@ impl Upkeep {
         mark.write(self.extent(), false, &heads, self.contents.world.now_ms())
     }
 
+    /// The segment that the high-water mark has reached.
+    pub(crate) fn covered_segment(&self) -> u64 {
+        lock(&self.mark).marked().extent.segment
+    }
+
     fn extent(&self) -> Extent {
         let (plan, commit) = self.contents.durable();
         Extent { commit, segment: plan.segment, offset: plan.end }

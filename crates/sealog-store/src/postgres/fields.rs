@@ -169,8 +169,7 @@ async fn index_step(session: &Session, begin: &str, chain: Id, keys: FieldKeys) 
         // Where another event stands in that place by now, everything is looked at again. What was indexed of events that are gone leads nowhere.
         let is_same = row.get::<_, Option<bool>>("is_same") == Some(true);
         let done: i64 = if is_same { row.get("chain_seq") } else { 0 };
-        let types = [Type::UUID, Type::INT8, Type::INT8, Type::INT8];
-        let next = session.query(NEXT, &types, &[&chain, &done, &STEP_ROWS, &STEP_BYTES]).await?;
+        let next = next_of(session, chain, done).await?;
         let last = next.last().map(|row| (row.get::<_, i64>("chain_seq"), row.get::<_, Id>("log_id")));
         indexed = next.len();
         // Metadata may have megabytes, and this thread has everyone's connections.
@@ -186,7 +185,13 @@ async fn index_step(session: &Session, begin: &str, chain: Id, keys: FieldKeys) 
     Ok(indexed)
 }
 
-fn postings(rows: &[Row], keys: FieldKeys) -> (Vec<i64>, Vec<i64>) {
+/// The next events of a chain behind this seq, as many as are indexed in one step.
+pub(super) async fn next_of(session: &Session, chain: Id, after: i64) -> Result<Vec<Row>, Error> {
+    let types = [Type::UUID, Type::INT8, Type::INT8, Type::INT8];
+    session.query(NEXT, &types, &[&chain, &after, &STEP_ROWS, &STEP_BYTES]).await
+}
+
+pub(super) fn postings(rows: &[Row], keys: FieldKeys) -> (Vec<i64>, Vec<i64>) {
     let of_row = |row: &Row| {
         let seq: i64 = row.get("chain_seq");
         keys.of(row.get("metadata")).into_iter().map(move |key| (key, seq))

@@ -124,7 +124,7 @@ pub(super) async fn detect(
 ) -> Result<(), Error> {
     for (chain, known) in acknowledged {
         let found = at_or_before(session, *chain, known.chain_seq).await?;
-        if found == *known {
+        if found == *known || is_dropped(session, *chain, known.chain_seq).await? {
             continue;
         }
         if let Some(acceptance) = accepted(session, *chain, *known).await? {
@@ -136,6 +136,13 @@ pub(super) async fn detect(
         note(session, *chain, *known).await?;
     }
     Ok(())
+}
+
+/// Whether an event was dropped for its age, which is no loss.
+pub(super) async fn is_dropped(session: &Session, chain: ChainId, seq: u64) -> Result<bool, Error> {
+    let sql = "SELECT dropped_seq IS NOT NULL AND dropped_seq >= $2 FROM sealog.chains WHERE chain_id = $1";
+    let rows = session.query(sql, &[Type::UUID, Type::INT8], &[&Id::of_chain(chain), &signed(seq)]).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
 /// The last event up to a seq.

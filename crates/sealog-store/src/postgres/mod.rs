@@ -17,6 +17,7 @@ mod migrate;
 mod options;
 mod pool;
 mod reader;
+mod retention;
 mod rows;
 pub mod sessions;
 mod statements;

@@ -115,12 +115,14 @@ pub(super) async fn range(
 
 pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead, Error> {
     // One statement, so that both answers are of one moment.
-    let sql = "SELECT chain_seq, log_id, hash, NULL::bigint AS recorded_seq, NULL::uuid AS recorded_log_id, NULL::bytea AS recorded_hash, true AS stored
+    let sql = "SELECT chain_seq, log_id, hash, NULL::bigint AS recorded_seq, NULL::uuid AS recorded_log_id, NULL::bytea AS recorded_hash,
+                      NULL::bigint AS dropped_seq, NULL::uuid AS dropped_log_id, NULL::bytea AS dropped_hash, true AS stored
                FROM (SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last
                UNION ALL
-               SELECT chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, false FROM sealog.chains WHERE chain_id = $1";
+               SELECT chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash,
+                      dropped_seq, dropped_log_id, dropped_hash, false FROM sealog.chains WHERE chain_id = $1";
     let rows = session.query(sql, &[Type::UUID], &[&Id::of_chain(chain)]).await?;
-    let (mut durable, mut last, mut lost) = (Head::EMPTY, Head::EMPTY, None);
+    let (mut durable, mut last, mut lost, mut dropped) = (Head::EMPTY, Head::EMPTY, None, Head::EMPTY);
     for row in &rows {
         let head = rows::head(row, "chain_seq", "log_id", "hash").unwrap_or(Head::EMPTY);
         if row.get("stored") {
@@ -128,12 +130,13 @@ pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead,
         } else {
             last = head;
             lost = rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash");
+            dropped = rows::head(row, "dropped_seq", "dropped_log_id", "dropped_hash").unwrap_or(dropped);
         }
     }
     let last = if durable.chain_seq > last.chain_seq { durable } else { last };
     // What was noted as lost counts even if the chain has become longer since: it has another event in that place.
     let lost = lost.filter(|lost| lost.chain_seq >= last.chain_seq || last == durable);
-    Ok(ChainHead { durable, recorded: lost.unwrap_or(last) })
+    Ok(ChainHead { durable, recorded: lost.unwrap_or(last), dropped })
 }
 
 /// Nothing if a row is damaged.

@@ -42,7 +42,7 @@ use crate::loss::Loss;
 use crate::pool::{FairPool, Lane};
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
-use crate::store::Store;
+use crate::store::{DropStep, Store};
 use crate::sync::lock;
 use crate::types::BoxFuture;
 
@@ -579,9 +579,14 @@ impl Store for PostgresStore {
         self.run(async move { writer.accept_loss(chain, &reason).await })
     }
 
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move { inner.drop_test_events(before_ms).await })
+    }
+
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
         let loss = |Finding { chain, acknowledged, found }: Finding| {
-            (chain, Loss::of(&ChainHead { durable: found, recorded: acknowledged }))
+            (chain, Loss::of(&ChainHead { durable: found, recorded: acknowledged, dropped: Head::EMPTY }))
         };
         let losses = self.findings().into_iter().map(loss).collect();
         Box::pin(async move { Ok(losses) })

@@ -654,6 +654,7 @@ impl Transaction<'_> {
         let (head, now_ms) = self.checked(lock, snapshot)?;
         if let Some(known) = known
             && !statements::has_event(snapshot, head, known)
+            && !loss::is_dropped(self.session, self.chain, known.chain_seq).await?
             && loss::accepted(self.session, self.chain, known).await?.is_none()
         {
             return Err(self.lost(known).await?);

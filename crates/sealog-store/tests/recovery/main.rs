@@ -11,6 +11,7 @@ mod hostile_numbers;
 mod index_files;
 mod no_room;
 mod panics_and_deadlines;
+mod retention;
 mod rewritten_log;
 mod starts;
 mod unreadable_disk;

@@ -153,6 +153,11 @@ impl Contents {
                 old.begin(self.segment_numbers().into_iter().filter(is_due));
             }
             let Some(number) = old.next() else { return false };
+            if self.end_of(number).is_none() {
+                // Not there, and nothing to be counted in it.
+                old.done(number);
+                return true;
+            }
             (number, places.get(&number).cloned())
         };
         let place = match known {

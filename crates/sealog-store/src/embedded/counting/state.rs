@@ -11,6 +11,7 @@ use super::old::Old;
 use crate::counts::DayCounts;
 use crate::counts::event::count;
 use crate::embedded::log::format::{Frame, SEGMENT_HEADER_LEN};
+use crate::sync::lock;
 use crate::types::IdMap;
 
 /// The counts of a chain in one segment.
@@ -93,6 +94,15 @@ impl Counting {
                 write_after: None,
             }),
         }
+    }
+}
+
+impl Counting {
+    /// These segments were dropped.
+    pub(crate) fn forget(&self, through: u64) {
+        let mut progress = lock(&self.progress);
+        progress.places.retain(|number, _| *number > through);
+        progress.special.retain(|(number, _), _| *number > through);
     }
 }
 

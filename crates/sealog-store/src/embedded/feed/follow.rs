@@ -32,6 +32,11 @@ impl Contents {
         if place.segment == 0 {
             return place;
         }
+        // Chains that have changed last in what was dropped have no events left to read.
+        let through = self.dropped_through();
+        if place.segment <= through {
+            return Place { segment: through, offset: u64::MAX };
+        }
         let end = self.durable_end();
         // In a segment without events nothing was announced, and a start may have begun it anew.
         let unwritten = place.offset <= SEGMENT_HEADER_LEN as u64;

@@ -34,6 +34,8 @@ pub(crate) struct ChainState {
     pub recorded: Head,
     /// Whether `durable` cannot be proven to be the end, so that nothing may be sealed on it.
     pub unproven: bool,
+    /// The last event that retention has dropped. The runs begin behind it.
+    pub dropped: Head,
     /// Runs of sealed segments, oldest first. Replaced as a whole, so that readers keep what they began with.
     pub sealed: Arc<Vec<SealedRun>>,
     /// Runs of the active segment and of those whose index is being written; they come after all `sealed`.
@@ -67,6 +69,7 @@ impl Default for ChainState {
             durable: Head::EMPTY,
             recorded: Head::EMPTY,
             unproven: false,
+            dropped: Head::EMPTY,
             sealed: Arc::default(),
             memory: Vec::new(),
             damaged: Arc::default(),
@@ -76,6 +79,10 @@ impl Default for ChainState {
 }
 
 impl ChainState {
+    fn ends(&self) -> ChainHead {
+        ChainHead { durable: self.durable, recorded: self.recorded, dropped: self.dropped }
+    }
+
     /// Forgets what stands from this seq on: damaged records whose loss was accepted. Their ids, for whoever counts events.
     fn cut(&mut self, end_seq: u64) -> Vec<Ulid> {
         let mut cut = Vec::new();
@@ -123,7 +130,7 @@ impl Chain {
     }
 
     pub(crate) fn head(&self) -> ChainHead {
-        self.with(|state| ChainHead { durable: state.durable, recorded: state.recorded })
+        self.with(|state| state.ends())
     }
 
     /// Adds events that have just become durable. Returns the ids of damaged ones whose place they have taken.
@@ -179,7 +186,7 @@ impl Chain {
     /// What a reader works on, without holding up the writer.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.with(|state| Snapshot {
-            head: ChainHead { durable: state.durable, recorded: state.recorded },
+            head: state.ends(),
             sealed: Arc::clone(&state.sealed),
             memory: state.memory.clone(),
             damaged: Arc::clone(&state.damaged),

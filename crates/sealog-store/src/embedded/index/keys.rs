@@ -98,6 +98,24 @@ impl Keys {
         Ok(places)
     }
 
+    /// Whether a key of these segments may still count.
+    pub(crate) fn may_count(&self, through: u64, now_ms: u64) -> bool {
+        let used = read(&self.used);
+        let in_files = used.files.iter().filter(|(file, _)| file.segment() <= through);
+        let in_memory = used.memory.iter().filter(|(number, _)| *number <= through);
+        let mut received = in_files
+            .map(|(_, newest)| *newest)
+            .chain(in_memory.flat_map(|(_, map)| map.values().map(|entry| entry.received_ms)));
+        received.any(|received_ms| is_live(received_ms, now_ms))
+    }
+
+    /// These segments were dropped, and no key in them counted any more.
+    pub(crate) fn forget(&self, through: u64) {
+        let mut used = write(&self.used);
+        used.files.retain(|(file, _)| file.segment() > through);
+        used.memory.retain(|(number, _)| *number > through);
+    }
+
     /// All keys of a segment that is in memory.
     pub(crate) fn of_segment(&self, segment: u64) -> Vec<KeyEntry> {
         let used = read(&self.used);

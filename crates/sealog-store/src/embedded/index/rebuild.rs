@@ -61,7 +61,7 @@ impl Contents {
     /// again at the next start; and so does one that cannot be written, since it must not be missing.
     pub(crate) fn rebuild_index(&self, number: u64, id: u64) -> io::Result<()> {
         let mut built = lock(&self.rebuilding);
-        if built.get(&number).is_some_and(|newer| *newer > id) {
+        if built.get(&number).is_some_and(|newer| *newer > id) || number <= self.dropped_through() {
             // Another reader was faster, or the file was replaced while this one read it.
             return Ok(());
         }
@@ -77,6 +77,9 @@ impl Contents {
                     tracing::warn!(%error, segment = number, "cannot write an index file; keeping it in memory");
                 }
             }
+        }
+        if !indexed.damage.is_empty() {
+            lock(&self.damaged_segments).insert(number);
         }
         for (from, to) in &indexed.damage {
             tracing::error!(log = self.mode.as_str(), segment = number, from, to, "a segment is damaged");
@@ -95,7 +98,7 @@ impl Contents {
     /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the segment is damaged, or it would take of the reserve, the old one goes on to serve.
     pub(crate) fn renew_index(&self, number: u64, id: u64) -> io::Result<()> {
         let mut built = lock(&self.rebuilding);
-        if built.get(&number).is_some_and(|newer| *newer > id) {
+        if built.get(&number).is_some_and(|newer| *newer > id) || number <= self.dropped_through() {
             return Ok(());
         }
         // Before a segment is read for nothing.

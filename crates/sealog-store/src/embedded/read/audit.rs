@@ -186,11 +186,13 @@ impl Contents {
         snapshot: Option<&Snapshot>,
         mut pieces: Vec<(u64, Vec<Piece>)>,
     ) -> io::Result<Verdict> {
-        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.head.end().chain_seq > 0) else {
-            return Ok(Verdict { checked: 0, first_seq: 1, last_seq: 0, broken: None });
+        let first_seq = snapshot.map_or(1, |snapshot| snapshot.head.first_seq());
+        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.head.end().chain_seq >= first_seq) else {
+            return Ok(Verdict { checked: 0, first_seq, last_seq: first_seq - 1, broken: None });
         };
-        let end = snapshot.head.end();
-        let mut check = Check::new(1, end.chain_seq, Before::NOTHING).knowing(snapshot.head.recorded);
+        let (end, dropped) = (snapshot.head.end(), snapshot.head.dropped);
+        let before = Before::Event { hash: dropped.hash, log_id: dropped.log_id };
+        let mut check = Check::new(first_seq, end.chain_seq, before).knowing(snapshot.head.recorded);
         pieces.sort_by_key(|(first_seq, _)| *first_seq);
         let mut damaged = snapshot.damaged.iter().copied().peekable();
         for (first_seq, of_run) in pieces {

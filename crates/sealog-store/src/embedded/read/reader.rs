@@ -68,6 +68,17 @@ impl Contents {
     }
 
     pub(crate) fn get(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
+        loop {
+            let through = self.dropped_through();
+            match self.get_once(chain, log_id) {
+                // Found where it was, and dropped before it was read.
+                Err(_) if self.dropped_through() != through => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn get_once(&self, chain: ChainId, log_id: Ulid) -> Result<Option<StoredEvent>, StoreError> {
         let Some(chain) = self.chain(chain)? else { return Ok(None) };
         let Some((chain_seq, segment, position)) = self.with_rebuild(|| self.locate(&chain, log_id))? else {
             let snapshot = chain.snapshot();
@@ -351,17 +362,25 @@ impl Contents {
         position: u32,
         window: &mut Window,
     ) -> io::Result<Option<StoredEvent>> {
-        let Some(segment) = self.segment(segment) else { return Ok(None) };
+        let Some(segment) = self.segment(segment).filter(|segment| segment.number > self.dropped_through())
+        else {
+            // One that is lost is damage. One that was dropped meanwhile is a reason to look again.
+            let dropped = segment <= self.dropped_through();
+            return if dropped { Err(io::ErrorKind::NotFound.into()) } else { Ok(None) };
+        };
         let record = window.record(&segment, position)?;
         Ok(record.and_then(|record| format::decode_record(record, &segment.salt, chain, chain_seq)))
     }
 
-    /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more.
+    /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more. So it does where a segment was dropped
+    /// meanwhile: the read takes a new look at its chain, which begins later now.
     pub(crate) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
         let mut rebuilt = Vec::new();
         loop {
+            let through = self.dropped_through();
             let error = match read() {
                 Ok(value) => return Ok(value),
+                Err(_) if self.dropped_through() != through => continue,
                 Err(error) => error,
             };
             let index = damaged_index(&error).filter(|index| !rebuilt.contains(&index.segment));

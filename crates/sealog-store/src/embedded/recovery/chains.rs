@@ -37,7 +37,7 @@ impl Recovery<'_> {
             _ => {}
         }
         let marked = self.marked.clone().unwrap_or_default();
-        for chain in marked.heads.keys() {
+        for chain in marked.heads.keys().chain(self.dropped.anchors.keys()) {
             runs.entry(*chain).or_default();
         }
         let mut ids: Vec<ChainId> = runs.keys().copied().collect();
@@ -51,13 +51,14 @@ impl Recovery<'_> {
             }
             let recorded = marked.heads.get(&id).copied().unwrap_or(Head::EMPTY);
             let look = Look { chain: id, runs: &of_chain, segments, caches: &caches };
-            let state = match ends_of(&of_chain, recorded).compare(&look, recorded) {
+            let dropped = self.dropped.anchor(id);
+            let state = match ends_of(&of_chain, recorded, dropped).compare(&look, recorded) {
                 Ok(state) => state,
                 Err(error) => {
                     // What could not be compared is neither right nor wrong. The high-water mark stays as it is, for the next start.
                     let cause = format!("an event cannot be held against the mark: {error}");
                     self.findings.push(Finding::ReadOnly { cause });
-                    ends_of(&of_chain, recorded)
+                    ends_of(&of_chain, recorded, dropped)
                 }
             };
             // Asked of the disk only where it matters: a start must not look at every chain.
@@ -69,7 +70,8 @@ impl Recovery<'_> {
                 (Some(_), None) => true,
                 (Some(place), Some(last)) => last < place,
             };
-            let unreadable = self.unreadable_stretches(&of_chain, last_place, &state.durable, &recorded);
+            let unreadable =
+                self.unreadable_stretches(&of_chain, last_place, &state.durable, &recorded, &dropped);
             let end_unreadable = unreadable.last().is_some_and(|(_, last)| *last == u64::MAX);
             match state.fault {
                 // The events may all be there.
@@ -89,9 +91,10 @@ impl Recovery<'_> {
                 None if unproven => self.findings.push(Finding::HeadUnproven { chain: id }),
                 None => {}
             }
-            let mut damaged = self.damaged_stretches(&of_chain);
+            let mut damaged = self.damaged_stretches(&of_chain, &dropped);
             damaged.retain(|stretch| !unreadable.contains(stretch));
             self.chains.get_or_create(id).with(|chain| {
+                chain.dropped = dropped;
                 chain.durable = state.durable;
                 chain.recorded = state.recorded;
                 chain.unproven = state.fault.is_some() || unproven;
@@ -110,8 +113,8 @@ impl Recovery<'_> {
     }
 
     /// Holes between runs that lie in segments with damage: the records are there, but are not right.
-    fn damaged_stretches(&self, runs: &[SealedRun]) -> Vec<(u64, u64)> {
-        holes(runs, |between| self.damaged_segments.iter().any(|damaged| between.contains(damaged)))
+    fn damaged_stretches(&self, runs: &[SealedRun], dropped: &Head) -> Vec<(u64, u64)> {
+        holes(runs, dropped, |between| self.damaged_segments.iter().any(|damaged| between.contains(damaged)))
     }
 
     /// Holes between runs where a place could not be read, and everything behind the last run if a later place may hold more of the chain.
@@ -121,9 +124,11 @@ impl Recovery<'_> {
         last_place: Option<Place>,
         durable: &Head,
         recorded: &Head,
+        dropped: &Head,
     ) -> Vec<(u64, u64)> {
-        let mut stretches =
-            holes(runs, |between| self.unreadable.iter().any(|(segment, ..)| between.contains(segment)));
+        let mut stretches = holes(runs, dropped, |between| {
+            self.unreadable.iter().any(|(segment, ..)| between.contains(segment))
+        });
         // The high-water mark knows the head of every chain that has an event in what it covers.
         let ruled_out = |segment: u64, to: u64| {
             let whole = self.marked.as_ref().is_some_and(|marked| !marked.damaged);
@@ -133,16 +138,21 @@ impl Recovery<'_> {
             last_place.is_none_or(|last| (*segment, *to) > last) && !ruled_out(*segment, *to)
         });
         if behind {
-            stretches.push((runs.last().map_or(1, |run| run.run().end_seq()), u64::MAX));
+            let next_seq = runs.last().map_or(dropped.chain_seq + 1, |run| run.run().end_seq());
+            stretches.push((next_seq, u64::MAX));
         }
         stretches
     }
 }
 
 /// First and last seq of what is missing between runs, where the segments in between are of some kind.
-fn holes(runs: &[SealedRun], between: impl Fn(RangeInclusive<u64>) -> bool) -> Vec<(u64, u64)> {
+fn holes(
+    runs: &[SealedRun],
+    dropped: &Head,
+    between: impl Fn(RangeInclusive<u64>) -> bool,
+) -> Vec<(u64, u64)> {
     let mut holes = Vec::new();
-    let (mut next_seq, mut segment) = (1, 0);
+    let (mut next_seq, mut segment) = (dropped.chain_seq + 1, 0);
     for run in runs.iter().map(SealedRun::run) {
         let first = run.first_seq();
         if first > next_seq && between(segment..=run.segment()) {
@@ -255,9 +265,10 @@ impl Ends {
     }
 }
 
-fn ends_of(runs: &[SealedRun], marked: Head) -> Ends {
+/// A chain of which everything was dropped ends with the last event that was.
+fn ends_of(runs: &[SealedRun], marked: Head, dropped: Head) -> Ends {
     let (durable, last) = match runs.last() {
-        None => (Head::EMPTY, Head::EMPTY),
+        None => (dropped, dropped),
         Some(SealedRun::File(run)) => {
             let head = Head { chain_seq: run.end_seq() - 1, log_id: run.last_log_id, hash: run.last_hash };
             (head, head)

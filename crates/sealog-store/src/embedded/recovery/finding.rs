@@ -27,6 +27,8 @@ pub enum Finding {
     ImpossibleId { chain: ChainId, chain_seq: u64 },
     /// A chain may have ended in a damaged place. Nothing is sealed on top of it.
     HeadUnproven { chain: ChainId },
+    /// What retention has dropped of a test log cannot be read, so that a rightful drop cannot be told from a loss.
+    DroppedDamaged,
     /// There are events but no readable high-water mark, so a cut tail could not be noticed.
     NoMark,
     /// A record in the middle of the high-water mark is damaged.
@@ -87,6 +89,9 @@ impl fmt::Display for Finding {
             Finding::HeadUnproven { chain } => {
                 write!(f, "the last events of chain {chain} may be damaged; it accepts no more events")
             }
+            Finding::DroppedDamaged => f.write_str(
+                "the file that says which test events were dropped is damaged; what is missing counts as lost",
+            ),
             Finding::NoMark => f.write_str(
                 "there is no readable high-water mark, so events that were cut off the end would not be noticed",
             ),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use sealog_core::id::Mode;
 
+use super::dropped::{self, Dropped};
 use super::finding::Finding;
 use super::high_water_mark::MarkFile;
 use super::segments::find_segments;
@@ -47,7 +48,16 @@ pub(crate) fn recover(
     let files = OpenFiles::new(Arc::clone(disk), options.open_files_max);
     let (mut mark, marked) = MarkFile::open(Arc::clone(disk), dir, mode)?;
     let marked_segment = marked.as_ref().map_or(0, |marked| marked.extent.segment);
-    let found = find_segments(dir, mode, &**disk, &files, marked_segment)?;
+    let known = Dropped::open(&**disk, dir, mode)?;
+    let through = known.dropped.through;
+    // What was dropped does not count, whether its files are there or not.
+    if let Err(error) = dropped::remove_leftovers(&**disk, dir, through) {
+        tracing::warn!(%error, log = mode.as_str(), "files of dropped segments cannot be removed; trying again at the next start");
+    }
+    let mut found = find_segments(dir, mode, &**disk, &files, marked_segment, through)?;
+    if known.is_damaged {
+        found.findings.push(Finding::DroppedDamaged);
+    }
     let mut recovery = Recovery {
         dir,
         mode,
@@ -56,6 +66,7 @@ pub(crate) fn recover(
         files,
         unproven_to: marked.as_ref().and_then(|marked| marked.unproven_to),
         marked,
+        dropped: known.dropped,
         findings: found.findings,
         chains: Chains::default(),
         keys: Keys::default(),
@@ -81,7 +92,7 @@ pub(crate) fn recover(
         }
     }
     let last = last_number.map(|number| (number, &found.segments[&number]));
-    let active = recovery.last_segment(last, found.numbers.last().copied().unwrap_or(0))?;
+    let active = recovery.last_segment(last, found.numbers.last().copied().unwrap_or(through))?;
     segments.insert(active.plan.segment, Arc::clone(&active.segment));
     let unreadable_chains =
         recovery.unreadable.iter().any(|(segment, _, to)| !recovery.is_marked(*segment, *to))
@@ -108,6 +119,8 @@ pub(crate) fn recover(
         end: (active.plan, active.commit),
         unknown_unproven: recovery.unproven_to.is_some(),
         unreadable_chains: unreadable_chains && !recovery.unreadable.is_empty(),
+        dropped: recovery.dropped,
+        damaged_segments: recovery.damaged_segments.iter().copied().collect(),
         unreadable: (!recovery.unreadable.is_empty())
             .then(|| format!("not all of the log could be read at start: {}", cause(recovery.read_error))),
     });

@@ -37,8 +37,10 @@ pub(super) fn find_segments(
     disk: &dyn Disk,
     files: &Arc<OpenFiles>,
     marked: u64,
+    dropped: u64,
 ) -> Result<FoundAll, RecoveryError> {
     let mut numbers: Vec<u64> = disk.list(dir)?.iter().filter_map(|name| segment::parse_name(name)).collect();
+    numbers.retain(|number| *number > dropped);
     numbers.sort_unstable();
     let mut found = FoundAll {
         numbers: Vec::new(),
@@ -66,7 +68,7 @@ pub(super) fn find_segments(
                 found.segments.insert(number, Found { header, segment });
             }
             Err(HeaderError::UnknownVersion(version)) => return Err(RecoveryError::UnknownVersion(version)),
-            _ if number > marked.max(found.numbers.last().copied().unwrap_or(0)) + 1 => {
+            _ if number > marked.max(dropped).max(found.numbers.last().copied().unwrap_or(0)) + 1 => {
                 tracing::warn!(file = %segment_path(dir, number).display(), "a file that is not of this log is left alone");
                 continue;
             }
@@ -78,10 +80,11 @@ pub(super) fn find_segments(
 }
 
 impl Recovery<'_> {
-    /// Names the segments that are not there. Their numbers have no gaps, and the high-water mark knows the last one.
+    /// Names the segments that are not there. Behind those that were dropped their numbers have no gaps, and the high-water mark knows the last one.
     pub(super) fn missing_segments(&mut self, numbers: &[u64]) {
-        let after_last = numbers.last().copied().unwrap_or(0).max(self.covered().segment) + 1;
-        let mut expected = 1;
+        let after_last =
+            numbers.last().copied().unwrap_or(self.dropped.through).max(self.covered().segment) + 1;
+        let mut expected = self.dropped.through + 1;
         for number in numbers.iter().copied().chain([after_last]) {
             if number > expected {
                 self.findings.push(Finding::MissingSegments { first: expected, last: number - 1 });

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sealog_core::id::{ChainId, Mode, TenantId};
 use sealog_core::time::Month;
 
+use super::dropped::Dropped;
 use super::finding::Finding;
 use super::high_water_mark::{Extent, Marked, Place};
 use crate::embedded::index::build::{Indexed, write_index};
@@ -41,6 +42,7 @@ pub(super) struct Recovery<'a> {
     pub(super) salt: IndexSalt,
     pub(super) files: Arc<OpenFiles>,
     pub(super) marked: Option<Marked>,
+    pub(super) dropped: Dropped,
     pub(super) findings: Vec<Finding>,
     pub(super) chains: Chains,
     pub(super) keys: Keys,

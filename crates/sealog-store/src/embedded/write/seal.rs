@@ -175,7 +175,7 @@ impl Sealer {
                 });
             }
             Work::AcceptLoss { reason, answer } => {
-                let ends = ends.unwrap_or(ChainHead { durable: head, recorded: head });
+                let ends = ends.unwrap_or(ChainHead { durable: head, recorded: head, dropped: Head::EMPTY });
                 if loss::base(&ends).log_id.timestamp_ms() > TIMESTAMP_MS_MAX {
                     let why = "the last event of the chain has an id that no event can have, and nothing can follow it";
                     return drop(answer.send(Err(StoreError::Refused(why.into()))));
@@ -359,7 +359,8 @@ mod tests {
         assert_eq!(refused.try_recv().unwrap(), Err(loss::nothing_lost()), "the chain has lost nothing");
 
         let recorded = Head { chain_seq: 9, log_id: Ulid(1), hash: Hash::ZERO };
-        let ends = Some(ChainHead { durable: Head { chain_seq: 4, ..recorded }, recorded });
+        let ends =
+            Some(ChainHead { durable: Head { chain_seq: 4, ..recorded }, recorded, dropped: Head::EMPTY });
         let group = seal(&mut sealer, accept().0, Known { ends, ..unproven() }, NOW_MS);
         assert_eq!(receipt(&group).first_seq, 5);
         assert_eq!(

@@ -1,4 +1,4 @@
--- Control data, version 7 (cases): requests of data subjects.
+-- Control data, version 11: requests of data subjects.
 
 -- `revision` grows with every write, each of which names the one that it has seen. `due_day` is the last day for an answer, counted from
 -- 1970, as it was when somebody last worked it out. Lists (`projects`, `pauses`, `identifiers`) are JSON arrays: they are read and written whole.

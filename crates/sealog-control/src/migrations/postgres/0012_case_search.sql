@@ -1,4 +1,4 @@
--- Control data, version 7 (searches and packages of cases): what was found for a data subject, what was decided, what was handed out.
+-- Control data, version 12 (searches and packages of cases): what was found for a data subject, what was decided, what was handed out.
 
 -- `parameters` are frozen when it starts. `position` is how far it has got; it is written together with what was found there.
 CREATE TABLE {case_searches} (

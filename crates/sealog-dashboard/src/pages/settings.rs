@@ -1,0 +1,229 @@
+//! Settings of an organisation: its name, security, keys, time zone and privacy texts; and mails that were given up.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use sealog_control::KeptNotice;
+use sealog_service::admin::key_policy::KeyPolicy;
+use sealog_service::admin::settings::{ABSOLUTE_HOURS, DOMAINS_MAX, IDLE_MINUTES, PRIVACY_CHARACTERS_MAX};
+use sealog_service::admin::tenants::TenantUpdate;
+use sealog_service::admin::{Actor, AdminError, FieldError};
+use sealog_service::organisation::{OrganisationSettings, PRIVACY};
+use sealog_service::{notices, zone};
+
+use crate::app::Dashboard;
+use crate::gate::of_control;
+use crate::layout::{Current, Shell};
+use crate::problem::{Problem, of_admin};
+use crate::request::{Asked, html, html_with, see_other};
+use crate::text::visible;
+
+/// Mails that were given up, the last ones.
+const GIVEN_UP_ON_PAGE: usize = 50;
+
+/// The texts of [`PRIVACY`], as people know them, and what to write there.
+const PRIVACY_LABELS: [(&str, &str); 5] = [
+    ("Purposes", "Why you process personal data that is in events."),
+    ("Categories of data", "Which kinds of personal data events hold."),
+    ("Recipients", "Who else gets them."),
+    ("Retention", "How long events are kept, or how that is decided."),
+    ("Contact", "Whom a data subject writes to: the data protection officer, for one."),
+];
+
+#[derive(Template)]
+#[template(path = "pages/settings.html")]
+struct Page<'a> {
+    shell: Shell<'a>,
+    here: String,
+    keys_href: String,
+    has_mail: bool,
+    notice: Option<&'static str>,
+    name: String,
+    is_totp_required: bool,
+    idle_minutes: String,
+    absolute_hours: String,
+    email_domains: String,
+    policy: KeyPolicy,
+    days: String,
+    time_zone: String,
+    zones: Vec<String>,
+    /// The time now, there.
+    now: String,
+    privacy: Vec<Text>,
+    given_up: Vec<GivenUp>,
+    error: Option<FieldError>,
+}
+
+struct Text {
+    name: &'static str,
+    label: &'static str,
+    hint: &'static str,
+    value: String,
+}
+
+struct GivenUp {
+    when: String,
+    to: String,
+    subject: String,
+    failure: String,
+}
+
+impl<'a> Page<'a> {
+    async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
+        let tenant = &asked.place().tenant;
+        let settings = app.admin.organisation_settings(tenant.id).await.map_err(of_admin)?;
+        let OrganisationSettings { is_totp_required, session, email_domains, time_zone, privacy } = settings;
+        let policy = app.admin.key_policy(tenant).await.map_err(of_admin)?;
+        let given_up = app.control.outbox.given_up_notices(tenant.id, GIVEN_UP_ON_PAGE).await;
+        let given_up = given_up.map_err(of_control)?;
+        let time_zone = time_zone.unwrap_or_else(|| zone::UTC.into());
+        let number = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
+        let texts = PRIVACY.into_iter().zip(PRIVACY_LABELS).zip(privacy);
+        Ok(Page {
+            shell: Shell::new(app, asked, Some(Current::Settings)),
+            here: format!("/app/o/{}/settings", tenant.id),
+            keys_href: format!("/app/o/{}/keys", tenant.id),
+            has_mail: app.config.has_mail,
+            notice: None,
+            name: tenant.name.clone(),
+            is_totp_required,
+            idle_minutes: number(session.idle_minutes),
+            absolute_hours: number(session.absolute_hours),
+            email_domains: email_domains.join("\n"),
+            policy,
+            days: number(policy.days_max),
+            zones: zone::names(),
+            now: zone::moment(app.world.now_ms(), &time_zone),
+            privacy: texts
+                .map(|((name, (label, hint)), value)| Text {
+                    name,
+                    label,
+                    hint,
+                    value: value.unwrap_or_default(),
+                })
+                .collect(),
+            given_up: given_up.iter().map(|notice| given_up_row(notice, &time_zone)).collect(),
+            time_zone,
+            error: None,
+        })
+    }
+
+    /// What is wrong with a field, as a sentence.
+    fn error(&self, field: &str) -> Option<String> {
+        let error = self.error.as_ref().filter(|error| error.field == field)?;
+        Some(format!("It {}.", error.problem))
+    }
+
+    fn has_error(&self, field: &str) -> bool {
+        self.error(field).is_some()
+    }
+}
+
+fn given_up_row(notice: &KeptNotice, zone: &str) -> GivenUp {
+    let subject = notices::subject(notice).unwrap_or_else(|| notice.template.clone());
+    GivenUp {
+        when: notice.given_up_at_ms.map_or(String::new(), |at_ms| zone::moment(at_ms, zone)),
+        to: visible(notice.to.as_deref().unwrap_or_default()),
+        subject: visible(&subject),
+        failure: visible(notice.last_failure.as_deref().unwrap_or_default()),
+    }
+}
+
+pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let notice = match asked.query_value("done").as_deref() {
+        Some("name") => Some("The organisation has its new name."),
+        Some("authenticators") => Some("Saved. It counts from the next page on that a member opens."),
+        Some("sessions") => Some("Saved. It counts at once, also for sessions that have begun."),
+        Some("domains") => Some("Saved. It counts for invitations, also for those that are open."),
+        Some("key-lifetime") => Some("Saved. It counts for keys that are made from now on."),
+        Some("time-zone") => Some("The time zone is set."),
+        Some("privacy") => Some("The texts are saved. Packages that are made from now on have them."),
+        _ => None,
+    };
+    Ok(html(&Page { notice, ..Page::new(&app, &asked).await? }))
+}
+
+fn actor(asked: &Asked) -> Actor {
+    Actor::Person(asked.person().person.id)
+}
+
+/// Back to the page, which says so; or the page with what is wrong, and with what was typed, which `keep` puts there.
+async fn answer(
+    app: &Dashboard,
+    asked: &Asked,
+    done: &str,
+    made: Result<(), AdminError>,
+    keep: impl FnOnce(&mut Page<'_>),
+) -> Result<Response, Problem> {
+    match made {
+        Ok(()) => Ok(see_other(&format!("/app/o/{}/settings?done={done}", asked.place().tenant.id))),
+        Err(AdminError::Field(error)) => {
+            let mut page = Page { error: Some(error), ..Page::new(app, asked).await? };
+            keep(&mut page);
+            Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+        }
+        Err(error) => Err(of_admin(error)),
+    }
+}
+
+pub(crate) async fn rename(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let name = asked.field("name").trim().to_owned();
+    let update = TenantUpdate { name: Some(name.clone()), ..TenantUpdate::default() };
+    let made = app.admin.update_tenant(actor(&asked), asked.place().tenant.id, update).await.map(drop);
+    answer(&app, &asked, "name", made, |page| page.name = name).await
+}
+
+pub(crate) async fn require_authenticators(
+    app: Arc<Dashboard>,
+    asked: Arc<Asked>,
+) -> Result<Response, Problem> {
+    let is_required = asked.field("totp_required") == "yes";
+    let made = app.admin.require_authenticators(actor(&asked), asked.place().tenant.id, is_required).await;
+    answer(&app, &asked, "authenticators", made, |page| page.is_totp_required = is_required).await
+}
+
+pub(crate) async fn limit_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let (idle, absolute) = (asked.field("idle_minutes"), asked.field("absolute_hours"));
+    let made = app.admin.set_session_limits(actor(&asked), asked.place().tenant.id, idle, absolute).await;
+    answer(&app, &asked, "sessions", made, |page| {
+        page.idle_minutes = idle.to_owned();
+        page.absolute_hours = absolute.to_owned();
+    })
+    .await
+}
+
+pub(crate) async fn limit_domains(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let typed = asked.field("email_domains");
+    let made = app.admin.set_email_domains(actor(&asked), asked.place().tenant.id, typed).await;
+    answer(&app, &asked, "domains", made, |page| page.email_domains = typed.to_owned()).await
+}
+
+/// The longest lifetime of keys that are made from now on.
+pub(crate) async fn limit_keys(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let typed = asked.field("days").trim();
+    let made = match (typed, typed.parse::<u32>()) {
+        ("", _) => app.admin.set_key_policy(actor(&asked), asked.place().tenant.id, None).await,
+        (_, Ok(days)) => app.admin.set_key_policy(actor(&asked), asked.place().tenant.id, Some(days)).await,
+        (_, Err(_)) => Err(FieldError::new("days", "must be a whole number of days").into()),
+    };
+    answer(&app, &asked, "key-lifetime", made, |page| page.days = typed.to_owned()).await
+}
+
+pub(crate) async fn set_time_zone(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let typed = asked.field("time_zone");
+    let made = app.admin.set_time_zone(actor(&asked), asked.place().tenant.id, typed).await;
+    answer(&app, &asked, "time-zone", made, |page| page.time_zone = typed.to_owned()).await
+}
+
+pub(crate) async fn set_privacy(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let texts = PRIVACY.map(|name| asked.field(name));
+    let made = app.admin.set_privacy(actor(&asked), asked.place().tenant.id, texts).await;
+    answer(&app, &asked, "privacy", made, |page| {
+        for (kept, typed) in page.privacy.iter_mut().zip(texts) {
+            kept.value = typed.to_owned();
+        }
+    })
+    .await
+}

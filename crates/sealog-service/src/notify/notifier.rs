@@ -1,0 +1,155 @@
+//! Puts notices into the outbox, each once for everybody whom it is for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sealog_control::{Administration, Membership, NewNotice, Outbox, People, Person, Role, Tenant};
+use sealog_core::id::TenantId;
+use sealog_store::StoreError;
+use sealog_store::world::World;
+use serde_json::Value;
+
+use super::kinds::{KINDS, Kind, MANAGERS};
+use crate::address::is_address;
+use crate::control_data::ControlData;
+use crate::organisation;
+use crate::people::OWNER;
+use crate::zone;
+
+/// Most people of an organisation that one notice goes to, those first who became members first.
+pub const RECIPIENTS_MAX: usize = 50;
+
+#[derive(Clone)]
+pub struct Notifier {
+    administration: Arc<dyn Administration>,
+    people: Arc<dyn People>,
+    outbox: Arc<dyn Outbox>,
+    world: Arc<dyn World>,
+}
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notifier")
+    }
+}
+
+impl Notifier {
+    pub fn new(control: &ControlData, world: Arc<dyn World>) -> Notifier {
+        Notifier {
+            administration: Arc::clone(&control.administration),
+            people: Arc::clone(&control.people),
+            outbox: Arc::clone(&control.outbox),
+            world,
+        }
+    }
+
+    /// The optional notices that a member with this role may get, and whether the member wants them.
+    pub async fn choices(&self, membership: &Membership) -> Result<Vec<(&'static Kind, bool)>, StoreError> {
+        let Membership { tenant_id, person_id, role, .. } = membership;
+        let muted = self.people.muted_notices(*tenant_id, *person_id).await?;
+        let optional = KINDS.iter().copied().filter(|kind| kind.is_optional && kind.is_for(*role));
+        Ok(optional.map(|kind| (kind, !muted.iter().any(|name| name == kind.name))).collect())
+    }
+
+    /// Of the optional notices that the member may get, these are wanted, by their names.
+    pub async fn choose(&self, membership: &Membership, wanted: &[&str]) -> Result<(), StoreError> {
+        let choices = self.choices(membership).await?;
+        let muted = choices.iter().map(|(kind, _)| kind.name).filter(|name| !wanted.contains(name));
+        let muted = muted.map(str::to_owned).collect();
+        self.people.set_muted_notices(membership.tenant_id, membership.person_id, muted).await
+    }
+
+    /// Tells the members who have one of these roles. `key` says what it is about, and makes it one; `parameters` is an
+    /// object, to which the organisation's name and time zone are added. How many were not told before.
+    pub async fn tell_roles(
+        &self,
+        kind: &'static Kind,
+        roles: &[Role],
+        tenant_id: TenantId,
+        key: &str,
+        parameters: Value,
+    ) -> Result<usize, StoreError> {
+        let now_ms = self.world.now_ms();
+        let members = self.people.members_with_roles(tenant_id, roles.to_vec(), now_ms, RECIPIENTS_MAX);
+        let people: Vec<Person> = members.await?.into_iter().map(|member| member.person).collect();
+        self.tell(kind, tenant_id, &people, key, parameters).await
+    }
+
+    /// Tells owners and admins, and the tenant's contact, if that is nobody of them. Where there is nobody, the log says so.
+    pub async fn tell_managers(
+        &self,
+        kind: &'static Kind,
+        tenant: &Tenant,
+        key: &str,
+        parameters: Value,
+    ) -> Result<usize, StoreError> {
+        let now_ms = self.world.now_ms();
+        let managers = self.people.members_with_roles(tenant.id, MANAGERS.to_vec(), now_ms, RECIPIENTS_MAX);
+        let people: Vec<Person> = managers.await?.into_iter().map(|member| member.person).collect();
+        let mut queued = self.tell(kind, tenant.id, &people, key, parameters.clone()).await?;
+        let is_own = |contact: &str| people.iter().any(|person| person.email.eq_ignore_ascii_case(contact));
+        let contact = tenant.contact_email.as_ref();
+        if let Some(contact) = contact.filter(|contact| is_address(contact) && !is_own(contact)) {
+            let notice = NewNotice {
+                key: format!("{}/{key}", kind.name),
+                tenant_id: Some(tenant.id),
+                person_id: None,
+                to: contact.clone(),
+                template: kind.name.into(),
+                parameters: parameters.to_string(),
+                created_at_ms: now_ms,
+            };
+            queued += usize::from(self.outbox.enqueue_notice(notice).await?);
+        } else if people.is_empty() {
+            tracing::warn!(tenant_id = %tenant.id.0, notice = kind.name, "a notice has nobody to go to: the tenant has no contact, no owner and no admin");
+        }
+        Ok(queued)
+    }
+
+    /// As [`Notifier::tell_roles`], for these people.
+    pub async fn tell(
+        &self,
+        kind: &'static Kind,
+        tenant_id: TenantId,
+        people: &[Person],
+        key: &str,
+        mut parameters: Value,
+    ) -> Result<usize, StoreError> {
+        let key_for = |person: &Person| format!("{}/{key}/{}", kind.name, person.id.0);
+        let known = self.outbox.notices_with_keys(people.iter().map(key_for).collect()).await?;
+        let muted = match kind.is_optional {
+            true => self.people.muted_by(tenant_id, kind.name.into()).await?,
+            false => Vec::new(),
+        };
+        let is_told = |person: &&Person| {
+            is_address(&person.email)
+                && person.email != OWNER
+                && !muted.contains(&person.id)
+                && !known.iter().any(|notice| notice.key == key_for(person))
+        };
+        let people: Vec<&Person> = people.iter().filter(is_told).collect();
+        let Some(tenant) = self.administration.tenant(tenant_id).await? else { return Ok(0) };
+        if people.is_empty() {
+            return Ok(0);
+        }
+        let zone = self.people.setting(tenant_id, organisation::TIME_ZONE.into()).await?;
+        let zone = zone.as_deref().and_then(organisation::text).unwrap_or_else(|| zone::UTC.into());
+        parameters["organisation"] = tenant.name.into();
+        parameters["zone"] = zone.into();
+        let parameters = parameters.to_string();
+        let notice = |person: &Person| NewNotice {
+            key: key_for(person),
+            tenant_id: Some(tenant_id),
+            person_id: Some(person.id),
+            to: person.email.clone(),
+            template: kind.name.into(),
+            parameters: parameters.clone(),
+            created_at_ms: self.world.now_ms(),
+        };
+        let queued = self.outbox.enqueue_notices(people.into_iter().map(notice).collect()).await?;
+        if queued > 0 {
+            tracing::info!(tenant_id = %tenant_id.0, notice = kind.name, about = key, people = queued, "a notice is in the outbox");
+        }
+        Ok(queued)
+    }
+}

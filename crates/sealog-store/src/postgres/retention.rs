@@ -1,0 +1,100 @@
+//! Retention of test events: rows of the oldest events of a test chain are deleted, a bounded number in one transaction, and the chain's row names the last of them.
+//!
+//! The role of a node may not delete events. It calls `sealog.drop_test_events`, which runs with the rights of the owner and looks at the chain itself: its id must be that of a test
+//! chain, the events must be older than the limit and follow what was dropped before without a gap, and the last event of a chain always stays, since appends prove the head by it.
+//! Any number of nodes may do this at the same time; the row of the chain is locked, as by an append.
+
+use tokio_postgres::Error;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::error::explain;
+use super::fields::{self, FieldKeys};
+use super::inner::Inner;
+use super::pool::Session;
+use super::rows::{Id, signed};
+use crate::error::StoreError;
+use crate::store::DropStep;
+
+/// Chains that are looked at in one step. In no order: one that has a gap keeps no other from it.
+const CHAINS: i64 = 16;
+const OLD: &str = "SELECT c.chain_id FROM sealog.chains c CROSS JOIN LATERAL
+        (SELECT e.timestamp_ms FROM sealog.events e WHERE e.chain_id = c.chain_id ORDER BY e.chain_seq LIMIT 1) AS oldest
+    WHERE c.mode = 'test' AND c.recorded_seq IS NULL AND oldest.timestamp_ms < $1 AND c.chain_seq > coalesce(c.dropped_seq, 0) + 1
+    ORDER BY random() LIMIT $2";
+const DROP: &str = "SELECT sealog.drop_test_events($1, $2, $3) AS through";
+/// What led to them in the index of members leads nowhere any more.
+const UNINDEX: &str =
+    "DELETE FROM sealog.event_fields f USING unnest($2::bigint[], $3::bigint[]) AS gone (key, chain_seq)
+    WHERE f.chain_id = $1 AND f.key = gone.key AND f.chain_seq = gone.chain_seq";
+/// Counts of days of which nothing is kept.
+const UNCOUNT: &str = "DELETE FROM sealog.counts WHERE chain_id = $1 AND day <
+    (SELECT min(e.timestamp_ms) / 86400000 FROM (SELECT timestamp_ms FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq LIMIT 1) AS e)";
+
+impl Inner {
+    pub(super) async fn drop_test_events(&self, before_ms: u64) -> Result<DropStep, StoreError> {
+        if self.distributed {
+            // A function cannot find the shard of a chain there.
+            return Ok(DropStep::default());
+        }
+        let before_ms = signed(before_ms);
+        let old = self.read(move |session| {
+            Box::pin(
+                async move { session.query(OLD, &[Type::INT8, Type::INT8], &[&before_ms, &CHAINS]).await },
+            )
+        });
+        let mut step = DropStep::default();
+        for row in old.await? {
+            let dropped = self.drop_of_chain(row.get("chain_id"), before_ms).await?;
+            step.events += dropped;
+            step.more |= dropped > 0;
+        }
+        Ok(step)
+    }
+
+    async fn drop_of_chain(&self, chain: Id, before_ms: i64) -> Result<u64, StoreError> {
+        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let (begin, keys) = (self.target.begin(&self.options), FieldKeys::new(&self.store_id));
+        let step = drop_rows(&lease.session, &begin, chain, before_ms, keys);
+        match tokio::time::timeout(self.options.transaction_timeout, step).await {
+            Ok(Ok(events)) => {
+                lease.give_back();
+                Ok(events)
+            }
+            // The connection goes, and the transaction with it.
+            Ok(Err(error)) => Err(StoreError::Unavailable(explain(&error))),
+            Err(_) => Err(StoreError::Unavailable("the database did not answer in time".into())),
+        }
+    }
+}
+
+async fn drop_rows(
+    session: &Session,
+    begin: &str,
+    chain: Id,
+    before_ms: i64,
+    keys: FieldKeys,
+) -> Result<u64, Error> {
+    session.client.batch_execute(begin).await?;
+    let oldest = fields::next_of(session, chain, 0).await?;
+    let mut events = 0;
+    if let Some(last) = oldest.last() {
+        let until: i64 = last.get("chain_seq");
+        let params: [&(dyn ToSql + Sync); 3] = [&chain, &before_ms, &until];
+        let rows = session.query(DROP, &[Type::UUID, Type::INT8, Type::INT8], &params).await?;
+        let through = rows.first().and_then(|row| row.get::<_, Option<i64>>("through")).unwrap_or(0);
+        let gone: Vec<_> =
+            oldest.into_iter().filter(|row| row.get::<_, i64>("chain_seq") <= through).collect();
+        events = gone.len() as u64;
+        if events > 0 {
+            // Metadata may have megabytes, and this thread has everyone's connections.
+            if let Ok((keys, seqs)) = tokio::task::spawn_blocking(move || fields::postings(&gone, keys)).await
+            {
+                let types = [Type::UUID, Type::INT8_ARRAY, Type::INT8_ARRAY];
+                session.execute(UNINDEX, &types, &[&chain, &keys, &seqs]).await?;
+            }
+            session.execute(UNCOUNT, &[Type::UUID], &[&chain]).await?;
+        }
+    }
+    session.client.batch_execute("COMMIT").await?;
+    Ok(events)
+}
