@@ -28,6 +28,6 @@ impl Pages {
 
     /// Of the console's own address.
     pub fn console_router(&self) -> Router {
-        self.console.as_deref().map_or_else(Router::new, Console::router)
+        self.console.as_ref().map_or_else(Router::new, Console::router)
     }
 }
