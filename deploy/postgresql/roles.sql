@@ -16,7 +16,7 @@ BEGIN
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
     IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.exports') IS NULL
         OR to_regclass('sealog_control.saved_views') IS NULL OR to_regclass('sealog_control.ops_users') IS NULL
-        OR to_regclass('sealog_control.case_events') IS NULL THEN
+        OR to_regclass('sealog_control.case_letters') IS NULL THEN
         RAISE NOTICE 'there is no schema yet, or one of an earlier version: run sealog migrate as sealog_owner, then this file again';
         RETURN;
     END IF;
@@ -52,6 +52,9 @@ BEGIN
     -- What was done to a case stays as it was written.
     GRANT INSERT, UPDATE ON sealog_control.cases, sealog_control.case_events TO sealog_node;
     GRANT INSERT ON sealog_control.case_entries TO sealog_node;
+    -- What was found is replaced by the next search; packages expire, their records stay.
+    GRANT INSERT, UPDATE ON sealog_control.case_searches, sealog_control.case_packages, sealog_control.case_letters TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_control.case_found, sealog_control.case_values, sealog_control.case_package_pieces TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
     GRANT INSERT, UPDATE ON sealog_control.ops_users TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.ops_sessions TO sealog_node;

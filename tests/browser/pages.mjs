@@ -54,6 +54,12 @@ const LINES = [
   { route: "/app/o/{organisation}/cases/{case}", as: "admin", name: "admin" },
   { route: "/app/o/{organisation}/cases/{case}/identity", as: "privacy_officer" },
   { route: "/app/o/{organisation}/cases/{case}/identifiers", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}/search", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}/search", as: "admin", name: "admin" },
+  { route: "/app/o/{organisation}/cases/{case}/review", as: "privacy_officer", found: true, events: true },
+  { route: "/app/o/{organisation}/cases/{case}/package", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}/response", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/{case}/response/{letter}", as: "admin" },
   { route: "/app/o/{organisation}/cases/{case}/history", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "auditor", name: "auditor" },
@@ -83,6 +89,8 @@ export const NOT_PAGES = [
   "/app/p/{project}/{mode}/exports/{export}/download",
   "/app/p/{project}/{mode}/exports/{export}/manifest.json",
   "/app/o/{organisation}/cases/register.csv",
+  "/app/o/{organisation}/cases/{case}/package/{package}/manifest.json",
+  "/app/o/{organisation}/cases/{case}/response/{letter}/text",
 ];
 
 /// Where a page is, for an organisation with a project and an event.
@@ -95,8 +103,9 @@ export function address(page, place) {
     .replace("{person}", place.person)
     .replace("{run}", place.run)
     .replace("{case}", place.case)
+    .replace("{letter}", "refusal")
     .replace("{framework}", "soc2");
-  return path + (page.action ? `?action=${encodeURIComponent(place.action)}` : page.query ?? "");
+  return path + (page.found ? place.found ?? "" : page.action ? `?action=${encodeURIComponent(place.action)}` : page.query ?? "");
 }
 
 /// Whether there is a page, or a form that is sent there.
@@ -131,6 +140,7 @@ export async function furnish(page, url, place) {
     await page.getByRole("button", { name: "Open the case" }).click();
     await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
     place.case = new URL(page.url()).pathname.split("/").at(-1);
+    await furnishCase(page, page.url().split("?")[0], place);
   }
   if (has("/app/p/{project}/{mode}/views/share")) {
     await page.goto(`${here}/views?query=action%3Duser.login`);
@@ -140,6 +150,34 @@ export async function furnish(page, url, place) {
     await page.getByRole("button", { name: "Save", exact: true }).click();
     await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
   }
+}
+
+/// Searches for somebody, so that there is something to review.
+async function furnishCase(page, here, place) {
+  if (!has("/app/o/{organisation}/cases/{case}/search/start")) return;
+  await page.goto(`${here}/identity`);
+  await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
+  await page.locator("#identity-note").fill("The code came back.");
+  await page.getByRole("button", { name: "Save the check" }).click();
+  await page.goto(here);
+  const form = page.locator("details.move").filter({ has: page.getByText("Begin the work", { exact: true }) });
+  await form.locator("summary").click();
+  await form.getByLabel("Note").fill("It begins.");
+  await form.getByRole("button", { name: "Begin the work" }).click();
+  await page.goto(`${here}/identifiers`);
+  await page.getByLabel("Stands in").selectOption({ label: "actor_id" });
+  await page.getByLabel("Value").fill(place.actor ?? "usr_1");
+  await page.getByLabel("Source").fill("CRM");
+  await page.getByRole("button", { name: "Add", exact: true }).click();
+  await page.goto(`${here}/search`);
+  await page.getByRole("button", { name: "Start search" }).click();
+  for (let turn = 0; turn < 200 && await page.getByRole("cell", { name: "Done" }).count() === 0; turn += 1) {
+    await page.waitForTimeout(50);
+    await page.reload();
+  }
+  await page.goto(`${here}/review`);
+  const first = page.locator("tbody th a").first();
+  if (await first.count()) place.found = new URL(await first.getAttribute("href"), here).search;
 }
 
 export function title(page) {

@@ -97,6 +97,20 @@ impl Control {
         self.run(payer, move || database.change(lock, |db, _| act(db)))
     }
 
+    /// A change that takes so much room that it is refused where the disk has none to spare: what is left is for events, and for
+    /// changes of who may do what.
+    pub(crate) fn change_bulky<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let database = Arc::clone(&self.database);
+        self.run(Payer::Operator, move || match database.has_room(bytes) {
+            true => database.change(Lock::None, |db, _| act(db)),
+            false => Err(StoreError::NoRoom),
+        })
+    }
+
     /// A change of something that a tenant has. `act` says whose it was, and which records of it go into the
     /// tenant's system chain; what did not happen leaves none.
     pub(crate) fn change_of_tenant<

@@ -52,6 +52,14 @@ impl Database {
         }
     }
 
+    /// Whether there is room for so many bytes beside what is kept free. A database server looks after its own.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        match &self.0 {
+            Driver::Sqlite(file) => file.has_room(bytes),
+            Driver::Postgres(_) => true,
+        }
+    }
+
     pub fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, StoreError> {
         let read = match &self.0 {
             Driver::Sqlite(file) => file.read(act),

@@ -76,18 +76,7 @@ impl Jobs for Control {
 
     fn queue_job(&self, new: NewJob, unended_max: usize, records: Vec<NewRecord>) -> Answer<'_, Option<Job>> {
         // The place in the order is held from here on: nobody counts between the count and the row.
-        self.change(Lock::Order, move |db| {
-            let job = Job::from(new);
-            let tenant_id = job.tenant_id.ok_or(DbError::NoOwner)?;
-            let sql = "SELECT count(*) AS count FROM {jobs} WHERE tenant_id = ?1 AND kind = ?2 AND person_id IS NOT NULL AND ended_at_ms IS NULL";
-            let unended = count(db, sql, params![tenant_id, &job.kind])?;
-            if unended >= unended_max as u64 {
-                return Ok(None);
-            }
-            insert(db, &job)?;
-            record::insert(db, tenant_id, &records)?;
-            Ok(Some(job))
-        })
+        self.change(Lock::Order, move |db| queue(db, new, unended_max, &records))
     }
 
     fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>> {
@@ -315,6 +304,24 @@ const JOBS: Listed = Listed {
     table: "jobs",
     id: "id",
 };
+
+/// In a transaction that holds its place in the order, with what the job is about.
+pub(crate) fn queue(
+    db: &mut dyn Db,
+    new: NewJob,
+    unended_max: usize,
+    records: &[NewRecord],
+) -> Result<Option<Job>, DbError> {
+    let job = Job::from(new);
+    let tenant_id = job.tenant_id.ok_or(DbError::NoOwner)?;
+    let sql = "SELECT count(*) AS count FROM {jobs} WHERE tenant_id = ?1 AND kind = ?2 AND person_id IS NOT NULL AND ended_at_ms IS NULL";
+    if count(db, sql, params![tenant_id, &job.kind])? >= unended_max as u64 {
+        return Ok(None);
+    }
+    insert(db, &job)?;
+    record::insert(db, tenant_id, records)?;
+    Ok(Some(job))
+}
 
 fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
     let sql = "INSERT INTO {jobs} (id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms)

@@ -18,7 +18,11 @@ pub mod authenticator;
 pub mod case;
 mod case_entry;
 pub mod case_event;
+pub mod case_found;
+pub mod case_letter;
+pub mod case_package;
 mod case_record;
+pub mod case_search;
 mod case_words;
 mod control;
 pub mod credentials;
@@ -65,9 +69,16 @@ pub use authenticator::{Authenticator, Authenticators};
 pub use case::{CaseSaved, CaseWrite, Cases};
 pub use case_entry::{CaseDifference, CaseEntry, NewCaseEntry};
 pub use case_event::{CaseEvent, CaseEventOutcome, CaseEvents, NewCaseEvent};
+pub use case_found::{
+    CaseFound, Decide, Decided, Decision, DecisionIs, FoundCounts, FoundEvent, FoundFilter, MaskFound,
+    NewFound, Review, Reviewing, SearchId, Which,
+};
+pub use case_letter::{CaseLetter, CaseLetters, LetterKind};
+pub use case_package::{CasePackage, CasePackages, NewCasePackage, PackageBuilt, PackageCreated, PackageId};
 pub use case_record::{
     Case, CaseAnswer, CaseExtension, CaseId, CasePause, CaseScope, Identifier, IdentityCheck, Intake,
 };
+pub use case_search::{CaseSearch, CaseSearches, KeptSearch, NewCaseSearch, SearchOutcome, SearchPiece};
 pub use case_words::{
     CaseChannel, CaseOutcome, CaseRegime, CaseState, CaseType, ExtensionReason, IdentifierKind,
     IdentityMethod, IdentityOutcome, RefusalGround,
@@ -109,6 +120,11 @@ pub use tenant::{NewTenant, Tenant, TenantChange, Tenants};
 pub trait Administration: Tenants + Projects + Keys + Actions + Settings + FirstRuns {}
 
 impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Administration for T {}
+
+/// What is found for data subjects, decided about it and handed out.
+pub trait Disclosing: Cases + CaseSearches + CaseFound + CasePackages + CaseLetters {}
+
+impl<T: Cases + CaseSearches + CaseFound + CasePackages + CaseLetters + ?Sized> Disclosing for T {}
 
 /// Who may sign in, and where to.
 pub trait People:

@@ -16,6 +16,9 @@ const BYTES: u64 = 4 << 20;
 /// A change of control data takes less than this.
 const LOW_BYTES: u64 = 1 << 20;
 
+/// What stays free where something large is kept: the events' reserve, ours, and some hundreds of changes.
+const SPARE_BYTES: u64 = 32 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Reserve {
     disk: Arc<dyn Disk>,
@@ -35,6 +38,11 @@ impl Reserve {
     /// Whether there is hardly room for a change.
     pub(crate) fn is_low(&self) -> bool {
         self.disk.free_bytes(&self.dir).is_ok_and(|free| free < LOW_BYTES)
+    }
+
+    /// Whether something large leaves enough for events and for changes. A disk that does not say is taken at its word later.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= SPARE_BYTES.saturating_add(bytes))
     }
 
     /// Makes room for a change, if it takes that. Whether it has.
@@ -139,6 +147,13 @@ mod tests {
         disk.0.store(LOW_BYTES, Ordering::SeqCst);
         assert!(!reserve.release_if_low());
         assert_eq!(taken(), Some(BYTES), "there is room for a change");
+        disk.0.store(LOW_BYTES - 1, Ordering::SeqCst);
+        assert!(!reserve.has_room_for(0));
+        disk.0.store(SPARE_BYTES + 10, Ordering::SeqCst);
+        assert!(
+            reserve.has_room_for(10) && !reserve.has_room_for(11),
+            "what is large leaves room for the rest"
+        );
         disk.0.store(LOW_BYTES - 1, Ordering::SeqCst);
         // Across a restart.
         let mut reserve = open();

@@ -17,6 +17,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0009_ops.sql"),
         include_str!("migrations/sqlite/0010_notices.sql"),
         include_str!("migrations/sqlite/0011_cases.sql"),
+        include_str!("migrations/sqlite/0012_case_search.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -30,5 +31,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0009_ops.sql"),
         include_str!("migrations/postgres/0010_notices.sql"),
         include_str!("migrations/postgres/0011_cases.sql"),
+        include_str!("migrations/postgres/0012_case_search.sql"),
     ],
 };

@@ -9,7 +9,10 @@ use crate::action::KnownAction;
 use crate::authenticator::Authenticator;
 use crate::case_entry::CaseEntry;
 use crate::case_event::CaseEvent;
+use crate::case_letter::CaseLetter;
+use crate::case_package::CasePackage;
 use crate::case_record::Case;
+use crate::case_search::KeptSearch;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::device::Device;
@@ -29,9 +32,9 @@ use crate::saved_view::SavedView;
 use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
-    action, authenticator, case_entry, case_event, case_record, device, exports, job, key, link, membership,
-    muted_notice, ops_session, ops_user, outbox, pending, person, project, saved_view, session, settings,
-    system_project, tenant, version,
+    action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
+    device, exports, job, key, link, membership, muted_notice, ops_session, ops_user, outbox, pending,
+    person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 pub trait Snapshot: Send + Sync {
@@ -87,6 +90,10 @@ pub struct ControlSnapshot {
     pub cases: Vec<Case>,
     pub case_entries: Vec<CaseEntry>,
     pub case_events: Vec<CaseEvent>,
+    pub case_searches: Vec<KeptSearch>,
+    /// Without their content, which is made from events and decisions.
+    pub case_packages: Vec<CasePackage>,
+    pub case_letters: Vec<CaseLetter>,
     pub records: Vec<PendingRecord>,
     /// Those that were removed included.
     pub ops_users: Vec<OpsUser>,
@@ -96,6 +103,12 @@ pub struct ControlSnapshot {
 /// Every table, each before those that it points at.
 const TABLES: &[&str] = &[
     "pending",
+    "case_letters",
+    "case_package_pieces",
+    "case_packages",
+    "case_values",
+    "case_found",
+    "case_searches",
     "case_events",
     "case_entries",
     "cases",
@@ -146,6 +159,9 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         cases: case_record::export(db)?,
         case_entries: case_entry::export(db)?,
         case_events: case_event::export(db)?,
+        case_searches: case_search::export(db)?,
+        case_packages: case_package::export(db)?,
+        case_letters: case_letter::export(db)?,
         records: pending::export(db)?,
         ops_users: ops_user::export(db)?,
         ops_sessions: ops_session::export(db)?,
@@ -176,6 +192,9 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     case_record::import(db, &snapshot.cases)?;
     case_entry::import(db, &snapshot.case_entries)?;
     case_event::import(db, &snapshot.case_events)?;
+    case_search::import(db, &snapshot.case_searches)?;
+    case_package::import(db, &snapshot.case_packages)?;
+    case_letter::import(db, &snapshot.case_letters)?;
     pending::import(db, snapshot.records)?;
     ops_user::import(db, &snapshot.ops_users)?;
     ops_session::import(db, &snapshot.ops_sessions)

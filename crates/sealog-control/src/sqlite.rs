@@ -69,6 +69,10 @@ impl File {
         act(&mut Statements(&self.lock().db))
     }
 
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.lock().reserve.as_ref().is_none_or(|reserve| reserve.has_room_for(bytes))
+    }
+
     /// Why nothing may be changed any more. Does not wait for a change that is being made: event loops ask.
     pub(crate) fn failure(&self) -> Option<String> {
         let lost = self.directory.as_ref().and_then(Directory::lost).map(str::to_owned);

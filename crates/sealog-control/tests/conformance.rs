@@ -9,6 +9,10 @@ mod attempt;
 mod authenticator;
 #[path = "conformance/case.rs"]
 mod case;
+#[path = "conformance/case_package.rs"]
+mod case_package;
+#[path = "conformance/case_search.rs"]
+mod case_search;
 #[path = "conformance/common.rs"]
 mod common;
 #[path = "conformance/device.rs"]
@@ -244,6 +248,20 @@ conformance! {
         of_many_writes_over_one_revision_one_is_kept
         cases_are_listed_by_what_they_are_asked_for
         events_of_a_case_wait_in_their_order_and_end_once
+    }
+    case_search: {
+        a_search_keeps_what_it_finds_with_how_far_it_has_got_and_goes_on_in_another_job
+        a_search_starts_with_its_job_or_not_at_all
+        what_was_decided_stays_decided_in_the_next_search_and_earlier_events_go
+        two_who_decide_do_not_overwrite_each_other
+        nothing_is_decided_in_another_state_or_about_an_earlier_search
+        masks_are_kept_with_what_they_say_of_values_for_the_next_search_too
+    }
+    case_package: {
+        a_package_waits_for_identity_approval_and_decisions
+        the_first_attempt_that_is_finished_is_the_package_and_the_others_are_removed
+        what_has_expired_is_dropped_in_steps_and_its_record_stays
+        a_letter_is_kept_over_the_revision_that_was_seen
     }
     pending: {
         a_record_is_kept_with_its_change_and_not_without_it

@@ -168,3 +168,23 @@ fn on_a_disk_that_others_have_filled_keys_are_revoked_and_30_mb_are_enough_to_re
     assert!(appended * EVENT_BYTES > 4 << 20);
     assert_valid(&store, live(), events + appended as u64);
 }
+
+#[test]
+fn what_is_large_is_refused_while_there_is_room_for_keys_and_taken_again_when_there_is_more() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let options = Options { tick: Duration::from_millis(20), ..Options::default() };
+    let store = EmbeddedStore::open(&mounted.at.join("data"), &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    create_tenant(&control);
+    let piece = || wait(control.add_package_piece(PackageId(Uuid([9; 16])), 1, 0, vec![0; 256 << 10]));
+    assert_eq!(piece(), Ok(false), "there is no such package");
+    mounted.fill("rest", 20_000_000);
+    assert_eq!(piece(), Err(StoreError::NoRoom));
+    let found = SearchPiece { position: "p".into(), looked: 1, found: vec![], values: vec![] };
+    let advanced = control.advance_case_search(SearchId(Uuid([9; 16])), JobId(Uuid([9; 16])), found);
+    assert_eq!(wait(advanced), Err(StoreError::NoRoom));
+    create_key(&control, 1).unwrap();
+    assert_eq!(store.ready(), Ok(()));
+    std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    assert_eq!(piece(), Ok(false));
+}

@@ -6,6 +6,7 @@ use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
 use sealog_service::cases::CaseDesk;
+use sealog_service::disclosure::Disclosures;
 use sealog_service::exports::Exporter;
 use sealog_service::notify::Notifier;
 use sealog_service::people::Accounts;
@@ -48,6 +49,7 @@ pub struct Dashboard {
     pub(crate) workers: Workers,
     pub(crate) verifications: Verifications,
     pub(crate) exporter: Exporter,
+    pub(crate) disclosures: Disclosures,
     pub(crate) cases: CaseDesk,
     pub(crate) notifier: Notifier,
     pub(crate) reads: Reads,
@@ -92,6 +94,13 @@ impl Dashboard {
             drain: Arc::clone(&workers.drain),
             notifier: notifier.clone(),
         };
+        let disclosures = Disclosures::new(
+            &control,
+            Arc::clone(&store),
+            Arc::clone(&world),
+            Arc::clone(&workers.drain),
+            &workers.runner.wake,
+        );
         let cases =
             CaseDesk::new(&control, Arc::clone(&world), admin.wake().clone(), workers.case_events.clone());
         let accounts = Accounts::new(
@@ -114,6 +123,7 @@ impl Dashboard {
             workers,
             verifications,
             exporter,
+            disclosures,
             cases,
             notifier,
             reads: Reads::new(),

@@ -15,6 +15,7 @@ use crate::pages::{account, action, actions, claim, event, events, exports, forg
 use crate::pages::{
     case, case_history, case_holidays, case_identifiers, case_identity, case_register, cases, new_case,
 };
+use crate::pages::{case_package, case_response, case_review, case_search};
 use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
     saved_views, shortcuts, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
@@ -128,6 +129,22 @@ static ROUTES: &[Route] = routes! {
     POST "/app/o/{organisation}/cases/{case}/identifiers/add" Needs::Member(Capability::ManageCases) => case_identifiers::add;
     POST "/app/o/{organisation}/cases/{case}/identifiers/remove" Needs::Member(Capability::ManageCases) => case_identifiers::remove;
     POST "/app/o/{organisation}/cases/{case}/scope" Needs::Member(Capability::ManageCases) => case_identifiers::set_scope;
+    GET "/app/o/{organisation}/cases/{case}/search" Needs::Member(Capability::ViewCases) => case_search::show;
+    POST "/app/o/{organisation}/cases/{case}/search/start" Needs::Member(Capability::ManageCases) => case_search::start;
+    POST "/app/o/{organisation}/cases/{case}/search/stop" Needs::Member(Capability::ManageCases) => case_search::stop;
+    POST "/app/o/{organisation}/cases/{case}/search/resume" Needs::Member(Capability::ManageCases) => case_search::resume;
+    GET "/app/o/{organisation}/cases/{case}/review" Needs::Member(Capability::ViewCases) => case_review::show;
+    POST "/app/o/{organisation}/cases/{case}/review/decide" Needs::Member(Capability::ManageCases) => case_review::decide;
+    POST "/app/o/{organisation}/cases/{case}/review/mask" Needs::Member(Capability::ManageCases) => case_review::mask;
+    GET "/app/o/{organisation}/cases/{case}/package" Needs::Member(Capability::ViewCases) => case_package::show;
+    POST "/app/o/{organisation}/cases/{case}/package/build" Needs::Member(Capability::ManageCases) => case_package::build;
+    POST "/app/o/{organisation}/cases/{case}/package/stop" Needs::Member(Capability::ManageCases) => case_package::stop;
+    POST "/app/o/{organisation}/cases/{case}/package/{package}/download" Needs::Member(Capability::ManageCases) => case_package::download;
+    GET "/app/o/{organisation}/cases/{case}/package/{package}/manifest.json" Needs::Member(Capability::ViewCases) => case_package::manifest;
+    GET "/app/o/{organisation}/cases/{case}/response" Needs::Member(Capability::ViewCases) => case_response::show;
+    GET "/app/o/{organisation}/cases/{case}/response/{letter}" Needs::Member(Capability::ViewCases) => case_response::print;
+    GET "/app/o/{organisation}/cases/{case}/response/{letter}/text" Needs::Member(Capability::ViewCases) => case_response::text;
+    POST "/app/o/{organisation}/cases/{case}/response/{letter}/save" Needs::Member(Capability::ManageCases) => case_response::save;
     GET "/app/o/{organisation}/cases/{case}/history" Needs::Member(Capability::ViewCases) => case_history::show;
     GET "/app/o/{organisation}/keys" Needs::Member(Capability::ViewKeys) => keys::show;
     POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;

@@ -6,6 +6,8 @@ mod actions;
 mod cases;
 #[path = "dashboard/context.rs"]
 mod context;
+#[path = "dashboard/disclosure.rs"]
+mod disclosure;
 #[path = "dashboard/events.rs"]
 mod events;
 #[path = "dashboard/exports.rs"]

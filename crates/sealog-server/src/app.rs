@@ -7,6 +7,7 @@ use sealog_service::ControlData;
 use sealog_service::admin::Admin;
 use sealog_service::background::{Jobs, Workers};
 use sealog_service::cases::{CaseForward, CaseReminders};
+use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
@@ -61,7 +62,19 @@ impl App {
         let changed = Arc::new(Changed::default());
         let wake = Wake::default();
         let ingest = Ingest::new(Arc::clone(&store), config.geo.clone(), Arc::clone(&changed));
+        let drain = Arc::new(Drain {
+            records: Arc::clone(&control.records),
+            system_projects: Arc::clone(&control.system_projects),
+            store: Arc::clone(&store),
+            ingest: ingest.clone(),
+            world: Arc::clone(&world),
+            wake: wake.clone(),
+            every: config.background.drain_every,
+            turns: Turns::default(),
+        });
         let runner = Wake::default();
+        let disclosures =
+            Disclosures::new(&control, Arc::clone(&store), Arc::clone(&world), Arc::clone(&drain), &runner);
         let jobs = Jobs {
             store: Arc::clone(&store),
             world: Arc::clone(&world),
@@ -82,24 +95,19 @@ impl App {
                 every: config.background.mail_every,
                 attempt_max: config.background.mail_attempt_max,
             },
-            drain: Arc::new(Drain {
-                records: Arc::clone(&control.records),
-                system_projects: Arc::clone(&control.system_projects),
-                store: Arc::clone(&store),
-                ingest: ingest.clone(),
-                world: Arc::clone(&world),
-                wake: wake.clone(),
-                every: config.background.drain_every,
-                turns: Turns::default(),
-            }),
+            drain,
             runner: Arc::new(Runner {
                 jobs: Arc::clone(&control.jobs),
                 world: Arc::clone(&world),
-                works: vec![Arc::new(Verifier {
-                    store: Arc::clone(&store),
-                    control: control.clone(),
-                    world: Arc::clone(&world),
-                })],
+                works: vec![
+                    Arc::new(Verifier {
+                        store: Arc::clone(&store),
+                        control: control.clone(),
+                        world: Arc::clone(&world),
+                    }),
+                    Arc::new(Searcher::of(&disclosures)),
+                    Arc::new(PackageBuilder::new(disclosures)),
+                ],
                 wake: runner.clone(),
                 records: wake.clone(),
                 every: config.background.jobs_every,
@@ -124,6 +132,12 @@ impl App {
                 people: Arc::clone(&control.people),
                 world: Arc::clone(&world),
                 wake: wake.clone(),
+            },
+            packages: PackageSweep {
+                control: Arc::clone(&control.disclosing),
+                world: Arc::clone(&world),
+                records: wake.clone(),
+                every: config.background.packages_every,
             },
             case_forward: CaseForward {
                 events: Arc::clone(&control.case_events),

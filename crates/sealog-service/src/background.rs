@@ -10,6 +10,7 @@ use sealog_store::Store;
 use sealog_store::world::World;
 
 use crate::cases::{CaseForward, CaseReminders};
+use crate::disclosure::PackageSweep;
 use crate::geo::{self, Geo};
 use crate::heads;
 use crate::jobs::Runner;
@@ -32,6 +33,8 @@ pub struct Intervals {
     pub drain_every: Duration,
     /// For jobs that other processes have queued or left; those of this one are begun at once.
     pub jobs_every: Duration,
+    /// For packages that have expired.
+    pub packages_every: Duration,
     /// For events that other processes have left for projects.
     pub case_events_every: Duration,
     /// For cases that are due.
@@ -50,6 +53,7 @@ impl Default for Intervals {
             mail_every: Duration::from_secs(5),
             drain_every: Duration::from_secs(5),
             jobs_every: Duration::from_secs(5),
+            packages_every: Duration::from_secs(10 * 60),
             case_events_every: Duration::from_secs(5),
             case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
@@ -79,6 +83,7 @@ pub struct Jobs {
     pub retention: Retention,
     pub scheduler: Scheduler,
     pub failed_sign_ins: FailedSignIns,
+    pub packages: PackageSweep,
     pub case_forward: CaseForward,
     pub case_reminders: CaseReminders,
     pub reminders: Reminders,
@@ -103,6 +108,7 @@ impl Jobs {
                 self.retention.watch(),
                 self.scheduler.watch(),
                 self.failed_sign_ins.watch(),
+                self.packages.watch(),
                 self.case_forward.run(),
                 self.case_reminders.watch(),
                 self.reminders.watch()

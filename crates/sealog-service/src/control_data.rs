@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, CaseEvents, Cases, Control, Endings, Exports, Jobs, KeyAccess, Operators, Outbox,
-    OutboxDesk, PendingRecords, People, SystemProjects,
+    Administration, CaseEvents, Cases, Control, Disclosing, Endings, Exports, Jobs, KeyAccess, Operators,
+    Outbox, OutboxDesk, PendingRecords, People, SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -23,6 +23,7 @@ pub struct ControlData {
     pub endings: Arc<dyn Endings>,
     pub operators: Arc<dyn Operators>,
     pub outbox_desk: Arc<dyn OutboxDesk>,
+    pub disclosing: Arc<dyn Disclosing>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -40,6 +41,7 @@ impl From<Arc<Control>> for ControlData {
             exports: Arc::clone(&control) as _,
             endings: Arc::clone(&control) as _,
             operators: Arc::clone(&control) as _,
+            disclosing: Arc::clone(&control) as _,
             outbox_desk: control,
         }
     }

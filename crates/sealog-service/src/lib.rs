@@ -3,7 +3,8 @@
 //! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
 //! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
 //! waiting for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
-//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events, [`cases`] requests of data subjects. [`people`] is how
+//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events, [`cases`] requests of data subjects,
+//! [`disclosure`] what they get. [`people`] is how
 //! people sign in, [`search`] how they find events, [`ops`] those who run
 //! the instance. Each part takes what it uses, and none knows of the whole program.
 
@@ -13,6 +14,7 @@ pub mod background;
 pub mod cases;
 mod contact;
 mod control_data;
+pub mod disclosure;
 pub mod exports;
 pub mod geo;
 pub mod heads;

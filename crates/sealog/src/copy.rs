@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sealog_control::{ControlSnapshot, Snapshot};
+use sealog_control::{ControlSnapshot, KeptSearch, Snapshot};
 use sealog_core::chain::Head;
 use sealog_core::event::{BATCH_EVENTS_MAX, StoredEvent};
 use sealog_core::id::ChainId;
@@ -242,6 +242,13 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
         missing(&these.case_entries, &others.case_entries, |entry| (entry.case_id, entry.revision))
     {
         return Some(format!("a case, or a step of it ({})", entry.case_id.0));
+    }
+    let search = |kept: &KeptSearch| kept.search.new.id;
+    if let Some(kept) = missing(&these.case_searches, &others.case_searches, search) {
+        return Some(format!("a search of a case ({})", kept.search.new.id.0));
+    }
+    if let Some(package) = missing(&these.case_packages, &others.case_packages, |package| package.new.id) {
+        return Some(format!("a package of a case ({})", package.new.id.0));
     }
     let revoked = |snapshot: &ControlSnapshot| {
         let revoked = snapshot.keys.iter().filter(|(key, _)| key.revoked_at_ms.is_some());

@@ -5,6 +5,7 @@ use sealog_core::id::ProjectId;
 
 use crate::case::{self, case_event};
 use crate::common::*;
+use crate::{case_package, case_search};
 use sealog_testing::*;
 
 pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
@@ -55,7 +56,28 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
 
     let with = CaseWrite { records: vec![], events: vec![case_event(1, "k")], ..case::write(1) };
     let case = wait(control.create_case(case::new_case(1, 1), with)).unwrap();
-    wait(control.save_case(case, CaseWrite { records: vec![], ..case::write(2) })).unwrap();
+    wait(control.save_case(case.clone(), CaseWrite { records: vec![], ..case::write(2) })).unwrap();
+    let search = case_search::done_search(control, 3, &case, vec![case_search::found(1, 7)]);
+    let approved = case_search::case_in(control, 4, CaseState::Approved);
+    case_search::done_search(control, 5, &approved, vec![]);
+    let package = control.create_package(
+        case_package::new_package(6, &approved),
+        &[CaseState::Approved],
+        case_search::search_job(6, "p"),
+        9,
+        vec![],
+    );
+    assert!(matches!(wait(package).unwrap(), PackageCreated::Done(_)));
+    wait(control.finish_package(PackageId(id(6)), 1, case_package::built(7))).unwrap();
+    let letter = CaseLetter {
+        case_id: case.id,
+        kind: LetterKind::Cover,
+        body: "b".into(),
+        revision: 0,
+        person_id: person_id(1),
+        changed_at_ms: 1,
+    };
+    wait(control.save_letter(tenant_id(1), letter, vec![])).unwrap();
 
     let view = SavedView {
         id: id(1),
@@ -101,6 +123,9 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref cases,
         ref case_entries,
         ref case_events,
+        ref case_searches,
+        ref case_packages,
+        ref case_letters,
         ref records,
         ref ops_users,
         ref ops_sessions,
@@ -108,8 +133,10 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
     assert_eq!((authenticators.len(), links.len(), saved_views.len()), (1, 2, 1));
-    assert_eq!((notices.len(), jobs.len(), exports.len(), records.len()), (2, 1, 2, 2));
-    assert_eq!((cases.len(), case_entries.len(), case_events.len()), (1, 2, 1));
+    assert_eq!((notices.len(), jobs.len(), exports.len(), records.len()), (2, 4, 2, 4));
+    assert_eq!((cases.len(), case_entries.len(), case_events.len()), (2, 3, 1));
+    assert_eq!((case_searches.len(), case_packages.len(), case_letters.len()), (2, 1, 1));
+    assert_eq!((&case_searches[0].search, case_searches[0].found.len()), (&search, 1));
     assert_eq!((devices.len(), muted_notices.len()), (1, 2));
     assert_eq!((ops_users.len(), ops_sessions.len()), (1, 1));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_control::Case;
+use sealog_control::{Case, CaseState};
 use sealog_service::cases::{CaseError, Move};
 
 use crate::app::Dashboard;
+use crate::gate::of_control;
 use crate::layout::{Current, Shell};
 use crate::pages::case_frame::{Frame, Tab, find, lines, seen};
 use crate::pages::case_intake::{intake_fields, intake_input};
@@ -117,6 +118,13 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     Ok(html_with(status, &page))
 }
 
+/// How many of the events that were found are not decided, if there are such.
+async fn undecided(app: &Dashboard, case: &Case) -> Result<Option<u64>, Problem> {
+    let Some(search) = app.disclosures.current_search(case).await? else { return Ok(None) };
+    let review = app.disclosures.control.review_of(search.new.id).await.map_err(of_control)?;
+    Ok(Some(review.open).filter(|open| *open > 0))
+}
+
 pub(crate) async fn step(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "intake").await?;
     let text = |name: &str| asked.field(name).to_owned();
@@ -128,7 +136,18 @@ pub(crate) async fn step(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         ground: text("ground"),
         how: text("how"),
     };
-    let error = match app.cases.step(seen(&asked, &case), &step).await {
+    let undecided = match step.to == CaseState::Approved.as_str() {
+        true => undecided(&app, &case).await?,
+        false => None,
+    };
+    let taken = match undecided {
+        // What nobody has decided about is not approved.
+        Some(open) => {
+            Err(CaseError::Refused(format!("{open} events still need a decision before approval.")))
+        }
+        None => app.cases.step(seen(&asked, &case), &step).await,
+    };
+    let error = match taken {
         Ok(_) => return Ok(see_other(&format!("{}?done=moved", asked.path.trim_end_matches("/move")))),
         Err(error) => error,
     };

@@ -33,6 +33,10 @@ pub(crate) enum Tab {
     Intake,
     Identity,
     Identifiers,
+    Search,
+    Review,
+    Package,
+    Response,
     History,
 }
 
@@ -41,6 +45,10 @@ const TABS: &[(Tab, &str, &str)] = &[
     (Tab::Intake, "", "Intake"),
     (Tab::Identity, "/identity", "Identity"),
     (Tab::Identifiers, "/identifiers", "Identifiers"),
+    (Tab::Search, "/search", "Search"),
+    (Tab::Review, "/review", "Review"),
+    (Tab::Package, "/package", "Package"),
+    (Tab::Response, "/response", "Response"),
     (Tab::History, "/history", "History"),
 ];
 

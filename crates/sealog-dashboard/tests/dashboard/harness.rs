@@ -20,6 +20,7 @@ use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Config, Dashboard, Pages};
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
+use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::people::{FailedSignIns, SignInCounts, Token};
@@ -170,11 +171,19 @@ impl Stage {
             control: Arc::clone(&control).into(),
             world: Arc::clone(&world),
         };
+        let runner_wake = Wake::default();
+        let data = Arc::clone(&control).into();
+        let disclosures =
+            Disclosures::new(&data, Arc::clone(&store), Arc::clone(&world), Arc::clone(&drain), &runner_wake);
         let runner = Arc::new(Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world),
-            works: vec![Arc::new(verifier)],
-            wake: Wake::default(),
+            works: vec![
+                Arc::new(verifier),
+                Arc::new(Searcher::of(&disclosures)),
+                Arc::new(PackageBuilder::new(disclosures)),
+            ],
+            wake: runner_wake,
             records: wake.clone(),
             every: Duration::from_secs(600),
             pace: Pace::default(),
@@ -238,6 +247,17 @@ impl Stage {
     /// Does all jobs that are due, as the background of a server would.
     pub fn work(&self) {
         while self.wait(self.runner.turn(&Stop::new(), &mut None)).unwrap() {}
+    }
+
+    /// Drops packages that have expired, as the background of a server would. How many.
+    pub fn sweep(&self) -> usize {
+        let sweep = PackageSweep {
+            control: Arc::clone(&self.control) as _,
+            world: Arc::clone(&self.clock) as _,
+            records: Wake::default(),
+            every: Duration::from_secs(600),
+        };
+        self.wait(sweep.sweep()).unwrap()
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -460,6 +480,74 @@ pub fn closed_case(browser: &mut Browser<'_>) -> String {
         assert_eq!(moved.status, 303, "{}", moved.text());
     }
     path
+}
+
+/// What a hidden field of a page says.
+pub fn revision_of(page: &Response) -> String {
+    let behind = page.text().split("name=\"revision\" value=\"").nth(1).expect("a form of the case");
+    behind.split('"').next().unwrap().to_owned()
+}
+
+/// Takes a step of a case.
+pub fn move_case(browser: &mut Browser<'_>, path: &str, to: &str) {
+    let revision = revision_of(&browser.get(path));
+    let form = [("revision", revision.as_str()), ("to", to), ("note", "On."), ("how", "email")];
+    let moved = browser.post(&format!("{path}/move"), &form);
+    assert_eq!(moved.status, 303, "{to}: {}", moved.text());
+}
+
+/// A case in progress about the actor `p-20931`, in the first project; its path.
+pub fn case_in_progress(browser: &mut Browser<'_>) -> String {
+    let path = open_case(browser);
+    let revision = revision_of(&browser.get(&path));
+    let check = [
+        ("revision", revision.as_str()),
+        ("method", "email_challenge"),
+        ("outcome", "confirmed"),
+        ("note", "Seen."),
+    ];
+    assert_eq!(browser.post(&format!("{path}/identity"), &check).status, 303);
+    move_case(browser, &path, "in_progress");
+    let revision = revision_of(&browser.get(&path));
+    let known =
+        [("revision", revision.as_str()), ("kind", "actor_id"), ("value", "p-20931"), ("source", "CRM")];
+    assert_eq!(browser.post(&format!("{path}/identifiers/add"), &known).status, 303);
+    let (revision, project) = (revision_of(&browser.get(&path)), project_id(1).to_string());
+    let scope = [("revision", revision.as_str()), ("project", project.as_str()), ("note", "There.")];
+    assert_eq!(browser.post(&format!("{path}/scope"), &scope).status, 303);
+    path
+}
+
+/// Searches, and includes all that was found.
+pub fn review_all(stage: &Stage, browser: &mut Browser<'_>, path: &str) {
+    let started = browser.post(&format!("{path}/search/start"), &[]);
+    assert_eq!(started.status, 303, "{}", started.text());
+    stage.work();
+    let decide = [("which", "matching"), ("do", "include"), ("show", "all")];
+    let decided = browser.post(&format!("{path}/review/decide"), &decide);
+    assert_eq!(decided.status, 303, "{}", decided.text());
+}
+
+/// The id of the newest package.
+pub fn package_of(page: &Response) -> String {
+    page.text().split("/manifest.json").next().unwrap().rsplit('/').next().unwrap().to_owned()
+}
+
+/// A case whose package was made and handed out, closed; its path, and the package.
+pub fn packaged_case(stage: &Stage, browser: &mut Browser<'_>) -> (String, String) {
+    stage.append(live(1), r#"{"action":"user.login","actor_id":"p-20931"}"#);
+    let path = case_in_progress(browser);
+    review_all(stage, browser, &path);
+    for to in ["review", "approved"] {
+        move_case(browser, &path, to);
+    }
+    assert_eq!(browser.post(&format!("{path}/package/build"), &[]).status, 303);
+    stage.work();
+    let package = package_of(&browser.get(&format!("{path}/package")));
+    for to in ["delivered", "closed"] {
+        move_case(browser, &path, to);
+    }
+    (path, package)
 }
 
 pub fn exports_path(tenant: u8) -> String {

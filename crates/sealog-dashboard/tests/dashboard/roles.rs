@@ -98,6 +98,22 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/o/{organisation}/cases/{case}/identifiers/add", false, CASE_WORK),
     ("POST", "/app/o/{organisation}/cases/{case}/identifiers/remove", false, CASE_WORK),
     ("POST", "/app/o/{organisation}/cases/{case}/scope", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/search", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/search/start", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/search/stop", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/search/resume", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/review", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/review/decide", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/review/mask", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/package", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/package/build", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/package/stop", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/{case}/package/{package}/download", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/{case}/package/{package}/manifest.json", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/cases/{case}/response", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/cases/{case}/response/{letter}", false, EXPORTS),
+    ("GET", "/app/o/{organisation}/cases/{case}/response/{letter}/text", false, EXPORTS),
+    ("POST", "/app/o/{organisation}/cases/{case}/response/{letter}/save", false, CASE_WORK),
     ("GET", "/app/o/{organisation}/cases/{case}/history", false, EXPORTS),
     ("GET", "/app/o/{organisation}/keys", false, KEYS),
     ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
@@ -158,7 +174,7 @@ fn walk(stage: &Stage) {
     stage.member(10, 2, Role::Owner);
     stage.member_with(11, 1, Role::Owner, Grants::default(), Some(stage.now_ms()));
     let (run, export) = (run(&stage.signed_in(1)), export(&stage.signed_in(1)));
-    let case = closed_case(&mut stage.signed_in(1));
+    let (case, package) = packaged_case(stage, &mut stage.signed_in(1));
     // One to whom things are done.
     stage.member(12, 1, Role::Developer);
     for route in table() {
@@ -172,6 +188,8 @@ fn walk(stage: &Stage) {
             .replace("{run}", &run)
             .replace("{export}", &export)
             .replace("{case}", case.rsplit('/').next().unwrap())
+            .replace("{package}", &package)
+            .replace("{letter}", "cover")
             .replace("{organisation}", &tenant_id(1).to_string())
             .replace("{person}", &person_id(12).0.to_string())
             .replace("{hash}", "0")

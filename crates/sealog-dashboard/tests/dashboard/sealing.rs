@@ -24,7 +24,7 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
     owner.post(&format!("{}/create", exports_path(1)), &[("format", "csv")]);
     let page = owner.get(&exports_path(1));
     let export = page.text().split("/download\"").next().unwrap().rsplit('"').next().unwrap().to_owned();
-    let case = closed_case(&mut owner);
+    let (case, package) = packaged_case(stage, &mut owner);
     let cases = format!("/app/o/{}/cases", tenant_id(1));
     let system = format!("/app/p/{}/live", stage.system_chain(1).project_id);
     vec![
@@ -51,6 +51,13 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (case.clone(), "sealog.page_viewed"),
         (format!("{case}/identity"), "sealog.page_viewed"),
         (format!("{case}/identifiers"), "sealog.page_viewed"),
+        (format!("{case}/search"), "sealog.page_viewed"),
+        (format!("{case}/review"), "sealog.page_viewed"),
+        (format!("{case}/package"), "sealog.page_viewed"),
+        (format!("{case}/package/{package}/manifest.json"), "sealog.page_viewed"),
+        (format!("{case}/response"), "sealog.page_viewed"),
+        (format!("{case}/response/cover"), "sealog.page_viewed"),
+        (format!("{case}/response/cover/text"), "sealog.page_viewed"),
         (format!("{case}/history"), "sealog.page_viewed"),
         (format!("{system}/events"), "sealog.events_viewed"),
         (format!("{system}/verify"), "sealog.page_viewed"),

@@ -83,6 +83,26 @@ vocabulary! {
         "Somebody cancelled the verification of a chain.";
     VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
         "A verification found nothing wrong with a chain.";
+    CASE_SEARCH_STARTED = "sealog.case_search_started", "data_access", "warning",
+        "Somebody started a search for the events of a data subject.";
+    CASE_SEARCH_STOPPED = "sealog.case_search_stopped", "data_access", "info",
+        "Somebody stopped the search of a case.";
+    CASE_SEARCH_RESUMED = "sealog.case_search_resumed", "data_access", "info",
+        "Somebody let the search of a case go on.";
+    CASE_SEARCH_ENDED = "sealog.case_search_ended", "data_access", "info",
+        "The search of a case has ended; what it found is frozen in the case.";
+    CASE_REVIEWED = "sealog.case_reviewed", "data_access", "info",
+        "Somebody decided what of the found events is disclosed: how many, and how.";
+    CASE_PACKAGE_STARTED = "sealog.case_package_started", "data_access", "warning",
+        "Somebody asked for the package of a case.";
+    CASE_PACKAGE_BUILT = "sealog.case_package_built", "data_access", "info",
+        "The package of a case was made, with this digest.";
+    CASE_PACKAGE_DOWNLOADED = "sealog.case_package_downloaded", "data_access", "warning",
+        "Somebody downloaded the package of a case.";
+    CASE_PACKAGE_DROPPED = "sealog.case_package_dropped", "data_access", "info",
+        "The package of a case has expired and was removed; its digest stays.";
+    CASE_LETTER_CHANGED = "sealog.case_letter_changed", "data_access", "info",
+        "Somebody edited a letter of a case.";
     LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
         "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
     MAIL_RETRIED = "sealog.mail_retried", "configuration", "info",

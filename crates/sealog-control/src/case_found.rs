@@ -1,0 +1,460 @@
+//! Events that a search of a case has found, and what was decided about each: include or exclude, and what is masked.
+//!
+//! An event has a revision. Who decides says which one they have seen; what somebody else has changed meanwhile is left
+//! as it is, and counted.
+
+use sealog_core::id::{ProjectId, TenantId, Uuid};
+
+use crate::case_record::{self, CaseId};
+use crate::case_words::CaseState;
+use crate::control::{Answer, Control};
+use crate::db::{Db, DbError, FromValue, Lock, Row, Value, all, count, damaged, names, one, params};
+use crate::person::PersonId;
+use crate::record::{self, Records};
+
+/// Bits of [`FoundEvent::found`].
+pub const BY_PERSON: u8 = 1;
+pub const ON_PERSON: u8 = 2;
+pub const MENTION: u8 = 4;
+
+pub trait CaseFound: Send + Sync {
+    /// Newest first.
+    fn found_events(
+        &self,
+        id: SearchId,
+        filter: FoundFilter,
+        offset: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<FoundEvent>>;
+    fn found_event(
+        &self,
+        id: SearchId,
+        project_id: ProjectId,
+        chain_seq: u64,
+    ) -> Answer<'_, Option<FoundEvent>>;
+    fn count_found(&self, id: SearchId, filter: FoundFilter) -> Answer<'_, u64>;
+    /// How many are in, out and open, and a number that is another one after each decision.
+    fn review_of(&self, id: SearchId) -> Answer<'_, Review>;
+    /// Decides about events, while the case is in one of `states`. The records are told how many it were.
+    fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided>;
+    /// Chooses what is masked of one event, with what that says of values; nothing for what is suggested.
+    fn mask_found(&self, mask: MaskFound, records: Records<u64>) -> Answer<'_, Decided>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SearchId(pub Uuid);
+
+impl From<SearchId> for Value {
+    fn from(id: SearchId) -> Value {
+        id.0.into()
+    }
+}
+
+impl FromValue for SearchId {
+    fn from_value(value: &Value) -> Option<SearchId> {
+        Uuid::from_value(value).map(SearchId)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFound {
+    pub project_id: ProjectId,
+    pub chain_seq: u64,
+    pub log_id: String,
+    pub timestamp_ms: u64,
+    pub action: String,
+    pub category: Option<String>,
+    /// Bits of [`FoundEvent`].
+    pub found: u8,
+    /// Texts that a reviewer should read.
+    pub flags: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundEvent {
+    pub new: NewFound,
+    pub decision: Option<Decision>,
+    /// Why it is excluded.
+    pub reason: Option<String>,
+    /// Paths that a reviewer chose; without them those that are suggested.
+    pub masks: Option<Vec<String>>,
+    pub decided_by: Option<PersonId>,
+    pub decided_at_ms: Option<u64>,
+    pub revision: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Include,
+    Exclude,
+}
+
+impl Decision {
+    const ALL: [Decision; 2] = [Decision::Include, Decision::Exclude];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Include => "include",
+            Decision::Exclude => "exclude",
+        }
+    }
+}
+
+/// An event can be of several kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundCounts {
+    pub events: u64,
+    pub by_person: u64,
+    pub on_person: u64,
+    pub mentions: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundFilter {
+    pub decision: Option<DecisionIs>,
+    /// Bits of which an event has one; 0 for any.
+    pub found: u8,
+    /// Only those with texts that a reviewer should read.
+    pub is_flagged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecisionIs {
+    Open,
+    Made(Decision),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Review {
+    pub included: u64,
+    pub excluded: u64,
+    pub open: u64,
+    /// Grows with every decision.
+    pub mark: u64,
+}
+
+/// In which case, and while it is in which states.
+#[derive(Clone, Debug)]
+pub struct Reviewing {
+    pub tenant_id: TenantId,
+    pub case_id: CaseId,
+    pub search_id: SearchId,
+    pub states: &'static [CaseState],
+    pub person_id: PersonId,
+    pub now_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Decide {
+    pub reviewing: Reviewing,
+    pub which: Which,
+    pub decision: Option<Decision>,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Which {
+    /// Each with the revision that was seen.
+    These(Vec<(ProjectId, u64, u64)>),
+    /// All that match and are not decided: what somebody else has decided stays.
+    Open(FoundFilter),
+}
+
+#[derive(Clone, Debug)]
+pub struct MaskFound {
+    pub reviewing: Reviewing,
+    pub project_id: ProjectId,
+    pub chain_seq: u64,
+    pub revision: u64,
+    pub masks: Option<Vec<String>>,
+    /// Masked or shown from now on, wherever they stand, with their kinds; and those whose kind is taken away.
+    pub values: Vec<(String, String)>,
+    pub without: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// `left` were changed by somebody else, or do not exist.
+    Done { changed: u64, left: u64 },
+    /// The case is in this state, in which nothing is decided; or there is a newer search.
+    Locked(Option<CaseState>),
+}
+
+impl CaseFound for Control {
+    fn found_events(
+        &self,
+        id: SearchId,
+        filter: FoundFilter,
+        offset: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<FoundEvent>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{SELECT} WHERE search_id = ?1{} ORDER BY timestamp_ms DESC, project_id, chain_seq DESC LIMIT ?2 OFFSET ?3",
+                conditions(filter)
+            );
+            all(db, &sql, params![id, limit, offset], read)
+        })
+    }
+
+    fn found_event(
+        &self,
+        id: SearchId,
+        project_id: ProjectId,
+        chain_seq: u64,
+    ) -> Answer<'_, Option<FoundEvent>> {
+        self.read(move |db| {
+            let sql = format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3");
+            one(db, &sql, params![id, project_id, chain_seq], read)
+        })
+    }
+
+    fn count_found(&self, id: SearchId, filter: FoundFilter) -> Answer<'_, u64> {
+        self.read(move |db| {
+            let sql = format!(
+                "SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{}",
+                conditions(filter)
+            );
+            count(db, &sql, params![id])
+        })
+    }
+
+    fn review_of(&self, id: SearchId) -> Answer<'_, Review> {
+        self.read(move |db| review(db, id))
+    }
+
+    fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided> {
+        self.change(Lock::Order, move |db| {
+            let Decide { reviewing, which, decision, reason } = decide;
+            if let Some(locked) = locked(db, &reviewing)? {
+                return Ok(locked);
+            }
+            let decision: Value = decision.map(Decision::as_str).into();
+            let set = "UPDATE {case_found} SET decision = ?2, reason = ?3, decided_by = ?4, decided_at_ms = ?5, revision = revision + 1 WHERE search_id = ?1";
+            let set_params: Vec<Value> = vec![
+                reviewing.search_id.into(),
+                decision,
+                reason.into(),
+                reviewing.person_id.into(),
+                reviewing.now_ms.into(),
+            ];
+            let (mut changed, mut asked) = (0, 0);
+            match which {
+                Which::Open(filter) => {
+                    let filter = FoundFilter { decision: Some(DecisionIs::Open), ..filter };
+                    changed = db.execute(&format!("{set}{}", conditions(filter)), &set_params)?;
+                    asked = changed;
+                }
+                Which::These(events) => {
+                    let sql = format!("{set} AND project_id = ?6 AND chain_seq = ?7 AND revision = ?8");
+                    for (project_id, chain_seq, revision) in events {
+                        let mut params = set_params.clone();
+                        params.extend([project_id.into(), chain_seq.into(), revision.into()]);
+                        changed += db.execute(&sql, &params)?;
+                        asked += 1;
+                    }
+                }
+            }
+            tell(db, &reviewing, changed, records)?;
+            Ok(Decided::Done { changed, left: asked - changed })
+        })
+    }
+
+    fn mask_found(&self, mask: MaskFound, records: Records<u64>) -> Answer<'_, Decided> {
+        self.change(Lock::Order, move |db| {
+            let MaskFound { reviewing, project_id, chain_seq, revision, masks, values, without } = mask;
+            if let Some(locked) = locked(db, &reviewing)? {
+                return Ok(locked);
+            }
+            let id = reviewing.search_id;
+            // Who masks an event means to disclose the rest of it.
+            let sql = "UPDATE {case_found} SET masks = ?5, decision = 'include', reason = NULL, decided_by = ?6, decided_at_ms = ?7, revision = revision + 1
+                       WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3 AND revision = ?4";
+            let masks: Value = masks.map_or(Value::Null, |masks| names(&masks));
+            let params = params![id, project_id, chain_seq, revision, masks, reviewing.person_id, reviewing.now_ms];
+            let changed = db.execute(sql, params)?;
+            if changed > 0 {
+                let sql = "DELETE FROM {case_values} WHERE search_id = ?1 AND value = ?2 AND kind = ?3";
+                for (value, kind) in &without {
+                    db.execute(sql, params![id, value, kind])?;
+                }
+                let sql = "INSERT INTO {case_values} (search_id, value, kind) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+                for (value, kind) in &values {
+                    db.execute(sql, params![id, value, kind])?;
+                }
+            }
+            tell(db, &reviewing, changed, records)?;
+            Ok(Decided::Done { changed, left: 1 - changed })
+        })
+    }
+}
+
+/// Of a case, the search whose events are decided about.
+pub(crate) fn last_done(db: &mut dyn Db, case_id: CaseId) -> Result<Option<SearchId>, DbError> {
+    let sql =
+        "SELECT id FROM {case_searches} WHERE case_id = ?1 AND outcome = 'done' ORDER BY number DESC LIMIT 1";
+    one(db, sql, params![case_id], |row| row.get("id"))
+}
+
+/// Why nothing may be decided, if that is so.
+fn locked(db: &mut dyn Db, reviewing: &Reviewing) -> Result<Option<Decided>, DbError> {
+    let case = case_record::find(db, reviewing.tenant_id, reviewing.case_id)?;
+    let is_current = last_done(db, reviewing.case_id)? == Some(reviewing.search_id);
+    Ok(match case {
+        Some(case) if reviewing.states.contains(&case.state) && is_current => None,
+        Some(case) => Some(Decided::Locked(Some(case.state).filter(|_| is_current))),
+        None => Some(Decided::Locked(None)),
+    })
+}
+
+fn tell(db: &mut dyn Db, reviewing: &Reviewing, changed: u64, records: Records<u64>) -> Result<(), DbError> {
+    if changed > 0 {
+        record::insert(db, reviewing.tenant_id, &records.tell(None, &changed))?;
+    }
+    Ok(())
+}
+
+/// Words of our own alone.
+fn conditions(filter: FoundFilter) -> String {
+    let mut sql = String::new();
+    match filter.decision {
+        None => {}
+        Some(DecisionIs::Open) => sql.push_str(" AND decision IS NULL"),
+        Some(DecisionIs::Made(decision)) => sql.push_str(&format!(" AND decision = '{}'", decision.as_str())),
+    }
+    if filter.found != 0 {
+        sql.push_str(&format!(" AND (found & {}) <> 0", filter.found));
+    }
+    if filter.is_flagged {
+        sql.push_str(" AND flags > 0");
+    }
+    sql
+}
+
+pub(crate) fn review(db: &mut dyn Db, id: SearchId) -> Result<Review, DbError> {
+    let of = |which: &str| format!("COALESCE(sum(CASE WHEN {which} THEN 1 ELSE 0 END), 0)");
+    // A sum of whole numbers is a decimal in PostgreSQL.
+    let sql = format!(
+        "SELECT CAST({} AS bigint) AS included, CAST({} AS bigint) AS excluded, CAST({} AS bigint) AS undecided, CAST(COALESCE(sum(revision), 0) AS bigint) AS mark
+         FROM {{case_found}} WHERE search_id = ?1",
+        of("decision = 'include'"),
+        of("decision = 'exclude'"),
+        of("decision IS NULL")
+    );
+    let found = one(db, &sql, params![id], |row| {
+        Ok(Review {
+            included: row.get("included")?,
+            excluded: row.get("excluded")?,
+            open: row.get("undecided")?,
+            mark: row.get("mark")?,
+        })
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+pub(crate) fn count_kinds(db: &mut dyn Db, id: SearchId) -> Result<FoundCounts, DbError> {
+    let of = |bit: u8| {
+        format!("CAST(COALESCE(sum(CASE WHEN (found & {bit}) <> 0 THEN 1 ELSE 0 END), 0) AS bigint)")
+    };
+    let sql = format!(
+        "SELECT count(*) AS events, {} AS by_person, {} AS on_person, {} AS mentions FROM {{case_found}} WHERE search_id = ?1",
+        of(BY_PERSON),
+        of(ON_PERSON),
+        of(MENTION)
+    );
+    let counted = one(db, &sql, params![id], |row| {
+        Ok(FoundCounts {
+            events: row.get("events")?,
+            by_person: row.get("by_person")?,
+            on_person: row.get("on_person")?,
+            mentions: row.get("mentions")?,
+        })
+    })?;
+    Ok(counted.unwrap_or_default())
+}
+
+const SELECT: &str = "SELECT project_id, chain_seq, log_id, timestamp_ms, action, category, found, flags, decision, reason, masks, decided_by, decided_at_ms, revision FROM {case_found}";
+
+/// What was decided in the search before stays decided.
+pub(crate) fn add(
+    db: &mut dyn Db,
+    id: SearchId,
+    before: Option<SearchId>,
+    new: &NewFound,
+) -> Result<(), DbError> {
+    let sql = format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3");
+    let earlier = match before {
+        Some(before) => one(db, &sql, params![before, new.project_id, new.chain_seq], read)?,
+        None => None,
+    };
+    let found = match earlier {
+        Some(earlier) => FoundEvent { new: new.clone(), ..earlier },
+        None => FoundEvent {
+            new: new.clone(),
+            decision: None,
+            reason: None,
+            masks: None,
+            decided_by: None,
+            decided_at_ms: None,
+            revision: 1,
+        },
+    };
+    insert(db, id, &found)
+}
+
+/// One that is there gets the other kinds in which it was found.
+pub(crate) fn insert(db: &mut dyn Db, id: SearchId, event: &FoundEvent) -> Result<(), DbError> {
+    let sql = "INSERT INTO {case_found} (search_id, project_id, chain_seq, log_id, timestamp_ms, action, category, found, flags, decision, reason, masks, decided_by, decided_at_ms, revision)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+               ON CONFLICT (search_id, project_id, chain_seq) DO UPDATE SET found = case_found.found | excluded.found";
+    let new = &event.new;
+    let params = params![
+        id,
+        new.project_id,
+        new.chain_seq,
+        &new.log_id,
+        new.timestamp_ms,
+        &new.action,
+        &new.category,
+        new.found,
+        new.flags,
+        event.decision.map(Decision::as_str),
+        &event.reason,
+        event.masks.as_ref().map_or(Value::Null, |masks| names(masks)),
+        event.decided_by,
+        event.decided_at_ms,
+        event.revision,
+    ];
+    db.execute(sql, params).map(drop)
+}
+
+fn read(row: &Row) -> Result<FoundEvent, DbError> {
+    let decision: Option<String> = row.get("decision")?;
+    let masks: Option<String> = row.get("masks")?;
+    let masks = masks.map(|text| serde_json::from_str(&text)).transpose();
+    Ok(FoundEvent {
+        new: NewFound {
+            project_id: row.get("project_id")?,
+            chain_seq: row.get("chain_seq")?,
+            log_id: row.get("log_id")?,
+            timestamp_ms: row.get("timestamp_ms")?,
+            action: row.get("action")?,
+            category: row.get("category")?,
+            found: row.get("found")?,
+            flags: row.get("flags")?,
+        },
+        decision: match decision {
+            Some(_) => Some(row.word("decision", &Decision::ALL, Decision::as_str)?),
+            None => None,
+        },
+        reason: row.get("reason")?,
+        masks: masks.map_err(|error| damaged("masks", &format!("is no list: {error}")))?,
+        decided_by: row.get("decided_by")?,
+        decided_at_ms: row.get("decided_at_ms")?,
+        revision: row.get("revision")?,
+    })
+}
+
+pub(crate) fn export(db: &mut dyn Db, id: SearchId) -> Result<Vec<FoundEvent>, DbError> {
+    all(db, &format!("{SELECT} WHERE search_id = ?1 ORDER BY project_id, chain_seq"), params![id], read)
+}

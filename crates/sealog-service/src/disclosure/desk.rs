@@ -1,0 +1,56 @@
+//! What people ask for: searches, decisions, packages and letters of cases. Who may ask is theirs to decide.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sealog_control::{Administration, Disclosing, Jobs};
+use sealog_store::Store;
+use sealog_store::world::World;
+
+use crate::control_data::ControlData;
+use crate::system_chain::{Drain, Wake};
+
+#[derive(Clone)]
+pub struct Disclosures {
+    pub control: Arc<dyn Disclosing>,
+    pub administration: Arc<dyn Administration>,
+    pub jobs: Arc<dyn Jobs>,
+    pub store: Arc<dyn Store>,
+    pub world: Arc<dyn World>,
+    pub drain: Arc<Drain>,
+    /// Of the runner of this process.
+    pub runner: Wake,
+}
+
+impl fmt::Debug for Disclosures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disclosures")
+    }
+}
+
+impl Disclosures {
+    /// `runner` is that of the runner of this process.
+    pub fn new(
+        control: &ControlData,
+        store: Arc<dyn Store>,
+        world: Arc<dyn World>,
+        drain: Arc<Drain>,
+        runner: &Wake,
+    ) -> Disclosures {
+        Disclosures {
+            control: Arc::clone(&control.disclosing),
+            administration: Arc::clone(&control.administration),
+            jobs: Arc::clone(&control.jobs),
+            store,
+            world,
+            drain,
+            runner: runner.clone(),
+        }
+    }
+
+    /// There is a job, or a record.
+    pub(super) fn wake(&self) {
+        self.runner.wake();
+        self.drain.wake.wake();
+    }
+}

@@ -1,0 +1,411 @@
+//! What is not disclosed unless a reviewer says otherwise. A person may learn when their data was used and for what, and
+//! in general not which employee it was (CJEU C-579/21): whoever is not the person is masked.
+
+use super::hidden_values::ValueKind;
+use super::node::{EventView, Node};
+use super::subject::{SUBJECT_FIELDS, Subject};
+
+const NOT_DISCLOSED: &str = "Not disclosed";
+const OTHER_PERSON: &str = "Another person";
+/// Values of other people in one event; with more, all of its metadata is masked at once.
+const OTHERS_MAX: usize = 200;
+/// Texts of more are read by a reviewer, whatever their name.
+const SHORT_CHARS: usize = 60;
+
+/// A longer one is a text, and names nobody.
+const VALUE_BYTES_MAX: usize = 500;
+
+/// A field that is not disclosed, and what stands in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mask {
+    pub path: String,
+    pub label: String,
+}
+
+/// What an event has to be masked for, before anybody has looked at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suggested {
+    pub masks: Vec<Mask>,
+    /// Texts that may say anything: a reviewer should read them.
+    pub flags: Vec<String>,
+    /// Values that must not, or may, stand anywhere in the package.
+    pub values: Vec<(String, ValueKind)>,
+}
+
+impl Suggested {
+    fn mask(&mut self, path: &str, label: &str) {
+        self.masks.push(Mask { path: path.to_owned(), label: label.to_owned() });
+    }
+
+    fn value(&mut self, node: Option<&Node>, kind: ValueKind) {
+        if let Some(value) = node.and_then(Node::scalar).filter(|value| !value.is_empty()) {
+            self.values.push((value.to_owned(), kind));
+        }
+    }
+}
+
+/// Fields of `metadata` that name somebody.
+fn names_somebody(name: &str) -> bool {
+    const NAMES: [&str; 24] = [
+        "account_id",
+        "actor",
+        "actor_id",
+        "approver",
+        "assessor_id",
+        "assignee",
+        "auditor_id",
+        "author",
+        "custodians",
+        "email",
+        "email_address",
+        "impersonated_user",
+        "login",
+        "manager",
+        "officer_id",
+        "owner",
+        "phone",
+        "reviewer_id",
+        "staff_id",
+        "tester_id",
+        "user",
+        "username",
+        "visitor",
+        "witness_id",
+    ];
+    let ends = ["_by", "_email", "_user", "_user_id", "_member_id", "_employee_id", "_username"];
+    NAMES.contains(&name) || SUBJECT_FIELDS.contains(&name) || ends.iter().any(|end| name.ends_with(end))
+}
+
+/// Fields of `metadata` that tell where somebody was.
+fn tells_where(name: &str) -> bool {
+    [
+        "ip",
+        "ip_address",
+        "source_ip",
+        "client_ip",
+        "remote_addr",
+        "session_id",
+        "user_agent",
+        "device_id",
+        "badge_id",
+    ]
+    .contains(&name)
+}
+
+/// Fields of `metadata` that people write into, or that name those who received data, whom a person may know.
+fn is_for_a_reader(name: &str) -> bool {
+    const NAMES: [&str; 16] = [
+        "note",
+        "notes",
+        "comment",
+        "comments",
+        "message",
+        "reason",
+        "description",
+        "text",
+        "body",
+        "subject",
+        "summary",
+        "name",
+        "recipient",
+        "recipients",
+        "notified_party",
+        "provided_to",
+    ];
+    NAMES.contains(&name)
+        || ["_name", "_note", "_notes", "_reason", "_description", "_to"]
+            .iter()
+            .any(|end| name.ends_with(end))
+}
+
+/// Kinds of resources that are people.
+fn is_person(resource_type: &str) -> bool {
+    [
+        "user", "users", "person", "people", "patient", "customer", "consumer", "employee", "member",
+        "contact", "staff", "account",
+    ]
+    .contains(&resource_type)
+}
+
+/// What stands in place of an actor who is not the person.
+fn actor_label(actor_type: Option<&str>) -> (String, ValueKind) {
+    let kind = actor_type.map(str::to_ascii_lowercase);
+    match kind.as_deref() {
+        Some("system" | "service" | "machine" | "api_key" | "bot") => {
+            ("An automated process".into(), ValueKind::Other)
+        }
+        None | Some("" | "user" | "person" | "human" | "staff" | "employee") => {
+            ("A staff member".into(), ValueKind::Staff)
+        }
+        Some(role) => {
+            // It is a word of whoever sent the event.
+            let is_word =
+                |character: char| character.is_alphanumeric() || matches!(character, ' ' | '_' | '-');
+            let role: String = role.chars().filter(|character| is_word(*character)).take(40).collect();
+            (format!("A staff member ({})", role.replace('_', " ")), ValueKind::Staff)
+        }
+    }
+}
+
+/// The defaults for an event that was found for this person.
+pub fn suggest(view: &EventView, subject: &Subject) -> Suggested {
+    let mut found = Suggested::default();
+    let actor = view.text_of("actor_id");
+    let is_own = actor.is_some_and(|actor| subject.is(actor));
+    if actor.is_some() && !is_own {
+        let (label, kind) = actor_label(view.text_of("actor_type"));
+        found.mask("actor_id", &label);
+        found.value(view.field("actor_id"), kind);
+    }
+    for name in ["session_id", "ip_address", "country", "city"] {
+        let Some(node) = view.field(name) else { continue };
+        let is_single = matches!(name, "session_id" | "ip_address");
+        if !is_own {
+            found.mask(name, NOT_DISCLOSED);
+        }
+        if is_single {
+            found.value(Some(node), if is_own { ValueKind::Own } else { ValueKind::Other });
+        }
+    }
+    if let Some(resource) = view.text_of("resource")
+        && let Some((kind, id)) = resource.split_once('/')
+        && is_person(&kind.to_ascii_lowercase())
+        && !subject.is_resource(resource)
+    {
+        found.mask("resource", OTHER_PERSON);
+        found.values.push((resource.to_owned(), ValueKind::OtherPerson));
+        if !id.is_empty() {
+            found.values.push((id.to_owned(), ValueKind::OtherPerson));
+        }
+    }
+    look_into_metadata(view, subject, is_own, &mut found);
+    // PostgreSQL keeps no text with a zero in it.
+    found.values.retain(|(value, _)| value.len() <= VALUE_BYTES_MAX && !value.contains('\0'));
+    found
+}
+
+fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: &mut Suggested) {
+    let Some(metadata) = view.field("metadata") else { return };
+    let mut others = Vec::new();
+    metadata.leaves("metadata", &mut |path, node| {
+        let Some(value) = node.scalar().filter(|value| !value.is_empty() && *value != "null") else { return };
+        if subject.is(value) || subject.is_resource(value) {
+            return;
+        }
+        let name = last_name(path);
+        let is_flag = matches!(value, "true" | "false");
+        if names_somebody(&name) && !is_flag {
+            others.push((path.to_owned(), OTHER_PERSON, value.to_owned(), ValueKind::OtherPerson));
+        } else if tells_where(&name) {
+            match is_own {
+                true => found.values.push((value.to_owned(), ValueKind::Own)),
+                false => others.push((path.to_owned(), NOT_DISCLOSED, value.to_owned(), ValueKind::Other)),
+            }
+        } else if matches!(node, Node::Text(_)) {
+            let is_long = value.chars().nth(SHORT_CHARS).is_some();
+            if is_for_a_reader(&name) || is_long || value.contains('@') {
+                found.flags.push(path.to_owned());
+            }
+        }
+    });
+    if others.len() > OTHERS_MAX {
+        found.mask("metadata", "Not disclosed (it names many other people)");
+        found.flags.clear();
+        others.truncate(OTHERS_MAX);
+        found.values.extend(others.into_iter().map(|(_, _, value, kind)| (value, kind)));
+        return;
+    }
+    for (path, label, value, kind) in others {
+        found.mask(&path, label);
+        found.values.push((value, kind));
+    }
+}
+
+/// Of a path, what its value is called: the last name that is no number of an item.
+fn last_name(path: &str) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    name.split('[').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Whether a path is masked, by itself or by what it lies in.
+pub fn covers(mask: &str, path: &str) -> bool {
+    path.strip_prefix(mask).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Lays masks over an event: of these paths, and of all that lies in them.
+pub fn apply(view: &EventView, masks: &[Mask]) -> EventView {
+    let mut view = view.clone();
+    for (name, node) in &mut view.fields {
+        lay(node, name, masks);
+    }
+    view
+}
+
+fn lay(node: &mut Node, path: &str, masks: &[Mask]) {
+    if let Some(mask) = masks.iter().find(|mask| mask.path == path) {
+        *node = Node::Masked(mask.label.clone());
+        return;
+    }
+    // Nothing is masked below it.
+    if !masks.iter().any(|mask| covers(path, &mask.path)) {
+        return;
+    }
+    match node {
+        Node::List(items) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                lay(item, &format!("{path}[{at}]"), masks);
+            }
+        }
+        Node::Object(members) => {
+            for (name, value) in members {
+                lay(value, &format!("{path}.{name}"), masks);
+            }
+        }
+        Node::Text(_) | Node::Literal(_) | Node::Masked(_) => {}
+    }
+}
+
+/// What a reviewer has chosen: these paths and no others, with the words of the defaults where they are among them.
+pub fn chosen(paths: &[String], suggested: &Suggested) -> Vec<Mask> {
+    let label = |path: &String| {
+        let known = suggested.masks.iter().find(|mask| mask.path == *path);
+        known.map_or_else(|| NOT_DISCLOSED.to_owned(), |mask| mask.label.clone())
+    };
+    paths.iter().map(|path| Mask { path: path.clone(), label: label(path) }).collect()
+}
+
+/// What a reviewer's choice says of values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Masked or shown from now on, wherever they stand.
+    pub values: Vec<(String, ValueKind)>,
+    /// What an earlier choice said, and that does not hold any more.
+    pub without: Vec<(String, ValueKind)>,
+}
+
+/// `paths` are masked now, `before` were until now.
+pub fn choice(view: &EventView, paths: &[String], before: &[String], subject: &Subject) -> Choice {
+    let is_masked = |path: &str| paths.iter().any(|mask| covers(mask, path));
+    let was_masked = |path: &str| before.iter().any(|mask| covers(mask, path));
+    let mut choice = Choice::default();
+    for (path, node) in view.leaves() {
+        let Some(value) = node.scalar() else { continue };
+        if subject.is(value) || subject.is_resource(value) || !is_identifier(value) {
+            continue;
+        }
+        let value = value.to_owned();
+        match (is_masked(&path), was_masked(&path)) {
+            (true, false) => {
+                choice.without.push((value.clone(), ValueKind::Shown));
+                if matches!(node, Node::Text(_)) {
+                    choice.values.push((value, ValueKind::Chosen));
+                }
+            }
+            (false, true) => {
+                choice.without.push((value.clone(), ValueKind::Chosen));
+                choice.values.push((value, ValueKind::Shown));
+            }
+            _ => {}
+        }
+    }
+    choice
+}
+
+/// What is long, or has blanks, names nobody; where it is masked, it is masked by its path.
+fn is_identifier(value: &str) -> bool {
+    let fits = value.len() <= VALUE_BYTES_MAX && value.chars().nth(2).is_some();
+    fits && !value.contains(|character: char| character.is_whitespace() || character == '\0')
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use sealog_core::chain::Head;
+    use sealog_core::event::{StoredEvent, parse_single};
+    use sealog_core::id::{ChainId, Mode, ProjectId, Random80, TenantId, Uuid};
+
+    pub(in super::super) fn view(body: &str) -> EventView {
+        EventView::of(&event(body))
+    }
+
+    pub(in super::super) fn event(body: &str) -> StoredEvent {
+        let chain = ChainId {
+            tenant_id: TenantId(Uuid([1; 16])),
+            project_id: ProjectId(Uuid([2; 16])),
+            mode: Mode::Live,
+        };
+        let mut draft = parse_single(body.as_bytes()).unwrap().unwrap();
+        draft.annotations.ip_address = Some("203.0.113.24".into());
+        draft.annotations.city = Some("Berlin".into());
+        let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_794_735_458_208, Random80([0; 10]));
+        StoredEvent::new(chain, sealed, draft)
+    }
+
+    pub(in super::super) fn subject() -> Subject {
+        Subject::new(vec!["p-20931".into()], vec!["patient/p-20931".into()], vec!["jane@example.org".into()])
+    }
+
+    fn paths(suggested: &Suggested) -> Vec<&str> {
+        suggested.masks.iter().map(|mask| mask.path.as_str()).collect()
+    }
+
+    #[test]
+    fn of_others_who_acted_the_identity_the_address_and_the_session_are_masked() {
+        let view = view(
+            r#"{"action":"hipaa.phi_accessed","actor_id":"usr_4821","actor_type":"nurse","session_id":"s-1","resource":"patient/p-20931",
+                "metadata":{"patient_id":"p-20931","approved_by":"usr_77","note":"Called back by Dr Weiss","purpose":"TREATMENT","source_ip":"10.0.0.1","recipient":"Lab"}}"#,
+        );
+        let suggested = suggest(&view, &subject());
+        assert_eq!(
+            paths(&suggested),
+            ["actor_id", "session_id", "ip_address", "city", "metadata.approved_by", "metadata.source_ip"]
+        );
+        assert_eq!(suggested.masks[0].label, "A staff member (nurse)");
+        assert_eq!(suggested.flags, ["metadata.note", "metadata.recipient"]);
+        let shown = apply(&view, &suggested.masks);
+        assert_eq!(shown.field("resource"), view.field("resource"), "the person's own record");
+        let written = shown.field("metadata").unwrap().to_json();
+        assert!(!written.contains("usr_77") && written.contains("TREATMENT") && written.contains("p-20931"));
+        assert!(shown.field("actor_id").unwrap().is_masked());
+    }
+
+    #[test]
+    fn what_the_person_did_is_disclosed_with_address_and_session() {
+        let view = view(
+            r#"{"action":"user.login","actor_id":"P-20931","session_id":"s-9","metadata":{"source_ip":"198.51.100.7","shared_with":{"user_id":"usr_5"}}}"#,
+        );
+        let suggested = suggest(&view, &subject());
+        assert_eq!(paths(&suggested), ["metadata.shared_with.user_id"]);
+        for own in ["s-9", "203.0.113.24", "198.51.100.7"] {
+            assert!(suggested.values.contains(&(own.to_owned(), ValueKind::Own)), "{own}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_somebody_else_and_a_crowd_of_names_are_masked() {
+        let other = view(r#"{"action":"a.b","actor_id":"p-20931","resource":"user/77"}"#);
+        let suggested = suggest(&other, &subject());
+        assert_eq!(paths(&suggested), ["resource"]);
+        assert!(suggested.values.contains(&("77".to_owned(), ValueKind::OtherPerson)));
+        let ids: Vec<String> = (0..=OTHERS_MAX).map(|at| format!("\"usr_{at}\"")).collect();
+        let crowd = view(&format!(r#"{{"action":"a.b","metadata":{{"user_id":[{}]}}}}"#, ids.join(",")));
+        assert!(paths(&suggest(&crowd, &subject())).contains(&"metadata"));
+    }
+
+    #[test]
+    fn a_reviewer_masks_any_field_with_all_that_lies_in_it_and_may_show_what_was_masked() {
+        let view = view(
+            r#"{"action":"a.b","actor_id":"usr_4821","metadata":{"a":{"b":["case-77",2]},"ab":"stays","owner":"usr_9"}}"#,
+        );
+        let suggested = suggest(&view, &subject());
+        let paths: Vec<String> = ["actor_id", "metadata.a"].map(str::to_owned).into();
+        let shown = apply(&view, &chosen(&paths, &suggested));
+        let expected = r#"{"a":"Not disclosed","ab":"stays","owner":"usr_9"}"#;
+        assert_eq!(shown.field("metadata").unwrap().to_json(), expected);
+        let before: Vec<String> = suggested.masks.iter().map(|mask| mask.path.clone()).collect();
+        let choice = choice(&view, &paths, &before, &subject());
+        assert!(choice.values.contains(&("case-77".into(), ValueKind::Chosen)));
+        assert!(choice.values.contains(&("usr_9".into(), ValueKind::Shown)));
+        assert!(!choice.values.iter().any(|(value, _)| value == "usr_4821"), "as it was");
+    }
+}

@@ -1,0 +1,409 @@
+//! The files of a package, each from the same disclosed events: one for people, one for programs, one for spreadsheets, and
+//! what the law wants said with them.
+
+use std::collections::HashMap;
+
+use sealog_core::catalog::Catalog;
+use sealog_core::json;
+use sealog_core::time::iso_ms;
+
+use super::markup::{FOOT, head, paragraphs, text};
+use crate::disclosure::node::{EventView, Node};
+use crate::disclosure::words;
+use crate::exports::put_safe_cell;
+
+/// Fields that stand in the sentence of an event, or say nothing to a person.
+const NOT_LISTED: [&str; 3] = ["actor_type", "resource_type", "ts_client"];
+/// Of a value in the page for people; files for programs have all of it.
+const SHOWN_CHARS_MAX: usize = 2000;
+
+/// What a package says beside its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    pub organisation: String,
+    /// As people call it (`DSAR-2026-014`).
+    pub case: String,
+    pub made_at_ms: u64,
+    pub events: u64,
+    pub from_ms: Option<u64>,
+    pub until_ms: Option<u64>,
+    pub letter: String,
+    pub privacy: Privacy,
+    /// The law that the request was made under, in words.
+    pub law: String,
+    /// Categories of the events, in words, in their order.
+    pub purposes: Vec<String>,
+    /// Descriptions of the organisation's own actions.
+    pub descriptions: HashMap<String, String>,
+    /// Names of projects.
+    pub projects: HashMap<String, String>,
+}
+
+/// The organisation's own words, of its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Privacy {
+    pub purposes: Option<String>,
+    pub categories: Option<String>,
+    pub recipients: Option<String>,
+    pub retention: Option<String>,
+    pub contact: Option<String>,
+}
+
+impl Privacy {
+    pub fn is_empty(&self) -> bool {
+        *self == Privacy::default()
+    }
+}
+
+impl About {
+    /// What happened, in the words of the catalog.
+    pub fn what(&self, action: &str) -> String {
+        let known = Catalog::builtin().entry(action).map(|entry| entry.description.clone());
+        let known = known.or_else(|| self.descriptions.get(action).filter(|text| !text.is_empty()).cloned());
+        known.unwrap_or_else(|| words::sentence(action))
+    }
+}
+
+/// An event as it is disclosed, with where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub view: EventView,
+    pub project_id: String,
+    /// By the person, on the person, or a mention, in words.
+    pub found: String,
+}
+
+// ---- your-data.html -------------------------------------------------------------------------------------------------
+
+/// Groups by month and purpose: events come in the order of both.
+#[derive(Debug, Default)]
+pub struct YourData {
+    month: Option<String>,
+    purpose: Option<String>,
+}
+
+impl YourData {
+    pub fn begin(about: &About) -> String {
+        let mut page = head("Your data");
+        let range = match (about.from_ms, about.until_ms) {
+            (None, None) => String::new(),
+            (Some(from), None) => format!(" since {}", words::day(from)),
+            (None, Some(until)) => format!(" until {}", words::day(until - 1)),
+            (Some(from), Some(until)) => format!(" from {} to {}", words::day(from), words::day(until - 1)),
+        };
+        page.push_str(&format!(
+            "<p>{} keeps a log of what happens in its systems. These are the {} entries{} that are by you, about you, or name you. Request {}, answered {}.</p>\n\
+             <p>Where <mark>a mark</mark> stands, something is not disclosed because it belongs to somebody else, such as the name of an employee. Times are in UTC. \
+             The same entries are in <b>events.json</b> for other programs and in <b>events.csv</b> for a spreadsheet; <b>explanation.html</b> tells what your rights are.</p>\n",
+            text(&about.organisation),
+            about.events,
+            range,
+            text(&about.case),
+            words::day(about.made_at_ms),
+        ));
+        if about.events == 0 {
+            page.push_str("<p>There are none.</p>\n");
+        }
+        page
+    }
+
+    pub fn put(&mut self, about: &About, item: &Item) -> String {
+        let view = &item.view;
+        let (month, purpose) = (words::month(view.timestamp_ms), words::purpose(view.category.as_deref()));
+        let mut out = String::new();
+        if self.month.as_ref() != Some(&month) {
+            out.push_str(&format!("<h2>{}</h2>\n", text(&month)));
+            self.month = Some(month);
+            self.purpose = None;
+        }
+        if self.purpose.as_ref() != Some(&purpose) {
+            out.push_str(&format!("<h3>{}</h3>\n", text(&purpose)));
+            self.purpose = Some(purpose);
+        }
+        out.push_str(&format!(
+            "<article><h4>{}</h4><time datetime=\"{}\">{}</time>\n<dl>",
+            text(&about.what(&view.action)),
+            iso_ms(view.timestamp_ms),
+            words::moment(view.timestamp_ms)
+        ));
+        out.push_str(&format!("<dt>Why it is here</dt><dd>{}</dd>", text(&item.found)));
+        for (name, node) in &view.fields {
+            match node {
+                _ if NOT_LISTED.contains(name) => {}
+                Node::Object(members) if *name == "metadata" => {
+                    for (name, value) in members {
+                        put_value(&mut out, &words::sentence(name), value);
+                    }
+                }
+                node => put_value(&mut out, &words::label(name), node),
+            }
+        }
+        out.push_str(&format!("<dt>Reference</dt><dd>{}</dd></dl></article>\n", text(&view.log_id)));
+        out
+    }
+
+    pub fn end() -> &'static str {
+        FOOT
+    }
+}
+
+fn put_value(out: &mut String, name: &str, node: &Node) {
+    out.push_str(&format!("<dt>{}</dt><dd>", text(name)));
+    match node {
+        Node::Masked(label) => out.push_str(&format!("<mark>{}</mark>", text(label))),
+        Node::Text(value) | Node::Literal(value) => out.push_str(&text(&cut(value))),
+        Node::List(_) | Node::Object(_) => out.push_str(&text(&cut(&listed(node)))),
+    }
+    out.push_str("</dd>");
+}
+
+/// `name: value; name: value`
+fn listed(node: &Node) -> String {
+    match node {
+        Node::Text(value) | Node::Literal(value) | Node::Masked(value) => value.clone(),
+        Node::List(items) => items.iter().map(listed).collect::<Vec<_>>().join(", "),
+        Node::Object(members) => {
+            let member =
+                |(name, value): &(String, Node)| format!("{}: {}", words::sentence(name), listed(value));
+            members.iter().map(member).collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+fn cut(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}… (all of it is in events.json)", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+// ---- events.json and events.csv -------------------------------------------------------------------------------------
+
+/// A JSON array with an object in each line.
+pub fn put_json(item: &Item, about: &About, is_first: bool, out: &mut Vec<u8>) {
+    let view = &item.view;
+    out.extend_from_slice(if is_first { b"[\n" } else { b",\n" });
+    let mut members = vec![
+        ("reference", view.log_id.clone()),
+        ("timestamp", iso_ms(view.timestamp_ms)),
+        ("project", about.projects.get(&item.project_id).cloned().unwrap_or_default()),
+        ("action", view.action.clone()),
+        ("description", about.what(&view.action)),
+        ("found", item.found.clone()),
+    ];
+    members.extend(view.category.clone().map(|category| ("category", category)));
+    for (at, (name, value)) in members.iter().enumerate() {
+        out.push(if at == 0 { b'{' } else { b',' });
+        json::put_string(name, out);
+        out.push(b':');
+        json::put_string(value, out);
+    }
+    for (name, node) in &view.fields {
+        out.push(b',');
+        json::put_string(name, out);
+        out.push(b':');
+        node.put_json(out);
+    }
+    out.push(b'}');
+}
+
+pub fn end_json(is_empty: bool) -> &'static [u8] {
+    if is_empty { b"[]\n" } else { b"\n]\n" }
+}
+
+const COLUMNS: [&str; 14] = [
+    "reference",
+    "timestamp",
+    "project",
+    "description",
+    "action",
+    "category",
+    "found",
+    "actor_id",
+    "resource",
+    "session_id",
+    "ip_address",
+    "country",
+    "city",
+    "metadata",
+];
+
+/// With the mark by which spreadsheets know UTF-8.
+pub fn csv_header() -> String {
+    format!("\u{feff}{}\r\n", COLUMNS.join(","))
+}
+
+/// No cell is a formula, whatever it holds.
+pub fn put_csv(item: &Item, about: &About, out: &mut Vec<u8>) {
+    let view = &item.view;
+    for (at, column) in COLUMNS.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let cell = match *column {
+            "reference" => view.log_id.clone(),
+            "timestamp" => iso_ms(view.timestamp_ms),
+            "project" => about.projects.get(&item.project_id).cloned().unwrap_or_default(),
+            "description" => about.what(&view.action),
+            "action" => view.action.clone(),
+            "category" => view.category.clone().unwrap_or_default(),
+            "found" => item.found.clone(),
+            field => match view.field(field) {
+                Some(Node::Text(value) | Node::Literal(value) | Node::Masked(value)) => value.clone(),
+                Some(node) => node.to_json(),
+                None => String::new(),
+            },
+        };
+        put_safe_cell(&cell, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+// ---- What is said with them -----------------------------------------------------------------------------------------
+
+pub fn letter(about: &About) -> String {
+    format!("{}{}{FOOT}", head(&format!("Answer to your request {}", about.case)), paragraphs(&about.letter))
+}
+
+/// Art. 15(1): purposes, categories, recipients, retention, rights.
+pub fn explanation(about: &About) -> String {
+    let mut page = head("What this means, and your rights");
+    let organisation = text(&about.organisation);
+    page.push_str(&format!(
+        "<p>{organisation} answers your request {} under {}. This page says what the law wants to be told with a copy of your data.</p>\n",
+        text(&about.case),
+        text(&about.law)
+    ));
+    let privacy = &about.privacy;
+    // The organisation's own words come before the general ones.
+    let mut section = |title: &str, own: &Option<String>, general: &str| {
+        let own = own.as_deref().map(paragraphs).unwrap_or_default();
+        page.push_str(&format!("<h2>{title}</h2>\n{own}{general}"));
+    };
+    let purposes: String =
+        about.purposes.iter().map(|purpose| format!("<li>{}</li>\n", text(purpose))).collect();
+    section(
+        "Why the entries exist",
+        &privacy.purposes,
+        &format!(
+            "<p>An audit log shows afterwards who did what, so that misuse is found, errors are explained, and legal duties to keep records are met. The entries in this package concern:</p>\n<ul>\n{purposes}</ul>\n"
+        ),
+    );
+    section(
+        "Which data they hold",
+        &privacy.categories,
+        "<p>The time of an activity, what was done, by whom and on which record; the network address, session and approximate place of whoever did it; and details that belong to the activity.</p>\n",
+    );
+    section(
+        "Where the data comes from",
+        &None,
+        "<p>From the systems in which the activity took place, at the time it took place.</p>\n",
+    );
+    section(
+        "Who receives them",
+        &privacy.recipients,
+        "<p>Those at the organisation who look after security, compliance and data protection, its auditors, and authorities where the law says so. Recipients of single disclosures stand in the entries themselves.</p>\n",
+    );
+    section(
+        "Who looked at your data",
+        &None,
+        "<p>You may learn when your data was used and for what. The identity of an employee who acted for the organisation is in general not disclosed (Court of Justice of the European Union, C-579/21, 22 June 2023); where it is not, the entry says \u{201c}a staff member\u{201d}.</p>\n",
+    );
+    section(
+        "How long they are kept",
+        &privacy.retention,
+        "<p>As long as the organisation has to be able to show what happened. An audit log is made so that nobody can change or remove single entries without its being noticed.</p>\n",
+    );
+    section(
+        "Automated decisions",
+        &None,
+        "<p>The log itself decides nothing. Decisions by automated systems that concern you stand in the entries as such.</p>\n",
+    );
+    section(
+        "Your rights",
+        &None,
+        "<ul>\n<li>to have wrong data corrected, and incomplete data completed;</li>\n<li>to have data erased, or its use restricted, where the law gives you that right;</li>\n<li>to object to the use of your data on grounds that relate to your particular situation;</li>\n<li>to receive data that you have provided in a form that other programs can read: events.json is one;</li>\n<li>to complain to a supervisory authority, and to go to court.</li>\n</ul>\n",
+    );
+    if privacy.contact.is_some() {
+        section("Whom to ask", &privacy.contact, "");
+    }
+    page.push_str(FOOT);
+    page
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::disclosure::masks::tests::view;
+
+    pub(in super::super) fn about() -> About {
+        About {
+            organisation: "Northwind <Clinic>".into(),
+            case: "DSAR-2026-014".into(),
+            events: 2,
+            made_at_ms: 1_794_735_458_208,
+            letter: "Dear <b>Jane</b>,\n\nhere it is.".into(),
+            law: "the GDPR".into(),
+            purposes: vec!["Health records".into()],
+            ..About::default()
+        }
+    }
+
+    pub(in super::super) fn item(body: &str) -> Item {
+        Item { view: view(body), project_id: "p".into(), found: "By you".into() }
+    }
+
+    #[test]
+    fn a_lay_person_reads_months_purposes_and_words_instead_of_names_of_actions() {
+        let about = about();
+        let mut page = YourData::default();
+        let mut text = YourData::begin(&about);
+        for _ in 0..2 {
+            text.push_str(
+                &page.put(&about, &item(r#"{"action":"user.login","metadata":{"mfa_used":true}}"#)),
+            );
+        }
+        assert_eq!(text.matches("<h2>November 2026</h2>").count(), 1);
+        assert!(text.contains("signed in successfully") && !text.contains("user.login"), "{text}");
+        assert!(text.contains("<dt>Mfa used</dt><dd>true</dd>"));
+    }
+
+    #[test]
+    fn hostile_events_stay_text_in_every_file() {
+        let hostile = r#"</script><script>x</script>=HYPERLINK(1)"#;
+        let body = format!(
+            r#"{{"action":"{hostile}","actor_id":"={hostile}","resource":"@x","metadata":{{"{hostile}":["{hostile}",{{"a":"\u202e"}}]}}}}"#
+        );
+        let (about, item) = (about(), item(&body));
+        let mut page = YourData::begin(&about);
+        page.push_str(&YourData::default().put(&about, &item));
+        page.push_str(&letter(&about));
+        page.push_str(&explanation(&about));
+        assert!(!page.to_ascii_lowercase().contains("<script") && !page.contains('\u{202e}'), "{page}");
+        assert!(!page.contains("<Clinic>") && !page.contains("<b>Jane"));
+        let mut csv = Vec::new();
+        put_csv(&item, &about, &mut csv);
+        let csv = String::from_utf8(csv).unwrap();
+        assert!(csv.contains("\"'=") && csv.contains("\"'@x\""), "{csv}");
+        let mut out = Vec::new();
+        put_json(&item, &about, true, &mut out);
+        out.extend_from_slice(end_json(false));
+        let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(read[0]["action"], hostile);
+    }
+
+    #[test]
+    fn an_explanation_has_the_points_of_the_law_and_the_words_of_the_organisation() {
+        let privacy = Privacy { retention: Some("We keep it for a year. <b>".into()), ..Privacy::default() };
+        let page = explanation(&About { privacy, ..about() });
+        for point in ["Why the entries exist", "Who receives them", "How long", "Your rights", "for a year"] {
+            assert!(page.contains(point), "{point}");
+        }
+    }
+
+    #[test]
+    fn a_package_without_events_has_files_that_can_be_read() {
+        assert_eq!(end_json(true), b"[]\n");
+        assert!(YourData::begin(&About { events: 0, ..about() }).contains("There are none"));
+    }
+}

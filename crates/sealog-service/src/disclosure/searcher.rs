@@ -1,0 +1,304 @@
+//! The work of a search: first what indexes know, then every event of the range, in pieces. What a piece has found is
+//! written together with how far it has got.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealog_control::{CaseSearch, Disclosing, Job, NewFound, SearchId, SearchOutcome, SearchPiece};
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, Uuid};
+use sealog_core::query::Filter;
+use sealog_core::verify::Item;
+use sealog_store::pool::Lane;
+use sealog_store::world::World;
+use sealog_store::{BoxFuture, List, Range, Store, StoreError};
+use serde_json::{Value, json};
+
+use super::desk::Disclosures;
+use super::finder::Finder;
+use super::hidden_values::ValueKind;
+use super::masks;
+use super::node::EventView;
+use super::search::{ChainRange, KIND, Parameters, RESULTS_MAX};
+use crate::jobs::{Step, Work};
+use crate::system_chain::{Actor, Recorder, actions};
+
+/// Bytes of events that one call of the store reads, and calls of one piece: a few hundredths of a second each.
+const BYTES_OF_CALL: usize = 512 << 10;
+const CALLS_OF_PIECE: usize = 8;
+/// Events that one question to an index answers.
+const EVENTS_OF_CALL: usize = 500;
+/// Values of other people, over all events.
+const VALUES_MAX: u64 = 200_000;
+/// A search works half of the time at most, so that others have the disk and the cores; and rests no longer than this.
+const REST_MAX: Duration = Duration::from_millis(250);
+
+#[derive(Clone)]
+pub struct Searcher {
+    pub control: Arc<dyn Disclosing>,
+    pub store: Arc<dyn Store>,
+    pub world: Arc<dyn World>,
+}
+
+impl std::fmt::Debug for Searcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Searcher")
+    }
+}
+
+impl Work for Searcher {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn step<'a>(&'a self, job: &'a Job, _position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
+        Box::pin(async move {
+            let begun = Instant::now();
+            let step = match self.piece(job).await {
+                // Nothing else fails for it, and it goes on from here when somebody says so.
+                Err(StoreError::NoRoom) => {
+                    failed("the disk has no room for what is found; nothing else is affected")
+                }
+                other => other?,
+            };
+            if matches!(step, Step::More(_)) {
+                tokio::time::sleep(begun.elapsed().min(REST_MAX)).await;
+            }
+            Ok(step)
+        })
+    }
+}
+
+fn failed(cause: &str) -> Step {
+    Step::Failed { cause: cause.into(), records: vec![] }
+}
+
+/// How far a search has got. The position of the job tells nothing: what counts is written with what was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Position {
+    chain: usize,
+    /// The next question to an index; behind the last one, events are read.
+    filter: usize,
+    /// Of a question, what is below it is left; of reading, what is from it on.
+    seq: Option<u64>,
+    values: u64,
+}
+
+impl Position {
+    fn parse(text: Option<&str>) -> Position {
+        let value: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let number = |name: &str| value[name].as_u64().unwrap_or(0);
+        Position {
+            chain: usize::try_from(number("chain")).unwrap_or(usize::MAX),
+            filter: usize::try_from(number("filter")).unwrap_or(usize::MAX),
+            seq: value["seq"].as_u64(),
+            values: number("values"),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        json!({ "chain": self.chain, "filter": self.filter, "seq": self.seq, "values": self.values })
+            .to_string()
+    }
+}
+
+impl Searcher {
+    pub fn of(desk: &Disclosures) -> Searcher {
+        Searcher {
+            control: Arc::clone(&desk.control),
+            store: Arc::clone(&desk.store),
+            world: Arc::clone(&desk.world),
+        }
+    }
+
+    async fn piece(&self, job: &Job) -> Result<Step, StoreError> {
+        let parameters: Value = serde_json::from_str(&job.parameters).unwrap_or_default();
+        let id = parameters["search_id"].as_str().and_then(Uuid::parse).map(SearchId);
+        let Some(id) = id else { return Ok(failed("its parameters are not known here")) };
+        let search = self.control.case_search(id).await?;
+        let Some(search) = search.filter(|search| search.job_id == job.id) else {
+            return Ok(failed("another job goes on with the search"));
+        };
+        let Some(parameters) = Parameters::parse(&search.new.parameters) else {
+            return Ok(failed("the parameters of the search are not known here"));
+        };
+        if let Some(outcome) = search.outcome {
+            return Ok(self.done(&search, &parameters, outcome));
+        }
+        let finder = Arc::new(Finder::new(&parameters.identifiers));
+        let mut position = Position::parse(search.position.as_deref());
+        let Some(range) = parameters.chains.get(position.chain) else {
+            return self.end(&search, &parameters, SearchOutcome::Done).await;
+        };
+        let chain = range.chain(search.new.tenant_id);
+        let filters = finder.filters();
+        let mut piece = SearchPiece::default();
+        match filters.get(position.filter) {
+            Some(filter) => {
+                let times = (parameters.from_ms, parameters.until_ms);
+                self.ask(chain, range, filter, times, &finder, &mut position, &mut piece).await?;
+            }
+            None => self.read(chain, range, &finder, &mut position, &mut piece).await?,
+        }
+        position.values += piece.values.len() as u64;
+        piece.position = position.to_text();
+        let Some(search) = self.control.advance_case_search(id, job.id, piece).await? else {
+            return Ok(failed("another job goes on with the search"));
+        };
+        if search.counts.events > RESULTS_MAX || position.values > VALUES_MAX {
+            return self.end(&search, &parameters, SearchOutcome::TooMany).await;
+        }
+        if position.chain >= parameters.chains.len() {
+            return self.end(&search, &parameters, SearchOutcome::Done).await;
+        }
+        Ok(Step::More(position.to_text().into_bytes()))
+    }
+
+    /// One question to an index.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of where the search is")]
+    async fn ask(
+        &self,
+        chain: ChainId,
+        range: &ChainRange,
+        filter: &Filter,
+        (from_ms, until_ms): (Option<u64>, Option<u64>),
+        finder: &Arc<Finder>,
+        position: &mut Position,
+        piece: &mut SearchPiece,
+    ) -> Result<(), StoreError> {
+        let filter = Filter { from_ms, until_ms, ..filter.clone() };
+        let before_seq = Some(position.seq.unwrap_or(range.last_seq + 1));
+        let list = List { filter, before_seq, limit: EVENTS_OF_CALL, bytes_max: BYTES_OF_CALL };
+        let chunk = self.store.list(chain, list).await?;
+        let events =
+            chunk.items.into_iter().filter(|event| event.sealed.chain_seq >= range.first_seq).collect();
+        self.look(chain, events, finder, piece).await?;
+        match chunk.resume.filter(|resume| *resume > range.first_seq) {
+            Some(resume) => position.seq = Some(resume),
+            None => (position.filter, position.seq) = (position.filter + 1, None),
+        }
+        Ok(())
+    }
+
+    /// A few reads of every event.
+    async fn read(
+        &self,
+        chain: ChainId,
+        range: &ChainRange,
+        finder: &Arc<Finder>,
+        position: &mut Position,
+        piece: &mut SearchPiece,
+    ) -> Result<(), StoreError> {
+        let mut next = Some(position.seq.unwrap_or(range.first_seq)).filter(|next| *next <= range.last_seq);
+        for _ in 0..CALLS_OF_PIECE {
+            let Some(from) = next else { break };
+            let read = Range { from, to: range.last_seq, bytes_max: BYTES_OF_CALL };
+            let chunk = self.store.range(chain, read).await?;
+            next = chunk.resume.filter(|resume| *resume <= range.last_seq);
+            piece.looked += next.unwrap_or(range.last_seq + 1) - from;
+            let event = |item| match item {
+                Item::Event(event) => Some(*event),
+                // In no list either; a verification says more.
+                Item::Damaged { .. } => None,
+            };
+            self.look(chain, chunk.items.into_iter().filter_map(event).collect(), finder, piece).await?;
+        }
+        match next {
+            Some(next) => position.seq = Some(next),
+            None => (position.chain, position.filter, position.seq) = (position.chain + 1, 0, None),
+        }
+        Ok(())
+    }
+
+    /// In the thread pool: an event can have two megabytes.
+    async fn look(
+        &self,
+        chain: ChainId,
+        events: Vec<StoredEvent>,
+        finder: &Arc<Finder>,
+        piece: &mut SearchPiece,
+    ) -> Result<(), StoreError> {
+        let cost = events.iter().map(|event| event.text.as_str().len() + size_of::<StoredEvent>()).sum();
+        let finder = Arc::clone(finder);
+        let looked = self.store.pool().run(Lane::Compute, chain, cost, move || {
+            let mut found = (Vec::new(), Vec::new());
+            for event in events.iter().filter(|event| finder.is_possible(event)) {
+                take(event, &finder, &mut found);
+            }
+            found
+        });
+        let (found, values) = looked.await.map_err(|_| StoreError::Closing)?;
+        piece.found.extend(found);
+        piece.values.extend(values);
+        Ok(())
+    }
+
+    async fn end(
+        &self,
+        search: &CaseSearch,
+        parameters: &Parameters,
+        outcome: SearchOutcome,
+    ) -> Result<Step, StoreError> {
+        self.control.end_case_search(search.new.id, search.job_id, outcome, self.world.now_ms()).await?;
+        Ok(self.done(search, parameters, outcome))
+    }
+
+    fn done(&self, search: &CaseSearch, parameters: &Parameters, outcome: SearchOutcome) -> Step {
+        let counts = search.counts;
+        let metadata = json!({
+            "case_id": search.new.case_id.0.to_string(),
+            "chains": parameters.to_json()["chains"],
+            "looked": search.looked,
+            "events": counts.events,
+            "by_person": counts.by_person,
+            "on_person": counts.on_person,
+            "mentions": counts.mentions,
+            "outcome": outcome.as_str(),
+            "started_by": search.new.person_id.0.to_string(),
+        });
+        let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
+        let resource = format!("case_search/{}", search.new.id.0);
+        let record = recorder.record(&actions::CASE_SEARCH_ENDED, &resource, metadata);
+        Step::Done {
+            position: search.position.clone().unwrap_or_default().into_bytes(),
+            records: vec![record],
+        }
+    }
+}
+
+type Taken = (Vec<NewFound>, Vec<(String, String)>);
+
+fn take(event: &StoredEvent, finder: &Finder, (found, values): &mut Taken) {
+    let view = EventView::of(event);
+    let kinds = finder.kinds(&view);
+    if kinds == 0 {
+        return;
+    }
+    let suggested = masks::suggest(&view, &finder.subject);
+    values.extend(
+        suggested.values.into_iter().map(|(value, kind): (String, ValueKind)| (value, kind.as_str().into())),
+    );
+    found.push(NewFound {
+        project_id: event.project_id,
+        chain_seq: event.sealed.chain_seq,
+        log_id: view.log_id.clone(),
+        timestamp_ms: view.timestamp_ms,
+        // PostgreSQL keeps no text with a zero in it.
+        action: view.action.replace('\0', ""),
+        category: view.category.clone(),
+        found: kinds,
+        flags: suggested.flags.len() as u64,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_was_written_and_the_first_one_is_the_beginning() {
+        let position = Position { chain: 1, filter: 4, seq: Some(77), values: 9 };
+        assert_eq!(Position::parse(Some(&position.to_text())), position);
+        assert_eq!(Position::parse(None), Position::default());
+    }
+}

@@ -1,0 +1,588 @@
+//! Cases of data subjects from the search to the package, on both stores.
+
+use std::io::{Cursor, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_control::*;
+use sealog_core::catalog::FrameworkSet;
+use sealog_core::event::parse_single;
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::plan::Billing;
+use sealog_core::time::DAY_MS;
+use sealog_service::disclosure::packages::KEPT_DAYS;
+use sealog_service::disclosure::search::{RESULTS_MAX, UNENDED_MAX};
+use sealog_service::disclosure::{
+    Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
+};
+use sealog_service::ingest::Ingest;
+use sealog_service::jobs::{Pace, Runner};
+use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::{Secret, Stop};
+use sealog_store::Store;
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::postgres::PostgresStore;
+use sealog_store::world::World;
+use sealog_testing::doubtful::DoubtfulStore;
+use sealog_testing::*;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+const PERSON: PersonId = PersonId(Uuid([3; 16]));
+
+fn tenant() -> TenantId {
+    TenantId(Uuid::from_random([1; 16]))
+}
+
+fn project(n: u8) -> ProjectId {
+    ProjectId(Uuid::from_random([n; 16]))
+}
+
+fn chain(n: u8) -> ChainId {
+    ChainId { tenant_id: tenant(), project_id: project(n), mode: Mode::Live }
+}
+
+struct Stage {
+    store: Arc<DoubtfulStore>,
+    control: Arc<Control>,
+    desk: Disclosures,
+    runner: Runner,
+    world: Arc<StillWorld>,
+    runtime: tokio::runtime::Runtime,
+}
+
+fn identifier(kind: IdentifierKind, value: &str) -> Identifier {
+    Identifier { kind, path: None, value: value.into(), source: "test".into() }
+}
+
+impl Stage {
+    fn new(store: Arc<dyn Store>, control: Control) -> Stage {
+        let (store, control) = (DoubtfulStore::new(store), Arc::new(control));
+        let world = StillWorld::random_at(MORNING_MS);
+        let new = NewTenant {
+            id: tenant(),
+            name: "Northwind <Clinic>".into(),
+            plan: "top".into(),
+            contact_email: None,
+            billing: Billing { trial_ends_at_ms: None, billing_active: true },
+            created_at_ms: MORNING_MS,
+        };
+        wait(control.create_tenant(new, vec![])).unwrap();
+        for n in [2, 4] {
+            let new = NewProject {
+                id: project(n),
+                tenant_id: tenant(),
+                name: format!("Project {n}"),
+                frameworks: FrameworkSet::NONE,
+                created_at_ms: MORNING_MS,
+            };
+            wait(control.create_project(new, vec![])).unwrap();
+        }
+        let person = NewPerson {
+            id: PERSON,
+            email: "a@example.com".into(),
+            password_hash: None,
+            verified: true,
+            created_at_ms: MORNING_MS,
+        };
+        let member = NewMember {
+            tenant_id: tenant(),
+            person,
+            role: Role::Owner,
+            grants: Grants::default(),
+            ends_at_ms: None,
+            created_at_ms: MORNING_MS,
+        };
+        wait(control.add_member(member, Records::none())).unwrap().unwrap();
+        let drain = Arc::new(Drain {
+            records: Arc::clone(&control) as _,
+            system_projects: Arc::clone(&control) as _,
+            store: Arc::clone(&store) as _,
+            ingest: Ingest::new(Arc::clone(&store) as _, None, Arc::default()),
+            world: Arc::clone(&world) as _,
+            wake: Wake::default(),
+            every: Duration::from_secs(600),
+            turns: Turns::default(),
+        });
+        let desk = Disclosures {
+            control: Arc::clone(&control) as _,
+            administration: Arc::clone(&control) as _,
+            jobs: Arc::clone(&control) as _,
+            store: Arc::clone(&store) as _,
+            world: Arc::clone(&world) as _,
+            drain,
+            runner: Wake::default(),
+        };
+        let searcher = Searcher {
+            control: Arc::clone(&control) as _,
+            store: Arc::clone(&store) as _,
+            world: Arc::clone(&world) as _,
+        };
+        let runner = Runner {
+            jobs: Arc::clone(&control) as _,
+            world: Arc::clone(&world) as _,
+            works: vec![Arc::new(searcher), Arc::new(PackageBuilder::new(desk.clone()))],
+            wake: Wake::default(),
+            records: Wake::default(),
+            every: Duration::from_secs(600),
+            pace: Pace::default(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Stage { store, control, desk, runner, world, runtime }
+    }
+
+    fn send(&self, project: u8, bodies: &[&str]) {
+        for bodies in bodies.chunks(100) {
+            let drafts = bodies.iter().map(|body| parse_single(body.as_bytes()).unwrap().unwrap());
+            append(&*self.store, chain(project), drafts.collect());
+        }
+    }
+
+    fn case(&self, identifiers: Vec<Identifier>) -> Case {
+        let case = Case {
+            id: CaseId(Uuid::from_random([9; 16])),
+            tenant_id: tenant(),
+            number: 0,
+            revision: 0,
+            state: CaseState::Review,
+            state_before_pause: None,
+            intake: Intake {
+                regime: CaseRegime::Gdpr,
+                custom_days: None,
+                request_type: CaseType::Access,
+                requester: "Jane <script>".into(),
+                contact: "jane@example.org".into(),
+                wrote: "Everything, please.".into(),
+                channel: CaseChannel::Email,
+                received_at_ms: MORNING_MS,
+            },
+            assignee: Some(PERSON),
+            scope: CaseScope { projects: vec![project(2), project(4)], from_ms: None, until_ms: None },
+            identifiers,
+            identity: Some(IdentityCheck {
+                method: IdentityMethod::EmailChallenge,
+                outcome: IdentityOutcome::Confirmed,
+                person_id: PERSON,
+                at_ms: MORNING_MS,
+            }),
+            pauses: vec![],
+            extension: None,
+            confirmed_at_ms: None,
+            answer: None,
+            due_day: 20_800,
+            created_by: PERSON,
+            created_at_ms: MORNING_MS,
+            changed_at_ms: MORNING_MS,
+            closed_at_ms: None,
+        };
+        wait(self.control.create_case(case, write())).unwrap()
+    }
+
+    fn jane(&self) -> Case {
+        self.case(vec![
+            identifier(IdentifierKind::ActorId, "p-20931"),
+            identifier(IdentifierKind::Resource, "patient/p-20931"),
+            identifier(IdentifierKind::Mention, "jane@example.org"),
+        ])
+    }
+
+    fn to(&self, case: &Case, state: CaseState) -> Case {
+        let case = wait(self.control.case(tenant(), case.id)).unwrap().unwrap();
+        match wait(self.control.save_case(Case { state, ..case }, write())).unwrap() {
+            CaseSaved::Done(case) => *case,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    fn work(&self) {
+        while self.wait(self.runner.turn(&Stop::new(), &mut None)).unwrap() {}
+    }
+
+    fn searched(&self, case: &Case) -> CaseSearch {
+        self.wait(self.desk.start_search(PERSON, case)).unwrap();
+        self.work();
+        self.wait(self.desk.current_search(case)).unwrap().unwrap()
+    }
+
+    fn found(&self, search: &CaseSearch) -> Vec<FoundEvent> {
+        wait(self.control.found_events(search.new.id, FoundFilter::default(), 0, 100)).unwrap()
+    }
+
+    fn decide(&self, case: &Case, search: &CaseSearch, seqs: &[u64], decision: Decision) {
+        let found = self.found(search);
+        let these = found.iter().filter(|found| seqs.contains(&found.new.chain_seq));
+        let which = these.map(|found| (found.new.project_id, found.new.chain_seq, found.revision)).collect();
+        let reason = Some("not theirs".to_owned());
+        let decided =
+            self.desk.decide(PERSON, case, search.new.id, Which::These(which), Some(decision), reason);
+        assert!(matches!(self.wait(decided).unwrap(), Decided::Done { left: 0, .. }));
+    }
+
+    fn include_all(&self, case: &Case, search: &CaseSearch) {
+        let which = Which::Open(FoundFilter::default());
+        let decided = self.desk.decide(PERSON, case, search.new.id, which, Some(Decision::Include), None);
+        assert!(matches!(self.wait(decided).unwrap(), Decided::Done { left: 0, .. }));
+    }
+
+    fn package(&self, case: &Case) -> CasePackage {
+        let created = self.wait(self.desk.create_package(PERSON, case)).unwrap();
+        let PackageCreated::Done(package) = created else { panic!("{created:?}") };
+        self.work();
+        wait(self.control.case_package(package.new.id)).unwrap().unwrap()
+    }
+
+    fn download(&self, case: &Case, package: &CasePackage, password: Option<&str>) -> Vec<u8> {
+        let password = password.map(|password| Secret(password.into()));
+        let mut download = self.wait(self.desk.hand_out(PERSON, case, package, password)).unwrap();
+        let (mut bytes, length) = (Vec::new(), download.length());
+        while let Some(piece) = self.wait(download.next()).unwrap() {
+            bytes.extend(piece);
+        }
+        assert_eq!(bytes.len() as u64, length);
+        bytes
+    }
+
+    fn records(&self) -> Vec<Value> {
+        let records = wait(self.control.pending_records(tenant(), 1000)).unwrap();
+        records.iter().map(|record| serde_json::from_str(&record.draft).unwrap()).collect()
+    }
+}
+
+fn write() -> CaseWrite {
+    let entry = NewCaseEntry {
+        person_id: Some(PERSON),
+        at_ms: MORNING_MS,
+        what: "moved".into(),
+        from: None,
+        to: None,
+        note: "note".into(),
+        salt: Hash([1; 32]),
+        digest: Hash([2; 32]),
+        differences: vec![],
+    };
+    CaseWrite { entry, records: vec![], events: vec![], notices: vec![] }
+}
+
+fn files(bytes: &[u8], password: Option<&str>) -> Vec<(String, String)> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+    (0..archive.len())
+        .map(|at| {
+            let mut file = match password {
+                Some(password) => archive.by_index_decrypt(at, password.as_bytes()).unwrap(),
+                None => archive.by_index(at).unwrap(),
+            };
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            (file.name().unwrap().into_owned(), text)
+        })
+        .collect()
+}
+
+fn on_both(rule: fn(Stage)) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    rule(Stage::new(Arc::new(store), control));
+    let database = postgres::cluster().database();
+    let store = PostgresStore::open(&database.url(), &on_postgres(&StillWorld::new())).unwrap();
+    let control = Control::on_postgres(&store).unwrap();
+    rule(Stage::new(Arc::new(store), control));
+}
+
+const EVENTS: [&str; 7] = [
+    r#"{"action":"user.login","actor_id":"p-20931","session_id":"s-jane"}"#,
+    r#"{"action":"user.login","actor_id":"somebody-else"}"#,
+    r#"{"action":"data.viewed","actor_id":"usr_4821","actor_type":"nurse","session_id":"s-staff","resource":"patient/p-20931","metadata":{"note":"seen by usr_4821 and USR_9000","approved_by":"usr_9000"}}"#,
+    r#"{"action":"data.viewed","actor_id":"usr_9000","metadata":{"patient_id":"p-20931"}}"#,
+    r#"{"action":"data.viewed","actor_id":"usr_4821","metadata":{"text":"wrote to Jane@Example.org about =1+1 </script><script>x"}}"#,
+    r#"{"action":"data.viewed","actor_id":"usr_4821","metadata":{"in":{"deep":["p-20931"]}}}"#,
+    r#"{"action":"data.viewed","actor_id":"usr_4821","metadata":{"text":"nobody"}}"#,
+];
+
+#[test]
+fn a_search_finds_what_is_by_the_person_on_them_and_what_names_them_in_all_projects() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        stage.send(4, &[EVENTS[1], EVENTS[0]]);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        assert_eq!(search.counts, FoundCounts { events: 6, by_person: 2, on_person: 2, mentions: 2 });
+        assert_eq!((search.outcome, search.looked), (Some(SearchOutcome::Done), 9));
+        let seqs = |n| -> Vec<u64> {
+            let found = stage.found(&search);
+            let of = found.iter().filter(|found| found.new.project_id == project(n));
+            let mut seqs: Vec<u64> = of.map(|found| found.new.chain_seq).collect();
+            seqs.sort_unstable();
+            seqs
+        };
+        assert_eq!((seqs(2), seqs(4)), (vec![1, 3, 4, 5, 6], vec![2]));
+        // What was looked for and where is frozen; the chain has how many, and never who.
+        assert!(
+            search.new.parameters.contains("jane@example.org")
+                && search.new.parameters.contains("\"last_seq\":7")
+        );
+        let told = format!("{:?}", stage.records());
+        assert!(told.contains("sealog.case_search_started") && told.contains("sealog.case_search_ended"));
+        assert!(!told.contains("20931") && !told.to_lowercase().contains("jane"), "{told}");
+        // New events are not in it.
+        stage.send(2, &[EVENTS[0]]);
+        assert_eq!(stage.found(&search).len(), 6);
+        assert_eq!(stage.searched(&case).counts.events, 7);
+    });
+}
+
+#[test]
+fn only_the_dates_of_the_case_are_searched() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let scope = CaseScope { from_ms: Some(MORNING_MS * 2), ..case.scope.clone() };
+        let search = stage.searched(&Case { scope, ..case });
+        assert_eq!((search.counts.events, search.looked), (0, 0));
+    });
+}
+
+#[test]
+fn a_search_that_was_stopped_goes_on_where_it_was_also_in_another_process() {
+    on_both(|stage| {
+        let many: Vec<&str> = (0..400).map(|at| EVENTS[at % 7]).collect();
+        stage.send(2, &many);
+        let case = stage.jane();
+        stage.wait(stage.desk.start_search(PERSON, &case)).unwrap();
+        let step = |stage: &Stage| {
+            let due = wait(stage.control.due_jobs("case-search".into(), stage.world.now_ms(), 1)).unwrap();
+            let job = due.into_iter().next().expect("it is due");
+            // As a process does that ends after a piece: nothing but control data knows of it.
+            let searcher = Searcher {
+                control: Arc::clone(&stage.control) as _,
+                store: Arc::clone(&stage.store) as _,
+                world: Arc::clone(&stage.world) as _,
+            };
+            stage.wait(sealog_service::jobs::Work::step(&searcher, &job, b"")).unwrap()
+        };
+        for _ in 0..3 {
+            assert!(matches!(step(&stage), sealog_service::jobs::Step::More(_)));
+        }
+        let before = stage.wait(stage.desk.searches(&case)).unwrap().remove(0);
+        assert!(before.is_running() && before.search.counts.events > 0);
+        assert!(stage.wait(stage.desk.stop_search(PERSON, &case)).unwrap());
+        let stopped = stage.wait(stage.desk.searches(&case)).unwrap().remove(0);
+        assert!(stopped.is_stopped() && stopped.search.position == before.search.position);
+        assert_eq!(stage.wait(stage.desk.start_search(PERSON, &case)), Err(NotStarted::UnderWay));
+        assert!(stage.wait(stage.desk.resume_search(PERSON, &case)).unwrap());
+        stage.work();
+        let done = stage.wait(stage.desk.current_search(&case)).unwrap().unwrap();
+        assert_eq!(done.new.id, stopped.search.new.id, "the same search");
+        assert_eq!((done.looked, done.counts.by_person), (400, 58));
+        assert!(!stage.wait(stage.desk.resume_search(PERSON, &case)).unwrap());
+    });
+}
+
+#[test]
+fn a_search_with_more_events_than_a_case_holds_ends_and_keeps_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    let stage = Stage::new(Arc::new(store), control);
+    let most = usize::try_from(RESULTS_MAX).unwrap();
+    stage.send(2, &vec![EVENTS[0]; most + 1]);
+    let case = stage.jane();
+    stage.wait(stage.desk.start_search(PERSON, &case)).unwrap();
+    stage.work();
+    let run = stage.wait(stage.desk.searches(&case)).unwrap().remove(0);
+    assert_eq!(run.search.outcome, Some(SearchOutcome::TooMany));
+    assert_eq!(stage.found(&run.search), []);
+    assert!(stage.wait(stage.desk.current_search(&case)).unwrap().is_none());
+}
+
+#[test]
+fn a_tenant_has_so_many_searches_under_way_and_a_case_needs_something_to_look_for() {
+    on_both(|stage| {
+        let case = stage.jane();
+        let start = |case: &Case| stage.wait(stage.desk.start_search(PERSON, case)).map(drop);
+        assert_eq!(start(&Case { identifiers: vec![], ..case.clone() }), Err(NotStarted::NoIdentifiers));
+        let nowhere = Case { scope: CaseScope::default(), ..case.clone() };
+        assert_eq!(start(&nowhere), Err(NotStarted::NoProjects));
+        let received = Case { state: CaseState::Received, ..case.clone() };
+        assert_eq!(start(&received), Err(NotStarted::State(CaseState::Received)));
+        for n in 0..UNENDED_MAX {
+            let job = NewJob {
+                id: JobId(Uuid::from_random([u8::try_from(n).unwrap() + 50; 16])),
+                kind: "case-search".into(),
+                tenant_id: Some(tenant()),
+                person_id: None,
+                subject: None,
+                parameters: "{}".into(),
+                created_at_ms: MORNING_MS,
+            };
+            wait(stage.control.create_job(job)).unwrap();
+        }
+        assert_eq!(start(&case), Err(NotStarted::TooMany));
+    });
+}
+
+#[test]
+fn a_package_has_what_was_included_and_nothing_of_staff_or_of_what_was_excluded() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.decide(&case, &search, &[1, 3, 4, 5], Decision::Include);
+        stage.decide(&case, &search, &[6], Decision::Exclude);
+        let case = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&case);
+        let (_, built) = package.built.clone().expect("it is made");
+        let bytes = stage.download(&case, &package, None);
+        assert_eq!(Hash(Sha256::digest(&bytes).into()), built.sha256);
+        let files = files(&bytes, None);
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        let expected = [
+            "letter.html",
+            "your-data.html",
+            "events.json",
+            "events.csv",
+            "explanation.html",
+            "manifest.json",
+        ];
+        assert_eq!(names, expected);
+        let excluded =
+            &stage.found(&search).into_iter().find(|found| found.new.chain_seq == 6).unwrap().new.log_id;
+        for (name, text) in &files {
+            let lower = text.to_lowercase();
+            for hidden in ["usr_4821", "usr_9000", "s-staff", excluded.to_lowercase().as_str()] {
+                assert!(!lower.contains(hidden), "{hidden} is in {name}");
+            }
+            assert!(!name.ends_with(".html") || !lower.contains("<script"), "{name}");
+        }
+        let of = |name: &str| files.iter().find(|(known, _)| known == name).unwrap().1.as_str();
+        let events: Value = serde_json::from_str(of("events.json")).unwrap();
+        assert_eq!(events.as_array().unwrap().len(), 4);
+        assert_eq!(events[0]["session_id"], "s-jane", "the person's own");
+        assert_eq!(events[1]["actor_id"], "A staff member (nurse)");
+        assert_eq!(events[1]["metadata"]["note"], "seen by [staff member] and [staff member]");
+        assert!(
+            of("your-data.html").contains("p-20931") && of("letter.html").contains("Jane &lt;script&gt;")
+        );
+        let manifest: Value = serde_json::from_str(of("manifest.json")).unwrap();
+        assert_eq!((&manifest["events"], manifest["files"].as_array().unwrap().len()), (&4.into(), 5));
+        for file in manifest["files"].as_array().unwrap() {
+            let digest = Hash(Sha256::digest(of(file["name"].as_str().unwrap())).into()).to_string();
+            assert_eq!(file["sha256"], digest.as_str());
+        }
+        // With a password another reader finds the same files, and the password is nowhere.
+        let encrypted = stage.download(&case, &package, Some("correct horse battery"));
+        assert_eq!(unlocked(&encrypted), files);
+        let told = format!("{:?}", stage.records());
+        assert!(!told.contains("correct horse") && !told.contains("20931"), "{told}");
+    });
+}
+
+fn unlocked(bytes: &[u8]) -> Vec<(String, String)> {
+    files(bytes, Some("correct horse battery"))
+}
+
+#[test]
+fn a_package_is_locked_until_approval_and_outdated_after_another_decision() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.include_all(&case, &search);
+        let created = stage.wait(stage.desk.create_package(PERSON, &case)).unwrap();
+        assert_eq!(created, PackageCreated::Locked(CaseState::Review));
+        let approved = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&approved);
+        let hand_out = |case: &Case| {
+            let package = wait(stage.control.case_package(package.new.id)).unwrap().unwrap();
+            stage.wait(stage.desk.hand_out(PERSON, case, &package, None)).map(drop)
+        };
+        assert_eq!(hand_out(&approved), Ok(()));
+        let unknown = Case { identity: None, ..approved.clone() };
+        assert_eq!(hand_out(&unknown), Err(NotHandedOut::NotIdentified));
+        let case = stage.to(&case, CaseState::Review);
+        assert_eq!(hand_out(&case), Err(NotHandedOut::State(CaseState::Review)));
+        stage.decide(&case, &search, &[1], Decision::Exclude);
+        let approved = stage.to(&case, CaseState::Approved);
+        assert_eq!(hand_out(&approved), Err(NotHandedOut::Outdated));
+    });
+}
+
+#[test]
+fn a_package_expires_after_30_days_and_its_digest_and_manifest_stay() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.include_all(&case, &search);
+        let case = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&case);
+        let sweep = PackageSweep {
+            control: Arc::clone(&stage.control) as _,
+            world: Arc::clone(&stage.world) as _,
+            records: Wake::default(),
+            every: Duration::from_secs(600),
+        };
+        stage.world.advance(KEPT_DAYS * DAY_MS - 1);
+        assert_eq!(stage.wait(sweep.sweep()).unwrap(), 0);
+        assert!(!stage.download(&case, &package, None).is_empty());
+        stage.world.advance(1);
+        let again = stage.wait(stage.desk.hand_out(PERSON, &case, &package, None)).map(drop);
+        assert_eq!(again, Err(NotHandedOut::Dropped), "also before it was swept");
+        assert_eq!(stage.wait(sweep.sweep()).unwrap(), 1);
+        let (attempt, built) = package.built.clone().unwrap();
+        let kept = wait(stage.control.case_package(package.new.id)).unwrap().unwrap();
+        assert_eq!(kept.built, Some((attempt, built)));
+        assert_eq!(wait(stage.control.package_piece(package.new.id, attempt, 0)).unwrap(), None);
+        assert!(format!("{:?}", stage.records()).contains("sealog.case_package_dropped"));
+    });
+}
+
+#[test]
+fn a_package_without_events_and_one_that_somebody_stops() {
+    on_both(|stage| {
+        let case = stage.jane();
+        stage.searched(&case);
+        let case = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&case);
+        let files = files(&stage.download(&case, &package, None), None);
+        assert_eq!(files.iter().find(|(name, _)| name == "events.json").unwrap().1, "[]\n");
+        stage.wait(stage.desk.create_package(PERSON, &case)).unwrap();
+        assert!(stage.wait(stage.desk.stop_package(&case)).unwrap());
+        stage.work();
+        let runs = stage.wait(stage.desk.packages(&case)).unwrap();
+        assert!(runs[0].package.built.is_none() && runs[0].package.dropped_at_ms.is_some());
+        assert!(!stage.wait(stage.desk.stop_package(&case)).unwrap());
+    });
+}
+
+#[test]
+fn a_value_that_a_reviewer_masks_or_shows_is_so_in_every_event() {
+    on_both(|stage| {
+        let bodies = [
+            r#"{"action":"a.b","actor_id":"p-20931","metadata":{"ticket":"OPS-4711","owner":"usr_77"}}"#,
+            r#"{"action":"a.b","actor_id":"p-20931","metadata":{"note":"OPS-4711 is of usr_77"}}"#,
+        ];
+        stage.send(2, &bodies);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        let disclosed = |seq| {
+            let compared = stage.wait(stage.desk.compare(&search, project(2), seq)).unwrap().unwrap();
+            compared.disclosed.field("metadata").unwrap().to_json()
+        };
+        assert_eq!(disclosed(2), r#"{"note":"OPS-4711 is of [another person]"}"#);
+        let compared = stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
+        let paths = Some(vec!["metadata.ticket".to_owned()]);
+        let masked = stage.desk.mask(PERSON, &case, &compared, search.new.id, compared.found.revision, paths);
+        assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
+        assert_eq!(disclosed(1), r#"{"ticket":"Not disclosed","owner":"usr_77"}"#);
+        assert_eq!(disclosed(2), r#"{"note":"[not disclosed] is of usr_77"}"#);
+        let compared = stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
+        let back = stage.desk.mask(PERSON, &case, &compared, search.new.id, compared.found.revision, None);
+        assert!(matches!(stage.wait(back).unwrap(), Decided::Done { left: 0, .. }));
+        assert_eq!(disclosed(2), r#"{"note":"OPS-4711 is of [another person]"}"#);
+    });
+}

@@ -1,0 +1,135 @@
+// A GDPR access case from intake to the package, its check by a program that shares no code, and its end.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before } from "node:test";
+import { journey, launch, submitPassword } from "./browser.mjs";
+import { without as missing } from "./pages.mjs";
+import { OUT, ROOT, serve } from "./server.mjs";
+
+let server, browser;
+before(async () => { [server, browser] = await Promise.all([serve({ keep: true }), launch()]); }, { timeout: 60_000 });
+after(async () => { await browser?.close(); await server?.stop(); });
+
+const skip = missing("/app/o/{organisation}/cases/{case}/package/build");
+
+/// Takes a step, from the page of the case.
+async function step(page, here, label, fill = async () => {}) {
+  await page.goto(here);
+  const form = page.locator("details.move").filter({ has: page.getByText(label, { exact: true }) });
+  await form.locator("summary").click();
+  await fill(form);
+  await form.getByLabel("Note").fill(`${label}: because it is time.`);
+  await form.getByRole("button", { name: label }).click();
+  await page.getByText("The step is done, and in the system log.").waitFor();
+}
+
+/// Reloads until something is there: without JavaScript nothing comes by itself.
+async function reloadUntil(page, locator) {
+  for (let turn = 0; turn < 200; turn += 1) {
+    if (await locator().count()) return;
+    await page.waitForTimeout(50);
+    await page.reload();
+  }
+  assert.fail("it never came");
+}
+
+function check(path, ...without) {
+  const args = [join(ROOT, "tools/check_package.py"), path, ...without.flatMap((text) => ["--without", text])];
+  return spawnSync("python3", args, { encoding: "utf8" });
+}
+
+for (const scripts of [false, true]) {
+  journey(`a request is answered with a package${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts, skip }, async (page) => {
+    const { people, live, organisation } = await server.organisation();
+    await server.send(live, { action: "user.login", actor_id: "p-20931" });
+    await server.send(live, { action: "data.exported", actor_id: "usr_4821", actor_type: "nurse", resource: "patient/p-20931", metadata: { note: "asked by usr_4821 <script>alert(1)</script>" } });
+    const excluded = await server.send(live, { action: "user.login", actor_id: "usr_9000", metadata: { note: "=p-20931" } });
+    await submitPassword(page, server, people.privacy_officer);
+
+    await page.goto(`${server.url}/app/o/${organisation}/cases/new`);
+    await page.getByLabel("Requester").fill("Jane Subject");
+    await page.getByLabel("production").check();
+    await page.getByRole("button", { name: "Open the case" }).click();
+    await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
+    const here = page.url().split("?")[0];
+
+    // Disclosure is locked.
+    await page.getByRole("link", { name: "Package", exact: true }).click();
+    await page.getByText("Disclosure is locked until the identity").waitFor();
+    await page.goto(`${here}/identity`);
+    await page.getByLabel("Method").selectOption({ label: "E-mail challenge" });
+    await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
+    await page.locator("#identity-note").fill("The code came back.");
+    await page.getByRole("button", { name: "Save the check" }).click();
+    await page.getByText("Saved.").waitFor();
+    await step(page, here, "Begin the work");
+
+    await page.goto(`${here}/identifiers`);
+    await page.getByLabel("Stands in").selectOption({ label: "actor_id" });
+    await page.getByLabel("Value").fill("p-20931");
+    await page.getByLabel("Source").fill("CRM");
+    await page.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByRole("rowheader", { name: "p-20931" }).waitFor();
+
+    await page.getByRole("link", { name: "Search", exact: true }).click();
+    await page.getByRole("button", { name: "Start search" }).click();
+    await reloadUntil(page, () => page.getByRole("cell", { name: "Done" }));
+
+    await page.getByRole("link", { name: "Review", exact: true }).click();
+    await page.getByText("0 included, 0 excluded, 3 to decide").waitFor();
+    await page.getByRole("link", { name: "#2", exact: true }).click();
+    await page.getByText("A staff member (nurse)").waitFor();
+    await page.getByText("asked by [staff member] <script>alert(1)</script>").waitFor();
+    await page.getByLabel("Select #3").check();
+    await page.getByRole("button", { name: "Exclude" }).click();
+    await page.getByText("Say why these events are not disclosed.").waitFor();
+    await page.getByLabel("Select #3").check();
+    await page.getByLabel(/^Reason/).fill("Of somebody else.");
+    await page.getByRole("button", { name: "Exclude" }).click();
+    await page.getByText("0 included, 1 excluded, 2 to decide").waitFor();
+    await page.getByLabel("Which").selectOption("matching");
+    await page.getByRole("button", { name: "Include", exact: true }).click();
+    await page.getByText("2 included, 1 excluded, 0 to decide").waitFor();
+
+    await step(page, here, "Send to review");
+    await step(page, here, "Approve");
+    await page.getByRole("link", { name: "Package", exact: true }).click();
+    await page.getByRole("button", { name: "Make package" }).click();
+    await reloadUntil(page, () => page.getByText("Ready", { exact: true }));
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download" }).click()]);
+    mkdirSync(OUT, { recursive: true });
+    const saved = join(OUT, `package-${scripts}.zip`);
+    await file.saveAs(saved);
+    const checked = check(saved, "usr_4821", "usr_9000", excluded);
+    assert.equal(checked.status, 0, checked.stdout + checked.stderr);
+    assert.equal(check(saved, "p-20931").status, 1, "the check finds what is there");
+
+    await page.getByLabel("Password (optional)").fill("a long password");
+    const [locked] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download" }).click()]);
+    const lockedPath = join(OUT, `package-${scripts}-locked.zip`);
+    await locked.saveAs(lockedPath);
+    assert.equal(check(lockedPath).status, 2, "it has a password");
+
+    await step(page, here, "Note the delivery", (form) => form.getByLabel("Sent by").selectOption({ label: "E-mail" }));
+    await page.getByRole("link", { name: "Response", exact: true }).click();
+    await page.getByText(/^Answered on/).waitFor();
+    await page.goto(`${server.url}/app/o/${organisation}/cases/register`);
+    await page.getByRole("row").filter({ hasText: "DSAR-" }).getByText("Answered").first().waitFor();
+
+    if (!scripts) return;
+    // As if 30 days had gone by.
+    await server.stop();
+    const sql = "import sqlite3,sys; db=sqlite3.connect(sys.argv[1]); db.execute('UPDATE case_packages SET expires_at_ms = 1'); db.commit(); db.close()";
+    const done = spawnSync("python3", ["-c", sql, join(server.data, "control.db")], { encoding: "utf8" });
+    assert.equal(done.status, 0, done.stderr);
+    server = await serve({ dir: server.dir });
+    await submitPassword(page, server, people.privacy_officer);
+    await page.goto(`${server.url}${new URL(here).pathname}/package`);
+    await page.getByText("Expired and removed").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Download" }).count(), 0);
+    const manifest = await page.getByRole("link", { name: "Manifest" }).getAttribute("href");
+    assert.match(await (await page.request.get(`${server.url}${manifest}`)).text(), /sealog\.disclosure\.v1/);
+  });
+}
