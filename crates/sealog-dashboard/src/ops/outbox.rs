@@ -11,7 +11,6 @@ use sealog_core::id::TenantId;
 use super::console::Console;
 use super::layout::{Current, Shell};
 use super::request::OpsAsked;
-use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::problem::{Problem, of_admin};
 use crate::request::{html, see_other};
