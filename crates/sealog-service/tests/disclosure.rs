@@ -414,7 +414,7 @@ fn a_tenant_has_so_many_searches_under_way_and_a_case_needs_something_to_look_fo
                 id: JobId(Uuid::from_random([u8::try_from(n).unwrap() + 50; 16])),
                 kind: "case-search".into(),
                 tenant_id: Some(tenant()),
-                person_id: None,
+                person_id: Some(PERSON),
                 subject: None,
                 parameters: "{}".into(),
                 created_at_ms: MORNING_MS,

@@ -17,7 +17,7 @@ pub fn case_in(control: &Control, n: u8, state: CaseState) -> Case {
 }
 
 pub fn search_job(n: u8, kind: &str) -> NewJob {
-    NewJob { kind: kind.into(), ..new_job(n, 1) }
+    NewJob { kind: kind.into(), person_id: Some(person_id(1)), ..new_job(n, 1) }
 }
 
 pub fn new_search(n: u8, case: &Case) -> NewCaseSearch {
