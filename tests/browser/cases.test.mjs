@@ -145,12 +145,12 @@ journey("a privacy officer and an administrator look at the same case, and an ow
     await owner.page.getByRole("button", { name: "Save", exact: true }).click();
     await owner.page.getByText("Saved.").waitFor();
     // The officer's page is older.
-    await page.getByLabel("Requester").fill("Ada B. Subject");
+    await page.locator("#requester").fill("Ada B. Subject");
     await page.locator("#intake-note").fill("Her whole name.");
     await page.getByRole("button", { name: "Save", exact: true }).click();
     await page.getByText("Somebody else has changed this case meanwhile.", { exact: false }).waitFor();
     await page.getByText("She has moved.").waitFor();
-    assert.equal(await page.getByLabel("Requester").inputValue(), "Ada B. Subject");
+    assert.equal(await page.locator("#requester").inputValue(), "Ada B. Subject");
     await admin.page.reload();
     await admin.page.getByText("new@example.org").waitFor();
   } finally {
