@@ -4,6 +4,9 @@
 
 // The decoder of segments and the auditor's reader are private to their crates and stay so: they are compiled here once more, as they are.
 #[allow(dead_code)]
+#[path = "../../crates/sealog-store/src/bytes.rs"]
+mod bytes;
+#[allow(dead_code)]
 #[path = "../../crates/sealog-store/src/embedded/log/format.rs"]
 mod format;
 #[allow(dead_code)]

@@ -107,6 +107,8 @@ const PAGES = [
   { route: "/ops/losses/{tenant}/{project}/{mode}", as: "operator" },
   { route: "/ops/jobs", as: "operator" },
   { route: "/ops/jobs", as: "operator", query: "?all=1", name: "all" },
+  { route: "/ops/outbox", as: "operator" },
+  { route: "/ops/outbox", as: "operator", query: "?state=given_up", name: "given up" },
   { route: "/ops/storage", as: "operator" },
   { route: "/ops/system", as: "operator" },
   { route: "/ops/no-such-page", as: "operator", name: "not found", status: 404 },

@@ -39,6 +39,8 @@ mod muted_notice;
 mod ops;
 #[path = "conformance/outbox.rs"]
 mod outbox;
+#[path = "conformance/outbox_desk.rs"]
+mod outbox_desk;
 #[path = "conformance/pending.rs"]
 mod pending;
 #[path = "conformance/person.rs"]
@@ -266,6 +268,10 @@ conformance! {
         records_are_in_the_order_of_the_changes_until_they_are_removed
         records_of_what_changed_nothing_wait_with_the_others
         a_record_tells_of_the_state_that_its_change_has_found
+    }
+    outbox_desk: {
+        notices_are_listed_by_their_state_newest_first_and_pages_join
+        a_notice_is_given_up_and_tried_again_by_hand_and_the_tenants_records_wait
     }
     ops: {
         a_link_sets_the_password_of_an_operator_once_and_until_it_is_over

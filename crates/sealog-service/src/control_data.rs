@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sealog_control::{
     Administration, CaseEvents, Cases, Control, Disclosing, Endings, Exports, Jobs, KeyAccess, Operators,
-    Outbox, PendingRecords, People, SystemProjects,
+    Outbox, OutboxDesk, PendingRecords, People, SystemProjects,
 };
 
 /// Each part of the program gets the traits that it asks; all of them may be one [`Control`].
@@ -22,6 +22,7 @@ pub struct ControlData {
     pub case_events: Arc<dyn CaseEvents>,
     pub endings: Arc<dyn Endings>,
     pub operators: Arc<dyn Operators>,
+    pub outbox_desk: Arc<dyn OutboxDesk>,
     pub disclosing: Arc<dyn Disclosing>,
 }
 
@@ -39,8 +40,9 @@ impl From<Arc<Control>> for ControlData {
             case_events: Arc::clone(&control) as _,
             exports: Arc::clone(&control) as _,
             endings: Arc::clone(&control) as _,
+            operators: Arc::clone(&control) as _,
             disclosing: Arc::clone(&control) as _,
-            operators: control,
+            outbox_desk: control,
         }
     }
 }

@@ -101,7 +101,7 @@ impl Stage {
                 id: project(n),
                 tenant_id: TENANT,
                 name: format!("Project {n}"),
-                frameworks: Catalog::builtin().framework_set(frameworks.into_iter()).unwrap(),
+                frameworks: Catalog::builtin().framework_set(frameworks).unwrap(),
                 created_at_ms: MORNING_MS,
             };
             wait(control.create_project(new, vec![])).unwrap().unwrap();
@@ -391,7 +391,7 @@ fn projects_with_the_framework_hear_of_each_step_once_and_never_of_the_subject(s
     // A project that does not take it any more says so, and holds up nothing.
     let case = stage.open("gdpr", &[1]);
     let change = ProjectChange {
-        frameworks: Some(Catalog::builtin().framework_set([].into_iter()).unwrap()),
+        frameworks: Some(Catalog::builtin().framework_set([]).unwrap()),
         now_ms: stage.world.now_ms(),
         ..ProjectChange::default()
     };
@@ -658,9 +658,12 @@ fn a_pass_looks_at_so_many_cases_and_the_next_goes_on_behind_them() {
     let stage = stage();
     let first = stage.open("gdpr", &[]);
     for n in 1..=PASS_MAX {
-        let id = CaseId(Uuid::from_random(std::array::from_fn(|at| {
-            if at < 8 { (n >> (at % 2 * 8)) as u8 } else { 7 }
-        })));
+        let id =
+            CaseId(Uuid::from_random(std::array::from_fn(
+                |at| {
+                    if at < 8 { n.to_le_bytes()[at % 2] } else { 7 }
+                },
+            )));
         let case = Case { id, ..first.clone() };
         let entry = NewCaseEntry {
             person_id: None,

@@ -56,7 +56,7 @@ fn a_plan_of_the_file_enforces_the_policy_for_keys_and_one_without_it_does_not()
     let (status, _) = operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "gold"}));
     assert_eq!(status, 200);
     let cookie = owner(&server, &data);
-    let policy = format!("/app/o/{tenant}/keys/policy");
+    let policy = format!("/app/o/{tenant}/settings/key-lifetime");
     assert!(submit(&server, &policy, &cookie, "days=30").starts_with("HTTP/1.1 303"));
     let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let late = iso_ms(u64::try_from(now_ms).unwrap() + 31 * DAY_MS);

@@ -28,6 +28,7 @@ pub(super) enum Current {
     Tenants,
     Losses,
     Jobs,
+    Outbox,
     Storage,
     System,
 }
@@ -36,6 +37,7 @@ const ITEMS: &[(Current, &str, &str, &str)] = &[
     (Current::Tenants, "/ops/tenants", "people", "Tenants"),
     (Current::Losses, "/ops/losses", "warn", "Losses"),
     (Current::Jobs, "/ops/jobs", "clock", "Jobs"),
+    (Current::Outbox, "/ops/outbox", "log", "Mail outbox"),
     (Current::Storage, "/ops/storage", "layers", "Storage"),
     (Current::System, "/ops/system", "gauge", "System"),
 ];

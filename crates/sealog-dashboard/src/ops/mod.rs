@@ -10,6 +10,7 @@ mod gate;
 mod jobs;
 mod layout;
 mod losses;
+mod outbox;
 mod request;
 mod routes;
 mod sign_in;

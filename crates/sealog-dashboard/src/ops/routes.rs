@@ -9,7 +9,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 
 use super::console::Console;
 use super::gate::{self, Handler, OpsNeeds};
-use super::{enrol, jobs, losses, sign_in, start, storage, system, tenant, tenants};
+use super::{enrol, jobs, losses, outbox, sign_in, start, storage, system, tenant, tenants};
 use crate::headers;
 
 pub struct OpsRoute {
@@ -64,6 +64,9 @@ static ROUTES: &[OpsRoute] = routes! {
     POST "/ops/losses/{tenant}/{project}/{mode}" Operator => losses::accept;
     GET "/ops/jobs" Operator => jobs::show;
     POST "/ops/jobs/cancel" Operator => jobs::cancel;
+    GET "/ops/outbox" Operator => outbox::show;
+    POST "/ops/outbox/retry" Operator => outbox::retry;
+    POST "/ops/outbox/give-up" Operator => outbox::give_up;
     GET "/ops/storage" Operator => storage::show;
     GET "/ops/system" Operator => system::show;
 };

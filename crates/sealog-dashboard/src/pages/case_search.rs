@@ -1,6 +1,7 @@
 //! The searches of a case: started, stopped, gone on with, and what each has come to.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use askama::Template;
@@ -112,9 +113,9 @@ pub(crate) async fn names_with(
 ) -> Result<HashMap<PersonId, String>, Problem> {
     let mut known = names(app, case, &[]).await?;
     for id in people {
-        if !known.contains_key(&id) {
+        if let Entry::Vacant(place) = known.entry(id) {
             let member = app.control.people.member(case.tenant_id, id).await.map_err(of_control)?;
-            known.insert(id, member.map_or_else(|| id.0.to_string(), |member| visible(&member.person.email)));
+            place.insert(member.map_or_else(|| id.0.to_string(), |member| visible(&member.person.email)));
         }
     }
     Ok(known)

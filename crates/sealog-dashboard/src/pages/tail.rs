@@ -230,7 +230,7 @@ pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
     let membership = &asked.place().membership;
     let Some(token) = &asked.token else { return false };
     let Ok(Some(who)) = app.accounts.look(token).await else { return false };
-    if who.session.needs_code || !who.memberships.contains(membership) {
+    if who.session.needs_code || who.must_enrol.is_some() || !who.memberships.contains(membership) {
         return false;
     }
     if membership.role != Role::Auditor {

@@ -374,3 +374,65 @@ fn storage_and_system_say_what_is_there() {
         .shows("No database is configured")
         .shows("0 mails");
 }
+
+#[test]
+fn the_outbox_shows_what_became_of_mails_and_neither_their_text_nor_their_address() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    operator(&stage, 1);
+    for n in 0..51 {
+        let new = NewNotice {
+            key: format!("key {n}"),
+            tenant_id: Some(tenant_id(1)),
+            person_id: None,
+            to: "Some.Body@Example.org".into(),
+            template: "quota".into(),
+            parameters: r#"{"secret":"parameters"}"#.into(),
+            created_at_ms: stage.now_ms(),
+        };
+        stage.wait(stage.control.enqueue_notice(new)).unwrap();
+    }
+    let newest = stage.wait(stage.control.outbox_rows(None, None, 1)).unwrap()[0].id;
+    let cause = "550 5.1.1 <some.body@example.org> unknown".to_owned();
+    let failed = NoticeOutcome::Failed { retry_at_ms: stage.now_ms() + 3_600_000, cause };
+    stage.wait(stage.control.notice_attempted(newest, failed)).unwrap();
+    let mut browser = signed_in(&stage, 1);
+    let page = browser.get("/ops/outbox");
+    assert_eq!(page.text().matches("<th scope=\"row\">").count(), 50);
+    page.shows("…@Example.org").shows("550 5.1.1 &#60;…@Example.org&#62; unknown").shows("Organisation 1");
+    assert!(!page.text().to_lowercase().contains("some.body") && !page.has("secret"));
+    let next = page.text().split_once("rel=\"next\" href=\"").unwrap().1.split('"').next().unwrap();
+    assert_eq!(browser.get(next).text().matches("<th scope=\"row\">").count(), 1);
+
+    let post = |browser: &mut Browser<'_>, what: &str, id: &str| {
+        browser.post(&format!("/ops/outbox/{what}"), &[("mail", id)])
+    };
+    let id = newest.to_string();
+    let state = || stage.wait(stage.control.outbox_row(newest)).unwrap().unwrap();
+    let answer = post(&mut browser, "give-up", &id);
+    browser.follow(answer).shows("The mail is given up.");
+    assert_eq!(state().state(), NoticeState::GivenUp);
+    let record = last_record(&stage, 1);
+    assert!(is_by_operator(&record, 1), "{record}");
+    assert_eq!(
+        (&record["action"], &record["metadata"]["template"]),
+        (&"sealog.mail_given_up".into(), &"quota".into())
+    );
+    let answer = post(&mut browser, "give-up", &id);
+    browser.follow(answer).shows("nothing was changed");
+    assert_eq!(stage.records(1).len(), 1);
+    browser.get("/ops/outbox?state=given_up").shows("Given up").shows("Try now");
+    let answer = post(&mut browser, "retry", &id);
+    browser.follow(answer).shows("tried again within seconds");
+    assert_eq!((state().state(), state().due_at_ms), (NoticeState::Waiting, stage.now_ms()));
+    assert_eq!(last_record(&stage, 1)["action"], "sealog.mail_retried");
+    stage
+        .wait(stage.control.notice_attempted(newest, NoticeOutcome::Sent { now_ms: stage.now_ms() }))
+        .unwrap();
+    browser.get("/ops/outbox?state=sent").shows("Sent");
+    let answer = post(&mut browser, "retry", &id);
+    browser.follow(answer).shows("nothing was changed");
+    for wrong in ["x", "", &(newest + 1).to_string()] {
+        post(&mut browser, "retry", wrong).is_problem(404, "request/not_found");
+    }
+}

@@ -31,6 +31,9 @@ const EXPECTED: &[(&str, &str, OpsNeeds)] = &[
     ("POST", "/ops/losses/{tenant}/{project}/{mode}", OpsNeeds::Operator),
     ("GET", "/ops/jobs", OpsNeeds::Operator),
     ("POST", "/ops/jobs/cancel", OpsNeeds::Operator),
+    ("GET", "/ops/outbox", OpsNeeds::Operator),
+    ("POST", "/ops/outbox/retry", OpsNeeds::Operator),
+    ("POST", "/ops/outbox/give-up", OpsNeeds::Operator),
     ("GET", "/ops/storage", OpsNeeds::Operator),
     ("GET", "/ops/system", OpsNeeds::Operator),
 ];
@@ -95,7 +98,10 @@ fn walk(stage: &Stage) {
         let is_none = path.contains("static") || path.starts_with("/ops/losses/");
         assert_eq!(
             answer.status == 404,
-            is_none || path == "/ops/jobs/cancel" || path.ends_with("project-rate"),
+            is_none
+                || path == "/ops/jobs/cancel"
+                || path.starts_with("/ops/outbox/")
+                || path.ends_with("project-rate"),
             "{route:?}"
         );
 
@@ -182,6 +188,8 @@ fn every_page_of_the_console_keeps_to_itself() {
         "/ops/losses",
         "/ops/jobs",
         "/ops/jobs?all=1",
+        "/ops/outbox",
+        "/ops/outbox?state=given_up",
         "/ops/storage",
         "/ops/system",
     ] {

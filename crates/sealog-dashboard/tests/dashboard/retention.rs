@@ -15,7 +15,7 @@ fn pages_of_a_test_chain_begin_at_its_first_kept_event_and_an_export_over_droppe
     let chain = ChainId { mode: Mode::Test, ..live(1) };
     let test = |path: String| path.replace("/live/", "/test/");
     for n in 0..5 {
-        stage.append(chain, &format!("{{\"action\":\"user.login\",\"actor_id\":\"a{n}\"}}"));
+        stage.append(chain, &format!("{{\"action\":\"user.login\",\"actor_id\":\"usr_{n}\"}}"));
     }
     stage.append(live(1), "{\"action\":\"user.login\"}");
     let mut browser = stage.signed_in(1);
@@ -26,8 +26,8 @@ fn pages_of_a_test_chain_begin_at_its_first_kept_event_and_an_export_over_droppe
     assert_eq!(browser.get(&format!("{export}/download")).status, 200);
     while wait(stage.store.drop_test_events(u64::MAX >> 8)).unwrap().more {}
     let page = browser.get(&test(events_path(1)));
-    page.shows("a4");
-    assert!(!page.has("a3") && !page.has("class=\"gap\""), "what was dropped is not missing");
+    page.shows("usr_4");
+    assert!(!page.has("usr_3") && !page.has("class=\"gap\""), "what was dropped is not missing");
     let page = browser.get(&test(verify_path(1)));
     page.shows("The chain has #5 to #5.").shows("#5 to #5: not checked");
     let run = browser.post(&format!("{}/start", test(verify_path(1))), &[("range", "all")]);

@@ -1,5 +1,7 @@
 //! Settings of an organisation, and that they hold.
 
+use std::time::Duration;
+
 use sealog_control::*;
 use sealog_service::people::totp;
 
@@ -73,8 +75,12 @@ fn members_without_an_authenticator_are_led_to_set_one_up_before_anything_else()
     stage.with_authenticator(1);
     let mut member = stage.signed_in(2);
     assert_eq!(member.get(&events_path(1)).status, 200);
+    let mut watching = stage.signed_in(2);
+    let live_view = watching.open(&format!("/app/p/{}/live/tail", project_id(1)), &[]);
+    assert_eq!(live_view.status, 200);
     set(&stage, 1, "authenticators", &[("totp_required", "yes")]);
-    // Also where the session began before.
+    // Also where the session began before, and a live view with it.
+    assert!(live_view.ends_after() < Duration::from_secs(5));
     for path in ["/app", &events_path(1), &format!("/app/e/{}", sealog_core::id::Ulid(7)), "/app?choose=1"] {
         let led = member.get(path);
         assert_eq!(led.location().as_deref(), Some("/app/account?needed=authenticator"), "{path}");

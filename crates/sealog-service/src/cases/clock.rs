@@ -284,7 +284,9 @@ mod tests {
         let easter = [date(2026, 4, 3), date(2026, 4, 6)];
         let christmas = [date(2026, 12, 25), date(2026, 12, 28)];
         let none: &[Date] = &[];
-        let table: &[(Regime, Date, bool, &[Pause], &[Date], Date, Date)] = &[
+        /// Regime, receipt, whether it is extended, pauses, holidays; due, and due without the pauses.
+        type Row<'a> = (Regime, Date, bool, &'a [Pause], &'a [Date], Date, Date);
+        let table: &[Row<'_>] = &[
             // An ordinary month: Monday 2 November to Wednesday 2 December.
             (gdpr, date(2026, 11, 2), false, &[], none, date(2026, 12, 2), date(2026, 12, 2)),
             // 31 January has no 31 February: 28 February 2026 is a Saturday, so Monday 2 March.

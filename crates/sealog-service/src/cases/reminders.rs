@@ -2,6 +2,7 @@
 //! outbox has the case, the date and the person. A mail has the number of a case and its dates, and nothing about the data subject.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,11 +91,13 @@ impl CaseReminders {
     }
 
     async fn look_at(&self, case: &Case, offices: &mut HashMap<TenantId, Office>) -> Result<(), StoreError> {
-        if !offices.contains_key(&case.tenant_id) {
-            let Some(office) = self.office(case.tenant_id).await? else { return Ok(()) };
-            offices.insert(case.tenant_id, office);
-        }
-        let Some(office) = offices.get(&case.tenant_id) else { return Ok(()) };
+        let office = match offices.entry(case.tenant_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => match self.office(case.tenant_id).await? {
+                Some(office) => place.insert(office),
+                None => return Ok(()),
+            },
+        };
         let now_ms = self.world.now_ms();
         let dates = dates_of(case, &office.calendar, now_ms);
         let due_day = dates::to_number(dates.due.date);

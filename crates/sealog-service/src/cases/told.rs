@@ -221,8 +221,8 @@ fn told_in(
     }
     if let Some(answer) = case.answer.filter(|_| before.answer.is_none()) {
         let responded_at = iso_ms(answer.at_ms);
-        let how = answer.how.map(|how| how.as_str());
-        let ground = answer.ground.map(|ground| ground.as_str());
+        let how = answer.how.map(sealog_control::CaseChannel::as_str);
+        let ground = answer.ground.map(sealog_control::RefusalGround::as_str);
         let (name, fields) = match (answer.outcome, is_ccpa) {
             (CaseOutcome::Fulfilled, false) => {
                 ("request_fulfilled", json!({ "responded_at": responded_at, "delivery_method": how }))

@@ -8,6 +8,7 @@ mod desk;
 mod host;
 mod jobs;
 mod losses;
+mod outbox;
 
 pub use accounts::{EnrolError, OpsAccounts, SignedInOperator};
 pub use desk::Desk;

@@ -105,6 +105,10 @@ vocabulary! {
         "Somebody edited a letter of a case.";
     LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
         "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
+    MAIL_RETRIED = "sealog.mail_retried", "configuration", "info",
+        "An operator had a mail on behalf of the organisation tried again.";
+    MAIL_GIVEN_UP = "sealog.mail_given_up", "configuration", "warning",
+        "An operator gave up a mail on behalf of the organisation.";
     JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }

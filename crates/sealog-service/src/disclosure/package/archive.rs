@@ -211,7 +211,8 @@ pub(super) mod tests {
         let mut writer = ArchiveWriter::new();
         writer.put("one.txt", b"first");
         writer.begin("two.bin");
-        let noise: Vec<u8> = (0..300_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let noise: Vec<u8> =
+            (0..300_000u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[1]).collect();
         let mut out = Vec::new();
         for piece in noise.chunks(70_001) {
             writer.write(piece);
