@@ -125,6 +125,7 @@ for (const scripts of [false, true]) {
     const done = spawnSync("python3", ["-c", sql, join(server.data, "control.db")], { encoding: "utf8" });
     assert.equal(done.status, 0, done.stderr);
     server = await serve({ dir: server.dir });
+    await page.context().clearCookies();
     await submitPassword(page, server, people.privacy_officer);
     await page.goto(`${server.url}${new URL(here).pathname}/package`);
     await page.getByText("Expired and removed").waitFor();
