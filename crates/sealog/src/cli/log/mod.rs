@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::connect::{self, Key};
-use super::exit::{Exit, Failure};
+use super::exit::Failure;
 use super::output::Form;
 use super::spool::Spool;
 use sender::Sender;
@@ -200,13 +200,4 @@ fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Option<Spool>
     let digest = Sha256::digest(format!("{url}\n{key}").as_bytes());
     let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Some(Spool::new(state.join(format!("sealog/spool-{name}.ndjson")))))
-}
-
-/// What the whole command comes to.
-fn ended(is_all_sent: bool, rejected: u64) -> ExitCode {
-    match (is_all_sent, rejected) {
-        (false, _) => Exit::Unavailable.into(),
-        (true, 0) => ExitCode::SUCCESS,
-        (true, _) => Exit::Invalid.into(),
-    }
 }

@@ -19,7 +19,6 @@ use tokio::time::{Instant, timeout_at};
 use super::super::exit::{self, Exit, Failure};
 use super::super::output::{self, Form};
 use super::super::spool::{Batch, Spool};
-use super::ended;
 use super::input::Line;
 
 /// The API's largest batch.
@@ -387,4 +386,13 @@ fn new_key() -> Result<String, Failure> {
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::new(Exit::Failure, format!("there is no randomness: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What the whole command comes to.
+fn ended(is_all_sent: bool, rejected: u64) -> ExitCode {
+    match (is_all_sent, rejected) {
+        (false, _) => Exit::Unavailable.into(),
+        (true, 0) => ExitCode::SUCCESS,
+        (true, _) => Exit::Invalid.into(),
+    }
 }
