@@ -26,7 +26,7 @@ async function toBillingTest(page, context) {
   await context.addCookies(cookies);
   await page.goto(`${server.url}/app`);
   await page.locator("details.menu summary").click();
-  await page.getByRole("link", { name: "Billing" }).click();
+  await page.getByRole("link", { name: "Billing", exact: true }).click();
   await page.getByRole("navigation", { name: "Mode" }).getByRole("link", { name: "Test" }).click();
 }
 

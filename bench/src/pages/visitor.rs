@@ -96,7 +96,7 @@ impl Visitor {
         self.post(address, &format!("{page}/create"), &[("format", "ndjson")])?;
         let answer = Client::connect(address, "")?.raw(self.request(&page).as_bytes())?;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let found = links(&unchunked(head, body)).into_iter().find(|link| link.ends_with("/download"));
+        let found = links(&page, &unchunked(head, body)).into_iter().find(|link| link.ends_with("/download"));
         found.ok_or_else(|| format!("{page} has no download").into())
     }
 
@@ -116,8 +116,9 @@ impl Visitor {
                 if !head.to_ascii_lowercase().contains("content-type: text/html") {
                     continue;
                 }
+                let found = links(&path, &unchunked(head, body));
                 pages.push(path);
-                links(&unchunked(head, body))
+                found
             } else {
                 let location = head.lines().find_map(|line| {
                     let (name, value) = line.split_once(": ")?;
@@ -141,12 +142,21 @@ impl Visitor {
     }
 }
 
-/// Where links of a page lead to.
-fn links(page: &str) -> Vec<String> {
+/// Where links of a page lead to, as a browser takes them that has come to it by `path`.
+fn links(path: &str, page: &str) -> Vec<String> {
+    let path = path.split('?').next().unwrap_or(path);
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let absolute = |link: String| match link.chars().next() {
+        Some('/') => link,
+        None | Some('?') => format!("{path}{link}"),
+        Some(_) if link.contains(':') => link,
+        Some(_) => format!("{folder}/{link}"),
+    };
     let starts = page.match_indices("href=\"").map(|(at, found)| at + found.len());
     let links = starts.filter_map(|at| page[at..].split('"').next());
     links
         .map(|link| link.split('#').next().unwrap_or(link).replace("&amp;", "&").replace("&#38;", "&"))
+        .map(absolute)
         .collect()
 }
 
@@ -186,6 +196,14 @@ pub fn name(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_leads_to_where_a_browser_would_go() {
+        let page = r#"<a href="/app/x"><a href="events/1?a=b&amp;c=d"><a href="?q=1"><a href="https://example.org/"><a href="1#top">"#;
+        let expected =
+            ["/app/x", "/app/p/events/1?a=b&c=d", "/app/p/live?q=1", "https://example.org/", "/app/p/1"];
+        assert_eq!(links("/app/p/live?last=7d", page), expected);
+    }
 
     #[test]
     fn pages_that_differ_in_ids_and_values_only_are_of_one_kind() {
