@@ -86,12 +86,18 @@ pub(super) fn range(end: u64, before: Option<&Run>) -> SeqRange {
         return SeqRange { from: 1, to: end };
     }
     let from = match before {
-        Some(run) if matches!(run.end, Some(RunEnd::Valid)) && run.to < end => run.to + 1,
         Some(run) if !matches!(run.end, Some(RunEnd::Valid)) && run.from <= end => run.from,
+        // A part that is shorter than it might be ended where the chain did. What has come since waits for the next round: whoever
+        // followed a chain that grows would never come back to its beginning.
+        Some(run) if run.to < end && run.to - run.from + 1 >= part(run.to) => run.to + 1,
         _ => 1,
     };
-    let events = end.div_ceil(NIGHTS).max(WHOLE_MAX);
-    SeqRange { from, to: end.min(from.saturating_add(events - 1)) }
+    SeqRange { from, to: end.min(from.saturating_add(part(end) - 1)) }
+}
+
+/// How many events of a chain that ends there are verified in one night.
+fn part(end: u64) -> u64 {
+    end.div_ceil(NIGHTS).max(WHOLE_MAX)
 }
 
 #[cfg(test)]
