@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn links_are_found_and_unescaped() {
         let page = r##"<a href="/app/a?b=1&amp;c=2">x</a> <a href="#top">y</a>"##;
-        assert_eq!(links(page), ["/app/a?b=1&c=2", ""]);
+        assert_eq!(links("/app", page), ["/app/a?b=1&c=2", "/app"]);
     }
 
     #[test]
