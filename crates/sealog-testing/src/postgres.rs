@@ -281,7 +281,19 @@ impl Database {
 
     /// Everything in it, as text.
     pub fn dump(&self) -> String {
-        let output = self.cluster.run("pg_dump", &["-d", &self.url()]);
+        self.dump_with(&[])
+    }
+
+    /// The same without the rows that are derived from the events: whichever process has the store open
+    /// writes them behind the events, at moments of its own.
+    pub fn dump_without_derived_rows(&self) -> String {
+        const DERIVED: [&str; 4] = ["event_fields", "fields_indexed", "counts", "counted"];
+        let without = DERIVED.map(|table| format!("--exclude-table-data=sealog.{table}"));
+        self.dump_with(&without.each_ref().map(String::as_str))
+    }
+
+    fn dump_with(&self, arguments: &[&str]) -> String {
+        let output = self.cluster.run("pg_dump", &[&["-d", &self.url()], arguments].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }

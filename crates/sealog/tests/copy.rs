@@ -561,7 +561,7 @@ fn a_copy_the_wrong_way_round_changes_nothing_in_a_database() {
     assert!(copy(&database.url(), &second.url()).0);
     // Newer versions of pg_dump put a random word around what they say.
     let dump = || {
-        let dump = database.dump();
+        let dump = database.dump_without_derived_rows();
         dump.lines().filter(|line| !line.contains("restrict ")).map(str::to_owned).collect::<Vec<_>>()
     };
     for (how, why) in WAYS {
