@@ -25,6 +25,7 @@ use crate::auth::Auth;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::connections::Connections;
+use crate::docs::Docs;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::openapi::Served;
@@ -49,6 +50,7 @@ pub struct App {
     /// Memory for large request bodies.
     pub(crate) bodies: Budget,
     pub(crate) openapi: Served,
+    pub(crate) docs: Docs,
     pub(crate) last_ready: LastAnswer,
 }
 
@@ -174,6 +176,7 @@ impl App {
             reads: Budget::new(config.memory.answers_bytes),
             bodies: Budget::new(config.memory.bodies_bytes),
             openapi: Served::new(&config),
+            docs: Docs::default(),
             last_ready: LastAnswer::default(),
             config,
         })
@@ -181,6 +184,11 @@ impl App {
 }
 
 impl App {
+    /// Makes the pages of `/docs` before the first one is asked for. Takes a moment: for a thread of its own.
+    pub fn prepare_docs(&self) {
+        self.docs.prepare(&self.config);
+    }
+
     /// For pages: what works in the background of this process.
     pub fn workers(&self) -> Workers {
         Workers {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sealog_core::plan::Plan;
+use sealog_docs::Program;
 use sealog_service::Secret;
 use sealog_service::background::Intervals;
 use sealog_service::geo::Geo;
@@ -37,6 +38,8 @@ pub struct Config {
     pub deadlines: Deadlines,
     pub memory: Memory,
     pub background: Intervals,
+    /// Commands and settings, for the documentation.
+    pub program: Arc<Program>,
     /// Connections at a time, of all event loops. Beyond it, those that are not in use make room.
     pub connections_max: usize,
 }
@@ -100,6 +103,7 @@ impl Config {
             },
             memory: Memory { answers_bytes: 256 << 20, bodies_bytes: 256 << 20 },
             background: Intervals::default(),
+            program: Arc::default(),
             connections_max: 10_000,
         }
     }

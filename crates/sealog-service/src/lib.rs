@@ -8,6 +8,7 @@
 //! people sign in, [`search`] how they find events, [`ops`] those who run
 //! the instance. Each part takes what it uses, and none knows of the whole program.
 
+pub mod adapters;
 mod address;
 pub mod admin;
 pub mod background;

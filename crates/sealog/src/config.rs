@@ -206,6 +206,18 @@ fn flag(key: &str) -> String {
     key.replace(['.', '_'], "-")
 }
 
+/// For the documentation.
+pub(crate) fn reference() -> Vec<sealog_docs::Setting> {
+    let setting = |setting: &Setting| sealog_docs::Setting {
+        key: setting.key.to_owned(),
+        variable: variable(setting.key),
+        flag: format!("--{}", flag(setting.key)),
+        default: setting.default.unwrap_or("").to_owned(),
+        help: setting.help.to_owned(),
+    };
+    SETTINGS.iter().map(setting).collect()
+}
+
 pub(crate) fn with_flags(command: Command) -> Command {
     let command = command.arg(
         Arg::new("config")

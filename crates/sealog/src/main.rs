@@ -11,6 +11,7 @@ mod first_run;
 mod migrate;
 mod ops_user;
 mod plans;
+mod reference;
 mod reset;
 mod serve;
 mod store;
@@ -30,8 +31,8 @@ fn main() -> ExitCode {
         return code;
     }
     let result = match matches.subcommand() {
-        Some(("serve", matches)) => serve::run(matches),
-        Some(("demo", matches)) => demo::run(matches),
+        Some(("serve", matches)) => serve::run(matches, reference::program(command())),
+        Some(("demo", matches)) => demo::run(matches, reference::program(command())),
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,55 @@
+//! Pages that are written from tables of the program.
+
+mod api;
+mod errors;
+mod formats;
+mod frameworks;
+pub(crate) mod program;
+
+use crate::contents::PARTS;
+use crate::layout::Entry;
+use crate::site::Given;
+
+/// A page before it is rendered.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Beneath `/docs/`.
+    pub path: String,
+    /// Where it is in the contents; nothing for a page that another one leads to.
+    pub part: Option<&'static str>,
+    pub label: String,
+    pub markdown: String,
+}
+
+impl Source {
+    fn new(path: impl Into<String>, label: impl Into<String>, markdown: String) -> Source {
+        Source { path: path.into(), part: None, label: label.into(), markdown }
+    }
+
+    fn in_part(self, part: &'static str) -> Source {
+        Source { part: Some(part), ..self }
+    }
+}
+
+pub(crate) fn all(given: &Given<'_>) -> Vec<Source> {
+    let mut sources = api::pages(given.openapi);
+    sources.extend(program::pages(given.program));
+    sources.extend(formats::pages());
+    sources.extend(frameworks::pages());
+    sources.extend(errors::pages());
+    sources
+}
+
+/// The first page: the contents.
+pub(crate) fn home(entries: &[Entry]) -> Source {
+    let mut markdown = "# Sealog documentation\n\nOf the program that shows it: the same version, the same settings, no network needed. \
+                        New here? The [quickstart](/docs/quickstart) takes five minutes.\n"
+        .to_owned();
+    for part in PARTS {
+        markdown.push_str(&format!("\n## {part}\n\n"));
+        for entry in entries.iter().filter(|entry| entry.part == part) {
+            markdown.push_str(&format!("- [{}](/docs/{})\n", entry.label, entry.path));
+        }
+    }
+    Source::new("", "Contents", markdown)
+}
