@@ -45,7 +45,7 @@ impl Frame {
              <div class=\"topbar\"><a class=\"brand\" href=\"/docs/\">{LOGO}<span>Sealog docs</span></a>\
              <button class=\"btn icon end\" type=\"button\" popovertarget=\"nav\" aria-label=\"Menu\"><svg class=\"i\" aria-hidden=\"true\"><use href=\"#i-menu\"/></svg></button></div>\n\
              <div class=\"rail-nav\" id=\"nav\" popover>\n{search}\n<nav aria-label=\"Contents\">{contents}</nav>\n\
-             <div class=\"rail-foot\"><p class=\"small\">Sealog {version}</p><p class=\"row\"><a href=\"/app\">Dashboard</a><a href=\"/openapi.json\">OpenAPI</a></p></div>\n\
+             <div class=\"rail-foot\"><p class=\"small\">Sealog {version}</p><p class=\"row\"><a href=\"/app\">Open the dashboard</a><a href=\"/openapi.json\">OpenAPI</a></p></div>\n\
              </div>\n</div></header>\n<div class=\"reading\">\n<main id=\"main\" tabindex=\"-1\" class=\"prose\">\n{content}</main>\n{outline}</div>\n</div>\n</body>\n</html>\n",
             title = escape(title),
             icon = self.icon,
