@@ -170,21 +170,47 @@ pub enum Reject {
     RateLimit,
     IpRateLimit,
     TestRateLimit,
-    InvalidJson { detail: String },
-    InvalidField { field: &'static str, problem: FieldProblem },
+    InvalidJson {
+        detail: String,
+    },
+    InvalidField {
+        field: &'static str,
+        problem: FieldProblem,
+    },
     MissingAction,
     BatchEmpty,
-    BatchTooLarge { count: usize },
+    BatchTooLarge {
+        count: usize,
+    },
     /// Of a request to an adapter.
-    TooManyItems { items_max: usize },
-    BodyTooLarge { bytes_max: usize },
+    TooManyItems {
+        items_max: usize,
+    },
+    BodyTooLarge {
+        bytes_max: usize,
+    },
     IdempotencyConflict,
     IdempotencyInFlight,
-    ActionInvalid { action: String, suggestion: Option<String> },
-    ActionRequiresFramework { action: String, frameworks: Vec<String> },
-    FrameworkDisabled { action: String, frameworks: Vec<String> },
-    MissingRequiredFields { action: String, fields: Vec<String> },
-    InvalidParam { name: String, problem: &'static str },
+    ActionInvalid {
+        action: String,
+        suggestion: Option<String>,
+    },
+    ActionRequiresFramework {
+        action: String,
+        frameworks: Vec<String>,
+    },
+    FrameworkDisabled {
+        action: String,
+        frameworks: Vec<String>,
+    },
+    MissingRequiredFields {
+        action: String,
+        fields: Vec<String>,
+    },
+    InvalidParam {
+        name: String,
+        problem: &'static str,
+    },
     EventNotFound,
     PathNotFound,
     MethodNotAllowed,

@@ -95,7 +95,11 @@ fn outline_of(sections: &[Section]) -> String {
     }
     let items: String = headings
         .iter()
-        .map(|section| format!("<li><a href=\"#{}\">{}</a></li>", escape(&section.id), escape(&section.heading)))
+        .map(|section| {
+            format!("<li><a href=\"#{}\">{}</a></li>", escape(&section.id), escape(&section.heading))
+        })
         .collect();
-    format!("<aside class=\"outline small\" aria-label=\"On this page\"><p class=\"muted\">On this page</p><ul>{items}</ul></aside>\n")
+    format!(
+        "<aside class=\"outline small\" aria-label=\"On this page\"><p class=\"muted\">On this page</p><ul>{items}</ul></aside>\n"
+    )
 }

@@ -16,5 +16,6 @@ mod site;
 mod text;
 
 pub use assets::Asset;
+pub use generated::Given;
 pub use generated::program::{Argument, Command, Program, Setting};
-pub use site::{Document, Given, Site};
+pub use site::{Document, Site};

@@ -163,7 +163,9 @@ fn frame_tables(events: Vec<Event<'_>>) -> Vec<Event<'_>> {
             }
             Event::Start(Tag::Table(alignment)) => {
                 tables += 1;
-                let frame = format!("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table {tables}\">");
+                let frame = format!(
+                    "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table {tables}\">"
+                );
                 framed.push(Event::Html(frame.into()));
                 framed.push(Event::Start(Tag::Table(alignment)));
             }
@@ -233,7 +235,12 @@ mod tests {
     #[test]
     fn a_table_can_be_scrolled_with_the_keyboard() {
         let html = html("| a |\n|---|\n| b |\n");
-        assert!(html.contains("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table 1\"><table>"), "{html}");
+        assert!(
+            html.contains(
+                "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table 1\"><table>"
+            ),
+            "{html}"
+        );
         assert!(html.contains("</table>\n</div>"), "{html}");
     }
 }

@@ -144,7 +144,11 @@ mod tests {
             level: 2,
             text: text.into(),
         };
-        index.add("a", "Apples", &[section("Apples", "red fruit"), section("Trees", "they carry apples, and chain_seq")]);
+        index.add(
+            "a",
+            "Apples",
+            &[section("Apples", "red fruit"), section("Trees", "they carry apples, and chain_seq")],
+        );
         index.add("b", "Pears", &[section("Pears", "not an apple; a fruit")]);
         index
     }

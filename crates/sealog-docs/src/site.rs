@@ -2,12 +2,9 @@
 
 use std::sync::OnceLock;
 
-use serde_json::Value;
-
 use crate::assets::{self, Asset, compress, digest};
 use crate::contents::FILES;
-use crate::generated::program::Program;
-use crate::generated::{self, Source};
+use crate::generated::{self, Given, Source};
 use crate::layout::{Entry, Frame, search_form};
 use crate::markdown::{self, Section};
 use crate::search::Index;
@@ -15,17 +12,6 @@ use crate::text::escape;
 
 /// Where examples in the sources reach a server.
 const EXAMPLE_URL: &str = "http://127.0.0.1:8080";
-
-/// What the program knows of itself.
-#[derive(Debug)]
-pub struct Given<'a> {
-    /// `/openapi.json`
-    pub openapi: &'a Value,
-    pub program: &'a Program,
-    /// Where clients reach this server.
-    pub base_url: &'a str,
-    pub version: &'a str,
-}
 
 /// The documentation of a server. It does not change while that runs.
 #[derive(Debug)]
@@ -77,7 +63,11 @@ impl Site {
         let href = |asset: &Asset| format!("/docs/{}", asset.path());
         let frame = Frame {
             entries,
-            styles: ["app.css", "docs.css"].iter().flat_map(|name| assets.iter().find(|asset| asset.is(name))).map(href).collect(),
+            styles: ["app.css", "docs.css"]
+                .iter()
+                .flat_map(|name| assets.iter().find(|asset| asset.is(name)))
+                .map(href)
+                .collect(),
             icon: assets.iter().find(|asset| asset.is("icon.svg")).map(href).unwrap_or_default(),
             version: given.version.to_owned(),
         };
@@ -110,7 +100,9 @@ impl Site {
         if words.trim().is_empty() {
             html.push_str("<p>Type a word, a field, a flag, a setting or an error code.</p>\n");
         } else if found.is_empty() {
-            html.push_str("<p role=\"status\">Nothing has all of these words. Try fewer, or their beginnings.</p>\n");
+            html.push_str(
+                "<p role=\"status\">Nothing has all of these words. Try fewer, or their beginnings.</p>\n",
+            );
         } else {
             html.push_str("<ol class=\"found\">");
             for place in found {
@@ -159,7 +151,8 @@ impl Page {
     fn document(&self, frame: &Frame) -> &Document {
         self.document.get_or_init(|| {
             let html = frame.page(&self.path, &self.title, &self.html, &self.sections);
-            let (compressed, etag) = (compress(html.as_bytes()), format!("\"{}\"", &digest(html.as_bytes())[..16]));
+            let (compressed, etag) =
+                (compress(html.as_bytes()), format!("\"{}\"", &digest(html.as_bytes())[..16]));
             Document { html, compressed, etag }
         })
     }
@@ -167,10 +160,14 @@ impl Page {
 
 /// Where a link of a source leads: another page here, or the web. Files of the repository that are not shown are only named.
 fn lead(dest: &str) -> Option<String> {
-    if ["https://", "http://", "#", "/docs", "/openapi.json", "/app"].iter().any(|known| dest.starts_with(known)) {
+    if ["https://", "http://", "#", "/docs", "/openapi.json", "/app"]
+        .iter()
+        .any(|known| dest.starts_with(known))
+    {
         return Some(dest.to_owned());
     }
-    let (file, anchor) = dest.split_once('#').map_or((dest, String::new()), |(file, id)| (file, format!("#{id}")));
+    let (file, anchor) =
+        dest.split_once('#').map_or((dest, String::new()), |(file, id)| (file, format!("#{id}")));
     let file = FILES.iter().find(|known| known.name == file)?;
     Some(format!("/docs/{}{anchor}", file.path))
 }
@@ -182,7 +179,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::generated::program::{Argument, Command, Setting};
+    use crate::generated::program::{Argument, Command, Program, Setting};
 
     fn site() -> Site {
         let program = Program {
@@ -201,7 +198,12 @@ mod tests {
             }],
         };
         let openapi = json!({ "paths": {}, "components": { "schemas": {} }, "tags": [] });
-        Site::new(&Given { openapi: &openapi, program: &program, base_url: "https://log.example", version: "0" })
+        Site::new(&Given {
+            openapi: &openapi,
+            program: &program,
+            base_url: "https://log.example",
+            version: "0",
+        })
     }
 
     /// Addresses and ids that pages of the site have.
@@ -280,7 +282,9 @@ mod tests {
     fn a_search_leads_to_a_page_of_the_site() {
         let site = site();
         let places = places(&site);
-        for words in ["idempotency", "backup", "listen", "auth key_not_found", "soc2", "sealog serve", "cloudevents"] {
+        for words in
+            ["idempotency", "backup", "listen", "auth key_not_found", "soc2", "sealog serve", "cloudevents"]
+        {
             let found = site.index().find(words);
             assert!(!found.is_empty(), "{words}");
             for place in found {

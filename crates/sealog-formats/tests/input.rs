@@ -31,7 +31,10 @@ fn an_array_lines_and_one_object_are_the_same_events() {
 #[test]
 fn a_line_that_is_no_json_is_one_bad_item_and_an_array_that_is_none_a_bad_body() {
     let found = items(Adapter::Json, "{\"action\":\"user.login\"}\n{oops\n{\"action\":\"user.logout\"}");
-    let fine: Vec<bool> = found.iter().map(|item| matches!(parse_single(item.as_ref().unwrap().as_bytes()), Ok(Ok(_)))).collect();
+    let fine: Vec<bool> = found
+        .iter()
+        .map(|item| matches!(parse_single(item.as_ref().unwrap().as_bytes()), Ok(Ok(_))))
+        .collect();
     assert_eq!(fine, [true, false, true]);
     assert_eq!(refused(Adapter::Json, b"[{\"action\":\"user.login\"},{oops]"), Code::ValidationInvalidJson);
     assert_eq!(refused(Adapter::Json, b"\xff"), Code::ValidationInvalidJson);
@@ -75,14 +78,19 @@ fn a_cloudevent_becomes_an_event_by_the_table() {
 fn data_of_a_cloudevent_is_not_written_anew() {
     let body = r#"{"specversion":"1.0","id":"1","source":"s","type":"user.login","data":{"price":1.0,"big":12345678901234567890,"e":"\ud800"}}"#;
     let item = items(Adapter::CloudEvents, body).remove(0).unwrap();
-    assert!(item.contains(r#""metadata":{"price":1.0,"big":12345678901234567890,"e":"\ud800","cloudevent":"#), "{item}");
+    assert!(
+        item.contains(r#""metadata":{"price":1.0,"big":12345678901234567890,"e":"\ud800","cloudevent":"#),
+        "{item}"
+    );
 }
 
 #[test]
 fn a_cloudevent_without_what_each_has_is_one_bad_item() {
     let good = json!({ "specversion": "1.0", "id": "1", "source": "s", "type": "user.login" });
     let mut batch = vec![good.clone()];
-    for (field, value) in [("specversion", json!("0.3")), ("id", json!("")), ("source", json!(7)), ("type", Value::Null)] {
+    for (field, value) in
+        [("specversion", json!("0.3")), ("id", json!("")), ("source", json!(7)), ("type", Value::Null)]
+    {
         let mut bad = good.clone();
         bad[field] = value;
         batch.push(bad);
@@ -176,7 +184,10 @@ fn logs_protobuf() -> Vec<u8> {
         piece(6, &attribute("mfa", &[0x10, 1])),
         piece(6, &attribute("list", &piece(5, &list))),
         piece(6, &attribute("map", &piece(6, &map))),
-        piece(9, &[0x5b, 0x8e, 0xff, 0xf7, 0x98, 0x03, 0x81, 0x03, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c]),
+        piece(
+            9,
+            &[0x5b, 0x8e, 0xff, 0xf7, 0x98, 0x03, 0x81, 0x03, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c],
+        ),
         piece(10, &[0xee, 0xe1, 0x9b, 0x7e, 0xc3, 0xc1, 0xb1, 0x74]),
         fixed64(11, 1_794_657_602_000_000_000),
     ]
@@ -220,9 +231,14 @@ fn protobuf_that_is_cut_off_or_none_is_refused_and_nothing_panics() {
 #[test]
 fn values_that_are_nested_more_than_32_deep_are_one_bad_item() {
     let nested = |depth: usize| {
-        let value = (0..depth).fold(json!({ "intValue": "1" }), |inner, _| json!({ "arrayValue": { "values": [inner] } }));
+        let value = (0..depth)
+            .fold(json!({ "intValue": "1" }), |inner, _| json!({ "arrayValue": { "values": [inner] } }));
         let record = json!({ "attributes": [{ "key": "audit.action", "value": { "stringValue": "user.login" } }, { "key": "deep", "value": value }] });
-        items(Adapter::OtlpJson, &json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] }).to_string()).remove(0)
+        items(
+            Adapter::OtlpJson,
+            &json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] }).to_string(),
+        )
+        .remove(0)
     };
     assert!(nested(32).is_ok());
     assert_eq!(nested(33).unwrap_err().code(), Code::ValidationInvalidJson);

@@ -93,7 +93,8 @@ fn what_an_event_holds_cannot_add_a_field_to_cef() {
     let (header, pairs) = parse_cef(&render(Format::Cef, BARE).unwrap());
     assert_eq!(header[4], "a|b=c\\d e");
     let value = |name: &str| {
-        let found: Vec<&String> = pairs.iter().filter(|(known, _)| known == name).map(|(_, value)| value).collect();
+        let found: Vec<&String> =
+            pairs.iter().filter(|(known, _)| known == name).map(|(_, value)| value).collect();
         assert_eq!(found.len(), 1, "{name}: {pairs:?}");
         found[0].clone()
     };
@@ -101,7 +102,8 @@ fn what_an_event_holds_cannot_add_a_field_to_cef() {
     assert_eq!(value("cs6"), "{\"k\":\"a=b\\n\"}");
     assert_eq!(value("cn1"), "4294967296");
     // A label without a value would be a field of its own.
-    let (_, pairs) = parse_cef(&render(Format::Cef, &BARE.replace(r#""metadata":{"k":"a=b\n"},"#, "")).unwrap());
+    let (_, pairs) =
+        parse_cef(&render(Format::Cef, &BARE.replace(r#""metadata":{"k":"a=b\n"},"#, "")).unwrap());
     assert!(pairs.iter().all(|(name, _)| !name.starts_with("cs6")), "{pairs:?}");
 }
 

@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use hyper::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
-    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::query;
@@ -102,7 +102,8 @@ fn content(
     headers: &HeaderMap,
 ) -> Response<Body> {
     let is_compressed = takes_gzip(headers);
-    let mut response = with_type(StatusCode::OK, content_type, if is_compressed { compressed.to_vec() } else { plain });
+    let mut response =
+        with_type(StatusCode::OK, content_type, if is_compressed { compressed.to_vec() } else { plain });
     let answered = response.headers_mut();
     answered.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answered.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
@@ -147,7 +148,9 @@ mod tests {
         for path in ["", "errors", "errors/", "quickstart", "search", "api/events", "frameworks/soc2"] {
             assert_eq!(status(path), Some(200), "{path}");
         }
-        for path in ["errors/auth", "errors/auth/nope", "x", "errors/auth/missing_header/x", "static/0/app.css"] {
+        for path in
+            ["errors/auth", "errors/auth/nope", "x", "errors/auth/missing_header/x", "static/0/app.css"]
+        {
             assert_eq!(status(path), None, "{path}");
         }
     }

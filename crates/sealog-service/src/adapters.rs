@@ -12,7 +12,9 @@ use sealog_store::IdempotencyKey;
 use sealog_store::pool::Lane;
 use sha2::{Digest, Sha256};
 
-use crate::ingest::{Client, Ingest, IngestError, Origin, PARSED_AT_ONCE_BYTES_MAX, Producer, admit, with_suggestion};
+use crate::ingest::{
+    Client, Ingest, IngestError, Origin, PARSED_AT_ONCE_BYTES_MAX, Producer, admit, with_suggestion,
+};
 
 /// Most errors that an answer describes.
 pub const ERRORS_MAX: usize = 100;

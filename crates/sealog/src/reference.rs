@@ -23,15 +23,16 @@ fn add(command: &Command, name: &str, commands: &mut Vec<sealog_docs::Command>) 
         usage: usage.trim_start_matches("Usage: ").to_owned(),
         arguments: command.get_arguments().filter(|argument| is_its_own(argument)).map(argument).collect(),
     });
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help") {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help")
+    {
         add(below, &format!("{name} {}", below.get_name()), commands);
     }
 }
 
 /// `--help` and `--version` are everywhere.
 fn is_its_own(argument: &Arg) -> bool {
-    let everywhere =
-        [ArgAction::Help, ArgAction::HelpShort, ArgAction::HelpLong, ArgAction::Version].map(|action| format!("{action:?}"));
+    let everywhere = [ArgAction::Help, ArgAction::HelpShort, ArgAction::HelpLong, ArgAction::Version]
+        .map(|action| format!("{action:?}"));
     !argument.is_hide_set() && !everywhere.contains(&format!("{:?}", argument.get_action()))
 }
 

@@ -69,7 +69,9 @@ fn run_page(page: &str, address: &str, dir: &Path, variables: &[(&str, &str)]) {
         let text = block.text.replace(EXAMPLE_ADDRESS, address);
         script.push_str(&format!("printf '\\n\\036{number}\\n'\n"));
         match words.next() {
-            Some("fails") => script.push_str(&format!("if ( {text}\n); then echo 'it was to fail' >&2; exit 9; fi\n")),
+            Some("fails") => {
+                script.push_str(&format!("if ( {text}\n); then echo 'it was to fail' >&2; exit 9; fi\n"))
+            }
             _ => script.push_str(&text),
         }
         let is_output = |next: &&Block| next.info.starts_with("json") || next.info.starts_with("text");
@@ -84,18 +86,26 @@ fn run_page(page: &str, address: &str, dir: &Path, variables: &[(&str, &str)]) {
     let output = bash.envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
     let (code, out, err) = ended(output);
     assert_eq!(code, Some(0), "{page}: {err}\n{out}");
-    let outputs: Vec<&str> = out.split('\u{1e}').skip(1).map(|piece| piece.split_once('\n').unwrap().1).collect();
+    let outputs: Vec<&str> =
+        out.split('\u{1e}').skip(1).map(|piece| piece.split_once('\n').unwrap().1).collect();
     assert_eq!(outputs.len(), compared.len(), "{page}: {out}");
     for ((block, shown), output) in compared.into_iter().zip(outputs) {
         let Some(shown) = shown else { continue };
         let context = format!("{page}: {}", block.text);
         match shown.info.as_str() {
             "json" => {
-                let value = |text: &str| serde_json::from_str::<Value>(text.trim()).unwrap_or_else(|error| panic!("{context}: {error}: {text}"));
+                let value = |text: &str| {
+                    serde_json::from_str::<Value>(text.trim())
+                        .unwrap_or_else(|error| panic!("{context}: {error}: {text}"))
+                };
                 assert_eq!(shape(&value(output)), shape(&value(&shown.text)), "{context}\n{output}");
             }
             "text like" => assert_eq!(masked(output), masked(&shown.text), "{context}"),
-            "text" => assert!(fits(shown.text.trim(), output.trim()), "{context}\nshown:\n{}\nprinted:\n{output}", shown.text),
+            "text" => assert!(
+                fits(shown.text.trim(), output.trim()),
+                "{context}\nshown:\n{}\nprinted:\n{output}",
+                shown.text
+            ),
             other => panic!("{context}: what is `{other}`?"),
         }
     }
@@ -113,7 +123,8 @@ fn shape(value: &Value) -> String {
             format!("[{}]", first.map(shape).unwrap_or_default())
         }
         Value::Object(members) => {
-            let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}:{}", shape(value))).collect();
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{name}:{}", shape(value))).collect();
             format!("{{{}}}", members.join(","))
         }
     }
@@ -143,7 +154,13 @@ fn masked(text: &str) -> Vec<String> {
     for line in text.trim().lines() {
         let words: Vec<String> = line
             .split_whitespace()
-            .map(|word| if word.starts_with(|c: char| c.is_ascii_digit()) || word.len() > 30 { "#".into() } else { word.to_owned() })
+            .map(|word| {
+                if word.starts_with(|c: char| c.is_ascii_digit()) || word.len() > 30 {
+                    "#".into()
+                } else {
+                    word.to_owned()
+                }
+            })
             .collect();
         let line = words.join(" ");
         if !lines.contains(&line) {
@@ -166,7 +183,8 @@ fn the_quickstart_works_as_it_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let blocks = blocks("quickstart.md");
     let start_it = blocks.iter().find(|block| block.info == "sh server").unwrap();
-    let words: Vec<String> = start_it.text.split_whitespace().map(|word| word.replace(EXAMPLE_ADDRESS, "127.0.0.1:0")).collect();
+    let words: Vec<String> =
+        start_it.text.split_whitespace().map(|word| word.replace(EXAMPLE_ADDRESS, "127.0.0.1:0")).collect();
     assert_eq!(words[0], "sealog");
     let mut command = sealog();
     command.args(&words[1..]).current_dir(dir.path());
@@ -224,7 +242,8 @@ fn an_example_that_prints_something_else_is_noticed() {
 /// The head and the body of an answer.
 fn page(server: &Running, path: &str, headers: &str) -> (String, String) {
     let host = &server.address;
-    let answer = server.raw(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n"));
+    let answer =
+        server.raw(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n"));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_ascii_lowercase(), body.to_owned())
 }
@@ -237,10 +256,19 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 fn pages_need_no_key_have_the_policy_of_the_dashboard_and_say_whether_they_have_changed() {
     let (_dir, server) = server();
     let (of_app, _) = page(&server, "/app/sign-in", "");
-    for path in ["/docs", "/docs/", "/docs/quickstart", "/docs/api/events", "/docs/search?q=chain", "/docs/errors/auth/key_not_found"] {
+    for path in [
+        "/docs",
+        "/docs/",
+        "/docs/quickstart",
+        "/docs/api/events",
+        "/docs/search?q=chain",
+        "/docs/errors/auth/key_not_found",
+    ] {
         let (head, body) = page(&server, path, "");
         assert!(head.starts_with("http/1.1 200"), "{path}: {head}");
-        for name in ["content-security-policy", "x-content-type-options", "x-frame-options", "referrer-policy"] {
+        for name in
+            ["content-security-policy", "x-content-type-options", "x-frame-options", "referrer-policy"]
+        {
             assert_eq!(header(&head, name), header(&of_app, name), "{path}");
         }
         // Everything that a page needs comes from this server.
@@ -267,7 +295,12 @@ fn commands_and_settings_are_those_of_the_program() {
     let (_, help, _) = ended(output);
     let (_, list) = page(&server, "/docs/commands", "");
     let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    let names: Vec<&str> = commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    let names: Vec<&str> = commands
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
     assert!(names.len() > 8, "{help}");
     for name in names {
         assert!(list.contains(&format!("/docs/commands/{name}\"")), "{name}");
@@ -292,8 +325,14 @@ fn a_search_finds_a_setting_a_flag_a_field_and_an_error_and_is_bounded() {
         ("prev_hash", "/docs/"),
     ] {
         let (head, body) = page(&server, &format!("/docs/search?q={words}"), "");
-        assert!(head.starts_with("http/1.1 200") && body.contains(&format!("<li><a href=\"{expected}")), "{words}: {body}");
-        assert!(body.matches("<ol class=\"found\">").count() == 1 && body.matches("<p>").count() < 40, "{words}");
+        assert!(
+            head.starts_with("http/1.1 200") && body.contains(&format!("<li><a href=\"{expected}")),
+            "{words}: {body}"
+        );
+        assert!(
+            body.matches("<ol class=\"found\">").count() == 1 && body.matches("<p>").count() < 40,
+            "{words}"
+        );
     }
     let (head, body) = page(&server, &format!("/docs/search?q={}", "a+".repeat(20_000)), "");
     assert!(head.starts_with("http/1.1 200"), "{head}");

@@ -51,7 +51,8 @@ fn what_vector_writes_with_our_configurations_is_stored() {
         let path = text(&sink, "uri").strip_prefix("${SEALOG_URL}").unwrap().to_owned();
         let headers = &sink["request"]["headers"];
         let authorization = text(headers, "Authorization").replace("${SEALOG_API_KEY}", &key);
-        let headers = [("Authorization", authorization.as_str()), ("Content-Type", text(headers, "Content-Type"))];
+        let headers =
+            [("Authorization", authorization.as_str()), ("Content-Type", text(headers, "Content-Type"))];
         let most = usize::try_from(sink["batch"]["max_events"].as_integer().unwrap()).unwrap();
         let events: Vec<Value> = (0..most).map(event).collect();
         let (answered, answer) = server.request("POST", &path, &headers, &body(&sink, &events));
@@ -63,5 +64,8 @@ fn what_vector_writes_with_our_configurations_is_stored() {
     }
     let (_, page) = server.get(&key, "/v1/events?limit=1");
     let page: Value = serde_json::from_str(&page).unwrap();
-    assert_eq!((&page["events"][0]["chain_seq"], &page["events"][0]["actor_id"]), (&json!(1100), &json!("u99")));
+    assert_eq!(
+        (&page["events"][0]["chain_seq"], &page["events"][0]["actor_id"]),
+        (&json!(1100), &json!("u99"))
+    );
 }

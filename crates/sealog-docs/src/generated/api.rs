@@ -68,7 +68,8 @@ fn described(call: &str, operation: &Value, openapi: &Value) -> String {
             text(&operation["requestBody"]["description"])
         ));
         for (_, example) in object(&content["examples"]) {
-            let example = example["value"].as_str().map_or_else(|| example["value"].to_string(), str::to_owned);
+            let example =
+                example["value"].as_str().map_or_else(|| example["value"].to_string(), str::to_owned);
             page.push_str(&format!("\n{}", block("json", &example)));
         }
     }
@@ -87,7 +88,8 @@ fn described(call: &str, operation: &Value, openapi: &Value) -> String {
 
 /// Codes in the words of an answer lead to their pages.
 fn with_links(words: &str, openapi: &Value) -> String {
-    let codes = &openapi["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["enum"];
+    let codes =
+        &openapi["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["enum"];
     array(codes).filter_map(Value::as_str).fold(words.to_owned(), |words, known| {
         words.replace(&format!("`{known}`"), &format!("[`{known}`](/docs/errors/{known})"))
     })
@@ -131,10 +133,19 @@ fn kind(schema: &Value) -> String {
     let known: Vec<&Value> = array(&schema["enum"]).collect();
     // A long list would be the page.
     if (1..=12).contains(&known.len()) {
-        let known: Vec<String> = known.iter().map(|value| code(&value.as_str().map_or(value.to_string(), str::to_owned))).collect();
+        let known: Vec<String> = known
+            .iter()
+            .map(|value| code(&value.as_str().map_or(value.to_string(), str::to_owned)))
+            .collect();
         words.push(format!("({})", known.join(", ")));
     }
-    let limits = [("minLength", "at least", "characters"), ("maxLength", "at most", "characters"), ("maxItems", "at most", "items"), ("minimum", "from", ""), ("maximum", "to", "")];
+    let limits = [
+        ("minLength", "at least", "characters"),
+        ("maxLength", "at most", "characters"),
+        ("maxItems", "at most", "items"),
+        ("minimum", "from", ""),
+        ("maximum", "to", ""),
+    ];
     for (keyword, before, after) in limits {
         if let Some(limit) = schema[keyword].as_u64() {
             words.push(format!("{before} {limit} {after}").trim_end().to_owned());

@@ -6,9 +6,10 @@ use super::Source;
 use crate::text::{block, cell};
 
 pub(super) fn pages() -> Vec<Source> {
-    let mut list = "# Error codes\n\nEvery error has one of these codes; use the code for logic, not the message.\n\n\
+    let mut list =
+        "# Error codes\n\nEvery error has one of these codes; use the code for logic, not the message.\n\n\
                     | Code | Status | Meaning | Retry |\n|---|---|---|---|\n"
-        .to_owned();
+            .to_owned();
     for row in CODES {
         let retry = if row.retry { "yes" } else { "no" };
         let (code, status, meaning) = (row.text, row.status, cell(row.meaning));

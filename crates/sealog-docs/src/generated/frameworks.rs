@@ -22,7 +22,9 @@ pub(super) fn pages() -> Vec<Source> {
             cell(source),
             cell(retention)
         ));
-        let mut page = format!("# {label}\n\n{source}. Id: `{id}`. Retention: {retention}.\n\nRequired: evidence of this action is expected by the framework.\n\n{TABLE_OF_FRAMEWORK}");
+        let mut page = format!(
+            "# {label}\n\n{source}. Id: `{id}`. Retention: {retention}.\n\nRequired: evidence of this action is expected by the framework.\n\n{TABLE_OF_FRAMEWORK}"
+        );
         for entry in actions {
             let required = entry.frameworks.iter().any(|of| of.framework == *id && of.is_required);
             page.push_str(&format!(

@@ -6,9 +6,22 @@ mod formats;
 mod frameworks;
 pub(crate) mod program;
 
+use program::Program;
+use serde_json::Value;
+
 use crate::contents::PARTS;
 use crate::layout::Entry;
-use crate::site::Given;
+
+/// What the program knows of itself.
+#[derive(Debug)]
+pub struct Given<'a> {
+    /// `/openapi.json`
+    pub openapi: &'a Value,
+    pub program: &'a Program,
+    /// Where clients reach this server.
+    pub base_url: &'a str,
+    pub version: &'a str,
+}
 
 /// A page before it is rendered.
 #[derive(Debug)]

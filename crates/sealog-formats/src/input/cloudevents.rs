@@ -21,7 +21,10 @@ pub(super) fn event(item: &str) -> Result<String, Reject> {
     for field in REQUIRED {
         let value = member(&canonical, field).filter(|value| value.starts_with('"') && *value != "\"\"");
         if value.is_none() {
-            return Err(Reject::InvalidField { field, problem: FieldProblem::NotThis("a string that is not empty") });
+            return Err(Reject::InvalidField {
+                field,
+                problem: FieldProblem::NotThis("a string that is not empty"),
+            });
         }
     }
     let mut event = Object::new();

@@ -1,6 +1,7 @@
 //! What shippers send, as bodies of `POST /v1/events`.
 
 mod cloudevents;
+mod item;
 mod json;
 mod members;
 mod otlp;
@@ -13,10 +14,8 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
+pub use item::{ITEMS_MAX, Item};
 pub use table::{MAPPINGS, Mapping, Place, Row};
-
-/// Most items of one request. The size of its body bounds what they hold; this bounds what is made for each.
-pub const ITEMS_MAX: usize = 10_000;
 
 /// How a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +27,6 @@ pub enum Adapter {
     OtlpJson,
     OtlpProtobuf,
 }
-
-/// An event as `POST /v1/events` takes it, or why there is none.
-pub type Item<'b> = Result<Cow<'b, str>, Reject>;
 
 impl Adapter {
     /// Where it is. Part of what makes a request the same as another.
@@ -46,7 +42,9 @@ impl Adapter {
     pub fn items(self, body: &[u8]) -> Result<Vec<Item<'_>>, Reject> {
         let items = match self {
             Adapter::Json => json::items(utf8(body)?, |item| Ok(Cow::Borrowed(item)))?,
-            Adapter::CloudEvents => json::items(utf8(body)?, |item| cloudevents::event(item).map(Cow::Owned))?,
+            Adapter::CloudEvents => {
+                json::items(utf8(body)?, |item| cloudevents::event(item).map(Cow::Owned))?
+            }
             Adapter::OtlpJson => otlp_json::items(utf8(body)?)?,
             Adapter::OtlpProtobuf => otlp_protobuf::items(body)?,
         };
@@ -60,8 +58,4 @@ impl Adapter {
 fn utf8(body: &[u8]) -> Result<&str, Reject> {
     std::str::from_utf8(body)
         .map_err(|error| Reject::InvalidJson { detail: format!("not UTF-8 at byte {}", error.valid_up_to()) })
-}
-
-fn check_count(count: usize) -> Result<(), Reject> {
-    if count > ITEMS_MAX { Err(Reject::TooManyItems { items_max: ITEMS_MAX }) } else { Ok(()) }
 }

@@ -53,11 +53,8 @@ impl Record {
 
     fn rest(&self, resource: Option<&str>) -> Option<String> {
         let mut rest = Object::new();
-        let texts = [
-            ("severityText", &self.severity_text),
-            ("traceId", &self.trace_id),
-            ("spanId", &self.span_id),
-        ];
+        let texts =
+            [("severityText", &self.severity_text), ("traceId", &self.trace_id), ("spanId", &self.span_id)];
         if let Some(body) = &self.body {
             rest.put("body", body);
         }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use sealog_core::json::{self, Items, Members};
 use sealog_core::reject::Reject;
 
+use super::item::{Item, check_count};
 use super::members::{Object, member};
 use super::otlp::{DEPTH_MAX, Record};
-use super::{Item, check_count};
 
 pub(super) fn items<'b>(body: &str) -> Result<Vec<Item<'b>>, Reject> {
     let canonical = json::canonical(body)?;
@@ -117,5 +117,7 @@ fn any_value(value: &str, depth: usize) -> Result<String, Reject> {
 }
 
 pub(super) fn too_deep() -> Reject {
-    Reject::InvalidJson { detail: format!("a log record has values that are nested more than {DEPTH_MAX} deep") }
+    Reject::InvalidJson {
+        detail: format!("a log record has values that are nested more than {DEPTH_MAX} deep"),
+    }
 }

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
+use super::item::{Item, check_count};
 use super::members::Object;
 use super::otlp::{DEPTH_MAX, Record, quoted};
 use super::otlp_json::too_deep;
 use super::protobuf::{Fields, Malformed, Value};
-use super::{Item, check_count};
 
 /// Why a record is none.
 #[derive(Debug)]
@@ -26,9 +26,9 @@ impl From<Malformed> for Problem {
 impl From<Problem> for Reject {
     fn from(problem: Problem) -> Reject {
         match problem {
-            Problem::Malformed => {
-                Reject::InvalidJson { detail: "the body is no ExportLogsServiceRequest of Protocol Buffers".into() }
-            }
+            Problem::Malformed => Reject::InvalidJson {
+                detail: "the body is no ExportLogsServiceRequest of Protocol Buffers".into(),
+            },
             Problem::TooDeep => too_deep(),
         }
     }
@@ -168,7 +168,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let bits =
+            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let digit = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
             text.push(if place <= chunk.len() { char::from(DIGITS[digit]) } else { '=' });
@@ -183,7 +184,13 @@ mod tests {
 
     #[test]
     fn bytes_are_written_as_base64() {
-        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xff\xfe\xfd\xfc", "//79/A==")] {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"\xff\xfe\xfd\xfc", "//79/A=="),
+        ] {
             assert_eq!(base64(bytes), text);
         }
     }

@@ -82,16 +82,26 @@ mod tests {
 
     #[test]
     fn fields_are_read_and_what_is_cut_off_is_noticed() {
-        let message = [0x08, 0x96, 0x01, 0x12, 0x02, b'h', b'i', 0x19, 1, 0, 0, 0, 0, 0, 0, 0, 0x25, 2, 0, 0, 0];
+        let message =
+            [0x08, 0x96, 0x01, 0x12, 0x02, b'h', b'i', 0x19, 1, 0, 0, 0, 0, 0, 0, 0, 0x25, 2, 0, 0, 0];
         let fields: Vec<_> = Fields(&message).map(Result::unwrap).collect();
-        let expected =
-            [(1, Value::Varint(150)), (2, Value::Bytes(b"hi")), (3, Value::Fixed64(1)), (4, Value::Fixed32(2))];
+        let expected = [
+            (1, Value::Varint(150)),
+            (2, Value::Bytes(b"hi")),
+            (3, Value::Fixed64(1)),
+            (4, Value::Fixed32(2)),
+        ];
         assert_eq!(fields, expected);
         for length in 1..message.len() {
             let whole = [3, 7, 16].contains(&length);
             assert_eq!(Fields(&message[..length]).all(|field| field.is_ok()), whole, "{length}");
         }
-        for bad in [&[0x00, 0x00][..], &[0x0b], &[0x0f], &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]] {
+        for bad in [
+            &[0x00, 0x00][..],
+            &[0x0b],
+            &[0x0f],
+            &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+        ] {
             assert!(Fields(bad).any(|field| field.is_err()), "{bad:?}");
         }
     }

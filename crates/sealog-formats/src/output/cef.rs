@@ -28,7 +28,9 @@ pub(super) fn line(mapping: &Mapping, event: &Event) -> String {
         let is_labelled = rows.peek().is_some_and(|next| next.to.strip_suffix("Label") == Some(row.to));
         let label = if is_labelled { rows.next() } else { None };
         let Some(value) = text(row.from) else { continue };
-        for (to, value) in [(row.to, Some(value))].into_iter().chain(label.map(|label| (label.to, text(label.from)))) {
+        for (to, value) in
+            [(row.to, Some(value))].into_iter().chain(label.map(|label| (label.to, text(label.from))))
+        {
             if !std::mem::replace(&mut first, false) {
                 line.push(' ');
             }

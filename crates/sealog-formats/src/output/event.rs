@@ -3,7 +3,17 @@
 use sealog_core::json::{self, Members};
 use sealog_core::time;
 
-use super::NotAnEvent;
+/// The text is no stored event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAnEvent(String);
+
+impl std::fmt::Display for NotAnEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "this is no stored event: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotAnEvent {}
 
 /// The fields of an event in canonical text.
 #[derive(Debug)]
@@ -42,7 +52,11 @@ impl Event {
     /// A field as text: a string without its quotes, anything else as it stands.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let json = self.json(name)?;
-        Some(if json.starts_with('"') { json::decode(json).unwrap_or_else(|| json.to_owned()) } else { json.to_owned() })
+        Some(if json.starts_with('"') {
+            json::decode(json).unwrap_or_else(|| json.to_owned())
+        } else {
+            json.to_owned()
+        })
     }
 
     pub(super) fn timestamp_ms(&self) -> Option<u64> {

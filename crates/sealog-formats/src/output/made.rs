@@ -69,18 +69,28 @@ impl Made {
         match self {
             Made::TimeMs => "`timestamp`, in milliseconds since 1970",
             Made::OcsfClass => "by `category`: see above",
-            Made::OcsfCategory => "3 (Identity & Access Management) or 6 (Application Activity), by the class",
-            Made::OcsfActivity => "by class and the last part of `action`, such as 1 for `user.login`; 99 (Other) where the class has none",
+            Made::OcsfCategory => {
+                "3 (Identity & Access Management) or 6 (Application Activity), by the class"
+            }
+            Made::OcsfActivity => {
+                "by class and the last part of `action`, such as 1 for `user.login`; 99 (Other) where the class has none"
+            }
             Made::OcsfType => "`class_uid` × 100 + `activity_id`",
             Made::OcsfSeverity => "`severity`: info 1, warning 3, critical 5, another one 99, none 0",
-            Made::OcsfUser => "`actor_id` for Authentication, `resource` for Account Change and User Access Management",
-            Made::EcsCategory => "by `category`: `auth` is `[\"authentication\"]`, `identity` and `access_control` are `[\"iam\"]`, all others `[\"api\"]`",
+            Made::OcsfUser => {
+                "`actor_id` for Authentication, `resource` for Account Change and User Access Management"
+            }
+            Made::EcsCategory => {
+                "by `category`: `auth` is `[\"authentication\"]`, `identity` and `access_control` are `[\"iam\"]`, all others `[\"api\"]`"
+            }
             Made::CefName => "`action` in words: `user.login` is `User login`",
             Made::CefSeverity => "`severity`: info 3, warning 6, critical 9, another one or none `Unknown`",
             Made::CloudSource => "`/t/` `tenant_id` `/p/` `project_id`",
             Made::CloudType => "`dev.sealog.` and `action`",
             Made::CloudSubject => "`resource`, unless it is empty",
-            Made::CloudAuthType => "with an `actor_id`: `actor_type` if the extension Auth Context has it, else `unknown`",
+            Made::CloudAuthType => {
+                "with an `actor_id`: `actor_type` if the extension Auth Context has it, else `unknown`"
+            }
             Made::CloudAuthId => "`actor_id`, unless it is empty",
             Made::CloudChainSeq => "`chain_seq`, as a string",
             Made::Whole => "the whole event",

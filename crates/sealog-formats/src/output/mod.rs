@@ -7,6 +7,7 @@ mod table;
 mod tree;
 
 use event::Event;
+pub use event::NotAnEvent;
 pub use made::Made;
 pub use table::{From, Mapping, Row};
 
@@ -49,18 +50,6 @@ impl Format {
         }
     }
 }
-
-/// The text is no stored event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAnEvent(String);
-
-impl std::fmt::Display for NotAnEvent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "this is no stored event: {}", self.0)
-    }
-}
-
-impl std::error::Error for NotAnEvent {}
 
 /// Writes a stored event, as `GET /v1/events` returns it. The result has no line end.
 pub fn render(format: Format, event_json: &str) -> Result<String, NotAnEvent> {

@@ -188,7 +188,11 @@ mod tests {
         for mapping in ALL {
             for row in mapping.rows {
                 if let Field(name) = row.from {
-                    assert!(STORED_FIELDS.iter().any(|(known, _)| *known == name), "{}: {name}", mapping.name);
+                    assert!(
+                        STORED_FIELDS.iter().any(|(known, _)| *known == name),
+                        "{}: {name}",
+                        mapping.name
+                    );
                 }
                 let times = mapping.rows.iter().filter(|other| other.to == row.to).count();
                 assert_eq!(times, 1, "{}: {}", mapping.name, row.to);
@@ -208,7 +212,9 @@ mod tests {
     #[test]
     fn every_hashed_field_is_somewhere_in_every_format() {
         for mapping in ALL {
-            for name in ["log_id", "tenant_id", "action", "actor_id", "resource", "metadata", "hash", "prev_hash"] {
+            for name in
+                ["log_id", "tenant_id", "action", "actor_id", "resource", "metadata", "hash", "prev_hash"]
+            {
                 let is_there = mapping.rows.iter().any(|row| match row.from {
                     Field(known) => known == name,
                     From::Made(Made::Whole) => true,

@@ -27,15 +27,33 @@ enum Form {
     LogsProtobuf,
 }
 
-pub(crate) async fn json_items(app: &App, headers: &HeaderMap, lent: &mut Lent, from: Client, request_id: RequestId) -> Answer {
+pub(crate) async fn json_items(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
     post(app, headers, lent, (Adapter::Json, Form::Items), from, request_id).await
 }
 
-pub(crate) async fn cloudevents(app: &App, headers: &HeaderMap, lent: &mut Lent, from: Client, request_id: RequestId) -> Answer {
+pub(crate) async fn cloudevents(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
     post(app, headers, lent, (Adapter::CloudEvents, Form::Items), from, request_id).await
 }
 
-pub(crate) async fn logs(app: &App, headers: &HeaderMap, lent: &mut Lent, from: Client, request_id: RequestId) -> Answer {
+pub(crate) async fn logs(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let as_what = if content_type.starts_with(PROTOBUF.as_bytes()) {
         (Adapter::OtlpProtobuf, Form::LogsProtobuf)
@@ -44,7 +62,9 @@ pub(crate) async fn logs(app: &App, headers: &HeaderMap, lent: &mut Lent, from: 
     };
     let answer = post(app, headers, lent, as_what, from, request_id).await;
     // Exporters give up at a 500 and try again at a 503.
-    answer.map_err(|failure| if failure.code() == Code::EventWriteFailed { failure.unavailable() } else { failure })
+    answer.map_err(
+        |failure| if failure.code() == Code::EventWriteFailed { failure.unavailable() } else { failure },
+    )
 }
 
 async fn post(
@@ -93,14 +113,23 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
         return Err(Failure::from(reject.clone()).saying(message).with_items(errors));
     }
     let rejected = taken.rejected().count();
-    let summary = first.map(|(index, reject)| format!("{rejected} of {} log records were refused; the first is number {index}: {}: {reject}", taken.fates.len(), reject.code().as_str()));
+    let summary = first.map(|(index, reject)| {
+        format!(
+            "{rejected} of {} log records were refused; the first is number {index}: {}: {reject}",
+            taken.fates.len(),
+            reject.code().as_str()
+        )
+    });
     if form == Form::LogsProtobuf {
         return Ok(with_type(StatusCode::OK, PROTOBUF, partial_success(rejected, summary.as_deref())));
     }
     let mut body = Map::new();
     if let (Form::Logs, Some(summary)) = (form, summary) {
         // A 64-bit number is a string in the JSON of Protocol Buffers.
-        body.insert("partialSuccess".into(), json!({ "rejectedLogRecords": rejected.to_string(), "errorMessage": summary }));
+        body.insert(
+            "partialSuccess".into(),
+            json!({ "rejectedLogRecords": rejected.to_string(), "errorMessage": summary }),
+        );
     }
     body.insert("accepted".into(), stored.into());
     body.insert("rejected".into(), rejected.into());

@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
+use crate::operator_routes;
 use crate::respond::{self, Body, full};
 use crate::routes::{self, Path};
-use crate::operator_routes;
 use headers::header;
 use operations::{Access, Description};
 

@@ -13,7 +13,10 @@ use crate::routes::{self, Operation};
 
 pub(super) const TAGS: [(&str, &str); 5] = [
     ("events", "Logging, reading and verifying events."),
-    ("ingest", "Adapters for log shippers: the same validation, keys and limits, but each item is taken or refused by itself."),
+    (
+        "ingest",
+        "Adapters for log shippers: the same validation, keys and limits, but each item is taken or refused by itself.",
+    ),
     ("actions", "The action catalog."),
     ("operator", "How tenants, projects, keys, custom actions and dashboard users come to be."),
     ("server", "The server itself."),
@@ -174,7 +177,10 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::LogEvent => (202, receipt("EventAccepted")),
         Operation::LogBatch => (202, receipt("BatchAccepted")),
         Operation::IngestJson | Operation::IngestCloudEvents => {
-            let mut answer = json_answer("At least one item is stored. `errors` says what is wrong with the others.", "ItemsTaken");
+            let mut answer = json_answer(
+                "At least one item is stored. `errors` says what is wrong with the others.",
+                "ItemsTaken",
+            );
             answer["headers"] = json!({ "Idempotency-Replayed": header("Idempotency-Replayed", false) });
             (202, answer)
         }
@@ -224,8 +230,20 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::VerifyChain => {
             (None, SeqParameter::ALL.iter().map(|known| seq_parameter(*known)).collect())
         }
-        Operation::IngestJson => (Some(ingest_body("Events", &json!([{ "action": "user.login", "actor_id": "u-17" }, { "action": "user.logout", "actor_id": "u-17" }]))), vec![idempotency_key()]),
-        Operation::IngestCloudEvents => (Some(ingest_body("CloudEvents", &json!([{ "specversion": "1.0", "id": "1", "source": "/shop", "type": "user.login", "authid": "u-17" }]))), vec![idempotency_key()]),
+        Operation::IngestJson => (
+            Some(ingest_body(
+                "Events",
+                &json!([{ "action": "user.login", "actor_id": "u-17" }, { "action": "user.logout", "actor_id": "u-17" }]),
+            )),
+            vec![idempotency_key()],
+        ),
+        Operation::IngestCloudEvents => (
+            Some(ingest_body(
+                "CloudEvents",
+                &json!([{ "specversion": "1.0", "id": "1", "source": "/shop", "type": "user.login", "authid": "u-17" }]),
+            )),
+            vec![idempotency_key()],
+        ),
         Operation::IngestLogs => (Some(ingest_body("Logs", &logs_example())), vec![idempotency_key()]),
         Operation::ReadEvent
         | Operation::ListActions
@@ -442,8 +460,13 @@ fn ingest_body(schema: &str, example: &Value) -> Body {
 
 fn logs_example() -> Value {
     let text = |text: &str| json!({ "stringValue": text });
-    let attributes = [("audit.action", text("user.login")), ("audit.actor", text("u-17")), ("mfa", json!({ "boolValue": true }))];
-    let attributes: Value = attributes.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
+    let attributes = [
+        ("audit.action", text("user.login")),
+        ("audit.actor", text("u-17")),
+        ("mfa", json!({ "boolValue": true })),
+    ];
+    let attributes: Value =
+        attributes.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
     let record = json!({ "timeUnixNano": "1794657601250000000", "attributes": attributes });
     json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] })
 }

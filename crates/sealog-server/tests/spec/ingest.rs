@@ -40,7 +40,8 @@ fn an_array_and_lines_are_stored_in_their_order() {
     let service = Service::start();
     let answer = service.post(JSON, &service.live, r#"[{"action":"user.login"},{"action":"user.logout"}]"#);
     assert_eq!((answer.status, fates(&answer)), (202, (2, 0, vec![true, true])));
-    let answer = service.post(JSON, &service.live, "{\"action\":\"user.created\"}\n\n{\"action\":\"user.deleted\"}\n");
+    let answer =
+        service.post(JSON, &service.live, "{\"action\":\"user.created\"}\n\n{\"action\":\"user.deleted\"}\n");
     assert_eq!((answer.status, fates(&answer)), (202, (2, 0, vec![true, true])));
     assert_eq!(actions(&service), ["user.login", "user.logout", "user.created", "user.deleted"]);
     let log_id = text(&answer.json["log_ids"][1]);
@@ -52,9 +53,13 @@ fn a_bad_item_is_named_and_the_others_are_stored() {
     let service = Service::start();
     let body = r#"[{"action":"user.login"},{"action":"user.logn"},{"actor_id":"x"},7,{"action":"user.login","actor_id":1},{"action":"hipaa.phi_access"},{"action":"user.logout"}]"#;
     let answer = service.post(JSON, &service.live, body);
-    assert_eq!((answer.status, fates(&answer)), (202, (2, 5, vec![true, false, false, false, false, false, true])));
+    assert_eq!(
+        (answer.status, fates(&answer)),
+        (202, (2, 5, vec![true, false, false, false, false, false, true]))
+    );
     let errors = answer.json["errors"].as_array().unwrap();
-    let told: Vec<(u64, String)> = errors.iter().map(|error| (error["index"].as_u64().unwrap(), text(&error["code"]))).collect();
+    let told: Vec<(u64, String)> =
+        errors.iter().map(|error| (error["index"].as_u64().unwrap(), text(&error["code"]))).collect();
     let expected = [
         (1, "action/invalid"),
         (2, "validation/missing_action"),
@@ -76,7 +81,10 @@ fn where_no_item_can_be_stored_the_first_ones_code_answers_with_all_of_them() {
     assert_eq!((answer.status, &answer.json["error"]["code"]), (422, &json!("validation/missing_action")));
     assert_eq!(answer.json["error"]["message"], "item[0]: action field required");
     let items = answer.json["error"]["items"].as_array().unwrap();
-    assert_eq!((items.len(), &items[1]["index"], &items[1]["code"]), (2, &json!(1), &json!("action/invalid")));
+    assert_eq!(
+        (items.len(), &items[1]["index"], &items[1]["code"]),
+        (2, &json!(1), &json!("action/invalid"))
+    );
     assert_eq!(service.count(&service.live), 0);
 }
 
@@ -118,7 +126,9 @@ fn a_request_with_a_key_is_stored_once_also_beyond_one_batch() {
     keyed(&service, CLOUD, "k", &body).rejected(422, "validation/invalid_field");
     let event = [("Authorization", bearer(&service.live)), ("Idempotency-Key", "k".to_owned())];
     let event: Vec<(&str, &str)> = event.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    service.request("POST", "/v1/events", &event, LOGIN.as_bytes()).rejected(409, "event/idempotency_key_conflict");
+    service
+        .request("POST", "/v1/events", &event, LOGIN.as_bytes())
+        .rejected(409, "event/idempotency_key_conflict");
     keyed(&service, JSON, "a b", LOGIN).rejected(422, "validation/invalid_field");
     assert_eq!(service.count(&service.live), 150);
 }
@@ -151,11 +161,14 @@ fn keys_modes_sizes_and_trials_are_those_of_the_api() {
     let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
     for path in [JSON, CLOUD, LOGS] {
         service.request("POST", path, &[], LOGIN.as_bytes()).rejected(401, "auth/missing_header");
-        service.post(path, "at_live_00000000000000000000000000000000", LOGIN).rejected(401, "auth/key_not_found");
+        service
+            .post(path, "at_live_00000000000000000000000000000000", LOGIN)
+            .rejected(401, "auth/key_not_found");
         service.post(path, &service.live, "{").rejected(400, "validation/invalid_json");
         service.post(path, &service.live, batch_of((2 << 20) + 1)).rejected(413, "validation/body_too_large");
         let headers = [("Authorization", bearer(&service.live)), ("Content-Encoding", "gzip".to_owned())];
-        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         service.request("POST", path, &headers, b"x").rejected(400, "validation/invalid_json");
     }
     assert_eq!(fates(&service.post(JSON, &service.test, LOGIN)), (1, 0, vec![true]));
@@ -180,8 +193,14 @@ fn cloudevents_are_stored_one_or_many() {
     let answer = service.post(CLOUD, &service.live, event.to_string());
     assert_eq!((answer.status, fates(&answer)), (202, (1, 0, vec![true])));
     let stored = service.read(&service.live, &text(&answer.json["log_ids"][0]));
-    assert_eq!((&stored["action"], &stored["actor_id"], &stored["resource"]), (&json!("user.login"), &json!("u-17"), &json!("session/1")));
-    assert_eq!(stored["metadata"], json!({ "n": 1, "cloudevent": { "id": "a-1", "source": "/shop", "type": "dev.sealog.user.login" } }));
+    assert_eq!(
+        (&stored["action"], &stored["actor_id"], &stored["resource"]),
+        (&json!("user.login"), &json!("u-17"), &json!("session/1"))
+    );
+    assert_eq!(
+        stored["metadata"],
+        json!({ "n": 1, "cloudevent": { "id": "a-1", "source": "/shop", "type": "dev.sealog.user.login" } })
+    );
     let mut old = event.clone();
     old["specversion"] = "0.3".into();
     let answer = service.post(CLOUD, &service.live, json!([event, old]).to_string());
@@ -193,9 +212,15 @@ fn cloudevents_are_stored_one_or_many() {
 fn log_records_are_stored_and_a_bad_one_is_a_partial_success() {
     let service = Service::start();
     let answer = service.post(LOGS, &service.live, logs(&["user.login"]));
-    assert_eq!((answer.status, fates(&answer), answer.json.get("partialSuccess")), (200, (1, 0, vec![true]), None));
+    assert_eq!(
+        (answer.status, fates(&answer), answer.json.get("partialSuccess")),
+        (200, (1, 0, vec![true]), None)
+    );
     let stored = service.read(&service.live, &text(&answer.json["log_ids"][0]));
-    assert_eq!((&stored["actor_id"], &stored["ts_client"]), (&json!("u-17"), &json!("2026-11-14T12:00:01.250Z")));
+    assert_eq!(
+        (&stored["actor_id"], &stored["ts_client"]),
+        (&json!("u-17"), &json!("2026-11-14T12:00:01.250Z"))
+    );
     let answer = service.post(LOGS, &service.live, logs(&["nonsense", "user.logout"]));
     assert_eq!((answer.status, fates(&answer)), (200, (1, 1, vec![false, true])));
     assert_eq!(answer.json["partialSuccess"]["rejectedLogRecords"], "1");
@@ -208,12 +233,16 @@ fn log_records_are_stored_and_a_bad_one_is_a_partial_success() {
 fn protobuf_is_answered_in_protobuf() {
     let service = Service::start();
     let send = |body: &[u8]| {
-        let headers = [("Authorization", bearer(&service.live)), ("Content-Type", "application/x-protobuf".to_owned())];
-        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let headers =
+            [("Authorization", bearer(&service.live)), ("Content-Type", "application/x-protobuf".to_owned())];
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         service.request("POST", LOGS, &headers, body)
     };
     // resource_logs { scope_logs { log_records { attributes { key: "audit.action" value { string_value: … } } } } }
-    let piece = |number: u8, content: &[u8]| [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat();
+    let piece = |number: u8, content: &[u8]| {
+        [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    };
     let body = |action: &str| {
         let attribute = [piece(1, b"audit.action"), piece(2, &piece(1, action.as_bytes()))].concat();
         piece(1, &piece(2, &piece(2, &piece(6, &attribute))))
