@@ -1,5 +1,6 @@
-//! The configurations of `examples/vector`, by what Vector documents of its HTTP sink: Vector itself cannot be had here.
+//! What shippers send, by what they document of it: neither Vector nor Fluent Bit can be had here.
 //!
+//! Vector with the configurations of `examples/vector`:
 //! The sink encodes each event with `encoding.codec`, puts them together by `framing` (with JSON and commas as an array), and sets `payload_prefix` and `payload_suffix` around that.
 
 mod support;
@@ -68,4 +69,30 @@ fn what_vector_writes_with_our_configurations_is_stored() {
         (&page["events"][0]["chain_seq"], &page["events"][0]["actor_id"]),
         (&json!(1100), &json!("u99"))
     );
+}
+
+/// `out_http` with `format json`: an array of records, each with its time under `json_date_key`; with `json_lines` one for each line.
+#[test]
+fn what_fluent_bit_writes_is_stored() {
+    let (_dir, data) = data_dir();
+    let server = serve(&data);
+    let authorization = format!("Bearer {}", first_key(&data));
+    let record = r#"{"date":1794657601.250000,"action":"user.login","actor_id":"u1","log":"signed in"}"#;
+    for (content_type, body) in [
+        ("application/json", format!("[{record},{record}]")),
+        ("application/x-ndjson", format!("{record}\n{record}\n")),
+    ] {
+        let headers = [
+            ("Authorization", authorization.as_str()),
+            ("Content-Type", content_type),
+            ("User-Agent", "Fluent-Bit"),
+        ];
+        let (status, answer) = server.request("POST", "/ingest/json", &headers, &body);
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(
+            (status, &answer["accepted"], &answer["rejected"]),
+            (202, &json!(2), &json!(0)),
+            "{answer}"
+        );
+    }
 }
