@@ -35,12 +35,12 @@ impl Place {
     /// For people.
     pub fn words(self) -> String {
         match self {
-            Place::Named(name) => format!("`{name}`"),
-            Place::CloudType => format!("`type`, without `{TYPE_PREFIX}` if it begins with it"),
-            Place::CloudData => "`data`: itself if it is an object, else as the member `data` (or `data_base64`); `id`, `source` and `type` are added as the member `cloudevent`".to_owned(),
-            Place::EventName => "`eventName`".to_owned(),
-            Place::LogTime => "`timeUnixNano`, or else `observedTimeUnixNano`".to_owned(),
-            Place::LogRest => "all other attributes; `body`, `severityText`, `traceId` and `spanId`, where they are given; the attributes of the resource as the member `resource_attributes`".to_owned(),
+            Named(name) => format!("`{name}`"),
+            CloudType => format!("`type`, without `{TYPE_PREFIX}` if it begins with it"),
+            CloudData => "`data`: itself if it is an object, else as the member `data` (or `data_base64`); `id`, `source` and `type` are added as the member `cloudevent`".to_owned(),
+            EventName => "`eventName`".to_owned(),
+            LogTime => "`timeUnixNano`, or else `observedTimeUnixNano`".to_owned(),
+            LogRest => "all other attributes; `body`, `severityText`, `traceId` and `spanId`, where they are given; the attributes of the resource as the member `resource_attributes`".to_owned(),
         }
     }
 }

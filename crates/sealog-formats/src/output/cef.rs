@@ -2,16 +2,16 @@
 
 use super::event::Event;
 use super::made::Value;
-use super::table::{From, Mapping};
+use super::table::{Mapping, Origin};
 
 /// Fields of the header. The first one begins with the format's name.
 const HEADER: usize = 7;
 
 pub(super) fn line(mapping: &Mapping, event: &Event) -> String {
-    let text = |from: From| match from {
-        From::Field(name) => event.text(name),
-        From::Text(text) => Some(text.to_owned()),
-        From::Made(made) => made.value(event).map(|value| match value {
+    let text = |from: Origin| match from {
+        Origin::Field(name) => event.text(name),
+        Origin::Text(text) => Some(text.to_owned()),
+        Origin::Made(made) => made.value(event).map(|value| match value {
             Value::Text(text) | Value::Json(text) => text,
             Value::Number(number) => number.to_string(),
         }),

@@ -9,7 +9,7 @@ mod tree;
 use event::Event;
 pub use event::NotAnEvent;
 pub use made::Made;
-pub use table::{From, Mapping, Row};
+pub use table::{Mapping, Origin, Row};
 
 /// What an event is written as: always one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,12 +14,12 @@ pub struct Mapping {
 pub struct Row {
     /// A path: `a.b` is the member `b` of `a`, and `a[].b` that of the one item of `a`.
     pub to: &'static str,
-    pub from: From,
+    pub from: Origin,
 }
 
 /// Where a value comes from. A row without one is left out.
 #[derive(Clone, Copy, Debug)]
-pub enum From {
+pub enum Origin {
     /// A field of the event, as it stands there.
     Field(&'static str),
     /// The same for all events.
@@ -27,21 +27,21 @@ pub enum From {
     Made(Made),
 }
 
-impl From {
+impl Origin {
     /// For people.
     pub fn words(self) -> String {
         match self {
-            From::Field(name) => format!("`{name}`"),
-            From::Text(text) => format!("always `{text}`"),
-            From::Made(made) => made.words().to_owned(),
+            Origin::Field(name) => format!("`{name}`"),
+            Origin::Text(text) => format!("always `{text}`"),
+            Origin::Made(made) => made.words().to_owned(),
         }
     }
 }
 
-use From::{Field, Text};
+use Origin::{Field, Text};
 
 const fn made(to: &'static str, made: Made) -> Row {
-    Row { to, from: From::Made(made) }
+    Row { to, from: Origin::Made(made) }
 }
 
 const fn field(to: &'static str, name: &'static str) -> Row {
@@ -217,7 +217,7 @@ mod tests {
             {
                 let is_there = mapping.rows.iter().any(|row| match row.from {
                     Field(known) => known == name,
-                    From::Made(Made::Whole) => true,
+                    Origin::Made(Made::Whole) => true,
                     _ => false,
                 });
                 assert!(is_there, "{}: {name}", mapping.name);

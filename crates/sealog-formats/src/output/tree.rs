@@ -4,7 +4,7 @@ use sealog_core::json;
 
 use super::event::Event;
 use super::made::Value;
-use super::table::{From, Mapping};
+use super::table::{Mapping, Origin};
 
 /// An object with the members in the order in which they came.
 #[derive(Debug, Default)]
@@ -23,9 +23,9 @@ pub(super) fn object(mapping: &Mapping, event: &Event) -> String {
     let mut root = Node::default();
     for row in mapping.rows {
         let json = match row.from {
-            From::Field(name) => event.json(name).map(str::to_owned),
-            From::Text(text) => Some(quoted(text)),
-            From::Made(made) => made.value(event).map(|value| match value {
+            Origin::Field(name) => event.json(name).map(str::to_owned),
+            Origin::Text(text) => Some(quoted(text)),
+            Origin::Made(made) => made.value(event).map(|value| match value {
                 Value::Text(text) => quoted(&text),
                 Value::Number(number) => number.to_string(),
                 Value::Json(json) => json,
