@@ -86,6 +86,8 @@ fn run_page(page: &str, address: &str, dir: &Path, variables: &[(&str, &str)]) {
     let output = bash.envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
     let (code, out, err) = ended(output);
     assert_eq!(code, Some(0), "{page}: {err}\n{out}");
+    // Lines of HTTP end with two characters.
+    let out = out.replace('\r', "");
     let outputs: Vec<&str> =
         out.split('\u{1e}').skip(1).map(|piece| piece.split_once('\n').unwrap().1).collect();
     assert_eq!(outputs.len(), compared.len(), "{page}: {out}");
