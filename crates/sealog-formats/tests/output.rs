@@ -117,7 +117,8 @@ fn the_class_of_ocsf_follows_from_the_category() {
     ] {
         let event = LOGIN.replace("\"category\":\"auth\"", &format!("\"category\":\"{category}\""));
         let ocsf: Value = serde_json::from_str(&render(Format::Ocsf, &event).unwrap()).unwrap();
-        assert_eq!((&ocsf["class_uid"], &ocsf["type_uid"]), (&class.into(), &kind.into()), "{category}");
+        assert_eq!(ocsf["class_uid"], class, "{category}");
+        assert_eq!(ocsf["type_uid"], kind, "{category}");
         assert_eq!(ocsf["category_uid"], class / 1000);
     }
     for (severity, id) in [("info", 1), ("warning", 3), ("critical", 5), ("odd", 99)] {
