@@ -31,8 +31,8 @@ impl Origin {
     /// For people.
     pub fn words(self) -> String {
         match self {
-            Origin::Field(name) => format!("`{name}`"),
-            Origin::Text(text) => format!("always `{text}`"),
+            Field(name) => format!("`{name}`"),
+            Text(text) => format!("always `{text}`"),
             Origin::Made(made) => made.words().to_owned(),
         }
     }
