@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Source;
+use super::source::Source;
 use crate::text::{block, cell, code};
 
 pub(super) fn pages(openapi: &Value) -> Vec<Source> {

@@ -2,7 +2,7 @@
 
 use sealog_core::reject::{CODES, CodeRow};
 
-use super::Source;
+use super::source::Source;
 use crate::text::{block, cell};
 
 pub(super) fn pages() -> Vec<Source> {

@@ -3,7 +3,7 @@
 use sealog_formats::input::{MAPPINGS, Place};
 use sealog_formats::output::Format;
 
-use super::Source;
+use super::source::Source;
 use crate::text::cell;
 
 pub(super) fn pages() -> Vec<Source> {

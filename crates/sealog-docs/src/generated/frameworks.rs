@@ -2,7 +2,7 @@
 
 use sealog_core::catalog::{Catalog, Entry, Framework};
 
-use super::Source;
+use super::source::Source;
 use crate::text::{cell, code};
 
 pub(super) fn pages() -> Vec<Source> {

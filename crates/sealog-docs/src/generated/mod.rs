@@ -5,9 +5,11 @@ mod errors;
 mod formats;
 mod frameworks;
 pub(crate) mod program;
+mod source;
 
 use program::Program;
 use serde_json::Value;
+pub(crate) use source::Source;
 
 use crate::contents::PARTS;
 use crate::layout::Entry;
@@ -21,27 +23,6 @@ pub struct Given<'a> {
     /// Where clients reach this server.
     pub base_url: &'a str,
     pub version: &'a str,
-}
-
-/// A page before it is rendered.
-#[derive(Debug)]
-pub(crate) struct Source {
-    /// Beneath `/docs/`.
-    pub path: String,
-    /// Where it is in the contents; nothing for a page that another one leads to.
-    pub part: Option<&'static str>,
-    pub label: String,
-    pub markdown: String,
-}
-
-impl Source {
-    fn new(path: impl Into<String>, label: impl Into<String>, markdown: String) -> Source {
-        Source { path: path.into(), part: None, label: label.into(), markdown }
-    }
-
-    fn in_part(self, part: &'static str) -> Source {
-        Source { part: Some(part), ..self }
-    }
 }
 
 pub(crate) fn all(given: &Given<'_>) -> Vec<Source> {

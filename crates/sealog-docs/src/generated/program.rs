@@ -1,6 +1,6 @@
 //! Commands and settings, as the program itself lists them.
 
-use super::Source;
+use super::source::Source;
 use crate::text::{block, cell, code};
 
 /// What the program knows of its command line. It hands it in: nothing below it can know.
