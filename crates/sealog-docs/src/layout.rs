@@ -49,7 +49,7 @@ impl Frame {
              </div>\n</div></header>\n<div class=\"reading\">\n<main id=\"main\" tabindex=\"-1\" class=\"prose\">\n{content}</main>\n{outline}</div>\n</div>\n</body>\n</html>\n",
             title = escape(title),
             icon = self.icon,
-            search = search_form("nav-q", ""),
+            search = search_form("nav-q", "Contents", ""),
             contents = self.contents(path),
             version = escape(&self.version),
             outline = outline_of(outline),
@@ -78,10 +78,10 @@ impl Frame {
     }
 }
 
-/// Works without a script: a form that is sent to the server.
-pub(crate) fn search_form(id: &str, words: &str) -> String {
+/// Works without a script: a form that is sent to the server. `place` tells one from another on the same page.
+pub(crate) fn search_form(id: &str, place: &str, words: &str) -> String {
     format!(
-        "<form class=\"row find\" role=\"search\" action=\"/docs/search\"><label class=\"vh\" for=\"{id}\">Search the documentation</label>\
+        "<form class=\"row find\" role=\"search\" aria-label=\"{place}\" action=\"/docs/search\"><label class=\"vh\" for=\"{id}\">Search the documentation</label>\
          <input class=\"input\" id=\"{id}\" type=\"search\" name=\"q\" maxlength=\"{WORDS_CHARACTERS_MAX}\" placeholder=\"Search\" value=\"{}\"><button class=\"btn\">Search</button></form>",
         escape(words)
     )

@@ -96,7 +96,7 @@ impl Site {
     /// A page with what has these words.
     pub fn search(&self, words: &str) -> String {
         let found = self.index().find(words);
-        let mut html = format!("<h1>Search</h1>\n{}\n", search_form("main-q", words));
+        let mut html = format!("<h1>Search</h1>\n{}\n", search_form("main-q", "Page", words));
         if words.trim().is_empty() {
             html.push_str("<p>Type a word, a field, a flag, a setting or an error code.</p>\n");
         } else if found.is_empty() {
@@ -135,7 +135,11 @@ impl Page {
         let rendered = markdown::render(&source.markdown, &lead);
         let html = match source.path.is_empty() {
             // The one page that is a way to others.
-            true => rendered.html.replacen("</h1>\n", &format!("</h1>\n{}\n", search_form("main-q", "")), 1),
+            true => rendered.html.replacen(
+                "</h1>\n",
+                &format!("</h1>\n{}\n", search_form("main-q", "Page", "")),
+                1,
+            ),
             false => rendered.html,
         };
         let title = rendered.sections.first().map(|section| section.heading.clone());
