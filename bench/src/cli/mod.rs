@@ -34,8 +34,8 @@ pub struct CliArgs {
 
 /// Batches that `sealog log` has under way: one keeps the order of lines.
 const IN_FLIGHT: [usize; 2] = [1, 8];
-/// Events that `sealog follow` gets to write, at least and at most.
-const FOLLOWED: (u64, u64) = (20_000, 2_000_000);
+/// Events that `sealog log` gets to read, at least and at most.
+const EVENTS: (u64, u64) = (20_000, 2_000_000);
 
 /// Events/s of one repeat.
 #[derive(Debug)]
@@ -56,13 +56,27 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
         let of = |what: &str| format!("repeat {repeat} of {}: {what}", setting.repeats);
         let mut requests = Requests::new(&sealog, &Send::Batch, 0, 1, true)?;
         let slice = setting.quietly(&of("batches"), || {
-            load(&setting, &mut sealog, &mut requests, args.connections, Pace::Closed)
+            let counters = || sealog.counters();
+            let tick = |text: &str| setting.progress.say(text);
+            let (addresses, limit) = (sealog.addresses(), setting.slice);
+            let loaded = load(
+                addresses,
+                args.connections,
+                Pace::Closed,
+                limit,
+                &mut requests,
+                &counters,
+                None,
+                &tick,
+            )?;
+            Ok(loaded.0)
         })?;
-        let (batches, mut others) = (slice.value.events_per_s, slice.others);
+        let (batches, mut others) = (slice.value.events_per_s(), slice.others);
+        sealog.acknowledge(&slice.value);
         // As many as the service would take in a slice.
         let count = (batches * setting.slice.as_secs_f64()) as u64;
-        write_events(&input, count.clamp(2_000, FOLLOWED.1))?;
-        let count = count.clamp(2_000, FOLLOWED.1);
+        let count = count.clamp(EVENTS.0, EVENTS.1);
+        write_events(&input, count)?;
         let (address, key) = (sealog.addresses()[0], sealog.accounts[0].key.clone());
         let mut logged = [0.0; 2];
         for (at, in_flight) in IN_FLIGHT.iter().enumerate() {
@@ -72,7 +86,8 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
             logged[at] = slice.value;
             others = others.max(slice.others);
         }
-        sealog.check(u64::MAX / 2)?;
+        // Measurements that others disturbed were made again.
+        sealog.check(count * 16)?;
         let followed = setting.quietly(&of("follow"), || follow(&program, address, &key, &setting.dir))?;
         others = others.max(followed.others);
         repeats.push(Repeat { batches, logged, followed: followed.value, others });
@@ -143,7 +158,8 @@ fn follow(program: &Path, address: SocketAddr, key: &str, dir: &Path) -> Outcome
 fn section(repeats: &[Repeat]) -> Section {
     let row = |what: String, of: &dyn Fn(&Repeat) -> f64, least: Option<f64>| {
         let ratio = Spread::of(repeats.iter().map(|repeat| of(repeat) / repeat.batches));
-        let (own, beside) = (median(repeats.iter().map(of)), median(repeats.iter().map(|repeat| repeat.batches)));
+        let (own, beside) =
+            (median(repeats.iter().map(of)), median(repeats.iter().map(|repeat| repeat.batches)));
         Row {
             what,
             ratio,

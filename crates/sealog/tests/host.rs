@@ -296,7 +296,8 @@ fn completions_and_pages_for_man_know_every_command() {
 #[test]
 fn an_address_is_looked_up_in_the_database_that_the_settings_name() {
     let dir = tempfile::tempdir().unwrap();
-    let berlin = serde_json::json!({ "country": { "iso_code": "DE" }, "city": { "names": { "en": "Berlin" } } });
+    let berlin =
+        serde_json::json!({ "country": { "iso_code": "DE" }, "city": { "names": { "en": "Berlin" } } });
     std::fs::write(dir.path().join("city.mmdb"), mmdb::bytes(6, &[("203.0.113.0/24", berlin)])).unwrap();
     let env = [("SEALOG_GEOIP_DB", "city.mmdb")];
     let (code, said, _) = run_in(dir.path(), &["geoip", "test", "203.0.113.9"], &env);

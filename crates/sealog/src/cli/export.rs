@@ -224,7 +224,7 @@ impl Sink {
                 file.get_ref().sync_all()?;
                 std::fs::rename(&part, path)?;
             }
-            (To::Stdout(mut out), _) => drop(closed_is_no_error(out.flush())?),
+            (To::Stdout(mut out), _) => closed_is_no_error(out.flush()).map(|_| ())?,
             _ => unreachable!("a part has a name to get"),
         }
         Ok(())

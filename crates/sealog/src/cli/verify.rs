@@ -69,7 +69,7 @@ struct Outcome {
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let report_file = matches.get_one::<String>("report").map(Path::new);
     // Before hours of work, not after them.
-    let report_file = report_file.map(|path| Report::create(path)).transpose()?;
+    let report_file = report_file.map(Report::create).transpose()?;
     if let Some(place) = matches.get_one::<String>("data") {
         let (is_quiet, form) = (matches.get_flag("quiet"), Form::of(matches));
         let outcome = verify_data::run(place, is_quiet)?;

@@ -28,8 +28,8 @@ impl Session {
             let mut query = vec![("limit", "100")];
             query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
             let mut page: Value = self.client.get(path, &query).await?.json()?;
-            match page[name].take() {
-                Value::Array(items) => all.extend(items),
+            match page.get_mut(name).map(Value::take) {
+                Some(Value::Array(items)) => all.extend(items),
                 _ => return Err(Failure::new(Exit::Failure, format!("the service has sent no {name}"))),
             }
             match page["next_cursor"].as_str() {
