@@ -10,7 +10,7 @@ use std::time::Duration;
 use sealog_client::{Client, ClientError};
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
@@ -152,9 +152,12 @@ impl Sender {
             until = Some(Instant::now() + GATHER);
         }
         while sent.batch.events.len() < EVENTS_MAX {
-            let item = match until {
-                None => lines.recv().await,
-                Some(until) => match timeout_at(until, lines.recv()).await {
+            // Lines that are there already need no clock.
+            let item = match (lines.try_recv(), until) {
+                (Ok(item), _) => Some(item),
+                (Err(TryRecvError::Disconnected), _) => None,
+                (Err(TryRecvError::Empty), None) => lines.recv().await,
+                (Err(TryRecvError::Empty), Some(until)) => match timeout_at(until, lines.recv()).await {
                     Ok(item) => item,
                     Err(_) => break,
                 },
