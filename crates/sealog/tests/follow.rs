@@ -99,7 +99,7 @@ fn filters_leave_out_what_does_not_match_and_the_place_is_kept_all_the_same() {
     let stage = Stage::new();
     let many: String = (0..1200)
         .map(|n| {
-            let action = if n % 300 == 7 { "user.login" } else { "document.viewed" };
+            let action = if n % 300 == 7 { "user.login" } else { "document.updated" };
             format!("{{\"action\":\"{action}\",\"actor_id\":\"u{n}\"}}\n")
         })
         .collect();

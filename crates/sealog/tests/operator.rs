@@ -120,13 +120,8 @@ fn an_operator_who_may_not_or_asks_for_what_is_not_there_is_told_what_to_do() {
         (&["admin", "key", "create", "--project", none, "x", "--mode", "prod"], 2, "live"),
         (&["admin", "plan"], 2, "unrecognized subcommand"),
     ] {
-        // Of a project that is not there nothing more can be said.
         let (found, out, noted) = stage.operate(args);
-        let is_missing_project = args.contains(&"enable") && found == Some(4);
-        assert!(
-            (found == Some(code) && noted.contains(said)) || is_missing_project,
-            "{args:?}: {found:?} {noted}"
-        );
+        assert!(found == Some(code) && noted.contains(said), "{args:?}: {found:?} {noted}");
         assert_eq!(out, "");
     }
     let wrong = stage

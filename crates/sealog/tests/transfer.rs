@@ -178,7 +178,7 @@ fn a_file_or_a_format_that_does_not_fit_has_an_error_that_says_what_to_do() {
         (&["import", &csv, "--map", "what=verb"], "there are action, actor_id"),
         (&["import", &csv, "--delimiter", "ab"], "one character"),
         (&["import", &csv, "--from", "ndjson", "--set", "action=x"], "--from csv"),
-        (&["import", &csv, "--report", "/no/such/dir/x"], "cannot be written"),
+        (&["import", &csv, "--map", "what=action", "--report", "/no/such/dir/x"], "cannot be written"),
         (&["export", "--format", "xml"], "ndjson, csv"),
         (&["export", "--from", "5", "--to", "4"], "--to must not be less"),
         (&["export", "--output", "/no/such/dir/x"], "cannot be written"),

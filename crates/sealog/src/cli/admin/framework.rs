@@ -38,19 +38,19 @@ pub(super) async fn run(session: &Session, verb: &str, matches: &ArgMatches) -> 
     if verb == "list" && !matches.contains_id("project") {
         return session.put_list(&known.into_values().collect::<Vec<_>>(), &COLUMNS);
     }
-    let path = format!("/operator/v1/projects/{}", id(matches, "project")?);
-    let project = session.get(&path).await?;
-    let enabled = project["frameworks"].as_array().cloned().unwrap_or_default();
-    if verb == "list" {
-        let of_project = enabled.iter().filter_map(|id| known.remove(id.as_str()?));
-        return session.put_list(&of_project.collect::<Vec<_>>(), &COLUMNS);
-    }
-    let name = matches.get_one::<String>("framework").expect("clap asks for it");
-    if !known.contains_key(name) {
+    let name = (verb != "list").then(|| matches.get_one::<String>("framework").expect("clap asks for it"));
+    if let Some(name) = name.filter(|name| !known.contains_key(*name)) {
         let all: Vec<&str> = known.keys().map(String::as_str).collect();
         return Err(Failure::usage(format!("there is no framework {name:?}: there are {}", all.join(", "))));
     }
-    let mut wanted: Vec<Value> = enabled.into_iter().filter(|id| id != name).collect();
+    let path = format!("/operator/v1/projects/{}", id(matches, "project")?);
+    let project = session.get(&path).await?;
+    let enabled = project["frameworks"].as_array().cloned().unwrap_or_default();
+    let Some(name) = name else {
+        let of_project = enabled.iter().filter_map(|id| known.remove(id.as_str()?));
+        return session.put_list(&of_project.collect::<Vec<_>>(), &COLUMNS);
+    };
+    let mut wanted: Vec<Value> = enabled.into_iter().filter(|id| id.as_str() != Some(name)).collect();
     if verb == "enable" {
         wanted.push(Value::from(name.as_str()));
     }
