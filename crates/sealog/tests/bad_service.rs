@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::stage::*;
-use support::*;
 
 /// What happens to a request on its way.
 #[derive(Clone, Copy)]

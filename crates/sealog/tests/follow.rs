@@ -24,7 +24,7 @@ fn seqs(text: &str) -> Vec<u64> {
 }
 
 fn follow(stage: &Stage, args: &[&str]) -> Child {
-    let mut command = stage.command(&[&["follow"], args].concat());
+    let mut command = stage.command(&[&["follow"][..], args].concat());
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

@@ -32,7 +32,7 @@ fn a_check_says_what_would_fail_at_start_and_changes_nothing() {
     let (dir, data) = data_dir();
     let data_text = data.to_str().unwrap();
     let check = |args: &[&str], env: &[(&str, &str)]| {
-        run_in(dir.path(), &[&["check", "--json", "--data-dir", data_text], args].concat(), env)
+        run_in(dir.path(), &[&["check", "--json", "--data-dir", data_text][..], args].concat(), env)
     };
     let (code, said, noted) = check(&["--listen", "127.0.0.1:0"], &[]);
     assert_eq!(code, Some(0), "{said}{noted}");
@@ -85,7 +85,7 @@ fn settings_are_printed_with_their_places_and_without_secrets() {
     std::fs::write(dir.path().join("sealog.toml"), "operator_token = \"hunter2hunter2hunter2\"\n[limits]\nper_ip_rps = 7\n[plans.entry]\nevents_per_month = 5\n").unwrap();
     let env = [("SEALOG_STORE", "postgres://u:hunter2@db.example/d")];
     for flags in [&[][..], &["--redacted"], &["--json"]] {
-        let (code, said, noted) = run_in(dir.path(), &[&["config", "print"], flags].concat(), &env);
+        let (code, said, noted) = run_in(dir.path(), &[&["config", "print"][..], flags].concat(), &env);
         assert_eq!(code, Some(0), "{noted}");
         assert!(!said.contains("hunter2") && said.contains("db.example"), "{said}");
     }
@@ -165,8 +165,9 @@ fn a_stopped_store_is_verified_as_a_whole_and_damage_is_named() {
 fn a_server_is_asked_for_its_health_with_0_and_1() {
     let mut stage = Stage::new();
     let url = format!("http://{}", stage.address);
-    let check =
-        |args: &[&str], env: &[(&str, &str)]| run_in(&stage.home, &[&["healthcheck"], args].concat(), env);
+    let check = |args: &[&str], env: &[(&str, &str)]| {
+        run_in(&stage.home, &[&["healthcheck"][..], args].concat(), env)
+    };
     assert_eq!(check(&["--url", &url], &[]), (Some(0), String::new(), "sealog: ready\n".into()));
     assert_eq!(
         check(&["--quiet"], &[("SEALOG_LISTEN", &stage.address)]),

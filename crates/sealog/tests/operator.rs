@@ -138,7 +138,7 @@ fn an_operator_who_may_not_or_asks_for_what_is_not_there_is_told_what_to_do() {
 fn a_key_that_works_is_kept_in_a_profile_that_nobody_else_can_read() {
     let stage = Stage::new();
     let login = |args: &[&str], secret: &str| {
-        let mut command = stage.command(&[&["login", "--stdin"], args].concat());
+        let mut command = stage.command(&[&["login", "--stdin"][..], args].concat());
         piped_into(command.env_remove("SEALOG_API_KEY"), &format!("{secret}\n"))
     };
     let path = stage.home.join(".config/sealog/config.toml");

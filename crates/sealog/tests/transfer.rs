@@ -7,7 +7,6 @@ use std::process::Stdio;
 use sealog_testing::eventually;
 use serde_json::Value;
 use support::stage::*;
-use support::*;
 
 fn put(stage: &Stage, name: &str, text: &str) -> String {
     let path = stage.path(name);
