@@ -46,7 +46,7 @@ fn a_follower_that_is_killed_at_random_moments_has_each_event_once_and_in_order(
         );
         events += count;
         let before = length(&out);
-        let wanted = before + dice.below(count as u64 * 400);
+        let wanted = before + dice.below(count as u64 * 1000);
         let mut child = follow(&stage, &["--output", &out, "--in-flight", "4"]);
         // Some in the middle of what they write, some before anything, some after all.
         if round % 4 != 3 {

@@ -35,6 +35,8 @@ enum Target {
     /// A JSON object.
     Metadata,
     Member(String),
+    /// `ts_client`, in rows that have none.
+    Time,
     LeftOut,
 }
 
@@ -51,10 +53,9 @@ impl Target {
     }
 
     /// By the name of a column alone.
-    fn of(column: &str, has_ts_client: bool) -> Target {
+    fn of(column: &str) -> Target {
         match column {
-            "timestamp" if !has_ts_client => Target::Field("ts_client"),
-            "timestamp" => Target::LeftOut,
+            "timestamp" => Target::Time,
             name if LEFT_OUT.contains(&name) => Target::LeftOut,
             name => Target::parse(name).unwrap_or_else(|| Target::Member(name.to_owned())),
         }
@@ -147,11 +148,9 @@ impl Table {
             }
             mapped.push((column, target("map", &field)?));
         }
-        let has_ts_client = names.contains("ts_client")
-            || mapped.iter().any(|(_, target)| *target == Target::Field("ts_client"));
         let of = |column: &String| {
             let asked = mapped.iter().find(|(name, _)| name == column).map(|(_, target)| target.clone());
-            asked.unwrap_or_else(|| Target::of(column, has_ts_client))
+            asked.unwrap_or_else(|| Target::of(column))
         };
         let columns: Vec<Target> = header.iter().map(of).collect();
         let mut constants = Vec::new();
@@ -188,10 +187,11 @@ impl Table {
         }
         let constants = self.set.iter().map(|(target, value)| (target, value.as_str()));
         let cells = self.columns.iter().zip(record.iter()).chain(constants);
-        let (mut fields, mut members, mut object) = (Vec::new(), Vec::new(), None);
+        let (mut fields, mut members, mut object, mut time) = (Vec::new(), Vec::new(), None, None);
         for (target, value) in cells.filter(|(_, value)| !value.is_empty()) {
             match target {
                 Target::LeftOut => {}
+                Target::Time => time = Some(value),
                 Target::Field(name) => fields.push(format!("\"{name}\":{}", Value::from(value))),
                 Target::Member(name) => {
                     members.push(format!("{}:{}", Value::from(name.as_str()), Value::from(value)))
@@ -205,6 +205,9 @@ impl Table {
                     object = Some(value.trim());
                 }
             }
+        }
+        if let Some(time) = time.filter(|_| !fields.iter().any(|field| field.starts_with("\"ts_client\":"))) {
+            fields.push(format!("\"ts_client\":{}", Value::from(time)));
         }
         if object.is_some() || !members.is_empty() {
             // As text: numbers and the order of members stay as they were written.
@@ -225,6 +228,10 @@ mod tests {
         Table::new(&texts(header), &texts(map), &texts(set))
     }
 
+    fn table_of_times() -> Table {
+        table(&["action", "timestamp", "ts_client"], &[], &[]).unwrap()
+    }
+
     #[test]
     fn columns_are_fields_members_or_left_out() {
         let table = table(
@@ -241,6 +248,11 @@ mod tests {
         );
         let made = event(&["", "user.login", "", "", "{}", "", ""]).unwrap();
         assert_eq!(made.get(), r#"{"action":"user.login","severity":"info","metadata":{}}"#);
+        let timed = table_of_times();
+        let made = timed.event(&csv::StringRecord::from(vec!["a", "T", ""])).unwrap();
+        assert_eq!(made.get(), r#"{"action":"a","ts_client":"T"}"#);
+        let made = timed.event(&csv::StringRecord::from(vec!["a", "T", "U"])).unwrap();
+        assert_eq!(made.get(), r#"{"action":"a","ts_client":"U"}"#);
         assert!(event(&["T", "user.login"]).unwrap_err().contains("2 values, and the header 7"));
         assert!(event(&["", "a", "", "", "[1]", "", ""]).unwrap_err().contains("no JSON object"));
     }
