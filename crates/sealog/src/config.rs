@@ -364,12 +364,14 @@ fn redacted(key: &str, value: &str) -> String {
 }
 
 type OfFile = BTreeMap<String, (String, String)>;
+/// Flags, environment and file.
+type Given = (BTreeMap<String, String>, BTreeMap<String, String>, OfFile);
 
 /// What flags, environment and file say.
 fn given(
     matches: &ArgMatches,
     environment: impl Iterator<Item = (String, String)>,
-) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>, OfFile), ConfigError> {
+) -> Result<Given, ConfigError> {
     let environment: BTreeMap<String, String> =
         environment.filter(|(name, _)| name.starts_with("SEALOG_")).collect();
     let file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {

@@ -148,6 +148,9 @@ pub(super) struct Step {
     pub missing: u64,
 }
 
+/// Above which event, up to which, and what comes of it.
+type Asked = (u64, u64, JoinHandle<Result<Window, Failure>>);
+
 pub(super) struct Walk {
     client: Arc<Client>,
     filters: Arc<Filters>,
@@ -156,7 +159,7 @@ pub(super) struct Walk {
     asked: u64,
     width: u64,
     in_flight: usize,
-    under_way: VecDeque<(u64, u64, JoinHandle<Result<Window, Failure>>)>,
+    under_way: VecDeque<Asked>,
 }
 
 impl Walk {

@@ -202,7 +202,7 @@ fn shown(
     mut report: Report,
 ) -> Result<ExitCode, Failure> {
     while let Some(row) = rows.blocking_recv() {
-        let Line { number, event } = row.map_err(unreadable)?;
+        let Line { number, event } = row.map_err(|error| unreadable(&error))?;
         match event.and_then(convert) {
             Err(why) => report.unfit(number, &why)?,
             Ok(event) => {
@@ -215,7 +215,7 @@ fn shown(
     Ok(if report.rejected() > 0 { Exit::Invalid.into() } else { ExitCode::SUCCESS })
 }
 
-fn unreadable(error: std::io::Error) -> Failure {
+fn unreadable(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Failure, format!("the file cannot be read any further: {error}"))
 }
 
@@ -266,7 +266,7 @@ impl Import {
             let row = rows.recv().await;
             let is_over = row.is_none();
             if let Some(row) = row {
-                let Line { number, event } = row.map_err(unreadable)?;
+                let Line { number, event } = row.map_err(|error| unreadable(&error))?;
                 if self.state.is_known(number, event.as_deref())? {
                     self.known += 1;
                     continue;
