@@ -273,7 +273,8 @@ impl Import {
                 }
                 gathered.last_line = number;
                 match event.and_then(&self.convert) {
-                    Err(why) => self.report.unfit(number, &why)?,
+                    // The line of progress makes room for what is said.
+                    Err(why) => self.bar.clone().suspend(|| self.report.unfit(number, &why))?,
                     Ok(event) => {
                         let bytes = event.get().len() + 1;
                         if gathered.bytes + bytes > BYTES_MAX && !gathered.events.is_empty() {
@@ -329,7 +330,8 @@ impl Import {
         self.stored += sealed - replayed;
         self.bar.inc(sealed);
         for (at, error) in &delivered.refused {
-            self.report.refused(lines[*at], error, batch.events[*at].get())?;
+            let event = batch.events[*at].get();
+            self.bar.clone().suspend(|| self.report.refused(lines[*at], error, event))?;
         }
         match delivered.unheard {
             None => self.state.done(last_line),
