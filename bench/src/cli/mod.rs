@@ -73,9 +73,8 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
         })?;
         let (batches, mut others) = (slice.value.events_per_s(), slice.others);
         sealog.acknowledge(&slice.value);
-        // As many as the service would take in a slice.
-        let count = (batches * setting.slice.as_secs_f64()) as u64;
-        let count = count.clamp(EVENTS.0, EVENTS.1);
+        // As many as the service has taken in a slice.
+        let count = slice.value.events.clamp(EVENTS.0, EVENTS.1);
         write_events(&input, count)?;
         let (address, key) = (sealog.addresses()[0], sealog.accounts[0].key.clone());
         let mut logged = [0.0; 2];
