@@ -1,6 +1,7 @@
 //! How an export is made and found.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealog_control::{
     Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records,
@@ -72,7 +73,7 @@ impl Exporter {
         };
         let (head, first_kept) = (head.durable.chain_seq, head.first_seq());
         let last_seq = match until_ms {
-            Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
+            Some(until_ms) => head.min(seqs::last_before(&*self.store, chain, until_ms).await?),
             None => head,
         };
         let (lowest, highest) = frozen.seqs();
@@ -193,6 +194,7 @@ impl Exporter {
             state: State::new(&query, new, Writer::new(format)),
             query,
             export,
+            rest: Duration::ZERO,
         })
     }
 }
