@@ -312,3 +312,48 @@ fn an_address_is_looked_up_in_the_database_that_the_settings_name() {
     let (code, _, noted) = run_in(dir.path(), &["geoip", "test", "192.0.2.1"], &[]);
     assert!(code == Some(2) && noted.contains("geoip_db"), "{noted}");
 }
+
+#[test]
+fn a_database_is_checked_and_verified_as_a_whole_too() {
+    let database = sealog_testing::postgres::cluster().database();
+    let (dir, data) = data_dir();
+    let url = database.url();
+    let env = [("SEALOG_STORE", url.as_str()), ("SEALOG_LIMITS_PER_IP_RPS", "0")];
+    let data_text = data.to_str().unwrap();
+    let args = ["check", "--json", "--listen", "127.0.0.1:0", "--data-dir", data_text];
+    let (code, said, _) = run_in(dir.path(), &args, &env);
+    assert_eq!(
+        (code, state_of(&said, "store").as_str()),
+        (Some(0), "warning"),
+        "the schema is yet to be made: {said}"
+    );
+    assert_eq!(
+        database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'sealog'").trim(),
+        "0",
+        "nothing was made"
+    );
+    let mut command = serving(sealog(), &data);
+    command.envs(env);
+    let server = start(command);
+    let key = first_key(&data);
+    let client = [("SEALOG_URL", &*format!("http://{}", server.address)), ("SEALOG_API_KEY", key.as_str())]
+        .map(|(name, value)| (name, value.to_owned()));
+    let client: Vec<(&str, &str)> = client.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    std::fs::write(dir.path().join("in.ndjson"), lines(230)).unwrap();
+    assert_eq!(run_in(dir.path(), &["import", "in.ndjson"], &client).0, Some(0));
+    assert_eq!(run_in(dir.path(), &["follow", "--output", "out", "--once"], &client).0, Some(0));
+    assert_eq!(std::fs::read_to_string(dir.path().join("out")).unwrap().lines().count(), 230);
+    let (code, said, _) = run_in(dir.path(), &args, &env);
+    assert_eq!((code, state_of(&said, "store").as_str()), (Some(0), "ok"), "{said}");
+    server.await_drained();
+    let (code, said, noted) = run_in(dir.path(), &["verify", "--data", &url], &[]);
+    assert_eq!(code, Some(0), "{noted}");
+    assert!(
+        said.contains(&format!("{} of {0} events valid in 2 chains", 230 + FIRST_RUN_REQUESTS)),
+        "{said}"
+    );
+    server.stop();
+    database.sql("UPDATE sealog.events SET actor_id = 'u9' WHERE actor_id = 'u120'");
+    let (code, said, _) = run_in(dir.path(), &["verify", "--data", &url], &[]);
+    assert!(code == Some(10) && said.contains("BROKEN at #121 of chain "), "{said}");
+}
