@@ -4,6 +4,7 @@
 
 mod bare;
 mod bare_http;
+mod cli;
 mod driver;
 mod growth;
 mod http;
@@ -46,6 +47,8 @@ enum What {
     Growth(growth::GrowthArgs),
     /// How long every page of the dashboard takes over 1 and 20 million events, and what people cost ingest
     Pages(pages::PagesArgs),
+    /// `sealog log` from standard input and `sealog follow` into a file, beside the service's rate of batches
+    Cli(cli::CliArgs),
     /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         What::Http(args) => http::run(&args),
         What::Growth(args) => growth::run(&args),
         What::Pages(args) => pages::run(&args),
+        What::Cli(args) => cli::run(&args),
         What::BareHttp(args) => bare_http::run(&args),
         What::Probe(args) => store::reopen::probe(&args),
     };

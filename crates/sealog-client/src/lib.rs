@@ -11,4 +11,5 @@ mod retry;
 
 pub use client::{Answer, Client, Settings};
 pub use error::{ClientError, Problem};
+pub use hyper::Method;
 pub use retry::Retries;

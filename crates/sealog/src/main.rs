@@ -26,7 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let matches = command().get_matches();
     if let Some((name, matches)) = matches.subcommand()
-        && let Some(code) = cli::run(name, matches)
+        && let Some(code) = cli::run(name, matches, command)
     {
         return code;
     }

@@ -102,6 +102,11 @@ impl EmbeddedStore {
         Ok(EmbeddedStore { live, test, pool, feed, watch, directory })
     }
 
+    /// Whether a directory is on stable storage, or why not; for a look before a start.
+    pub fn check_storage(dir: &Path) -> Result<(), OpenError> {
+        refuse_unsafe_storage(dir)
+    }
+
     /// What its files are, as they say themselves.
     pub fn format() -> &'static str {
         FORMAT_LINE.trim_end()

@@ -8,6 +8,7 @@
 
 pub(crate) mod client;
 pub(crate) mod host;
+pub(crate) mod inspect;
 mod link_text;
 pub(crate) mod loss;
 pub(crate) mod operations;

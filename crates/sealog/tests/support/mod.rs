@@ -1,6 +1,8 @@
 //! The program of this package, for `sealog_testing::process`: only cargo knows where it has put it.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub mod stage;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
