@@ -11,6 +11,8 @@ use sealog_service::geo::Geo;
 use sealog_service::mail::Smtp;
 use sealog_service::verification::Schedule;
 
+use crate::tls::Tls;
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where clients reach the server.
@@ -24,6 +26,10 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
+    /// With one, the main listener and the console's speak TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// How long browsers that came with TLS come with nothing else; 0 to not tell them.
+    pub hsts_seconds: u32,
     /// Without one, events have no `country` and no `city`.
     pub geo: Option<Arc<Geo>>,
     /// Without one, mails wait.
@@ -80,6 +86,8 @@ impl Config {
             operator_token: None,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
+            tls: None,
+            hsts_seconds: 0,
             geo: None,
             smtp: None,
             limits: LimitConfig {

@@ -15,6 +15,7 @@ use sealog_store::stats::HistogramView;
 use crate::app::App;
 use crate::client_address::is_local;
 use crate::respond::{Body, Failure, with_type};
+use crate::tls::Tls;
 
 /// Lets whoever sits on this machine or has the operator's token through. For the main listener; one that is for metrics alone is in the operator's network.
 pub(crate) fn admit(app: &App, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reject> {
@@ -47,6 +48,9 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "Connections that were closed at once: their address had too many, all in use.",
     );
     text.sample("sealog_connections_refused_total", "", metrics.connections_refused.load(Ordering::Relaxed));
+    if let Some(tls) = &app.config.tls {
+        certificate(&mut text, tls);
+    }
     text.family(
         "sealog_memory_held_bytes",
         "gauge",
@@ -238,6 +242,38 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
 
 fn by_mode(mode: Mode) -> String {
     format!("mode=\"{}\"", mode.as_str())
+}
+
+/// Of a server with TLS.
+fn certificate(text: &mut Text, tls: &Tls) {
+    let figures = &tls.figures;
+    text.family(
+        "sealog_tls_certificate_not_after_timestamp_seconds",
+        "gauge",
+        "When the certificate in use ends.",
+    );
+    text.sample("sealog_tls_certificate_not_after_timestamp_seconds", "", tls.not_after_s());
+    text.family(
+        "sealog_tls_certificate_refused",
+        "gauge",
+        "1 while the certificate or key on disk cannot be used, and the one before stays in use.",
+    );
+    text.sample("sealog_tls_certificate_refused", "", u64::from(tls.refused().is_some()));
+    text.family(
+        "sealog_tls_certificate_reloads_total",
+        "counter",
+        "Changes of the certificate on disk, by what came of them.",
+    );
+    for (result, count) in [("taken", &figures.taken), ("refused", &figures.refused)] {
+        let count = count.load(Ordering::Relaxed);
+        text.sample("sealog_tls_certificate_reloads_total", &format!("result=\"{result}\""), count);
+    }
+    text.family(
+        "sealog_tls_handshakes_failed_total",
+        "counter",
+        "Connections that did not come to terms about TLS.",
+    );
+    text.sample("sealog_tls_handshakes_failed_total", "", figures.handshakes_failed.load(Ordering::Relaxed));
 }
 
 /// The customary figures of a process, where the system tells them.

@@ -25,7 +25,7 @@ use crate::config::Settings;
 use crate::demo_mark::{self, Found};
 use crate::first_run::Failure;
 use crate::store::Opened;
-use crate::{config, serve};
+use crate::{config, logging, serve};
 
 use people::SignIn;
 
@@ -90,7 +90,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         ("allow_unsafe_storage", "true"),
     ];
     let mut settings = config::of_flags(&given).map_err(|error| error.to_string())?;
-    serve::log_to_stderr(settings.log_level);
+    logging::to_stderr(settings.log_level, settings.log_format);
     let asked = settings.listen;
     settings.listen = on_loopback(asked);
     if settings.listen != asked {
