@@ -97,6 +97,10 @@ bench-postgres *ARGS: _bench-build
 bench-compare OTHER *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/compare.toml --compare {{OTHER}} --json {{bench_out}}/compare.json {{ARGS}} | tee {{bench_out}}/compare.md
 
+# Singles over TLS beside the same program without it, in one run: about three minutes.
+bench-tls *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/tls.toml --json {{bench_out}}/tls.json {{ARGS}} | tee {{bench_out}}/tls.md
+
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/matrix.toml --json {{bench_out}}/matrix.json | tee {{bench_out}}/matrix.md

@@ -49,6 +49,7 @@ pub struct App {
     /// Memory for large request bodies.
     pub(crate) bodies: Budget,
     pub(crate) openapi: Served,
+    pub(crate) started_ms: u64,
     pub(crate) last_ready: LastAnswer,
 }
 
@@ -165,6 +166,7 @@ impl App {
             auth: Auth::new(Arc::clone(&control.keys), &config),
             ingest,
             jobs,
+            started_ms: world.now_ms(),
             store,
             control,
             world,

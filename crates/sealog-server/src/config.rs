@@ -1,5 +1,6 @@
 //! What an operator decides.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
+    /// The directory whose disk `/metrics` tells of.
+    pub data_dir: Option<PathBuf>,
     /// With one, the main listener and the console's speak TLS.
     pub tls: Option<Arc<Tls>>,
     /// How long browsers that came with TLS come with nothing else; 0 to not tell them.
@@ -86,6 +89,7 @@ impl Config {
             operator_token: None,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
+            data_dir: None,
             tls: None,
             hsts_seconds: 0,
             geo: None,

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use hyper::{HeaderMap, Response, StatusCode};
@@ -116,6 +117,8 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     );
     text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
 
+    text.family("sealog_verification_scheduled", "gauge", "1 if chains are verified every night.");
+    text.sample("sealog_verification_scheduled", "", u64::from(app.config.verification.is_some()));
     let scheduled = &app.jobs.scheduler.figures;
     for (name, figure, help) in [
         (
@@ -176,6 +179,9 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.sample("sealog_reads_waiting", "", store.reads_waiting);
     text.family("sealog_storage_bytes", "gauge", "What the log and its indexes take on disk.");
     text.sample("sealog_storage_bytes", "", store.storage_bytes);
+    if let Some(dir) = &app.config.data_dir {
+        disk(&mut text, dir);
+    }
     text.family(
         "sealog_store_findings",
         "gauge",
@@ -236,7 +242,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     for (cause, count) in app.admin.sign_ins().by_cause() {
         text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);
     }
-    process(&mut text);
+    process(&mut text, app);
     Ok(text.0)
 }
 
@@ -276,8 +282,19 @@ fn certificate(text: &mut Text, tls: &Tls) {
     text.sample("sealog_tls_handshakes_failed_total", "", figures.handshakes_failed.load(Ordering::Relaxed));
 }
 
+/// What is left where the data directory is, for whoever may fill it.
+fn disk(text: &mut Text, dir: &Path) {
+    let Ok(disk) = rustix::fs::statvfs(dir) else { return };
+    text.family("sealog_disk_free_bytes", "gauge", "Room on the disk of the data directory.");
+    text.sample("sealog_disk_free_bytes", "", disk.f_bavail.saturating_mul(disk.f_frsize));
+    text.family("sealog_disk_size_bytes", "gauge", "Size of the disk of the data directory.");
+    text.sample("sealog_disk_size_bytes", "", disk.f_blocks.saturating_mul(disk.f_frsize));
+}
+
 /// The customary figures of a process, where the system tells them.
-fn process(text: &mut Text) {
+fn process(text: &mut Text, app: &App) {
+    text.family("process_start_time_seconds", "gauge", "When the process was started.");
+    text.sample("process_start_time_seconds", "", app.started_ms / 1000);
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     if let Some(pages) = pages.and_then(|statm| statm.split(' ').nth(1)?.parse::<u64>().ok()) {
         text.family("process_resident_memory_bytes", "gauge", "Memory of the process.");

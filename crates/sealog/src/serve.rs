@@ -103,6 +103,7 @@ pub(crate) fn serve(
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let data_dir = settings.data_dir.clone();
+    settings.server.data_dir = Some(data_dir.clone());
     let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let app =
