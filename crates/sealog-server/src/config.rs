@@ -13,6 +13,7 @@ use sealog_service::mail::Smtp;
 use sealog_service::verification::Schedule;
 
 use crate::tls::Tls;
+use crate::traces::Traces;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -33,6 +34,8 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// How long browsers that came with TLS come with nothing else; 0 to not tell them.
     pub hsts_seconds: u32,
+    /// Who is told of every request.
+    pub traces: Option<Arc<dyn Traces>>,
     /// Without one, events have no `country` and no `city`.
     pub geo: Option<Arc<Geo>>,
     /// Without one, mails wait.
@@ -92,6 +95,7 @@ impl Config {
             data_dir: None,
             tls: None,
             hsts_seconds: 0,
+            traces: None,
             geo: None,
             smtp: None,
             limits: LimitConfig {

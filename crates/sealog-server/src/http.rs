@@ -40,6 +40,7 @@ use crate::respond::{self, Answer, Body, Failure};
 use crate::router::{self, Origin};
 use crate::routes;
 use crate::tls::{self, Tls};
+use crate::traces::Answered;
 use crate::wire::{InFlight, Wire};
 
 /// How long a stop waits for requests under way.
@@ -80,6 +81,7 @@ impl Default for Server {
     }
 }
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Where a connection came in.
@@ -360,6 +362,8 @@ async fn handle(
     let (mut parts, body) = request.into_parts();
     let mut body = RequestBody::new(body, &parts.headers);
     let place = metrics::Place::of(&parts.method, parts.uri.path());
+    let traces = app.config.traces.as_deref();
+    let traceparent = traces.and_then(|_| parts.headers.get(TRACEPARENT).cloned());
     // Kept apart, since they are rare and the future of a request is moved.
     if !body.has_ended() && matches!(parts.method, Method::GET | Method::HEAD) {
         // Before it is answered: pages hold memory that others wait for.
@@ -386,6 +390,11 @@ async fn handle(
     }
     app.metrics.answered(place, response.status(), begun.elapsed());
     let (route, method) = (place.route(), place.method());
+    if let Some(traces) = traces {
+        let (status, took) = (response.status().as_u16(), begun.elapsed());
+        let traceparent = traceparent.as_ref().map(HeaderValue::as_bytes);
+        traces.answered(&Answered { route, method, status, request_id, took, traceparent });
+    }
     tracing::debug!(%request_id, method, route, status = response.status().as_u16(), "answered");
     response
 }

@@ -29,6 +29,7 @@ mod respond;
 mod router;
 mod routes;
 pub mod tls;
+pub mod traces;
 mod wire;
 
 pub use app::App;

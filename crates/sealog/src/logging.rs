@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal, stderr};
 
+use tracing_subscriber::fmt::writer::MakeWriterExt;
+
 /// `log_format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -33,9 +35,11 @@ impl Format {
 /// All lines of a level and above, to stderr: stdout is for data.
 pub(crate) fn to_stderr(level: tracing::Level, format: Format) {
     let on_terminal = stderr().is_terminal();
-    let lines = tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(level);
+    // HTTP/2 tells of every frame; that is for those who work on it.
+    let ours = stderr.with_filter(|line| !line.target().starts_with("h2"));
+    let lines = tracing_subscriber::fmt().with_writer(ours).with_target(false).with_max_level(level);
     if format.is_json(on_terminal) {
-        lines.json().init();
+        lines.json().with_current_span(false).with_span_list(false).init();
     } else {
         // Colours are for eyes, and not for files.
         lines.with_ansi(on_terminal).init();

@@ -11,6 +11,9 @@ mod first_run;
 mod logging;
 mod migrate;
 mod ops_user;
+// Tests compile it, too: so it does not rot where nobody builds with it.
+#[cfg(any(feature = "otlp", test))]
+mod otlp;
 mod plans;
 mod reset;
 mod secret_files;

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +107,7 @@ pub(crate) fn serve(
     settings.server.data_dir = Some(data_dir.clone());
     let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
+    let traces = traces(&mut settings.server)?;
     let app =
         App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
     let (app_url, wake) = (Some(app.config.app_url.clone()), app.admin.wake().clone());
@@ -135,7 +137,7 @@ pub(crate) fn serve(
     }
     supervisor.ready(&format!("listening on {address}"));
     let listeners = Listeners { main: listener, address, metrics, console, plain };
-    let watched = Watched { supervisor, pulses: Pulses::of(cores()), stop };
+    let watched = Watched { supervisor, pulses: Pulses::of(cores()), stop, traces: Box::pin(traces) };
     serve_on_all_cores(&main, (&app, &pages), listeners, watched, failure, &admin)?;
     drop(app);
     store.close();
@@ -313,6 +315,36 @@ async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
     tokio::time::sleep(FAILURE_GRACE).await;
 }
 
+/// Has requests traced where the variables of OpenTelemetry name a receiver; returns what sends them.
+#[cfg(feature = "otlp")]
+fn traces(config: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let settings = crate::otlp::Settings::from_variables(|name| std::env::var(name).ok())?;
+    let mut sending = None;
+    if let Some(settings) = settings {
+        tracing::info!(endpoint = settings.endpoint, "traces of requests are sent by OTLP");
+        let (traces, exporter) = crate::otlp::open(settings)?;
+        (config.traces, sending) = (Some(traces), Some(exporter));
+    }
+    Ok(async {
+        if let Some(exporter) = sending {
+            exporter.run().await;
+        }
+    })
+}
+
+/// Who asks for traces is told that this build has none.
+#[cfg(not(feature = "otlp"))]
+#[allow(clippy::unnecessary_wraps, reason = "as a build that has them")]
+fn traces(_: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("OTEL_EXPORTER_OTLP_ENDPOINT") || is_set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
+        tracing::warn!(
+            "no traces are sent: this program was built without them (cargo build --features otlp)"
+        );
+    }
+    Ok(std::future::ready(()))
+}
+
 /// Where connections come in.
 struct Listeners {
     main: TcpListener,
@@ -327,6 +359,8 @@ struct Watched {
     supervisor: Supervisor,
     pulses: Pulses,
     stop: Stop,
+    /// Sends traces, if anybody wants them.
+    traces: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// Whether a new start would help: the store's writer is stuck, or an event loop is. A full disk or a database that is away is not mended by it, and reads go on meanwhile.
@@ -345,7 +379,7 @@ fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
     (app, pages): (&Arc<App>, &Pages),
     Listeners { main: listener, address, metrics, console, plain }: Listeners,
-    Watched { supervisor, pulses, mut stop }: Watched,
+    Watched { supervisor, pulses, mut stop, traces }: Watched,
     failure: impl Future<Output = ()>,
     admin: &AdminSocket,
 ) -> Result<(), String> {
@@ -364,6 +398,7 @@ fn serve_on_all_cores(
         threads.push(thread.map_err(|error| error.to_string())?);
     }
     equip(main, pulses.clone().beat(0));
+    main.spawn(traces);
     main.block_on(async {
         let stopping = Notify::new();
         let mut seen = Vec::new();

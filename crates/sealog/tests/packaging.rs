@@ -163,7 +163,8 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
         text.split(|letter: char| !(letter.is_ascii_uppercase() || letter == '_'))
             .filter(|word| word.starts_with("SEALOG_"))
             .for_each(known);
-        let parsed = good(Command::new("python3").args(["-c", CHECK_COMPOSE, &path]));
+        let parsed =
+            good(Command::new(root().join("target/venv/bin/python")).args(["-c", CHECK_COMPOSE, &path]));
         assert!(parsed.starts_with("good"), "{parsed}");
     }
     let chart = "packaging/helm/sealog";
