@@ -18,6 +18,7 @@ pub fn make(certificate: &Path, key: &Path) {
             "30",
         ])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args([Path::new("-keyout"), key, Path::new("-out"), certificate])
         .output()
         .expect("scripts/setup installs openssl");
