@@ -129,6 +129,25 @@ fn the_settings_of_the_package_are_settings_of_the_program() {
 }
 
 #[test]
+fn secrets_come_from_files_as_containers_and_systemd_hand_them_over() {
+    const TOKEN: &str = "operator-token-in-a-file";
+    let database = sealog_testing::postgres::cluster().database();
+    let (dir, data) = data_dir();
+    let credentials = dir.path().join("credentials");
+    std::fs::create_dir(&credentials).unwrap();
+    std::fs::write(credentials.join("operator_token"), format!("{TOKEN}\n")).unwrap();
+    std::fs::write(dir.path().join("store"), format!("{}\n", database.url())).unwrap();
+    let mut command = serving(sealog(), &data);
+    command.env("SEALOG_STORE_FILE", dir.path().join("store")).env("CREDENTIALS_DIRECTORY", &credentials);
+    let server = start(command);
+    let (status, body) = server.get(TOKEN, "/operator/v1/tenants");
+    assert_eq!(status, 200, "{body}");
+    assert!(!data.join("live").exists(), "the events are in the database");
+    let log = server.begun.clone() + &server.stop();
+    assert!(!log.contains(TOKEN) && !log.contains(&database.url()), "{log}");
+}
+
+#[test]
 fn the_container_is_what_it_is_said_to_be() {
     good(tool("hadolint").arg("Dockerfile"));
     let text = read("Dockerfile");
