@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -30,8 +30,9 @@ const STREAMS_MAX: u32 = 64;
 /// Bytes of request bodies that may have arrived and not been read: of one request, and of all of a connection.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of one answer that wait for the socket.
+/// Bytes of one answer that wait for the socket, and of those that are handed over at a time.
 const SEND_BYTES_MAX: usize = 64 << 10;
+const PIECE_BYTES_MAX: usize = 16 << 10;
 const HEAD_BYTES_MAX: u32 = 64 << 10;
 /// A client that is gone without a word is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -182,7 +183,7 @@ impl Opened {
 
     fn send(self, body: Body) -> Sent {
         self.offer(true);
-        Sent { body, opened: self }
+        Sent { body, rest: Bytes::new(), opened: self }
     }
 }
 
@@ -200,10 +201,23 @@ impl Drop for Opened {
     }
 }
 
-/// An answer. hyper asks for its next piece when the client has room for it; while there is nothing to be had, the client is not the one who is waited for.
+/// An answer. hyper asks for its next piece when the client has room for some of it; while there is nothing to be had, the client is not the one who is waited for.
+///
+/// Pieces are small, since hyper takes a piece whole and keeps it until the client has taken it, after this is dropped if it was the last. So the last one is a copy: what it was a part of,
+/// and its share of the memory for answers, are free with this.
 struct Sent {
     body: Body,
+    rest: Bytes,
     opened: Opened,
+}
+
+impl Sent {
+    /// The next piece of what the body has given.
+    fn piece(&mut self) -> Option<Bytes> {
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
+        let is_last = self.rest.is_empty() && self.body.is_end_stream();
+        (!piece.is_empty()).then(|| if is_last { Bytes::copy_from_slice(&piece) } else { piece })
+    }
 }
 
 impl hyper::body::Body for Sent {
@@ -214,17 +228,33 @@ impl hyper::body::Body for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let poll = Pin::new(&mut self.body).poll_frame(context);
-        self.opened.offer(poll.is_ready());
-        poll
+        let this = &mut *self;
+        if this.rest.is_empty() {
+            let poll = Pin::new(&mut this.body).poll_frame(context);
+            this.opened.offer(poll.is_ready());
+            match ready!(poll) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        this.opened.offer(true);
+        Poll::Ready(Some(Ok(Frame::data(this.piece().unwrap_or_default()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (mut hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        match hint.exact() {
+            Some(exact) => hint.set_exact(exact + rest),
+            None => hint.set_lower(hint.lower() + rest),
+        }
+        hint
     }
 }
 

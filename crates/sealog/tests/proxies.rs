@@ -129,8 +129,8 @@ impl Stage {
         form("/app/sign-in", "email=me%40example.org&password=correct+horse+battery");
         let (_, home) = self.curl(&["-b", &jar, &self.url("/app")]);
         let home = home.to_ascii_lowercase();
-        let events = home.split_once("location: ").unwrap().1.split("\r\n").next().unwrap().to_owned();
-        let tail = events.replace("/events", "/tail");
+        let page = home.split_once("location: ").unwrap().1.split("\r\n").next().unwrap();
+        let tail = format!("{}/live/tail", page.split_once("/live").unwrap().0);
         let mut view = Command::new("curl")
             .args([
                 "-sSN",
