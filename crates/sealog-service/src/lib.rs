@@ -17,6 +17,7 @@ mod control_data;
 pub mod disclosure;
 pub mod exports;
 pub mod geo;
+mod give_way;
 pub mod heads;
 pub mod hidden;
 pub mod ingest;
