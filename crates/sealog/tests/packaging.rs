@@ -78,7 +78,7 @@ fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
         );
     }
     // What the program says of itself is in the package, as soon as it says so.
-    let help = good(&mut sealog().arg("--help"));
+    let help = good(sealog().arg("--help"));
     let pages = [
         ("man", "./usr/share/man/man1/sealog.1.gz"),
         ("completions", "./usr/share/bash-completion/completions/sealog"),
