@@ -15,6 +15,7 @@ fmt:
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace --bins --features sealog/otlp -- -D warnings
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
@@ -100,6 +101,10 @@ bench-postgres *ARGS: _bench-build
 # This build beside another one of the server, in one run: what a change costs. About three minutes.
 bench-compare OTHER *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/compare.toml --compare {{OTHER}} --json {{bench_out}}/compare.json {{ARGS}} | tee {{bench_out}}/compare.md
+
+# Singles over TLS beside the same program without it, in one run: about three minutes.
+bench-tls *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/tls.toml --json {{bench_out}}/tls.json {{ARGS}} | tee {{bench_out}}/tls.md
 
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth

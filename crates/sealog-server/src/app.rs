@@ -51,6 +51,7 @@ pub struct App {
     pub(crate) bodies: Budget,
     pub(crate) openapi: Served,
     pub(crate) docs: Docs,
+    pub(crate) started_ms: u64,
     pub(crate) last_ready: LastAnswer,
 }
 
@@ -167,6 +168,7 @@ impl App {
             auth: Auth::new(Arc::clone(&control.keys), &config),
             ingest,
             jobs,
+            started_ms: world.now_ms(),
             store,
             control,
             world,

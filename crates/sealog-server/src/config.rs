@@ -1,5 +1,6 @@
 //! What an operator decides.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use sealog_service::background::Intervals;
 use sealog_service::geo::Geo;
 use sealog_service::mail::Smtp;
 use sealog_service::verification::Schedule;
+
+use crate::tls::Tls;
+use crate::traces::Traces;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -25,6 +29,14 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
+    /// The directory whose disk `/metrics` tells of.
+    pub data_dir: Option<PathBuf>,
+    /// With one, the main listener and the console's speak TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// How long browsers that came with TLS come with nothing else; 0 to not tell them.
+    pub hsts_seconds: u32,
+    /// Who is told of every request.
+    pub traces: Option<Arc<dyn Traces>>,
     /// Without one, events have no `country` and no `city`.
     pub geo: Option<Arc<Geo>>,
     /// Without one, mails wait.
@@ -83,6 +95,10 @@ impl Config {
             operator_token: None,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
+            data_dir: None,
+            tls: None,
+            hsts_seconds: 0,
+            traces: None,
             geo: None,
             smtp: None,
             limits: LimitConfig {

@@ -35,6 +35,7 @@ pub mod retention;
 pub mod search;
 mod secret;
 pub mod seqs;
+pub mod stamp;
 mod stop;
 pub mod system_chain;
 mod text;
