@@ -14,6 +14,7 @@ pub mod background;
 pub mod cases;
 mod contact;
 mod control_data;
+pub mod copies;
 pub mod disclosure;
 pub mod exports;
 pub mod geo;
