@@ -2,16 +2,19 @@
 
 mod accept_loss;
 mod admin;
+mod backup;
 mod cli;
 mod config;
 mod copy;
 mod demo;
 mod demo_mark;
+mod files;
 mod first_run;
 mod migrate;
 mod ops_user;
 mod plans;
 mod reset;
+mod restoring_mark;
 mod serve;
 mod store;
 
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("backup", matches)) => backup::run(matches),
+        Some(("restore", matches)) => backup::restore(matches),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -69,6 +74,8 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommand(backup::command())
+        .subcommand(backup::restore_command())
         .subcommands(cli::commands())
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod client;
 pub(crate) mod host;
 mod link_text;
 pub(crate) mod loss;
+pub(crate) mod moment;
 pub(crate) mod operations;
 pub(crate) mod ops_user;
 mod protocol;
