@@ -15,6 +15,7 @@ use sealog_service::notices::Reminders;
 use sealog_service::notify::Notifier;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::replication::Replication;
 use sealog_service::retention::Retention;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Figures, Scheduler, Verifier};
@@ -49,6 +50,8 @@ pub struct App {
     /// Memory for large request bodies.
     pub(crate) bodies: Budget,
     pub(crate) openapi: Served,
+    /// Nothing where it is off.
+    pub(crate) replication: Option<Replication>,
     pub(crate) last_ready: LastAnswer,
 }
 
@@ -160,7 +163,13 @@ impl App {
             reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
+        let replication = if config.replication {
+            Replication::new(Arc::clone(&store), Arc::clone(&control.whole))
+        } else {
+            None
+        };
         Arc::new(App {
+            replication,
             admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, wake),
             auth: Auth::new(Arc::clone(&control.keys), &config),
             ingest,

@@ -22,6 +22,7 @@ pub mod openapi;
 mod operator;
 mod operator_routes;
 mod ready;
+mod replication;
 mod respond;
 mod router;
 mod routes;

@@ -21,6 +21,10 @@ use serde_json::{Value, json};
 
 /// How often a project may come to be between t0 and t1.
 const TRIES: usize = 10;
+/// Below the data directory: what is handed over to those who make copies.
+pub const HANDED_OVER: &str = "backup.tmp";
+/// Beneath that: the copy of the control data that replicas read.
+pub const FOR_REPLICAS: &str = "replicas";
 /// The copy of the control data, in the directory that was asked for.
 pub const CONTROL_FILE: &str = "control.db";
 

@@ -30,6 +30,7 @@ pub mod organisation;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod replication;
 pub mod retention;
 pub mod search;
 mod secret;

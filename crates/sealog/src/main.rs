@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("backup", matches)) => backup::run(matches),
         Some(("restore", matches)) => backup::restore(matches),
+        Some(("replicate", matches)) => backup::replicate(matches),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -76,6 +77,7 @@ fn command() -> Command {
         .subcommand(ops_user::command())
         .subcommand(backup::command())
         .subcommand(backup::restore_command())
+        .subcommand(backup::replicate_command())
         .subcommands(cli::commands())
 }
 

@@ -6,14 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use sealog_service::copies;
+use sealog_service::copies::{self, FOR_REPLICAS, HANDED_OVER};
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use crate::files::{create_file, make_dir};
 
-/// What was handed over to commands, each in a directory of its own.
-const HANDED_OVER: &str = "backup.tmp";
 /// In each of them, beside the copy of the control data.
 pub(crate) const MOMENT_FILE: &str = "moment.json";
 /// After this long its command was killed.
@@ -65,7 +63,7 @@ fn remove_left_behind(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
         let age =
             entry.metadata().and_then(|metadata| metadata.modified()).map(|made| now.duration_since(made));
-        if matches!(age, Ok(Ok(age)) if age > LEFT_BEHIND) {
+        if entry.file_name() != FOR_REPLICAS && matches!(age, Ok(Ok(age)) if age > LEFT_BEHIND) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -15,6 +15,9 @@ mod moment;
 mod place;
 mod progress;
 mod record;
+mod remote;
+mod replica;
+mod replicate;
 mod restore;
 mod restore_check;
 mod restore_target;
@@ -31,6 +34,7 @@ use clap::{ArgMatches, Command};
 
 use flags::EXIT_CODES;
 
+pub(crate) use replicate::{command as replicate_command, run as replicate};
 pub(crate) use restore::{command as restore_command, run as restore};
 
 pub(crate) fn command() -> Command {

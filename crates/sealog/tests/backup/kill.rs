@@ -9,7 +9,7 @@ use crate::support::{restoring_is_refused, sealog};
 use crate::{Stage, chains, heads};
 
 /// Runs a command and kills it after this long; whether it had ended by itself.
-fn killed_after(mut command: std::process::Command, wait: Duration) -> bool {
+pub fn killed_after(mut command: std::process::Command, wait: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let until = Instant::now() + wait;
     while Instant::now() < until {

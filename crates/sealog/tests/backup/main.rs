@@ -4,6 +4,7 @@ mod damage;
 mod kill;
 mod made;
 mod postgres;
+mod replicate;
 mod rollback;
 
 #[path = "../support/mod.rs"]

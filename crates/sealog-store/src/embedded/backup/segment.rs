@@ -91,13 +91,23 @@ struct Open {
 impl SegmentContents {
     /// Reads a segment whose content ends with these bytes. `verify` recomputes the hash of every event, which is most of the work. `wanted` are events to look for.
     pub fn read(bytes: &[u8], verify: bool, wanted: &HashSet<Ulid>) -> Option<SegmentContents> {
+        SegmentContents::read_from(bytes, SEGMENT_HEADER_LEN as u64, verify, wanted)
+    }
+
+    /// The same of what stands behind `from`, where a frame ends.
+    pub fn read_from(
+        bytes: &[u8],
+        from: u64,
+        verify: bool,
+        wanted: &HashSet<Ulid>,
+    ) -> Option<SegmentContents> {
         let header = Header::read(bytes)?;
-        let pieces = segment::walk(bytes, u64::MAX, &header.salt, header.mode);
+        let pieces = segment::walk_from(bytes, from, u64::MAX, &header.salt, header.mode);
         let mut contents = SegmentContents {
             header,
             events: 0,
             damage: Vec::new(),
-            end: pieces.last().map_or(SEGMENT_HEADER_LEN as u64, Piece::end),
+            end: pieces.last().map_or(from.max(SEGMENT_HEADER_LEN as u64), Piece::end),
             parts: Vec::new(),
             found: Vec::new(),
         };
