@@ -44,7 +44,7 @@ fn service(app: &App) -> Result<&Replication, Failure> {
 async fn moment(State(app): State<Arc<App>>) -> Response {
     let answer = async {
         let moment = service(&app)?.moment().await.map_err(failed)?;
-        Ok(respond::json(StatusCode::OK, moment.to_string()))
+        Ok::<_, Failure>(respond::json(StatusCode::OK, moment.to_string()))
     };
     respond::into_router(answer.await)
 }

@@ -33,8 +33,6 @@ pub const CONTROL_FILE: &str = "control.db";
 pub struct Moment {
     pub store_id: u64,
     pub logs: [LogCut; 2],
-    /// What was found wrong with what is stored, in words.
-    pub faults: Vec<String>,
     /// The copy of the control data.
     pub control: PathBuf,
 }
@@ -57,7 +55,7 @@ pub async fn take(store: &Arc<dyn Store>, control: &Arc<Control>, dir: &Path) ->
         let (store_id, logs) = (segments.store_id(), segments.cut());
         let chains = store.heads().await?;
         if !is_older(control, &known, chains.iter().map(|(chain, _)| *chain)).await? {
-            return Ok(Moment { store_id, logs, faults: store.faults(), control: path });
+            return Ok(Moment { store_id, logs, control: path });
         }
     }
     Err(StoreError::Control("projects are made faster than the control data can be copied; try again".into()))
@@ -89,7 +87,6 @@ impl Moment {
         json!({
             "store_id": format!("{:016x}", self.store_id),
             "logs": self.logs.iter().map(log).collect::<Vec<_>>(),
-            "faults": self.faults,
         })
     }
 }

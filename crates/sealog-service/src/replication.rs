@@ -85,12 +85,8 @@ impl Replication {
     /// The logs alone.
     fn cut(&self) -> Value {
         let segments = self.store.segments().expect("it was made for a store that has them");
-        let moment = copies::Moment {
-            store_id: segments.store_id(),
-            logs: segments.cut(),
-            faults: self.store.faults(),
-            control: PathBuf::new(),
-        };
+        let moment =
+            copies::Moment { store_id: segments.store_id(), logs: segments.cut(), control: PathBuf::new() };
         moment.to_json()
     }
 

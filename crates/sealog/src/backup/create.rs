@@ -19,6 +19,7 @@ use crate::admin::client::{self, OTHER_ANSWER};
 use crate::admin::moment;
 use crate::admin::operations::{Answer, Request};
 use crate::config::{self, Settings};
+use crate::store;
 
 /// How often segments of test events may be dropped while they are copied.
 const TRIES: usize = 5;
@@ -48,6 +49,9 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let to = matches.get_one::<String>("dir").expect("clap asks for it").as_str();
     let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    if settings.store != store::Place::Embedded {
+        return Err("this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)".into());
+    }
     let pace = Pace { gentle: !matches.get_flag("fast") };
     if pace.gentle {
         // Without it everything works as well, only less evenly.

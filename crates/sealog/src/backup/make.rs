@@ -6,7 +6,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::time::iso_ms;
 use sealog_store::embedded::EmbeddedStore;
-use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk, read_dropped};
 
 use super::head_text::{self, HeadText};
 use super::manifest::{EMBEDDED, FORMAT, FileText, LogText, Manifest, SegmentText, StoreText, unhex};
@@ -58,7 +58,7 @@ pub(super) fn make(
             files: Vec::new(),
             heads: Vec::new(),
             lost: moment.logs.iter().flat_map(|log| log.lost.clone()).collect(),
-            faults: moment.faults.clone(),
+            faults: moment.logs.iter().flat_map(|log| &log.lost).map(lost_fault).collect(),
         },
         copied_segments: 0,
         copied_bytes: 0,
@@ -82,6 +82,12 @@ pub(super) fn make(
     }
     target.finish(&made.manifest).map_err(Unread::Failed)?;
     Ok(made)
+}
+
+/// What is wrong with a chain whose last events are proven lost.
+pub(super) fn lost_fault(lost: &HeadText) -> String {
+    let HeadText { tenant_id, project_id, mode, chain_seq, .. } = lost;
+    format!("chain {tenant_id}/{project_id}/{mode} is known to have had event {chain_seq}, and has lost it")
 }
 
 /// Names of backups are in the order of their numbers.
@@ -198,7 +204,10 @@ fn goes_on(manifest: &Manifest, moment: &Moment) -> bool {
             known.number <= log.dropped_through
                 || there(known).is_some_and(|segment| segment.bytes == known.bytes)
         };
-        let has_grown = last.number <= log.dropped_through
+        // A start takes the place of a segment that nothing was ever written to.
+        let was_empty = last.bytes <= Header::LEN as u64;
+        let has_grown = was_empty
+            || last.number <= log.dropped_through
             || there(last).is_some_and(|segment| segment.bytes >= last.bytes);
         full.iter().all(is_same)
             && has_grown
@@ -227,7 +236,7 @@ mod tests {
             lost: Vec::new(),
             unproven_to: None,
         };
-        Moment { store_id: "s".into(), logs: vec![log], faults: Vec::new() }
+        Moment { store_id: "s".into(), logs: vec![log] }
     }
 
     fn manifest(segments: &[(u64, &str, u64)]) -> Manifest {
@@ -270,6 +279,7 @@ mod tests {
             (&[(1, "a", 500), (2, "b", 400), (3, "c", 128)], 0, true),
             (&[(2, "b", 400), (3, "c", 128)], 1, true),
             (&[(3, "c", 128)], 2, true),
+            (&[(1, "a", 500), (2, "b", 300), (3, "c", 128), (4, "d", 900)], 0, true),
             // A start has moved its last group, or it was restored from an earlier backup.
             (&[(1, "a", 500), (2, "b", 200), (3, "c", 128)], 0, false),
             (&[(1, "a", 500), (2, "x", 400)], 0, false),

@@ -24,6 +24,7 @@ mod restore_target;
 mod rollback;
 mod rollback_flags;
 mod source;
+mod stopped;
 mod tar;
 mod target;
 mod verify;

@@ -8,7 +8,6 @@ use super::head_text::HeadText;
 pub(crate) struct Moment {
     pub(super) store_id: String,
     pub(super) logs: Vec<LogMoment>,
-    pub(super) faults: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -9,68 +9,25 @@
 //! A kill before t3 leaves the copy as it was at t0, with bytes behind its end that are written over.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-use sealog_client::ClientError;
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
 use sealog_core::time::iso_ms;
 use sealog_store::embedded::EmbeddedStore;
-use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk, read_dropped};
 use sealog_store::world::{SystemWorld, World};
 use sha2::{Digest, Sha256};
 
 use super::head_text;
-use super::make::name;
+use super::make::{lost_fault, name};
 use super::manifest::{EMBEDDED, FORMAT, FileText, LogText, Manifest, SegmentText, StoreText, hex, unhex};
 use super::moment::LogMoment;
 use super::place::{Place, segment_name};
 use super::remote::{Remote, RemoteMoment};
-use super::source::Unread;
-
-/// Why a look came to nothing.
-#[derive(Debug)]
-pub(super) enum Stopped {
-    /// It may work later.
-    Away(String),
-    /// Somebody has to do something.
-    Refused(String),
-    /// A chain does not verify.
-    Broken(String),
-}
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Stopped::Away(problem) | Stopped::Refused(problem) | Stopped::Broken(problem)) = self;
-        f.write_str(problem)
-    }
-}
-
-impl From<ClientError> for Stopped {
-    fn from(error: ClientError) -> Stopped {
-        match &error {
-            ClientError::Refused(problem) if problem.status == 404 => Stopped::Refused(format!(
-                "{error}. The server needs an operator's token and `replication.enabled = true`, and the embedded store"
-            )),
-            ClientError::Refused(problem) if matches!(problem.status, 400 | 401 | 403) => {
-                Stopped::Refused(error.to_string())
-            }
-            _ => Stopped::Away(error.to_string()),
-        }
-    }
-}
-
-impl From<Unread> for Stopped {
-    fn from(unread: Unread) -> Stopped {
-        Stopped::Away(match unread {
-            Unread::Gone => "what the server had a moment ago has given way to something newer".into(),
-            Unread::Failed(problem) => problem,
-        })
-    }
-}
+use super::stopped::Stopped;
 
 /// What a look has brought.
 #[derive(Debug, Default)]
@@ -194,7 +151,7 @@ impl Replica {
         }
         let lost = moment.logs.iter().flat_map(|log| log.lost.clone()).collect();
         self.open = open;
-        self.publish(moment.store_id, logs, files, head_text::texts(&heads), lost, moment.faults)?;
+        self.publish(moment.store_id, logs, files, head_text::texts(&heads), lost)?;
         Ok(round)
     }
 
@@ -320,7 +277,15 @@ impl Replica {
         };
         let now =
             log.segments.iter().find(|segment| segment.number == known.number && segment.salt == known.salt);
-        let Some(now) = now else { return Err(other_store(log, known.number)) };
+        let Some(now) = now else {
+            // A start takes the place of a segment that nothing was ever written to.
+            let is_empty = known.bytes <= Header::LEN as u64;
+            return if is_empty {
+                Ok((had.clone(), Open::default()))
+            } else {
+                Err(other_store(log, known.number))
+            };
+        };
         if now.bytes >= known.bytes {
             return Ok((had.clone(), open));
         }
@@ -378,7 +343,6 @@ impl Replica {
         files: Vec<FileText>,
         heads: Vec<head_text::HeadText>,
         lost: Vec<head_text::HeadText>,
-        faults: Vec<String>,
     ) -> Result<(), Stopped> {
         let now_ms = SystemWorld.now_ms();
         if let Some(manifest) = &self.manifest
@@ -399,8 +363,8 @@ impl Replica {
             logs,
             files,
             heads,
+            faults: lost.iter().map(lost_fault).collect(),
             lost,
-            faults,
         };
         self.place.put_manifest(&manifest).map_err(Stopped::Refused)?;
         self.manifest = Some(manifest);

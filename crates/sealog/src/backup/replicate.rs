@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 use super::flags::{EXIT_BROKEN, EXIT_CODES, quiet_flag};
 use super::place::Place;
 use super::remote::Remote;
-use super::replica::{Replica, Round, Stopped};
+use super::replica::{Replica, Round};
+use super::stopped::Stopped;
 use crate::files::write_new;
 
 /// Between two looks, at least.

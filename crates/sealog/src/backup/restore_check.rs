@@ -107,9 +107,15 @@ async fn compare(opened: &Opened, matches: &ArgMatches, mut known: Known) -> Res
     for chain in heads.keys() {
         dropped.insert(*chain, store.head(*chain).await.map_err(text)?.dropped);
     }
-    let lost = known.behind(&heads, &found, &dropped);
-    let noted = lost.iter().filter_map(|behind| Some((behind.chain?, behind.known))).collect();
-    database.note_losses(noted).await.map_err(text)?;
+    let mut lost = known.behind(&heads, &found, &dropped);
+    if !lost.is_empty() {
+        let noted = lost.iter().filter_map(|behind| Some((behind.chain?, behind.known))).collect();
+        let recorded = database.note_losses(noted).await.map_err(text)?;
+        // What was accepted before is over.
+        lost.retain(|behind| {
+            behind.chain.is_none_or(|chain| recorded.iter().any(|found| found.chain == chain))
+        });
+    }
     let accepted = matches.get_flag("accept-rollback");
     if accepted && !lost.is_empty() {
         let now = iso_ms(SystemWorld.now_ms());

@@ -110,10 +110,6 @@ pub fn heads(data: &Path) -> BTreeMap<ChainId, Head> {
     wait(store.heads()).unwrap().into_iter().collect()
 }
 
-pub fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
-}
-
 /// Live and test chains.
 pub fn chains() -> [ChainId; 3] {
     [chain(1, 1, Mode::Live), chain(1, 2, Mode::Live), chain(1, 1, Mode::Test)]

@@ -77,6 +77,8 @@ fn point_in_time_recovery_is_checked_a_rollback_is_refused_and_accepted_it_is_re
         "{recorded}"
     );
     // Accepted once, it is over: the old servers' marks and the notes prove nothing more.
-    let (code, said, error) = run(&["restore", "check", "--old-data"], &stage.path("again"), &url);
-    assert_eq!(code, Some(0), "{said} {error}");
+    for (flag, dir) in [("--old-data", stage.path("again")), ("--heads", heads)] {
+        let (code, said, error) = run(&["restore", "check", flag], &dir, &url);
+        assert_eq!(code, Some(0), "{flag} {said} {error}");
+    }
 }
