@@ -66,7 +66,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         is_quiet: matches.get_flag("quiet"),
         said: None,
     };
-    let mut failures = 0;
+    let mut failures = 0u32;
     loop {
         let begun = Instant::now();
         match replica.follow(&follower.remote) {

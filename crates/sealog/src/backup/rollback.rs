@@ -132,6 +132,9 @@ impl Known {
             )
         };
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+        if bytes.trim_ascii().is_empty() {
+            return Err(failed("it is empty".into()));
+        }
         let by = format!("the receipt {}", path.display());
         for receipt in serde_json::Deserializer::from_slice(&bytes).into_iter::<Receipt>() {
             let receipt = receipt.map_err(|error| failed(error.to_string()))?;
@@ -261,7 +264,7 @@ mod tests {
         assert_eq!(all.heads().map(|(chain, head, _)| (chain, head)).collect::<Vec<_>>(), [(id, known)]);
         assert!(all.wanted().contains(&head(8, 4).log_id));
         assert_eq!(all.behind(&BTreeMap::new(), &BTreeMap::new(), &BTreeMap::new()).len(), 2);
-        for wrong in ["{", "{}", r#"{"log_id":"x"}"#, "[]"] {
+        for wrong in ["", " \n", "{", "{}", r#"{"log_id":"x"}"#, "[]"] {
             std::fs::write(&path, wrong).unwrap();
             assert!(all.add_receipts(&path).unwrap_err().contains("a receipt is"), "{wrong}");
         }

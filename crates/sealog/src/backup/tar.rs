@@ -83,7 +83,7 @@ pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), String> {
         let path = dir.join(expected(&name).ok_or_else(|| broken(&format!("it has a file {name}")))?);
         let parent = path.parent().unwrap_or(dir);
         make_dir(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
-        let written = || {
+        let mut written = || {
             let mut file = create_file(&path)?;
             let copied = io::copy(&mut (&mut stream).take(bytes), &mut file)?;
             if copied < bytes {

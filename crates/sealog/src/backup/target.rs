@@ -178,12 +178,12 @@ pub(super) struct IntoStream<W: Write> {
 impl<W: Write> IntoStream<W> {
     pub(super) fn begin(out: W, pace: Pace) -> Result<IntoStream<W>, String> {
         let mut tar = TarWriter::new(out);
-        tar.file("FORMAT", format!("{FORMAT}\n").as_bytes()).map_err(unwritten)?;
+        tar.file("FORMAT", format!("{FORMAT}\n").as_bytes()).map_err(|error| unwritten(&error))?;
         Ok(IntoStream { tar, pace })
     }
 }
 
-fn unwritten(error: io::Error) -> String {
+fn unwritten(error: &io::Error) -> String {
     format!("the stream cannot be written: {error}")
 }
 
@@ -201,27 +201,27 @@ impl<W: Write> Target for IntoStream<W> {
             Ok(())
         })?;
         let name = segment_name(mode, segment.number, &segment.salt);
-        self.tar.file(&name, &content).map_err(|error| Unread::Failed(unwritten(error)))?;
+        self.tar.file(&name, &content).map_err(|error| Unread::Failed(unwritten(&error)))?;
         let sha256 = hex(&Sha256::digest(&content));
         Ok(Kept { sha256, copied_bytes: segment.bytes, content: Some(content) })
     }
 
     fn file(&mut self, content: &[u8]) -> Result<String, String> {
         let sha256 = hex(&Sha256::digest(content));
-        self.tar.file(&format!("files/{sha256}"), content).map_err(unwritten)?;
+        self.tar.file(&format!("files/{sha256}"), content).map_err(|error| unwritten(&error))?;
         Ok(sha256)
     }
 
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String> {
         let name = format!("backups/{}.json", manifest.id);
-        self.tar.file(&name, &manifest.encode()).map_err(unwritten)?;
-        self.tar.finish().map_err(unwritten)
+        self.tar.file(&name, &manifest.encode()).map_err(|error| unwritten(&error))?;
+        self.tar.finish().map_err(|error| unwritten(&error))
     }
 }
 
 /// Reads to the end, for digests of files that are not read otherwise.
 pub(super) fn digest(mut file: impl Read) -> io::Result<(u64, String)> {
-    let (mut hasher, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; PIECE as usize]);
+    let (mut hasher, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
         match file.read(&mut piece)? {
             0 => return Ok((bytes, hex(&hasher.finalize()))),

@@ -216,3 +216,26 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
     }
     let _: Value = stage.create();
 }
+
+#[test]
+fn the_data_of_every_earlier_build_is_backed_up_and_restored() {
+    for build in fixture::BUILDS {
+        for name in ["stopped", "killed"] {
+            let fixture = fixture::Fixture::load(build, name);
+            let unpacked = fixture.unpacked(&format!("{name}.tar.gz"));
+            let stage = Stage::new();
+            let moved = Command::new("cp").arg("-r").arg(unpacked.path()).arg(stage.data()).status();
+            assert!(moved.unwrap().success());
+            assert_eq!(stage.create()["faults"], serde_json::json!([]), "{build} {name}");
+            assert_eq!(stage.verify().0, Some(0), "{build} {name}");
+            assert_eq!(stage.restore("restored", &[]).0, Some(0), "{build} {name}");
+            let restored = heads(&stage.path("restored"));
+            for (chain, chain_seq, hash, _) in fixture.chains() {
+                assert_eq!(
+                    (restored[&chain].chain_seq, &*restored[&chain].hash.to_string()),
+                    (chain_seq, hash)
+                );
+            }
+        }
+    }
+}
