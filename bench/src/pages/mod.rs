@@ -1,4 +1,4 @@
-//! `sealog-bench pages`: how long every page of the dashboard takes over a store of 1 and of 20 million events, and what people who look at them cost ingest.
+//! `sealog-bench pages`: how long every page of the dashboard takes over a store of 1 and of 20 million events, and what people who look at them, exports and searches of cases cost ingest.
 //!
 //! Pages are those that links lead to from `/app`, one of each kind, so that a new page is measured without being named here.
 
@@ -102,6 +102,8 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         }
     }
     let Some((downloads, path)) = exported else { return Err("nothing was exported".into()) };
+    // Whose actor is in no event, so that every event is looked at and the search ends in nothing that has to be kept.
+    let case = visitor.case(sealog.addresses()[0], sealog.accounts[0].chain, "usr_nobody")?;
     let mut beside = Vec::new();
     for send in [Send::Single, Send::Batch] {
         let address = sealog.addresses()[0];
@@ -112,7 +114,10 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         beside.push(beside_ingest(&setting, &mut sealog, send.clone(), "people", PEOPLE, &people)?);
         let download = visitor.request(&path);
         let one = |_, over: &AtomicBool, done: &AtomicU64| keep_downloading(address, &download, over, done);
-        beside.push(beside_ingest(&setting, &mut sealog, send, "an export", 1, &one)?);
+        beside.push(beside_ingest(&setting, &mut sealog, send.clone(), "an export", 1, &one)?);
+        let search =
+            |_, over: &AtomicBool, done: &AtomicU64| keep_searching(address, &visitor, &case, over, done);
+        beside.push(beside_ingest(&setting, &mut sealog, send, "a search of a case", 1, &search)?);
     }
     sealog.check(0)?;
     sealog.stop()?;
@@ -220,6 +225,27 @@ fn keep_downloading(address: SocketAddr, request: &str, over: &AtomicBool, done:
         if Client::connect(address, "")?.drain(request.as_bytes(), &is_over)?.is_some() {
             done.fetch_add(1, Ordering::Relaxed);
         }
+    }
+    Ok(())
+}
+
+/// A search over the whole store goes on as long as events are sent, and is stopped in between.
+fn keep_searching(
+    address: SocketAddr,
+    visitor: &Visitor,
+    case: &str,
+    over: &AtomicBool,
+    done: &AtomicU64,
+) -> Outcome<()> {
+    if !visitor.search(address, case) {
+        return Err("the search of a case did not begin".into());
+    }
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Over a small store it has ended by then.
+    if visitor.stop_search(address, case) {
+        done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::store::reopen::{MEMORY_FIXED, MEMORY_PER_EVENT};
 
 /// At the 95th percentile, at this many events and fewer; more have the second.
 const PAGE_MS: [(u64, f64); 2] = [(1_000_000, 50.0), (u64::MAX, 150.0)];
-/// What ingest keeps beside five people, and beside an export.
+/// What ingest keeps beside five people, beside an export, and beside a search of a case.
 const KEPT: f64 = 0.9;
 const EXPORT_MB_PER_S: f64 = 100.0;
 
@@ -27,7 +27,7 @@ pub fn sections(sizes: &[Size], downloads: &Downloads, beside: &[Beside]) -> Vec
         },
         Section { name: "Exports", ratio_of: "none", rows: vec![export(downloads)] },
         Section {
-            name: "Ingest beside people and exports",
+            name: "Ingest beside people, exports and searches of cases",
             ratio_of: "requests/s over those without them",
             rows: beside.iter().map(ingest).collect(),
         },

@@ -65,10 +65,7 @@ impl Visitor {
     pub fn sign_in(&mut self, address: SocketAddr) -> Outcome<()> {
         let fields = [("email", EMAIL), ("password", PASSWORD), ("next", "")];
         let head = self.post(address, "/app/sign-in", &fields)?;
-        let cookies = head.lines().filter_map(|line| {
-            let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("set-cookie").then(|| value.split(';').next().unwrap_or(value))
-        });
+        let cookies = headers(&head, "set-cookie").map(|value| value.split(';').next().unwrap_or(value));
         self.cookie = cookies.collect::<Vec<_>>().join("; ");
         if self.cookie.is_empty() { Err("signing in gave no cookie".into()) } else { Ok(()) }
     }
@@ -100,6 +97,57 @@ impl Visitor {
         found.ok_or_else(|| format!("{page} has no download").into())
     }
 
+    /// Opens a data-subject request about an actor over a chain, as far as the search; where the case is.
+    pub fn case(&self, address: SocketAddr, chain: ChainId, actor_id: &str) -> Outcome<String> {
+        let cases = format!("/app/o/{}/cases", chain.tenant_id);
+        let intake = [
+            ("regime", "gdpr"),
+            ("request_type", "access"),
+            ("received", "2026-11-02"),
+            ("channel", "email"),
+            ("requester", "Ada Subject"),
+            ("contact", "ada@subject.example"),
+            ("wrote", "Give me everything"),
+            ("note", "It came in."),
+        ];
+        let opened = self.post(address, &format!("{cases}/create"), &intake)?;
+        let case = header(&opened, "location").ok_or("a new case has no address")?;
+        let case = case.split('?').next().unwrap_or_default().to_owned();
+        let project = chain.project_id.to_string();
+        let steps: [(&str, &[(&str, &str)]); 4] = [
+            ("identity", &[("method", "email_challenge"), ("outcome", "confirmed"), ("note", "Seen.")]),
+            ("move", &[("to", "in_progress"), ("note", "On.")]),
+            ("identifiers/add", &[("kind", "actor_id"), ("value", actor_id), ("source", "CRM")]),
+            ("scope", &[("project", &project), ("note", "There.")]),
+        ];
+        for (step, fields) in steps {
+            let revision = self.revision(address, &case)?;
+            let fields: Vec<_> =
+                [("revision", &*revision)].into_iter().chain(fields.iter().copied()).collect();
+            self.post(address, &format!("{case}/{step}"), &fields)?;
+        }
+        Ok(case)
+    }
+
+    /// The revision that the page of a case was made from.
+    fn revision(&self, address: SocketAddr, case: &str) -> Outcome<String> {
+        let answer = Client::connect(address, "")?.raw(self.request(case).as_bytes())?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let page = unchunked(head, body);
+        let behind = page.split("name=\"revision\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+        behind.map(str::to_owned).ok_or_else(|| format!("{case} has no form").into())
+    }
+
+    /// Searches for the person of a case, also where a search was stopped; false if one is under way.
+    pub fn search(&self, address: SocketAddr, case: &str) -> bool {
+        ["resume", "start"].iter().any(|how| self.post(address, &format!("{case}/search/{how}"), &[]).is_ok())
+    }
+
+    /// Stops the search of a case, if one is under way.
+    pub fn stop_search(&self, address: SocketAddr, case: &str) -> bool {
+        self.post(address, &format!("{case}/search/stop"), &[]).is_ok()
+    }
+
     pub fn request(&self, path: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", self.cookie)
     }
@@ -120,10 +168,7 @@ impl Visitor {
                 pages.push(path);
                 found
             } else {
-                let location = head.lines().find_map(|line| {
-                    let (name, value) = line.split_once(": ")?;
-                    name.eq_ignore_ascii_case("location").then(|| value.to_owned())
-                });
+                let location = header(head, "location").map(str::to_owned);
                 let moved = head.starts_with("HTTP/1.1 30");
                 let place = location.filter(|_| moved);
                 vec![
@@ -140,6 +185,16 @@ impl Visitor {
         }
         Ok(pages)
     }
+}
+
+/// The values of a field of an answer's head.
+fn headers<'a>(head: &'a str, field: &'a str) -> impl Iterator<Item = &'a str> {
+    let pairs = head.lines().filter_map(|line| line.split_once(": "));
+    pairs.filter(move |(name, _)| name.eq_ignore_ascii_case(field)).map(|(_, value)| value)
+}
+
+fn header<'a>(head: &'a str, field: &'a str) -> Option<&'a str> {
+    headers(head, field).next()
 }
 
 /// Where links of a page lead to, as a browser takes them that has come to it by `path`.

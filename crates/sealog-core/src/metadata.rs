@@ -52,11 +52,25 @@ pub fn named<'a>(metadata: &'a str, name: &str) -> impl Iterator<Item = &'a str>
 /// Shows an index the scalars of an event, up to [`INDEXED_MAX`]. False when there are more: then those that were shown are not all.
 pub fn index<'a>(metadata: Option<&'a str>, mut take: impl FnMut(&'a str, &'a str)) -> bool {
     let Some(metadata) = metadata else { return true };
-    let mut scalars = scalars(metadata);
-    for (name, text) in scalars.by_ref().take(INDEXED_MAX) {
+    let mut left = INDEXED_MAX;
+    let mut show = |name, text| {
+        let Some(fewer) = left.checked_sub(1) else { return false };
+        left = fewer;
         take(name, text);
+        true
+    };
+    // What [`scalars`] gives, in loops of its own: every event that is sealed goes through here.
+    for (name, value) in Members::of(metadata) {
+        if let Some(text) = text_of(value) {
+            if !show(name, text) {
+                return false;
+            }
+        } else if value.starts_with('[') && !Items::of(value).filter_map(text_of).all(|text| show(name, text))
+        {
+            return false;
+        }
     }
-    scalars.next().is_none()
+    true
 }
 
 /// What a scalar is searched by: a string without its quotes, a number as it was sent.
@@ -113,6 +127,15 @@ mod tests {
             assert!(!FieldIs::new(name, value).matches(Some(METADATA)), "{name}: {value}");
         }
         assert!(!FieldIs::new("id", "OPS-1").matches(None));
+    }
+
+    #[test]
+    fn an_index_is_shown_every_scalar_in_its_order() {
+        for metadata in [METADATA, "{}", r#"{"a":[1,[2],null,"3"],"b":null,"c":{"d":1}}"#] {
+            let mut shown = Vec::new();
+            assert!(index(Some(metadata), |name, text| shown.push((name, text))));
+            assert_eq!(shown, scalars(metadata).collect::<Vec<_>>());
+        }
     }
 
     #[test]

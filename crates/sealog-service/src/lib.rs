@@ -18,6 +18,7 @@ pub mod copies;
 pub mod disclosure;
 pub mod exports;
 pub mod geo;
+mod give_way;
 pub mod heads;
 pub mod hidden;
 pub mod ingest;

@@ -8,6 +8,7 @@ mod append;
 mod bytes;
 pub mod clock;
 pub mod counts;
+pub mod cpu;
 pub mod embedded;
 mod error;
 pub mod fair_queue;

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use sealog_core::time::DAY_MS;
 use sealog_store::Store;
 use sealog_store::counts::{Counts, Days, day_of};
-use sealog_store::embedded::EmbeddedStore;
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_testing::sim::{DIR, Op, SimDisk};
 use sealog_testing::*;
 
 fn days() -> Days {
@@ -147,4 +150,32 @@ fn a_question_reads_no_events_of_full_segments() {
         std::fs::write(path, []).unwrap();
     }
     assert_eq!(wait(store.counts(live(), days())).unwrap(), expected);
+}
+
+#[test]
+fn events_are_counted_as_they_are_written_and_hardly_any_is_read_again() {
+    let (disk, world) = (SimDisk::new(), StillWorld::new());
+    let options = Options { disk: Arc::new(disk.clone()), tick: Duration::from_secs(3600), ..small(&world) };
+    let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted_reads = Arc::clone(&reads);
+    disk.watch(move |call| {
+        if call.op == Op::Read && call.path.to_string_lossy().ends_with(".log") {
+            counted_reads.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    for n in 0..200u64 {
+        append(&store, live(), (0..50).map(|k| login(&format!("u{}", n * k % 97))).collect());
+        // The thread that counts may be at it just then, and whoever asks reads what was left.
+        if n % 10 == 9 {
+            assert_eq!(wait(store.counts(live(), days())).unwrap().events(), (n + 1) * 50);
+        }
+    }
+    let counts = counted(&store);
+    assert_eq!((counts.events(), counts.total().actions.get("user.login")), (10_000, 10_000));
+    let segments =
+        disk.file_names(&Path::new(DIR).join("live")).iter().filter(|name| name.ends_with(".log")).count();
+    let reads = reads.load(Ordering::SeqCst);
+    assert!(segments > 30 && reads < segments / 10, "{reads} reads of {segments} segments");
 }

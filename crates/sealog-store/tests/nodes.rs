@@ -232,6 +232,9 @@ fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock()
 
 // ---- Processes ----------------------------------------------------------------------------------------------------
 
+/// What the database calls the sessions of processes.
+const HAMMERING: &str = "hammering";
+
 /// `examples/hammering_node.rs`: a node as a process of its own.
 struct Node {
     child: Child,
@@ -242,7 +245,8 @@ struct Node {
 impl Node {
     fn start(url: &str, name: &str, skew_ms: i64) -> Node {
         let mut command = Command::new(example("hammering_node"));
-        command.args([url, name, &skew_ms.to_string()]).stdout(Stdio::piped());
+        let url = format!("{url}?application_name={HAMMERING}");
+        command.args([&url, name, &skew_ms.to_string()]).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let acked: Arc<Mutex<Vec<(String, u64, String)>>> = Arc::default();
         let (heard, lines) = (Arc::clone(&acked), BufReader::new(child.stdout.take().unwrap()).lines());
@@ -291,7 +295,12 @@ impl Drop for Node {
 }
 
 /// Every acknowledgement is there as it was given, and nothing is there twice.
-fn check_ledger(store: &dyn Store, acked: &[(String, u64, String)]) -> usize {
+fn check_ledger(database: &Database, store: &dyn Store, acked: &[(String, u64, String)]) -> usize {
+    // What a process had sent before it was killed, the database may still be doing.
+    let sessions = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '{HAMMERING}'"
+    );
+    eventually("the sessions of killed processes have ended", || database.sql(&sessions) == "0");
     let events = line(store);
     let mut found = HashMap::new();
     for event in &events {
@@ -316,7 +325,7 @@ fn three_processes_on_one_hot_chain_and_kill_9_of_each_lose_nothing() {
         eventually("each process gets somewhere", || nodes.iter().all(|node| node.count() >= 40));
         acked.extend(nodes.into_iter().flat_map(Node::kill));
     }
-    let events = check_ledger(&store, &acked);
+    let events = check_ledger(&database, &store, &acked);
     println!("processes=6 acked={} events={events} lost=0 duplicated=0", acked.len());
     // Nobody is left behind with a lock.
     append(&store, live(), vec![login("after")]);
@@ -355,7 +364,7 @@ fn a_stopped_node_that_holds_the_chain_holds_it_for_three_seconds_at_most_and_it
     eventually("it comes back by itself", || stopped.count() > before + 10);
     let acked = stopped.kill();
     // What it had sealed on the old head is not there; what it tried again is there once.
-    check_ledger(&store, &acked);
+    check_ledger(&database, &store, &acked);
     let after = get(&store, live(), receipt.log_ids[0]).unwrap();
     assert_eq!(after.sealed.hash, receipt.hash);
 }

@@ -316,6 +316,7 @@ impl Streamed {
             }
             self.looked_at_ms = now_ms;
         }
+        self.download.give_way().await;
         // As pages do: a few at a time read events, and none for longer than a piece.
         let _place = self.app.reads.acquire(self.asked.place().tenant.id).await;
         self.download.next().await.map_err(|error| error.to_string())

@@ -2,6 +2,7 @@
 //! written together with how far it has got.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sealog_control::{CaseSearch, Disclosing, Job, NewFound, SearchId, SearchOutcome, SearchPiece};
@@ -9,7 +10,6 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Item;
-use sealog_store::pool::Lane;
 use sealog_store::world::World;
 use sealog_store::{BoxFuture, List, Range, Store, StoreError};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use super::hidden_values::ValueKind;
 use super::masks;
 use super::node::EventView;
 use super::search::{ChainRange, KIND, Parameters, RESULTS_MAX};
+use crate::give_way;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Recorder, actions};
 
@@ -38,6 +39,8 @@ pub struct Searcher {
     pub control: Arc<dyn Disclosing>,
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
+    /// Whether the last piece was held up by events that come in.
+    is_crowded: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Searcher {
@@ -62,7 +65,13 @@ impl Work for Searcher {
                 other => other?,
             };
             if matches!(step, Step::More(_)) {
-                tokio::time::sleep(begun.elapsed().min(REST_MAX)).await;
+                let took = begun.elapsed();
+                tokio::time::sleep(if self.is_crowded.load(Ordering::Relaxed) {
+                    give_way::rest(took)
+                } else {
+                    took.min(REST_MAX)
+                })
+                .await;
             }
             Ok(step)
         })
@@ -108,6 +117,7 @@ impl Searcher {
             control: Arc::clone(&desk.control),
             store: Arc::clone(&desk.store),
             world: Arc::clone(&desk.world),
+            is_crowded: Arc::default(),
         }
     }
 
@@ -220,14 +230,15 @@ impl Searcher {
     ) -> Result<(), StoreError> {
         let cost = events.iter().map(|event| event.text.as_str().len() + size_of::<StoredEvent>()).sum();
         let finder = Arc::clone(finder);
-        let looked = self.store.pool().run(Lane::Compute, chain, cost, move || {
+        let looked = give_way::compute(self.store.pool(), chain, cost, move || {
             let mut found = (Vec::new(), Vec::new());
             for event in events.iter().filter(|event| finder.is_possible(event)) {
                 take(event, &finder, &mut found);
             }
             found
         });
-        let (found, values) = looked.await.map_err(|_| StoreError::Closing)?;
+        let ((found, values), progress) = looked.await?;
+        self.is_crowded.store(progress.is_crowded(), Ordering::Relaxed);
         piece.found.extend(found);
         piece.values.extend(values);
         Ok(())

@@ -1,12 +1,12 @@
 //! A download on its way: read, written and hashed in pieces, each when the connection asks for it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sealog_control::{Export, ExportTotals, Exports, NewExport};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash};
 use sealog_core::verify::Item;
-use sealog_store::pool::Lane;
 use sealog_store::world::World;
 use sealog_store::{Range, Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -15,6 +15,7 @@ use super::format::Format;
 use super::frozen::Frozen;
 use super::kept::dropped_to;
 use super::seek::{Ranges, Seek};
+use crate::give_way;
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
 pub const PIECE_BYTES: usize = 256 << 10;
@@ -28,6 +29,8 @@ pub struct Download {
     pub(super) chain: ChainId,
     pub(super) query: Arc<Frozen>,
     pub(super) state: State,
+    /// How long to rest before the next piece.
+    pub(super) rest: Duration,
 }
 
 pub(super) enum State {
@@ -92,6 +95,12 @@ impl std::fmt::Debug for Download {
 }
 
 impl Download {
+    /// Rests, if the last piece was held up by events that come in. To be asked for before a piece, while nothing is held
+    /// that others wait for.
+    pub async fn give_way(&mut self) {
+        tokio::time::sleep(std::mem::take(&mut self.rest)).await;
+    }
+
     /// The next bytes, or nothing when it is complete. There are none in a piece of which no event matches: whoever asks
     /// goes on, and others have their turn in between. After an error it is not to be asked again: what was sent is not
     /// the file.
@@ -112,6 +121,7 @@ impl Download {
     }
 
     async fn read(&mut self, mut ranges: Ranges, mut writer: Box<Writer>) -> Result<Vec<u8>, StoreError> {
+        let begun = Instant::now();
         let items = match ranges.pop_front().filter(|(from, to)| from <= to) {
             Some((from, to)) => {
                 let range = Range { from, to, bytes_max: PIECE_BYTES };
@@ -129,11 +139,14 @@ impl Download {
         };
         let cost = items.iter().map(item_bytes).sum();
         let query = Arc::clone(&self.query);
-        let written = self.store.pool().run(Lane::Compute, self.chain, cost, move || {
+        let ((writer, piece), progress) = give_way::compute(self.store.pool(), self.chain, cost, move || {
             let piece = writer.put(items, &query);
             (writer, piece)
-        });
-        let (writer, piece) = written.await.map_err(|_| StoreError::Closing)?;
+        })
+        .await?;
+        if progress.is_crowded() {
+            self.rest = give_way::rest(begun.elapsed());
+        }
         self.state = match ranges.is_empty() {
             false => State::Reading(ranges, writer),
             true => State::Written(ExportTotals {

@@ -1,6 +1,7 @@
 //! How an export is made and found.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealog_control::{
     Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records,
@@ -193,6 +194,7 @@ impl Exporter {
             state: State::new(&query, new, Writer::new(format)),
             query,
             export,
+            rest: Duration::ZERO,
         })
     }
 }

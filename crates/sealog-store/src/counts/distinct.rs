@@ -27,6 +27,24 @@ enum Registers {
     All(Box<[u8]>),
 }
 
+/// All that a value leaves behind: its register, and how rare its hash is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Register {
+    place: u16,
+    rank: u8,
+}
+
+impl Register {
+    pub(super) fn of(value: &str) -> Register {
+        // The key is no secret. It must never change, since sketches of different days and stores are put together.
+        let hash = SipHasher13::new_with_key(b"sealog distincts").hash(value.as_bytes());
+        let [low, high, ..] = hash.to_le_bytes();
+        let place = u16::from_le_bytes([low, high]) & 0x0fff;
+        let rank = u8::try_from((hash >> PRECISION).trailing_zeros() + 1).unwrap_or(RANK_MAX).min(RANK_MAX);
+        Register { place, rank }
+    }
+}
+
 impl Default for Distinct {
     fn default() -> Distinct {
         Distinct(Registers::Few(Vec::new()))
@@ -35,15 +53,10 @@ impl Default for Distinct {
 
 impl Distinct {
     pub fn add(&mut self, value: &str) {
-        // The key is no secret. It must never change, since sketches of different days and stores are put together.
-        let hash = SipHasher13::new_with_key(b"sealog distincts").hash(value.as_bytes());
-        let [low, high, ..] = hash.to_le_bytes();
-        let place = u16::from_le_bytes([low, high]) & 0x0fff;
-        let rank = u8::try_from((hash >> PRECISION).trailing_zeros() + 1).unwrap_or(RANK_MAX).min(RANK_MAX);
-        self.raise(place, rank);
+        self.raise(Register::of(value));
     }
 
-    fn raise(&mut self, place: u16, rank: u8) {
+    pub(super) fn raise(&mut self, Register { place, rank }: Register) {
         match &mut self.0 {
             Registers::All(all) => {
                 let register = &mut all[usize::from(place)];
@@ -66,10 +79,12 @@ impl Distinct {
     /// Those of both.
     pub fn merge(&mut self, other: &Distinct) {
         match &other.0 {
-            Registers::Few(few) => few.iter().for_each(|(place, rank)| self.raise(*place, *rank)),
+            Registers::Few(few) => {
+                few.iter().for_each(|(place, rank)| self.raise(Register { place: *place, rank: *rank }))
+            }
             Registers::All(all) => {
                 for (place, rank) in (0..).zip(all).filter(|(_, rank)| **rank > 0) {
-                    self.raise(place, *rank);
+                    self.raise(Register { place, rank: *rank });
                 }
             }
         }

@@ -22,7 +22,7 @@ pub(crate) fn count(
 }
 
 /// The value of a canonical string. Almost none has an escape, and then it is the text between the quotes.
-fn plain(canonical: &str) -> Cow<'_, str> {
+pub(super) fn plain(canonical: &str) -> Cow<'_, str> {
     let inner = canonical.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(canonical);
     if !inner.contains('\\') {
         return Cow::Borrowed(inner);

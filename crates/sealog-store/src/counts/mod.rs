@@ -6,6 +6,7 @@
 mod day;
 mod distinct;
 pub(crate) mod event;
+pub(crate) mod noted;
 mod tally;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! Counting behind the log: the segment that is written to, in pieces; then the ones before it that have no counts.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use sealog_core::id::ChainId;
 
 use super::file;
 use super::state::{ChainCounts, Place, Progress, SegmentCounts, Stretches, count_frame};
+use crate::counts::noted::Noted;
 use crate::embedded::contents::Contents;
 use crate::embedded::log::disk;
 use crate::embedded::log::format::{Frame, FrameHeader};
@@ -52,6 +54,24 @@ impl Contents {
     /// Counts what has become durable, before a question about it is answered.
     pub(super) fn catch_up(&self) {
         self.count_new(CATCH_UP_BYTES);
+    }
+
+    /// Counts a group that has just become durable from what was noted of it, if counting has come to where it begins and nobody is at it: an append waits for nothing here. Otherwise it is read
+    /// from the file later, like all that was written before a start.
+    pub(crate) fn count_group(&self, segment: u64, written: Range<u64>, frames: &[(ChainId, Noted)]) {
+        let Ok(mut progress) = self.counting.progress.try_lock() else { return };
+        let is_counted = |number| self.end_of(number).is_some_and(|end| end.final_len == progress.position);
+        if progress.segment + 1 == segment && is_counted(progress.segment) {
+            progress.close();
+        }
+        if (progress.segment, progress.position) != (segment, written.start) {
+            return;
+        }
+        for (chain, noted) in frames {
+            let counts = progress.counts.entry(*chain).or_default();
+            counts.events += noted.count(&mut counts.days);
+        }
+        progress.position = written.end;
     }
 
     /// Counts up to the durable end, at most about so many bytes; whether it has come to where it can go.

@@ -13,6 +13,7 @@ use super::completions::Completions;
 use super::outcome::Outcome;
 use super::queue::Queue;
 use super::request::Request;
+use crate::counts::noted::Noted;
 use crate::embedded::index::block::{Entry, FieldHashes};
 use crate::embedded::index::fields::FieldColumn;
 use crate::embedded::index::salt::IndexSalt;
@@ -74,14 +75,21 @@ enum Small {
 #[derive(Debug)]
 pub(crate) struct SealedFrame {
     pub chain: ChainId,
-    pub entries: Vec<Entry>,
-    /// Of the members of their `metadata`.
-    pub fields: FieldColumn,
+    pub contained: Contained,
     pub head: Head,
-    pub key: Option<KeyEntry>,
     pub queued: Instant,
     pub outcome: Outcome,
     pub completions: Option<Arc<Completions>>,
+}
+
+/// What the index and the counts keep of the events of a frame.
+#[derive(Debug, Default)]
+pub(crate) struct Contained {
+    pub entries: Vec<Entry>,
+    /// Of the members of their `metadata`.
+    pub fields: FieldColumn,
+    pub counts: Noted,
+    pub key: Option<KeyEntry>,
 }
 
 /// A group that is complete: where it goes, and what follows once it is durable.
@@ -244,14 +252,14 @@ impl Group {
         self.frames.reserve(requests);
     }
 
-    /// Encodes a frame at the end of what is planned. What the index is to know of it comes back.
+    /// Encodes a frame at the end of what is planned.
     pub(crate) fn encode<'a>(
         &mut self,
         plan: &mut Plan,
         salt: &IndexSalt,
         frame: FrameOf<'_>,
         records: impl Iterator<Item = (&'a Sealed, (&'a EventText, &'a Annotations))>,
-    ) -> (Vec<Entry>, FieldColumn, Option<KeyEntry>) {
+    ) -> Contained {
         let FrameOf { chain, key, imported, received_ms } = frame;
         let position = plan.end;
         let mut records = records.peekable();
@@ -269,33 +277,31 @@ impl Group {
         };
         let before = self.bytes.len();
         let mut writer = FrameWriter::begin(&mut self.bytes, &plan.salt, header);
-        let mut fields = FieldColumn::default();
+        let (mut fields, mut counts) = (FieldColumn::default(), Noted::default());
         let entries = records
             .map(|(sealed, (text, annotations))| {
                 let of_event = text.fields();
                 fields.push_event(of_event.metadata, salt);
-                Entry {
-                    log_id: sealed.log_id,
-                    position: writer.record(sealed, text.as_str(), annotations),
-                    hashes: FieldHashes::of(&of_event, salt),
-                }
+                let hashes = FieldHashes::of(&of_event, salt);
+                let (severity, country) = (annotations.severity.as_deref(), annotations.country.as_deref());
+                counts.add(sealed.log_id.timestamp_ms(), &of_event, hashes.action, severity, country);
+                let position = writer.record(sealed, text.as_str(), annotations);
+                Entry { log_id: sealed.log_id, position, hashes }
             })
             .collect();
         let in_frame = key.filter(|_| !mutants::on(Mutant::KeyOutsideFrame));
         plan.running = writer.finish(in_frame, plan.running);
         plan.end += (self.bytes.len() - before) as u64;
         let position = u32::try_from(position).expect("segments are smaller than 4 GiB");
-        (
-            entries,
-            fields,
-            key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position }),
-        )
+        let key =
+            key.map(|stored| KeyEntry { slot: slot(chain, stored.key.key_hash), received_ms, position });
+        Contained { entries, fields, counts, key }
     }
 
     /// Adds a frame that was encoded, and counts its events for its tenant. Those of a system chain count for nobody.
     pub(crate) fn push(&mut self, frame: SealedFrame) {
         if !frame.chain.is_system() {
-            for entry in &frame.entries {
+            for entry in &frame.contained.entries {
                 let of = (frame.chain.tenant_id, Month::of(entry.log_id.timestamp_ms()));
                 match self.usage.last_mut() {
                     Some((last, count)) if *last == of => *count += 1,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use sealog_core::chain::Head;
 
 use super::completions::Completions;
-use super::group::{Complete, SealedFrame};
+use super::group::{Complete, Contained, SealedFrame};
 use super::outcome::Outcome;
 use crate::embedded::contents::Contents;
 use crate::embedded::feed::recent::{Feed, Published};
@@ -51,21 +51,24 @@ impl Publisher {
         // Frames of one chain often follow each other, and then it is looked up once.
         let mut chain: Option<Arc<Chain>> = None;
         let mut heads = Vec::new();
+        let mut counted = Vec::with_capacity(frames.len());
         for frame in frames {
             if chain.as_ref().is_none_or(|chain| chain.id != frame.chain) {
                 chain = Some(self.contents.chains.get_or_create(frame.chain));
                 heads.push((frame.chain, frame.head));
             }
             let chain = chain.as_ref().expect("it was there or was put there");
-            for replaced in chain.publish(after.segment, &frame.entries, &frame.fields, frame.head) {
+            let Contained { entries, fields, counts, key } = frame.contained;
+            for replaced in chain.publish(after.segment, &entries, &fields, frame.head) {
                 if !frame.chain.is_system() {
                     self.contents.uncount_usage(frame.chain.tenant_id, replaced);
                 }
             }
-            if let Some(key) = frame.key {
+            if let Some(key) = key {
                 self.contents.keys.insert(after.segment, key);
             }
-            published.note(frame.chain, frame.entries.last().map(|entry| entry.position));
+            published.note(frame.chain, entries.last().map(|entry| entry.position));
+            counted.push((frame.chain, counts));
             if let Some((_, head)) = heads.last_mut() {
                 *head = frame.head;
             }
@@ -76,6 +79,7 @@ impl Publisher {
         self.upkeep.note_heads(heads);
         // Behind the heads, so that no high-water mark claims more of the log than it knows the heads of.
         self.contents.set_durable(after, commit);
+        self.contents.count_group(after.segment, start..after.end, &counted);
         Visible { published, start, requests }
     }
 

@@ -122,7 +122,7 @@ impl Sealer {
                     request_id: *request_id,
                 });
                 let frame = FrameOf { chain, key: stored.as_ref(), imported: false, received_ms };
-                let (entries, fields, key) = group.encode(&mut self.plan, &self.index_salt, frame, records);
+                let contained = group.encode(&mut self.plan, &self.index_salt, frame, records);
                 let receipt = Receipt {
                     request_id: stored.map(|stored| stored.request_id),
                     log_ids: sealed.iter().map(|sealed| sealed.log_id).collect(),
@@ -131,16 +131,7 @@ impl Sealer {
                 };
                 self.heads.insert(chain, next);
                 let outcome = Outcome::Append { receipt, idempotency, answer };
-                group.push(SealedFrame {
-                    chain,
-                    entries,
-                    fields,
-                    head: next,
-                    key,
-                    queued,
-                    outcome,
-                    completions,
-                });
+                group.push(SealedFrame { chain, contained, head: next, queued, outcome, completions });
             }
             Work::Import { events, key, answer } => {
                 let last = match verify::continues(&head, &events) {
@@ -160,19 +151,10 @@ impl Sealer {
                 // The key's 24 hours began where it was first received.
                 let received_ms = key.map_or(now_ms, |key| key.received_ms);
                 let frame = FrameOf { chain, key: stored.as_ref(), imported: true, received_ms };
-                let (entries, fields, key) = group.encode(&mut self.plan, &self.index_salt, frame, records);
+                let contained = group.encode(&mut self.plan, &self.index_salt, frame, records);
                 self.heads.insert(chain, last);
                 let outcome = Outcome::Import { answer };
-                group.push(SealedFrame {
-                    chain,
-                    entries,
-                    fields,
-                    head: last,
-                    key,
-                    queued,
-                    outcome,
-                    completions,
-                });
+                group.push(SealedFrame { chain, contained, head: last, queued, outcome, completions });
             }
             Work::AcceptLoss { reason, answer } => {
                 let ends = ends.unwrap_or(ChainHead { durable: head, recorded: head, dropped: Head::EMPTY });
@@ -184,7 +166,7 @@ impl Sealer {
                 let sealed = seal_on(loss::base(&ends), chain, std::slice::from_ref(&draft), now_ms, random);
                 let records = sealed.iter().map(|sealed| (sealed, (&draft.text, &draft.annotations)));
                 let frame = FrameOf { chain, key: None, imported: false, received_ms: now_ms };
-                let (entries, fields, _) = group.encode(&mut self.plan, &self.index_salt, frame, records);
+                let contained = group.encode(&mut self.plan, &self.index_salt, frame, records);
                 let head = sealed.last().map_or(head, Sealed::head);
                 let receipt = Receipt {
                     request_id: None,
@@ -194,16 +176,7 @@ impl Sealer {
                 };
                 // Not among the sealer's heads: nothing is sealed on it before the high-water mark knows it.
                 let outcome = Outcome::AcceptLoss { receipt, answer };
-                group.push(SealedFrame {
-                    chain,
-                    entries,
-                    fields,
-                    head,
-                    key: None,
-                    queued,
-                    outcome,
-                    completions,
-                });
+                group.push(SealedFrame { chain, contained, head, queued, outcome, completions });
             }
         }
         self.commit = group.commit();
