@@ -94,5 +94,5 @@ fn found(read: Result<Option<Vec<u8>>, StoreError>) -> Answer {
 #[expect(clippy::needless_pass_by_value, reason = "it is the last who needs it")]
 fn failed(error: StoreError) -> Failure {
     tracing::error!(%error, "a replica could not be answered");
-    Failure::new(Code::ReadQueryFailed, "the store could not be read; the server's log says why".into())
+    Failure::new(Code::ReadQueryFailed, "the store could not be read; the server's log says why")
 }
