@@ -1,6 +1,6 @@
 //! `sealog restore check`: whether a database that was restored by its own tools has everything that is known to have been.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -125,7 +125,11 @@ async fn compare(opened: &Opened, matches: &ArgMatches, mut known: Known) -> Res
         };
         let given = matches.get_one::<String>("reason").cloned();
         let reason = given.unwrap_or_else(|| "the database was restored to an earlier point".to_owned());
+        let named: BTreeSet<ChainId> = lost.iter().filter_map(|behind| behind.chain).collect();
         for (chain, _) in store.losses().await.map_err(text)? {
+            if !named.contains(&chain) {
+                continue;
+            }
             store
                 .accept_loss(chain, reason.clone())
                 .await
