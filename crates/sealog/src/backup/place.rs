@@ -37,6 +37,10 @@ impl Place {
         let format = path.join("FORMAT");
         match fs::read_to_string(&format) {
             Ok(text) if text.trim_end() == FORMAT => Ok(Place { path: path.to_owned(), _lock: None }),
+            Ok(text) if text.starts_with("sealog embedded") => Err(format!(
+                "{}: this is the data directory of a store; backups have a directory of their own, on another disk if you can",
+                path.display()
+            )),
             Ok(text) => Err(format!(
                 "{}: the directory has the format “{}”, and this program reads “{FORMAT}”",
                 path.display(),

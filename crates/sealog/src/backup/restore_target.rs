@@ -11,7 +11,8 @@ use crate::files::{make_dir, sync_dir, write_new};
 use crate::restoring_mark;
 
 /// What may stand in a target that counts as empty: what is left of an old store once its data is gone.
-const REMAINS: [&str; 4] = ["LOCK", "lost+found", "live", "test"];
+/// And what a restore leaves that was killed before it began.
+const REMAINS: [&str; 6] = ["LOCK", "lost+found", "live", "test", OLD_MARKS, "RESTORING.tmp"];
 /// High-water marks that were found in the target.
 pub(super) const OLD_MARKS: &str = "old-marks.tmp";
 

@@ -1,11 +1,14 @@
 //! Damage: in a backup, in the store that it was made of, and disks without room.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{SEALOG, clean, first_key, serve};
 use crate::{Stage, chains, ended, heads};
+
+/// Of a segment without events.
+const HEADER_LEN: u64 = 128;
 
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
@@ -33,7 +36,8 @@ fn a_flipped_byte_in_any_kind_of_file_is_found_named_and_not_restored() {
         flip(&file, at);
         let (code, said, error) = stage.verify();
         let is_segment = file.extension().is_some_and(|extension| extension == "log");
-        assert_eq!(code, Some(if is_segment { 10 } else { 1 }), "{}: {said} {error}", file.display());
+        let has_events = is_segment && before.len() as u64 > HEADER_LEN;
+        assert_eq!(code, Some(if has_events { 10 } else { 1 }), "{}: {said} {error}", file.display());
         let name = file.file_stem().unwrap().to_str().unwrap();
         assert!(said.contains(name) || error.contains(name), "{}: {said} {error}", file.display());
         let (code, _, error) = stage.restore("restored", &["--accept-damage"]);
@@ -58,10 +62,13 @@ fn a_backup_heals_a_file_that_was_damaged_since() {
     let stage = Stage::new();
     stage.fill(&chains(), 10);
     stage.create();
-    let last = stage.files("live").pop().unwrap();
+    // The newest that has events: what comes behind it is a segment that a start has begun.
+    let has_events = |file: &PathBuf| file.metadata().unwrap().len() > HEADER_LEN;
+    let last = stage.files("live").into_iter().rfind(has_events).unwrap();
     fs::remove_file(&last).unwrap();
     assert_eq!(stage.verify().0, Some(10));
     stage.create();
+    assert!(last.is_file());
     assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
 }
 

@@ -24,6 +24,7 @@ use serde_json::Value;
 use support::{ended, sealog};
 
 /// A directory for a store, its backups and what is made of them.
+#[derive(Debug)]
 pub struct Stage {
     dir: tempfile::TempDir,
 }
