@@ -95,7 +95,12 @@ impl Place {
         let dir = self.path.join("backups");
         let failed = |error: io::Error| format!("{}: {error}", dir.display());
         let mut found = Vec::new();
-        for entry in fs::read_dir(&dir).map_err(failed)? {
+        let entries = match fs::read_dir(&dir) {
+            // Of a first backup that was killed as it began.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
             let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
             if let Some(id) = name.strip_suffix(".json") {
                 let bytes = fs::read(dir.join(&name)).map_err(failed)?;

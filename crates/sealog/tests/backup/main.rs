@@ -94,12 +94,10 @@ impl Stage {
         command.output().unwrap()
     }
 
-    /// Files below a folder of the backups.
+    /// Files below a folder of the backups; none where there is none.
     pub fn files(&self, folder: &str) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = std::fs::read_dir(self.backups().join(folder))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        let entries = std::fs::read_dir(self.backups().join(folder)).into_iter().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
     }
