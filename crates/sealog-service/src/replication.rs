@@ -126,10 +126,8 @@ impl Replication {
     }
 
     fn data_dir(&self) -> Result<PathBuf, StoreError> {
-        let directory = self.store.segments().and_then(|segments| segments.directory());
-        directory
-            .map(Path::to_owned)
-            .ok_or_else(|| StoreError::Refused("the store is on no disk of this machine".into()))
+        let directory = || Some(self.store.segments()?.directory()?.to_owned());
+        directory().ok_or_else(|| StoreError::Refused("the store is on no disk of this machine".into()))
     }
 
     /// It waits for the disk, which an event loop must not.

@@ -29,8 +29,8 @@ pub(crate) struct Taken {
 
 pub(crate) async fn take(host: &Host) -> Result<Taken, String> {
     let store = host.opened.store();
-    let directory = store.segments().and_then(|segments| segments.directory()).map(Path::to_owned);
-    let Some(data_dir) = directory else {
+    let directory = || Some(store.segments()?.directory()?.to_owned());
+    let Some(data_dir) = directory() else {
         return Err("this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)".into());
     };
     let all = data_dir.join(HANDED_OVER);

@@ -98,7 +98,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         allow_unsafe_storage: matches.get_flag("allow-unsafe-storage"),
         is_quiet: matches.get_flag("quiet"),
     };
-    let done = match restore.run(given("backup"), known) {
+    let done = match restore.run(given("backup"), &mut known) {
         Ok(done) => done,
         Err(Refused { problem, is_broken, is_begun }) => {
             // Nothing was restored yet, so the target is as it was found.
@@ -158,7 +158,7 @@ impl From<String> for Refused {
 }
 
 impl Restore {
-    fn run(&self, id: Option<&str>, mut known: Known) -> Result<Done, Refused> {
+    fn run(&self, id: Option<&str>, known: &mut Known) -> Result<Done, Refused> {
         let manifest = select(&self.place, id)?;
         if manifest.store.kind != EMBEDDED {
             return Err(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id).into());

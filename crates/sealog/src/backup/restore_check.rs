@@ -49,7 +49,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         Opened::open_unmarked(&settings.store, &settings.data_dir).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let compared = runtime.block_on(compare(&opened, matches, known));
+    let compared = runtime.block_on(compare(&opened, matches, &mut known));
     opened.close();
     let Compared { lost, broken, chains, accepted } = compared?;
     if matches.get_flag("json") {
@@ -84,7 +84,7 @@ struct Compared {
     accepted: bool,
 }
 
-async fn compare(opened: &Opened, matches: &ArgMatches, mut known: Known) -> Result<Compared, String> {
+async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Result<Compared, String> {
     let (store, database) = (opened.store(), opened.database().ok_or("this is no database")?);
     let text = |error: StoreError| error.to_string();
     let mut newest = None;
@@ -102,7 +102,7 @@ async fn compare(opened: &Opened, matches: &ArgMatches, mut known: Known) -> Res
         }
     }
     let heads: BTreeMap<ChainId, Head> = store.heads().await.map_err(text)?.into_iter().collect();
-    let found = find(&*store, &known, &heads).await.map_err(text)?;
+    let found = find(&*store, known, &heads).await.map_err(text)?;
     let mut dropped = BTreeMap::new();
     for chain in heads.keys() {
         dropped.insert(*chain, store.head(*chain).await.map_err(text)?.dropped);

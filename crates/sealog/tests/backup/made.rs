@@ -182,11 +182,12 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
     };
     let (data, backups) = (stage.data().display().to_string(), stage.backups().display().to_string());
     let others = stage.path("data/live").display().to_string();
+    let nowhere = stage.path("nowhere").display().to_string();
     for (args, code, with) in [
         (vec!["backup", "verify", &backups], 1, "there are no backups here"),
         (vec!["backup", "create", &data, "--data-dir", &data], 1, "a directory of their own"),
         (vec!["backup", "create", &others, "--data-dir", &data], 1, "has other files in it"),
-        (vec!["backup", "create", &backups, "--data-dir", &backups], 1, "there is no store"),
+        (vec!["backup", "create", &backups, "--data-dir", &nowhere], 1, "there is no store"),
         (vec!["backup", "create", &backups, "--store", "postgres://nobody@127.0.0.1:1/x"], 1, "database"),
         (vec!["backup", "create"], 2, "DIR"),
         (vec!["restore", "--from", &backups, "--to", &data], 1, "not empty"),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sealog_core::id::{ChainId, Mode};
 
+use crate::embedded::data_dir::Directory;
 use crate::embedded::open_log::Log;
 use crate::embedded::store::EmbeddedStore;
 use crate::segments::{LogCut, SegmentCut, Segments};
@@ -29,7 +30,7 @@ impl Segments for EmbeddedStore {
     }
 
     fn directory(&self) -> Option<&Path> {
-        EmbeddedStore::directory(self).map(|directory| directory.path())
+        EmbeddedStore::directory(self).map(Directory::path)
     }
 }
 

@@ -68,12 +68,7 @@ pub struct SegmentContents {
 /// A part of a chain, in the order of the log.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// Events that follow each other. With a stretch they were verified.
-    Sound {
-        first_seq: u64,
-        head: Head,
-        stretch: Option<Stretch>,
-    },
+    Sound(Box<Run>),
     /// An event that does not follow the one before it, or whose hash is not its own.
     Unsound(Box<StoredEvent>),
     Damaged {
@@ -81,11 +76,13 @@ pub(super) enum Part {
     },
 }
 
-/// A run of events that may go on.
-struct Open {
-    first_seq: u64,
-    head: Head,
-    stretch: Option<Stretch>,
+/// Events that follow each other.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub first_seq: u64,
+    pub head: Head,
+    /// Of events that were verified.
+    pub stretch: Option<Stretch>,
 }
 
 impl SegmentContents {
@@ -141,7 +138,7 @@ impl SegmentContents {
                     contents.found.push((chain, head));
                 }
                 if let Entry::Occupied(mut of_chain) = open.entry(chain) {
-                    let run: &mut Open = of_chain.get_mut();
+                    let run: &mut Run = of_chain.get_mut();
                     let extended = match &mut run.stretch {
                         Some(stretch) => stretch.extend(&checked, &mut preimage),
                         None => run.head.chain_seq + 1 == head.chain_seq && run.head.hash == sealed.prev_hash,
@@ -163,7 +160,7 @@ impl SegmentContents {
                     }
                     continue;
                 }
-                open.insert(chain, Open { first_seq: head.chain_seq, head, stretch });
+                open.insert(chain, Run { first_seq: head.chain_seq, head, stretch });
             }
             // Where a length is damaged, the records behind it cannot be found.
             let end_seq = frame.header.first_seq + u64::from(frame.header.count);
@@ -178,9 +175,9 @@ impl SegmentContents {
         Some(contents)
     }
 
-    fn close(&mut self, chain: ChainId, run: Option<Open>) {
-        if let Some(Open { first_seq, head, stretch }) = run {
-            self.parts.push((chain, Part::Sound { first_seq, head, stretch }));
+    fn close(&mut self, chain: ChainId, run: Option<Run>) {
+        if let Some(run) = run {
+            self.parts.push((chain, Part::Sound(Box::new(run))));
         }
     }
 }

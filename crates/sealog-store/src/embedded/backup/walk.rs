@@ -76,7 +76,7 @@ impl Walked {
 
     fn add(&mut self, part: Part) {
         let first_seq = match &part {
-            Part::Sound { first_seq, .. } => *first_seq,
+            Part::Sound(run) => run.first_seq,
             Part::Unsound(event) => event.sealed.chain_seq,
             Part::Damaged { chain_seq } => {
                 // The check begins behind what came before this.
@@ -91,11 +91,11 @@ impl Walked {
             self.check().item(&Item::Damaged { chain_seq });
         }
         match part {
-            Part::Sound { head, stretch, .. } => {
-                if let Some(stretch) = stretch {
-                    self.check().stretch(&stretch);
+            Part::Sound(run) => {
+                if let Some(stretch) = &run.stretch {
+                    self.check().stretch(stretch);
                 }
-                self.head = head;
+                self.head = run.head;
             }
             Part::Unsound(event) => {
                 self.check().event(&event);
