@@ -52,20 +52,33 @@ export async function visitor(browser, { scripts = true, dark = false, narrow = 
   return { context, page, complaints };
 }
 
-/// A test with a visitor of its own. What the browser complains about fails it, and a failure leaves a screenshot.
-/// `skip` says why it cannot be made.
-export function journey(name, browser, { skip = false, ...options }, act) {
+/// Visitors who come again, by what they are like. They have no cookies when they come.
+const KEPT = new Map();
+
+async function comesAgain(browser, options) {
+  const one = KEPT.get(JSON.stringify(options)) ?? await visitor(browser, options);
+  KEPT.delete(JSON.stringify(options));
+  one.complaints.length = 0;
+  await one.context.clearCookies();
+  await one.page.emulateMedia({ media: null });
+  return one;
+}
+
+/// A test with a visitor of its own, or (`kept`) with one who has seen other pages before: that is faster, and its browser has files in its cache.
+/// What the browser complains about fails it, and a failure leaves a screenshot. `skip` says why it cannot be made.
+export function journey(name, browser, { skip = false, kept = false, ...options }, act) {
   test(name, { timeout: TEST_MS, skip }, async () => {
-    const one = await visitor(browser(), options);
+    const one = kept ? await comesAgain(browser(), options) : await visitor(browser(), options);
     try {
       await act(one.page, one);
       assert.deepEqual(one.complaints, []);
+      if (kept) KEPT.set(JSON.stringify(options), one);
     } catch (error) {
       await screenshot(one.page, name);
       error.message += `\nat ${one.page.url()}; the browser: ${one.complaints.join("; ") || "no complaint"}`;
       throw error;
     } finally {
-      await one.context.close();
+      if (![...KEPT.values()].includes(one)) await one.context.close();
     }
   });
 }

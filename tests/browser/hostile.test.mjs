@@ -9,6 +9,9 @@ const SCRIPT = `"><script>window.pwned=1;alert(1)</script><img src=x onerror="wi
 const BACKWARDS = "usr_\u202enimda\u2066\u200b";
 const FORMULA = `=HYPERLINK("http://192.0.2.1/","click")`;
 
+const WIDE = { width: 1280, height: 900 };
+const NARROW = { width: 320, height: 640 };
+
 let server, browser;
 const places = [];
 const cookies = {};
@@ -39,14 +42,16 @@ before(async () => {
 after(async () => { await browser?.close(); await server?.stop(); });
 
 for (const entry of PAGES.filter((page) => page.events)) {
-  for (const narrow of [false, true]) {
-    journey(`${title(entry)} shows hostile events${narrow ? " on a narrow screen" : ""} as text`, () => browser, { narrow }, async (page, { context }) => {
-      await context.addCookies(cookies[entry.as]);
-      const shown = entry.route.includes("{log_id}") ? places : places.slice(0, 1);
-      for (const place of shown) {
-        const response = await page.goto(server.url + address(entry, place));
-        assert.equal(response.status(), entry.status ?? 200);
-        await page.getByRole("heading", { level: 1 }).waitFor();
+  journey(`${title(entry)} shows hostile events as text, also on a narrow screen`, () => browser, { kept: true }, async (page, { context }) => {
+    await context.addCookies(cookies[entry.as]);
+    const shown = entry.route.includes("{log_id}") ? places : places.slice(0, 1);
+    for (const place of shown) {
+      await page.setViewportSize(WIDE);
+      const response = await page.goto(server.url + address(entry, place));
+      assert.equal(response.status(), entry.status ?? 200);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      for (const size of [WIDE, NARROW]) {
+        await page.setViewportSize(size);
         const seen = await page.evaluate(() => {
           // The exact text that was hashed, and the command with it, stand there as they are, each in a box of its own.
           for (const exact of document.querySelectorAll("pre[aria-labelledby=l-text], pre[aria-labelledby=l-line]")) exact.remove();
@@ -59,6 +64,6 @@ for (const entry of PAGES.filter((page) => page.events)) {
         });
         assert.deepEqual(seen, { ran: false, injected: 0, hidden: false, width: 0 });
       }
-    });
-  }
+    }
+  });
 }

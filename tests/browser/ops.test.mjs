@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { hasNoBarriers } from "./barriers.mjs";
 import { code, inside, journey, launch, signedIn, visitor } from "./browser.mjs";
 import { PASSWORD, ROOT, serve } from "./server.mjs";
+import { walk } from "./walk.mjs";
 
 const settings = { SEALOG_OPS_ENABLED: "true" };
 const LOST = 3;
@@ -123,9 +123,10 @@ test("every page of the console is in the list of pages", () => {
   assert.deepEqual(routes.filter((path) => !known.includes(path)), []);
 });
 
-for (const entry of PAGES) {
-  const title = `${entry.route}${entry.name ? ` (${entry.name})` : ""}`;
-  const open = async ({ context, page }) => {
+walk(PAGES, {
+  browser: () => browser,
+  title: (entry) => `${entry.route}${entry.name ? ` (${entry.name})` : ""}`,
+  open: async (entry, { context, page }) => {
     await context.addCookies(cookies[entry.as]);
     const path = entry.route.replace("{tenant}", place.organisation).replace("{project}", place.project).replace("{mode}", "live");
     const response = await page.goto(server.url + path + (entry.query ?? ""));
@@ -133,22 +134,8 @@ for (const entry of PAGES) {
     assert.equal(new URL(page.url()).pathname !== path, entry.leads ?? false, page.url());
     assert.equal(response.headers()["cache-control"], "no-store");
     await page.getByRole("heading", { level: 1 }).waitFor();
-  };
-
-  for (const dark of [false, true]) {
-    journey(`${title}: no barriers in the ${dark ? "dark" : "light"} theme`, () => browser, { dark }, async (page, one) => {
-      await open(one);
-      await page.waitForLoadState("load");
-      await hasNoBarriers(page);
-    });
-  }
-
-  journey(`${title}: reads without JavaScript and fits a narrow screen`, () => browser, { scripts: false, narrow: true }, async (page, one) => {
-    await open(one);
-    const width = await page.evaluate(() => document.scrollingElement.scrollWidth);
-    assert.ok(width <= 320, `it is ${width} wide and must be scrolled sideways`);
-  });
-}
+  },
+});
 
 journey("a session of an organisation opens nothing of the console", () => browser, {}, async (page, { context }) => {
   await context.addCookies(cookies.owner);

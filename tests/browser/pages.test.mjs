@@ -1,12 +1,15 @@
 // Every page: accessible in both themes, on a narrow screen, without JavaScript, within its policy, and small.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { hasNoBarriers } from "./barriers.mjs";
 import { eventually, journey, launch, setUpAuthenticator, signedIn, submitPassword, visitor } from "./browser.mjs";
 import { NOT_PAGES, PAGES, ROUTES, address, furnish, title } from "./pages.mjs";
 import { ROLES, serve } from "./server.mjs";
+import { walk } from "./walk.mjs";
 
-const FIRST_VIEW_BYTES_MAX = 100 * 1024;
+/// More than a page of them: the first view is as large as it gets.
+const EVENTS = 60;
+/// The number of the last one, a sign-in.
+const LAST = 61;
 
 let server, browser, place;
 const cookies = { nobody: [] };
@@ -15,10 +18,16 @@ before(async () => {
   [server, browser] = await Promise.all([serve(), launch()]);
   place = { ...await server.organisation(), action: "invoice.sent" };
   await server.operator(`/tenants/${place.organisation}/actions`, { action: place.action, description: "An invoice left.", required_fields: ["invoice_id"] });
-  for (let number = 0; number < 3; number += 1) {
-    place.log_id = await server.send(place.live, { action: "user.login", actor_id: `usr_${number}`, resource: "session/1", metadata: { method: "sso", nested: { list: [1, 2] } } });
-    await server.send(place.test, { action: "user.login", actor_id: "usr_test" });
-  }
+  const event = (number) => ({
+    action: number % 3 ? "user.login" : "document.shared",
+    actor_id: `usr_${number}`,
+    resource: `session/${number}`,
+    severity: number % 5 ? "warning" : "critical",
+    metadata: { method: "sso", nested: { list: [1, 2] } },
+  });
+  await server.sendAll(place.live, Array.from({ length: EVENTS - 1 }, (_, number) => event(number)));
+  place.log_id = await server.send(place.live, event(LAST));
+  for (let number = 0; number < 3; number += 1) await server.send(place.test, { action: "user.login", actor_id: "usr_test" });
   for (const role of ROLES) cookies[role] = await signedIn(browser, server, place.people[role]);
   cookies.half = await halfSignedIn();
   const { context, page } = await visitor(browser, { scripts: false, cookies: cookies.owner });
@@ -51,40 +60,35 @@ test("every page of the table of routes is in the list of pages", () => {
   assert.deepEqual(ROUTES.filter((path) => !known.includes(path)), [], "put them into pages.mjs");
 });
 
-for (const entry of PAGES) {
-  const status = entry.status ?? 200;
-  const open = async (one) => {
-    await one.context.addCookies(cookies[entry.as]);
-    const response = await one.page.goto(server.url + address(entry, place));
-    assert.equal(response.status(), status);
-    const [led, asked] = [one.page.url(), server.url + address(entry, place)].map((url) => new URL(url).pathname);
-    assert.equal(led !== asked, entry.leads ?? false, `it leads to ${led}`);
+walk(PAGES, {
+  browser: () => browser,
+  title,
+  open: async (entry, { context, page }) => {
+    await context.addCookies(cookies[entry.as]);
+    const asked = server.url + address(entry, place);
+    const response = await page.goto(asked);
+    assert.equal(response.status(), entry.status ?? 200);
+    const led = new URL(page.url()).pathname;
+    assert.equal(led !== new URL(asked).pathname, entry.leads ?? false, `it leads to ${led}`);
     assert.equal(response.headers()["cache-control"], "no-store");
-    return response;
-  };
-  const heading = (page) => page.getByRole("heading", { level: 1 }).waitFor();
+    await page.getByRole("heading", { level: 1 }).waitFor();
+  },
+});
 
-  for (const dark of [false, true]) {
-    journey(`${title(entry)}: no barriers in the ${dark ? "dark" : "light"} theme, and a small first view`, () => browser, { dark }, async (page, one) => {
-      const answers = [];
-      one.context.on("response", (response) => answers.push(response));
-      await open(one);
-      await heading(page);
-      await page.waitForLoadState("load");
-      // As it comes over the wire. What events arrive later is not part of it, and has no end.
-      const ended = answers.filter((answer) => !answer.headers()["content-type"]?.startsWith("text/event-stream"));
-      const sizes = await Promise.all(ended.map(async (answer) => (await answer.request().sizes()).responseBodySize));
-      const bytes = sizes.reduce((sum, size) => sum + size, 0);
-      assert.ok(bytes > 1000 && bytes < FIRST_VIEW_BYTES_MAX, `${bytes} bytes`);
-      await hasNoBarriers(page);
-    });
-  }
-
-  journey(`${title(entry)}: reads without JavaScript and fits a narrow screen`, () => browser, { scripts: false, narrow: true }, async (page, one) => {
-    await open(one);
-    await heading(page);
-    const width = await page.evaluate(() => document.scrollingElement.scrollWidth);
-    assert.ok(width <= 320, `it is ${width} wide and must be scrolled sideways`);
+/// On paper: what there is to read, with the words that make it worth keeping.
+for (const [what, entry, words] of [
+  ["a list of events", "/app/p/{project}/{mode}/events", () => ["user.login", `usr_${LAST}`, `session/${LAST}`]],
+  ["an event", "/app/p/{project}/{mode}/events/{log_id}", () => ["user.login", place.log_id, "Hash recomputed by the server"]],
+  ["a verification", "/app/p/{project}/{mode}/verify/{run}", () => ["Verification of", `${EVENTS} of ${EVENTS} events are valid`]],
+  ["a case", "/app/o/{organisation}/cases/{case}", () => ["DSAR-", "Answer due", "Ada"]],
+]) {
+  journey(`${what} is printed with its content and without navigation`, () => browser, { scripts: false, kept: true }, async (page, { context }) => {
+    await context.addCookies(cookies.owner);
+    await page.goto(server.url + address({ route: entry }, place));
+    await page.emulateMedia({ media: "print" });
+    const text = await page.locator("body").innerText();
+    for (const word of words()) assert.ok(text.includes(word), `${word} in ${text}`);
+    for (const word of ["Sign out", "API keys", "System log", "Skip to content"]) assert.ok(!text.includes(word), `${word} in ${text}`);
   });
 }
 

@@ -6,7 +6,6 @@ import { demo } from "./server.mjs";
 
 /// Of what a page shows; the name is that of the file. `open` comes from the page that somebody sees first.
 const SHOTS = [
-  { name: "sign-in", as: null, open: (page, url) => page.goto(`${url}/app/sign-in`) },
   { name: "events", open: (page) => go(page, "Events") },
   { name: "event", open: async (page) => {
     await go(page, "Events");
@@ -16,10 +15,13 @@ const SHOTS = [
   { name: "verification", open: (page) => go(page, "Verification") },
   { name: "exports", open: (page) => go(page, "Exports") },
   { name: "frameworks", open: (page) => go(page, "Frameworks") },
-  { name: "actions", open: (page) => go(page, "Actions") },
+  { name: "case", open: async (page) => {
+    await go(page, "Cases");
+    await page.getByRole("row").filter({ hasText: "In progress" }).getByRole("link").first().click();
+    await page.getByRole("heading", { level: 1 }).waitFor();
+  } },
   { name: "usage", open: (page) => go(page, "Usage") },
   { name: "keys", open: (page) => go(page, "API keys") },
-  { name: "members", open: (page) => go(page, "Members") },
 ];
 
 const folder = resolve(process.argv[2] ?? "docs/images");
@@ -28,9 +30,10 @@ const [server, browser] = await Promise.all([demo({ events: Number(process.env.E
 try {
   const owner = server.people.find((person) => person.role === "owner");
   const cookies = await signedIn(browser, server, owner.address, owner.password);
-  for (const { name, as, open } of SHOTS) {
+  await verify(cookies);
+  for (const { name, open } of SHOTS) {
     for (const dark of [false, true]) {
-      const { context, page } = await visitor(browser, { dark, cookies: as === null ? [] : cookies });
+      const { context, page } = await visitor(browser, { dark, cookies });
       await page.setViewportSize({ width: 1280, height: 800 });
       await page.goto(`${server.url}/app`);
       if (await open(page, server.url) === false) {
@@ -45,6 +48,16 @@ try {
 } finally {
   await browser.close();
   await server.stop();
+}
+
+/// So that there is something to see of it.
+async function verify(cookies) {
+  const { context, page } = await visitor(browser, { cookies });
+  await page.goto(`${server.url}/app`);
+  await go(page, "Verification");
+  await page.getByRole("button", { name: "Verify", exact: true }).click();
+  await page.getByText("events are valid").waitFor({ timeout: 60_000 });
+  await context.close();
 }
 
 /// By the navigation. False if there is no such page.

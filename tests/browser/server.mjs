@@ -8,6 +8,8 @@ export const ROOT = resolve(import.meta.dirname, "../..");
 /// What tests leave behind: data directories while they run, and screenshots of what failed.
 export const OUT = join(ROOT, "target/browser");
 const START_MS = 60_000;
+/// Of a demo, which makes its events first.
+const MAKE_MS = 300_000;
 const STOP_MS = 20_000;
 const TOKEN = "the token of the operator";
 
@@ -26,14 +28,14 @@ function environment(env = {}) {
 }
 
 /// Starts the program and waits until it says where it listens. `out` has what it has printed by then.
-async function start(args, { dir, env = {} }) {
+async function start(args, { dir, env = {}, within = START_MS }) {
   const child = spawn(program(), args, { cwd: dir, env: environment(env), stdio: ["ignore", "pipe", "pipe"] });
   const log = [];
   let out = "";
   child.stdout.on("data", (bytes) => { out += bytes; });
   const ended = new Promise((done) => child.once("exit", done));
   const address = await new Promise((found, fail) => {
-    const late = setTimeout(() => fail(new Error(`it does not listen: ${log.join("\n")}`)), START_MS);
+    const late = setTimeout(() => fail(new Error(`it does not listen: ${log.join("\n")}`)), within);
     createInterface({ input: child.stderr }).on("line", (line) => {
       log.push(line);
       const said = /^\{/.test(line) ? JSON.parse(line).fields : {};
@@ -69,7 +71,7 @@ export async function serve({ dir = newDirectory(), settings = {}, keep = false 
 export async function demo({ events = 50_000, dir = newDirectory(), keep = false } = {}) {
   const data = join(dir, "demo");
   const args = ["demo", "--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--events", String(events)];
-  const running = await start(args, { dir });
+  const running = await start(args, { dir, within: MAKE_MS });
   const stop = async () => { await running.stop(); if (!keep) rmSync(dir, { recursive: true, force: true }); };
   return new Server({ ...running, stop, people: JSON.parse(running.printed()).people });
 }
@@ -92,6 +94,12 @@ class Server {
     const { status, body } = await this.api(key, "/v1/events", event);
     if (status !== 202) throw new Error(`${status} ${JSON.stringify(body)}`);
     return body.log_id;
+  }
+
+  /// A batch.
+  async sendAll(key, events) {
+    const { status, body } = await this.api(key, "/v1/events/batch", { events });
+    if (status !== 202) throw new Error(`${status} ${JSON.stringify(body)}`);
   }
 
   /// Waits until every change is in its system chain.
@@ -121,11 +129,12 @@ class Server {
     const { project_id: project } = await this.operator(`/tenants/${organisation}/projects`, { name: "production", frameworks: ["soc2", "gdpr"] });
     const key = async (mode) => (await this.operator(`/projects/${project}/keys`, { name: `${mode} key`, mode })).key;
     const people = {};
-    let person;
-    for (const role of ROLES) {
+    // Each password takes a core for a while, and there is more than one core.
+    const made = await Promise.all(ROLES.map((role) => {
       people[role] = `${role}-${organisation.slice(0, 8)}@example.org`;
-      ({ user_id: person } = await this.operator(`/tenants/${organisation}/users`, { email: people[role], password: PASSWORD, role }));
-    }
+      return this.operator(`/tenants/${organisation}/users`, { email: people[role], password: PASSWORD, role });
+    }));
+    const person = made.at(-1).user_id;
     return { organisation, project, live: await key("live"), test: await key("test"), people, person };
   }
 }

@@ -5,20 +5,22 @@ use sealog_core::id::TenantId;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Row, all, params};
 use crate::person::PersonId;
+use crate::record::{self, NewRecord};
 
 pub trait MutedNotices: Send + Sync {
     /// Of one person in one tenant, in the order of their names.
     fn muted_notices(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Vec<String>>;
     /// Who in a tenant does not want a notice of this name.
     fn muted_by(&self, tenant_id: TenantId, notice: String) -> Answer<'_, Vec<PersonId>>;
-    /// One more.
-    fn mute_notice(&self, muted: MutedNotice) -> Answer<'_, ()>;
-    /// These, and no other.
+    /// One more. With records for the system chain, which are kept only where it is new.
+    fn mute_notice(&self, muted: MutedNotice, records: Vec<NewRecord>) -> Answer<'_, ()>;
+    /// These, and no other. The records are kept only where that is a change.
     fn set_muted_notices(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
         notices: Vec<String>,
+        records: Vec<NewRecord>,
     ) -> Answer<'_, ()>;
 }
 
@@ -31,11 +33,7 @@ pub struct MutedNotice {
 
 impl MutedNotices for Control {
     fn muted_notices(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Vec<String>> {
-        self.read(move |db| {
-            let sql =
-                "SELECT notice FROM {muted_notices} WHERE tenant_id = ?1 AND person_id = ?2 ORDER BY notice";
-            all(db, sql, params![tenant_id, person_id], |row| row.get("notice"))
-        })
+        self.read(move |db| of(db, tenant_id, person_id))
     }
 
     fn muted_by(&self, tenant_id: TenantId, notice: String) -> Answer<'_, Vec<PersonId>> {
@@ -45,30 +43,46 @@ impl MutedNotices for Control {
         })
     }
 
-    fn mute_notice(&self, muted: MutedNotice) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| insert(db, &muted))
+    fn mute_notice(&self, muted: MutedNotice, records: Vec<NewRecord>) -> Answer<'_, ()> {
+        self.change(Lock::Order, move |db| match insert(db, &muted)? {
+            0 => Ok(()),
+            _ => record::insert(db, muted.tenant_id, &records),
+        })
     }
 
     fn set_muted_notices(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
-        notices: Vec<String>,
+        mut notices: Vec<String>,
+        records: Vec<NewRecord>,
     ) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| {
+        notices.sort_unstable();
+        notices.dedup();
+        self.change(Lock::Order, move |db| {
+            if of(db, tenant_id, person_id)? == notices {
+                return Ok(());
+            }
             let sql = "DELETE FROM {muted_notices} WHERE tenant_id = ?1 AND person_id = ?2";
             db.execute(sql, params![tenant_id, person_id])?;
             let muted = notices.into_iter().map(|notice| MutedNotice { tenant_id, person_id, notice });
-            muted.into_iter().try_for_each(|muted| insert(db, &muted))
+            muted.into_iter().try_for_each(|muted| insert(db, &muted).map(drop))?;
+            record::insert(db, tenant_id, &records)
         })
     }
 }
 
-fn insert(db: &mut dyn Db, muted: &MutedNotice) -> Result<(), DbError> {
+fn of(db: &mut dyn Db, tenant_id: TenantId, person_id: PersonId) -> Result<Vec<String>, DbError> {
+    let sql = "SELECT notice FROM {muted_notices} WHERE tenant_id = ?1 AND person_id = ?2 ORDER BY notice";
+    all(db, sql, params![tenant_id, person_id], |row| row.get("notice"))
+}
+
+/// How many there were not before.
+fn insert(db: &mut dyn Db, muted: &MutedNotice) -> Result<u64, DbError> {
     let MutedNotice { tenant_id, person_id, notice } = muted;
     let sql = "INSERT INTO {muted_notices} (tenant_id, person_id, notice) VALUES (?1, ?2, ?3)
                ON CONFLICT (tenant_id, notice, person_id) DO NOTHING";
-    db.execute(sql, params![*tenant_id, *person_id, notice]).map(drop)
+    db.execute(sql, params![*tenant_id, *person_id, notice])
 }
 
 fn read(row: &Row) -> Result<MutedNotice, DbError> {
@@ -86,5 +100,5 @@ pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<MutedNotice>, DbError> {
 }
 
 pub(crate) fn import(db: &mut dyn Db, muted: &[MutedNotice]) -> Result<(), DbError> {
-    muted.iter().try_for_each(|muted| insert(db, muted))
+    muted.iter().try_for_each(|muted| insert(db, muted).map(drop))
 }

@@ -41,6 +41,8 @@ pub trait Outbox: Send + Sync {
     fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>>;
     /// Notices that wait.
     fn pending_notices(&self) -> Answer<'_, u64>;
+    /// Notices that were given up, for as long as their text is kept.
+    fn count_given_up(&self) -> Answer<'_, u64>;
     /// The notice that this secret was sent with.
     fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>>;
     /// A secret is used once. Whether it was the caller who did.
@@ -113,7 +115,7 @@ impl Outbox for Control {
     fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>> {
         self.read(move |db| {
             let sql = format!(
-                "{OUTBOX} WHERE tenant_id = ?1 AND given_up_at_ms IS NOT NULL AND parameters IS NOT NULL
+                "{OUTBOX} WHERE tenant_id = ?1 AND {GIVEN_UP}
                  ORDER BY given_up_at_ms DESC, id DESC LIMIT ?2"
             );
             all(db, &sql, params![tenant_id, limit], read_kept)
@@ -122,6 +124,10 @@ impl Outbox for Control {
 
     fn pending_notices(&self) -> Answer<'_, u64> {
         self.read(|db| count(db, &format!("SELECT count(*) AS count FROM {{outbox}} WHERE {WAITS}"), &[]))
+    }
+
+    fn count_given_up(&self) -> Answer<'_, u64> {
+        self.read(|db| count(db, &format!("SELECT count(*) AS count FROM {{outbox}} WHERE {GIVEN_UP}"), &[]))
     }
 
     fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>> {
@@ -222,7 +228,9 @@ impl From<NewNotice> for KeptNotice {
 
 const OUTBOX: &str = "SELECT id, notice_key, tenant_id, person_id, recipient, template, parameters, secret_digest, created_at_ms, due_at_ms, attempts, last_failure, sent_at_ms, given_up_at_ms
     FROM {outbox}";
-const WAITS: &str = "sent_at_ms IS NULL AND given_up_at_ms IS NULL";
+pub(crate) const WAITS: &str = "sent_at_ms IS NULL AND given_up_at_ms IS NULL";
+/// As its index has it.
+const GIVEN_UP: &str = "given_up_at_ms IS NOT NULL AND parameters IS NOT NULL";
 
 pub(crate) fn enqueue(db: &mut dyn Db, new: NewNotice) -> Result<bool, DbError> {
     Ok(insert(db, &new.into())? > 0)

@@ -4,6 +4,7 @@ use sealog_core::id::TenantId;
 
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Row, Value, all, one, params};
+use crate::outbox::WAITS;
 use crate::record::{self, NewRecord};
 
 pub trait OutboxDesk: Send + Sync {
@@ -56,10 +57,7 @@ impl OutboxDesk for Control {
 
     fn give_up_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
-            let sql = format!(
-                "UPDATE {{outbox}} SET given_up_at_ms = ?2 WHERE id = ?1 AND {}",
-                NoticeState::Waiting.condition()
-            );
+            let sql = format!("UPDATE {{outbox}} SET given_up_at_ms = ?2 WHERE id = ?1 AND {WAITS}");
             let changed = db.execute(&sql, params![id, now_ms])? > 0;
             keep(db, id, changed, &records)
         })
@@ -86,7 +84,7 @@ impl NoticeState {
 
     fn condition(self) -> &'static str {
         match self {
-            NoticeState::Waiting => "sent_at_ms IS NULL AND given_up_at_ms IS NULL",
+            NoticeState::Waiting => WAITS,
             NoticeState::Sent => "sent_at_ms IS NOT NULL",
             NoticeState::GivenUp => "given_up_at_ms IS NOT NULL",
         }

@@ -1,8 +1,6 @@
 //! A disk that is full: keys can still be revoked, and the store can be started. On a small file system,
 //! where the machine lets us mount one.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use sealog_control::*;
@@ -10,9 +8,9 @@ use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::Draft;
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
-use sealog_store::embedded::disk::{Disk, RealDisk};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{Store, StoreError};
+use sealog_testing::mounted::Mounted;
 use sealog_testing::*;
 
 /// A round number of bytes for events that are to fill something.
@@ -29,55 +27,6 @@ fn fill(store: &EmbeddedStore) -> u64 {
             assert_eq!(error, StoreError::NoRoom);
             return wait(store.head(live())).unwrap().durable.chain_seq;
         }
-    }
-}
-
-/// A small ext4 file system in a file, mounted for a test. Nothing where the machine does not let us.
-struct Mounted {
-    at: PathBuf,
-    _home: tempfile::TempDir,
-}
-
-impl Mounted {
-    fn new(mib: u64) -> Option<Mounted> {
-        let home = tempfile::tempdir().unwrap();
-        let (image, at) = (home.path().join("image"), home.path().join("disk"));
-        std::fs::create_dir(&at).unwrap();
-        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        let run = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-        let mounted = run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
-            && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
-        if !mounted {
-            println!(
-                "left out: no small ext4 file system can be mounted here (root and loop devices are needed)"
-            );
-            return None;
-        }
-        Some(Mounted { at, _home: home })
-    }
-
-    /// Takes all room but this.
-    fn fill(&self, name: &str, but: u64) {
-        use std::io::Write;
-        let mut file = std::fs::File::create(self.at.join(name)).unwrap();
-        let mut piece = 1 << 20;
-        while piece >= 512 {
-            let free = RealDisk.free_bytes(&self.at).unwrap();
-            if free < but + piece || file.write_all(&vec![1; usize::try_from(piece).unwrap()]).is_err() {
-                piece /= 2;
-            }
-        }
-        let _ = file.sync_all();
-    }
-
-    fn free(&self) -> u64 {
-        RealDisk.free_bytes(&self.at).unwrap()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.at).status();
     }
 }
 

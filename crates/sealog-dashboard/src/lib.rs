@@ -22,6 +22,7 @@ mod problem;
 mod reads;
 mod request;
 mod routes;
+mod routing;
 mod shortcuts;
 mod streams;
 mod strip;

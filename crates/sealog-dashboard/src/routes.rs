@@ -3,9 +3,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{RawPathParams, Request};
-use axum::http::Method;
-use axum::routing::{MethodFilter, MethodRouter};
 
 use crate::app::Dashboard;
 use crate::capability::Capability;
@@ -21,37 +18,16 @@ use crate::pages::{
     saved_views, shortcuts, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
 };
 use crate::pages::{settings, unsubscribe};
+use crate::routing::{self, row_type, rows};
 
-pub struct Route {
-    pub path: &'static str,
-    pub method: Method,
-    pub needs: Needs,
-    handler: Handler,
-}
-
-impl std::fmt::Debug for Route {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} ({:?})", self.method, self.path, self.needs)
-    }
-}
-
-macro_rules! routes {
-    ($($method:ident $path:literal $needs:expr => $module:ident::$handler:ident;)*) => {
-        &[$(Route {
-            path: $path,
-            method: Method::$method,
-            needs: $needs,
-            handler: |app, asked| Box::pin($module::$handler(app, asked)),
-        }),*]
-    };
-}
+row_type!(Route, Needs, Handler);
 
 /// All of them. A test walks the table and asks for each as everybody.
 pub fn table() -> &'static [Route] {
     ROUTES
 }
 
-static ROUTES: &[Route] = routes! {
+static ROUTES: &[Route] = rows! { Route:
     GET "/" Needs::Nothing => start::to_app;
     GET "/app" Needs::Nothing => start::show;
     GET "/app/signed-in" Needs::Nothing => start::signed_in;
@@ -170,35 +146,18 @@ static ROUTES: &[Route] = routes! {
     POST "/app/o/{organisation}/settings/privacy" Needs::Member(Capability::ManageSettings) => settings::set_privacy;
 };
 
-pub(crate) fn router(app: &Arc<Dashboard>) -> Router {
-    let mut router = Router::new();
-    let mut paths: Vec<&'static str> = ROUTES.iter().map(|route| route.path).collect();
-    paths.dedup();
-    for path in paths {
-        let mut methods = MethodRouter::new();
-        for route in ROUTES.iter().filter(|route| route.path == path) {
-            let filter = MethodFilter::try_from(route.method.clone()).expect("a method that HTTP itself has");
-            let app = Arc::clone(app);
-            methods = methods.on(filter, async move |parameters: RawPathParams, request: Request| {
-                let answer = gate::pass(&app, route.needs, Some(route.handler), &parameters, request).await;
-                headers::add(route.path, answer)
-            });
-        }
-        router = router.route(path, methods);
-    }
-    // What is not in the table gets a page that says so.
-    let app = Arc::clone(app);
-    router.route(
-        "/app/{*rest}",
-        axum::routing::get(async move |parameters: RawPathParams, request: Request| {
-            headers::add("", gate::pass(&app, Needs::Nothing, None, &parameters, request).await)
-        }),
-    )
-}
-
 impl Dashboard {
     /// For `sealog_server::serve_with_pages`, which adds what it knows of a request ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Dashboard>) -> Router {
-        router(self)
+        let app = Arc::clone(self);
+        // What is not in the table gets a page that says so.
+        routing::router(ROUTES, "/app/{*rest}", move |row: Option<&'static Route>, parameters, request| {
+            let app = Arc::clone(&app);
+            async move {
+                let (path, needs) = row.map_or(("", Needs::Nothing), |row| (row.path, row.needs));
+                let handler = row.map(|row| row.handler);
+                headers::add(path, gate::pass(&app, needs, handler, &parameters, request).await)
+            }
+        })
     }
 }

@@ -31,6 +31,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     // A disk that cannot be read must not silence what tells of it.
     let heads = app.store.heads().await.unwrap_or_default();
     let outbox = app.control.outbox.pending_notices().await?;
+    let given_up = app.control.outbox.count_given_up().await?;
     let records = app.control.records.count_records().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
@@ -218,6 +219,12 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.sample("sealog_clock_leaps_total", "", store.clock.leaps);
     text.family("sealog_mail_outbox_pending", "gauge", "Mails that are not delivered yet.");
     text.sample("sealog_mail_outbox_pending", "", outbox);
+    text.family(
+        "sealog_mail_outbox_given_up",
+        "gauge",
+        "Mails that are not tried any more, of the last 90 days: the mail server refused them for good, or an operator gave them up.",
+    );
+    text.sample("sealog_mail_outbox_given_up", "", given_up);
     text.family(
         "sealog_system_records_pending",
         "gauge",

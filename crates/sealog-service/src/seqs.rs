@@ -1,5 +1,8 @@
 //! Where in a chain a time lies. `timestamp` never goes back in a chain, so it is found by halving: a few dozen
 //! reads of one event, however long the chain is.
+//!
+//! What cannot be read has no time. At the edge of a window it counts as within: of such an event there is nothing to see but its number, and
+//! left out, the damage of a window's first or last event would be hidden from whoever is to vouch for it.
 
 use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
@@ -23,6 +26,15 @@ pub async fn first_at(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result
         }
     }
     Ok(low)
+}
+
+/// The last `chain_seq` before a time; that before the first event, if there is none. Where events are missing or damaged,
+/// it may be that of such a one.
+pub async fn last_before(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result<u64, StoreError> {
+    let end = store.head(chain).await?.end().chain_seq;
+    let next = first_at(store, chain, time_ms).await?;
+    let later = first_readable(store, chain, next, end).await?;
+    Ok(later.map_or(end, |event| event.sealed.chain_seq - 1))
 }
 
 async fn first_readable(

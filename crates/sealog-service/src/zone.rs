@@ -16,6 +16,11 @@ pub fn canonical(name: &str) -> Option<String> {
     zone.iana_name().map(str::to_owned)
 }
 
+/// UTC where there is no such zone.
+pub fn by_name(name: &str) -> TimeZone {
+    canonical(name).and_then(|name| TimeZone::get(&name).ok()).unwrap_or(TimeZone::UTC)
+}
+
 /// All names that can be chosen, in their order.
 pub fn names() -> Vec<String> {
     let places = db().available().map(|name| name.as_str().to_owned());
@@ -39,10 +44,7 @@ fn shown(timestamp_ms: u64, zone: &str, form: &str) -> String {
     let at = i64::try_from(timestamp_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let at = at.unwrap_or(Timestamp::MAX);
     match canonical(zone).filter(|name| name != UTC) {
-        Some(name) => {
-            let zone = TimeZone::get(&name).unwrap_or(TimeZone::UTC);
-            format!("{} ({name})", at.to_zoned(zone).strftime(form))
-        }
+        Some(name) => format!("{} ({name})", at.to_zoned(by_name(&name)).strftime(form)),
         None => format!("{} UTC", at.to_zoned(TimeZone::UTC).strftime(form)),
     }
 }

@@ -587,6 +587,44 @@ fn an_extension_is_announced_within_the_first_period_and_once() {
 }
 
 #[test]
+fn days_are_those_of_the_organisations_time_zone() {
+    const HOUR_MS: u64 = 60 * 60 * 1000;
+    let stage = stage();
+    let set_zone = |name: &str| {
+        let value = Some(format!("\"{name}\""));
+        wait(stage.control.set_setting(TENANT, "time_zone".into(), value, vec![])).unwrap();
+    };
+    let opens = |received: &str| {
+        let intake = IntakeInput { received: received.into(), ..intake() };
+        stage.wait(stage.desk.open(person(1), TENANT, &intake, &ScopeInput::default(), NOTE)).is_ok()
+    };
+    let case = stage.open("gdpr", &[]);
+    let left = |case: &Case| stage.wait(stage.desk.dates(case)).unwrap().days_left;
+    // Midnight of 15 November in UTC is the evening of the 14th in New York and the morning of the 15th in Tokyo.
+    assert_eq!((left(&case), opens("2026-11-15"), opens("2026-11-16")), (17, true, false));
+    set_zone("America/New_York");
+    assert_eq!((left(&case), opens("2026-11-14"), opens("2026-11-15")), (18, true, false));
+    // A pause of an hour is none of a day there, over midnight of UTC.
+    stage.world.set(MORNING_MS - HOUR_MS / 2);
+    let paused = stage.step(&case, "paused").unwrap();
+    stage.world.set(MORNING_MS + HOUR_MS / 2);
+    let case = stage.step(&paused, "received").unwrap();
+    assert_eq!(stage.wait(stage.desk.dates(&case)).unwrap().due.date.to_string(), "2026-12-02");
+    set_zone("UTC");
+    assert_eq!(stage.wait(stage.desk.dates(&case)).unwrap().due.date.to_string(), "2026-12-03");
+    set_zone("Asia/Tokyo");
+    stage.world.set(MORNING_MS + 16 * HOUR_MS);
+    assert_eq!((opens("2026-11-16"), opens("2026-11-17")), (true, false));
+    // The last day of the 2nd lasts until midnight in New York, and an answer then is in time.
+    set_zone("America/New_York");
+    stage.world.set(MORNING_MS + 18 * DAY_MS + 3 * HOUR_MS);
+    assert_eq!(left(&case), 0);
+    let refused = stage.step(&case, "refused").unwrap();
+    let dates = stage.wait(stage.desk.dates(&refused)).unwrap();
+    assert_eq!((dates.days_left, dates.answered_on.unwrap().to_string().as_str()), (0, "2026-12-02"));
+}
+
+#[test]
 fn days_off_are_the_tenants_and_move_the_date() {
     let stage = stage();
     let case = stage.open("gdpr", &[]);

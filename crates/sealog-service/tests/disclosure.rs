@@ -10,7 +10,7 @@ use sealog_core::event::parse_single;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_core::time::DAY_MS;
-use sealog_service::disclosure::packages::KEPT_DAYS;
+use sealog_service::disclosure::packages::{KEPT_DAYS, PACKAGE_BYTES_MAX};
 use sealog_service::disclosure::search::{RESULTS_MAX, UNENDED_MAX};
 use sealog_service::disclosure::{
     Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
@@ -20,10 +20,11 @@ use sealog_service::jobs::{Pace, Runner};
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::{Secret, Stop};
 use sealog_store::Store;
-use sealog_store::embedded::EmbeddedStore;
+use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::World;
 use sealog_testing::doubtful::DoubtfulStore;
+use sealog_testing::mounted::Mounted;
 use sealog_testing::*;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -509,6 +510,73 @@ fn a_package_is_locked_until_approval_and_outdated_after_another_decision() {
         let approved = stage.to(&case, CaseState::Approved);
         assert_eq!(hand_out(&approved), Err(NotHandedOut::Outdated));
     });
+}
+
+#[test]
+fn a_package_has_at_most_256_mb_and_one_that_would_have_more_is_given_up_with_a_word_on_what_to_do() {
+    assert_eq!(PACKAGE_BYTES_MAX, 256 * 1024 * 1024);
+    on_both(|mut stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.include_all(&case, &search);
+        let case = stage.to(&case, CaseState::Approved);
+        let made = stage.package(&case);
+        let (_, built) = made.built.expect("it is made");
+        // What is packed differs by some bytes from one to the next: each has an id of its own.
+        let builder = PackageBuilder::new(stage.desk.clone()).at_most(built.bytes - 200);
+        stage.runner.works[1] = Arc::new(builder);
+        let refused = stage.package(&case);
+        assert_eq!(refused.built, None);
+        let run = stage.wait(stage.desk.packages(&case)).unwrap();
+        let run = run.into_iter().find(|run| run.package.new.id == refused.new.id).unwrap();
+        let (state, cause) = run.job.expect("it has one");
+        assert_eq!(state, JobState::Failed);
+        let cause = cause.expect("it says why");
+        assert!(cause.contains("narrow the dates or projects"), "{cause}");
+        // And as much as there may be is made.
+        let builder = PackageBuilder::new(stage.desk.clone()).at_most(built.bytes + 200);
+        stage.runner.works[1] = Arc::new(builder);
+        assert!(stage.package(&case).built.is_some());
+    });
+}
+
+#[test]
+fn a_full_disk_fails_a_search_and_a_package_and_nothing_else() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let options = Options { tick: Duration::from_millis(20), ..Options::default() };
+    let store = EmbeddedStore::open(&mounted.at.join("data"), &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    let stage = Stage::new(Arc::new(store), control);
+    stage.send(2, &EVENTS);
+    let case = stage.jane();
+    // Below what stays free for keys and events.
+    let full = || mounted.fill("rest", 20_000_000);
+    let room = || std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    full();
+    stage.wait(stage.desk.start_search(PERSON, &case)).unwrap();
+    stage.work();
+    let search = stage.wait(stage.desk.searches(&case)).unwrap().remove(0);
+    let (state, cause) = search.job.clone().expect("its job");
+    assert_eq!((state, cause.unwrap_or_default().contains("no room")), (JobState::Failed, true));
+    // Nothing else fails, and the case is where it was.
+    stage.send(2, &EVENTS[..1]);
+    assert_eq!(wait(stage.control.case(tenant(), case.id)).unwrap().as_ref(), Some(&case));
+    room();
+    assert!(stage.wait(stage.desk.resume_search(PERSON, &case)).unwrap(), "it goes on from there");
+    stage.work();
+    let search = stage.wait(stage.desk.current_search(&case)).unwrap().expect("it has ended");
+    stage.include_all(&case, &search);
+    let case = stage.to(&case, CaseState::Approved);
+    full();
+    let package = stage.package(&case);
+    assert_eq!(package.built, None);
+    let run = stage.wait(stage.desk.packages(&case)).unwrap().remove(0);
+    assert!(matches!(run.job, Some((JobState::Failed, Some(cause))) if cause.contains("no room")));
+    stage.send(2, &EVENTS[..1]);
+    room();
+    let package = stage.package(&case);
+    assert!(package.built.is_some());
 }
 
 #[test]

@@ -3,10 +3,11 @@
 mod support;
 
 use sealog_control::{Control, SystemProjects};
-use sealog_core::event::parse_single;
+use sealog_core::event::{StoredEvent, parse_single};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_store::embedded::EmbeddedStore;
-use sealog_store::{Append, BoxFuture, Store};
+use sealog_core::query::Filter;
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::{Append, BoxFuture, List, Store};
 use support::*;
 
 #[test]
@@ -35,7 +36,40 @@ fn a_loss_is_named_accepted_and_the_chain_goes_on() {
     });
     assert_eq!(*metadata, wanted);
     assert_eq!(server.post(&key).0, 202);
+    server.await_drained();
     server.stop();
+
+    // Who lets a chain go on has given the order under a name, also on the host; what was refused is no order.
+    let tenant_id = TenantId(Uuid::parse(events[0]["tenant_id"].as_str().unwrap()).unwrap());
+    let orders = system_events(&data, tenant_id, "sealog.loss_acceptance_ordered");
+    let [order] = &orders[..] else { panic!("{orders:?}") };
+    assert_eq!((&order["actor_id"], &order["actor_type"]), (&"host".into(), &"host".into()));
+    assert_eq!(order["resource"], format!("project/{project}"));
+    let metadata = &order["metadata"];
+    let lost = (&metadata["lost_from"], &metadata["lost_to"], &metadata["recorded_hash"]);
+    assert_eq!(lost, (&6.into(), &8.into(), &hash.into()));
+    assert_eq!(metadata.get("reason"), None, "the reason is in the chain itself");
+}
+
+fn wait<T>(future: BoxFuture<'_, T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// What a stopped store has in a tenant's system chain under this action, newest first.
+fn system_events(data: &std::path::Path, tenant_id: TenantId, action: &str) -> Vec<serde_json::Value> {
+    let store = EmbeddedStore::open(data, &Options::default()).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    let reserved = control.system_project(tenant_id, ProjectId::system_from_random([1; 16]));
+    let chain = ChainId { tenant_id, project_id: wait(reserved).unwrap().unwrap(), mode: Mode::Live };
+    let filter = Filter { action: Some(format!("\"{action}\"")), ..Filter::default() };
+    let list = List { filter, before_seq: None, limit: 100, bytes_max: 1 << 20 };
+    let items = wait(store.list(chain, list)).unwrap().items;
+    let parsed = |event: &StoredEvent| {
+        let mut json = Vec::new();
+        event.put_json(&mut json);
+        serde_json::from_slice(&json).unwrap()
+    };
+    items.iter().map(parsed).collect()
 }
 
 #[test]
@@ -94,9 +128,6 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
 
 #[test]
 fn the_loss_of_a_system_chain_is_accepted_like_any_other() {
-    fn wait<T>(future: BoxFuture<'_, T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
-    }
     let (_dir, data) = data_dir();
     let server = serve(&data);
     assert_eq!(server.post(&first_key(&data)).0, 202);
@@ -105,7 +136,7 @@ fn the_loss_of_a_system_chain_is_accepted_like_any_other() {
     server.stop();
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     let tenant_id = TenantId(Uuid::parse(body["events"][0]["tenant_id"].as_str().unwrap()).unwrap());
-    let open = || EmbeddedStore::open(&data, &sealog_store::embedded::Options::default()).unwrap();
+    let open = || EmbeddedStore::open(&data, &Options::default()).unwrap();
     let store = open();
     let control = Control::embedded(&store).unwrap();
     let new = ProjectId::system_from_random([7; 16]);

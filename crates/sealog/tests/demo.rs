@@ -159,7 +159,39 @@ fn one_event_of_one_chain_is_tampered_with_and_all_others_are_valid() {
         // And it goes on.
         assert_eq!(server.post(&key).0, 202);
     }
-    assert_eq!(counted.to_string(), EVENTS);
+    // Beside those there are the events that requests of data subjects leave.
+    let key = new_key(&server, &cookie, "Patient portal", "live");
+    let (_, requests) = server.get(&key, "/v1/events?action=gdpr.request_received");
+    let requests: Value = serde_json::from_str(&requests).unwrap();
+    let mut cases =
+        requests["events"].as_array().unwrap().iter().map(|event| event["resource"].as_str().unwrap());
+    let case = cases.find(|resource| resource.starts_with("case/")).expect("the request that is worked on");
+    let (_, of_case) = server.get(&key, &format!("/v1/events?resource={case}"));
+    let of_case: Value = serde_json::from_str(&of_case).unwrap();
+    let of_case = of_case["events"].as_array().unwrap().len() as u64;
+    assert!(of_case > 0);
+    assert_eq!((counted - of_case).to_string(), EVENTS);
+    server.stop();
+}
+
+#[test]
+fn there_are_requests_to_work_on_a_key_that_ends_soon_and_a_view_that_is_shared() {
+    let (_dir, data) = data_dir();
+    let (server, said) = start_demo(&data);
+    let cookie = sign_in(&server, &said["people"][0]).unwrap();
+    let (status, overview) = page(&server, "/app".into(), &cookie);
+    assert_eq!(status, "200");
+    for shown in ["Keys expiring", "portal reports", "Failed sign-ins", "DSAR-"] {
+        assert!(overview.contains(shown), "{shown} in {overview}");
+    }
+    let officer =
+        said["people"].as_array().unwrap().iter().find(|person| person["role"] == "privacy_officer");
+    let cookie = sign_in(&server, officer.unwrap()).unwrap();
+    let organisation = between(&overview, "/app/o/", "/");
+    let (_, cases) = page(&server, format!("/app/o/{organisation}/cases"), &cookie);
+    for shown in ["In progress", "Received", "Mara Lindqvist", "Jonas Petersen"] {
+        assert!(cases.contains(shown), "{shown} in {cases}");
+    }
     server.stop();
 }
 

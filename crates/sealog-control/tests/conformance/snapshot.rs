@@ -44,7 +44,8 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     let given_up = NoticeOutcome::GivenUp { now_ms: MORNING_MS, cause: "no such box".into() };
     wait(control.notice_attempted(other, given_up)).unwrap();
     wait(control.signed_in_with(new_device(1, 1, MORNING_MS), 9, new_notice(1, 1, 1))).unwrap();
-    wait(control.set_muted_notices(tenant_id(1), person_id(1), vec!["a".into(), "b".into()])).unwrap();
+    wait(control.set_muted_notices(tenant_id(1), person_id(1), vec!["a".into(), "b".into()], vec![]))
+        .unwrap();
     wait(control.create_job(new_job(1, 1))).unwrap();
     wait(control.claim_job(JobId(id(1)), MORNING_MS, MORNING_MS + 9)).unwrap();
     wait(control.advance_job(JobId(id(1)), 1, vec![0, 255], MORNING_MS + 9)).unwrap();

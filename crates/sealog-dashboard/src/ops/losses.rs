@@ -6,7 +6,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_service::admin::AdminError;
+use sealog_service::admin::{Actor, AdminError};
 use sealog_service::ops::LostChain;
 use sealog_store::StoreError;
 use sealog_store::loss::{Loss, REASON_SCALARS_MAX};
@@ -149,8 +149,8 @@ pub(super) async fn accept(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
         let problem = "This is not its name. Nothing was done.";
         return wrong(OnePage { confirm_error: Some(problem), ..page });
     }
-    match console.desk.accept_loss(asked.id(), lost.chain, &reason).await {
-        Ok((seq, _)) => Ok(see_other(&format!("/ops/losses?accepted={seq}"))),
+    match console.desk.accept_loss(Actor::Console(asked.id()), lost.chain, &reason).await {
+        Ok((receipt, _)) => Ok(see_other(&format!("/ops/losses?accepted={}", receipt.first_seq))),
         Err(AdminError::Store(StoreError::Refused(_))) => {
             let problem = "The store has refused it: nothing is proven lost in this chain any more. The system log has the order all the same.";
             wrong(OnePage { error: Some(problem), ..page })

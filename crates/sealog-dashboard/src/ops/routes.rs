@@ -3,45 +3,22 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{RawPathParams, Request};
-use axum::http::Method;
-use axum::routing::{MethodFilter, MethodRouter};
 
 use super::console::Console;
+use super::gate::OpsNeeds::{Nothing, Operator, Password};
 use super::gate::{self, Handler, OpsNeeds};
 use super::{enrol, jobs, losses, outbox, sign_in, start, storage, system, tenant, tenants};
 use crate::headers;
+use crate::routing::{self, row_type, rows};
 
-pub struct OpsRoute {
-    pub path: &'static str,
-    pub method: Method,
-    pub needs: OpsNeeds,
-    handler: Handler,
-}
-
-impl std::fmt::Debug for OpsRoute {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} ({:?})", self.method, self.path, self.needs)
-    }
-}
-
-macro_rules! routes {
-    ($($method:ident $path:literal $needs:ident => $module:ident::$handler:ident;)*) => {
-        &[$(OpsRoute {
-            path: $path,
-            method: Method::$method,
-            needs: OpsNeeds::$needs,
-            handler: |console, asked| Box::pin($module::$handler(console, asked)),
-        }),*]
-    };
-}
+row_type!(OpsRoute, OpsNeeds, Handler);
 
 /// All of them. A test walks the table and asks for each as everybody.
 pub fn ops_table() -> &'static [OpsRoute] {
     ROUTES
 }
 
-static ROUTES: &[OpsRoute] = routes! {
+static ROUTES: &[OpsRoute] = rows! { OpsRoute:
     GET "/ops" Operator => start::show;
     GET "/ops/static/{hash}/{file}" Nothing => start::asset;
     POST "/ops/theme" Nothing => start::choose_theme;
@@ -74,32 +51,15 @@ static ROUTES: &[OpsRoute] = routes! {
 impl Console {
     /// For `sealog_server::serve_with_pages` or `serve_console`, which add what they know of a request ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Console>) -> Router {
-        let mut router = Router::new();
-        let mut paths: Vec<&'static str> = ROUTES.iter().map(|route| route.path).collect();
-        paths.dedup();
-        for path in paths {
-            let mut methods = MethodRouter::new();
-            for route in ROUTES.iter().filter(|route| route.path == path) {
-                let filter =
-                    MethodFilter::try_from(route.method.clone()).expect("a method that HTTP itself has");
-                let console = Arc::clone(self);
-                methods = methods.on(filter, async move |parameters: RawPathParams, request: Request| {
-                    let handler = Some(route.handler);
-                    headers::add(
-                        route.path,
-                        gate::pass(&console, route.needs, handler, &parameters, request).await,
-                    )
-                });
-            }
-            router = router.route(path, methods);
-        }
-        // What is not in the table gets a page that says so.
         let console = Arc::clone(self);
-        router.route(
-            "/ops/{*rest}",
-            axum::routing::get(async move |parameters: RawPathParams, request: Request| {
-                headers::add("", gate::pass(&console, OpsNeeds::Nothing, None, &parameters, request).await)
-            }),
-        )
+        // What is not in the table gets a page that says so.
+        routing::router(ROUTES, "/ops/{*rest}", move |row: Option<&'static OpsRoute>, parameters, request| {
+            let console = Arc::clone(&console);
+            async move {
+                let (path, needs) = row.map_or(("", Nothing), |row| (row.path, row.needs));
+                let handler = row.map(|row| row.handler);
+                headers::add(path, gate::pass(&console, needs, handler, &parameters, request).await)
+            }
+        })
     }
 }

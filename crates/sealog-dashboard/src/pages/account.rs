@@ -121,6 +121,7 @@ pub(crate) async fn choose_notices(app: Arc<Dashboard>, asked: Arc<Asked>) -> Re
     let wanted: Vec<&str> =
         asked.form.iter().filter(|(name, _)| name == "notice").map(|(_, value)| &*value.0).collect();
     app.notifier.choose(membership, &wanted).await.map_err(of_control)?;
+    app.admin.wake().wake();
     Ok(see_other("/app/account?done=notifications#notifications"))
 }
 

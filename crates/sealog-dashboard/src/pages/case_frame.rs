@@ -90,6 +90,8 @@ pub(crate) struct DueCard {
     pub without_pauses: Option<String>,
     pub reasons: Vec<String>,
     pub source: &'static str,
+    /// Where the days begin and end.
+    pub zone: String,
     /// The last day for the confirmation of receipt, and whether that is over.
     pub confirm: Option<(String, bool)>,
     pub confirmed: Option<String>,
@@ -166,7 +168,7 @@ impl Frame {
             title: format!("{} {name}", request_name(case)),
             state: case.state.name(),
             revision: case.revision,
-            due: due_card(app, case, &dates),
+            due: due_card(case, &dates),
             steps: steps(case, &entries, &names),
             facts: facts(place, case, &names),
             moves,
@@ -226,7 +228,7 @@ fn request_name(case: &Case) -> String {
     if name.ends_with("request") { name.to_owned() } else { format!("{name} request") }
 }
 
-fn due_card(app: &Dashboard, case: &Case, dates: &dates::CaseDates) -> DueCard {
+fn due_card(case: &Case, dates: &dates::CaseDates) -> DueCard {
     let date = long_day(dates.due.date);
     let days = |days: i64| if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
     let (heading, big) = match (case.answer, dates.days_left) {
@@ -236,7 +238,7 @@ fn due_card(app: &Dashboard, case: &Case, dates: &dates::CaseDates) -> DueCard {
         (None, 0) => ("Answer due", "today".to_owned()),
         (None, left) => ("Answer due in", days(left)),
     };
-    let today = dates::day_of(app.world.now_ms());
+    let today = dates.today;
     let without = dates.due.without_pauses;
     let is_open = case.answer.is_none();
     DueCard {
@@ -246,10 +248,11 @@ fn due_card(app: &Dashboard, case: &Case, dates: &dates::CaseDates) -> DueCard {
         without_pauses: (without != dates.due.date).then(|| long_day(without)),
         reasons: dates.due.reasons.iter().map(described).collect(),
         source: dates::regime_of(&case.intake).source(),
+        zone: dates.zone.clone(),
         confirm: dates
             .confirm_until
             .map(|until| (long_day(until), case.confirmed_at_ms.is_none() && until < today)),
-        confirmed: case.confirmed_at_ms.map(day),
+        confirmed: dates.confirmed_on.map(|on| day(dates::start_ms(on))),
         extension_until: dates
             .extension_until
             .filter(|until| is_open && case.extension.is_none() && *until >= today)

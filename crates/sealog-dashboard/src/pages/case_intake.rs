@@ -49,20 +49,20 @@ pub(crate) async fn intake_fields(
     let id = |case: &Case| case.assignee.map_or(String::new(), |id| id.0.to_string());
     let assignee = typed(asked, is_form, "assignee", || case.map_or(me, id));
     let assignees = assignees(app, asked, &assignee).await?;
-    Ok(fields(asked, case, is_form, app.world.now_ms(), assignees))
+    let today = app.cases.calendar(asked.place().tenant.id).await?.day_at(app.world.now_ms());
+    Ok(fields(asked, case, is_form, &today.to_string(), assignees))
 }
 
 fn fields(
     asked: &Asked,
     case: Option<&Case>,
     is_form: bool,
-    now_ms: u64,
+    today: &str,
     assignees: Vec<Choice>,
 ) -> Vec<Field> {
     let of = |name: &str, there: &dyn Fn(&Case) -> String, new: &str| {
         typed(asked, is_form, name, || case.map_or_else(|| new.to_owned(), there))
     };
-    let today = iso_ms(now_ms)[..10].to_owned();
     let regime = of("regime", &|case| case.intake.regime.as_str().into(), "gdpr");
     let request_type = of("request_type", &|case| case.intake.request_type.as_str().into(), "access");
     let channel = of("channel", &|case| case.intake.channel.as_str().into(), "email");
@@ -72,7 +72,7 @@ fn fields(
     let regimes = choices(CaseRegime::ALL, CaseRegime::as_str, Named::name, &regime);
     let types = choices(CaseType::ALL, CaseType::as_str, Named::name, &request_type);
     let channels = choices(CaseChannel::ALL, CaseChannel::as_str, Named::name, &channel);
-    let received = of("received", &|case| iso_ms(case.intake.received_at_ms)[..10].to_owned(), &today);
+    let received = of("received", &|case| iso_ms(case.intake.received_at_ms)[..10].to_owned(), today);
     let custom_days = of("custom_days", &custom(|(days, _)| days), "");
     let extension_days = of("custom_extension_days", &custom(|(_, more)| more), "");
     vec![

@@ -10,7 +10,9 @@ use futures_util::stream;
 use sealog_control::Export;
 use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::reject::{Code, Reject};
-use sealog_service::exports::{CreateError, Download, Format, Frozen, KEPT_MAX, NotFrozen, manifest};
+use sealog_service::exports::{
+    CreateError, Download, Format, Frozen, KEPT_MAX, NotFrozen, dropped_of, manifest,
+};
 use sealog_service::search;
 use sealog_service::system_chain::actions;
 use serde_json::json;
@@ -79,6 +81,8 @@ struct Row {
     filters: Vec<(String, String)>,
     /// Rows, bytes and SHA-256, once they are known.
     totals: Option<(String, String, String)>,
+    /// The last of its events that were dropped for their age. Its file cannot be made any more.
+    dropped: Option<String>,
 }
 
 fn path(chain: ChainId) -> String {
@@ -90,7 +94,8 @@ fn filters(export: &Export) -> Vec<(String, String)> {
     form_urlencoded::parse(export.new.query.as_bytes()).into_owned().collect()
 }
 
-fn row(export: &Export) -> Row {
+/// `dropped_to` is the last event of the chain that was dropped, 0 where none was.
+fn row(export: &Export, dropped_to: u64) -> Row {
     let format = Format::parse(&export.new.format);
     let new = &export.new;
     let totals =
@@ -111,6 +116,7 @@ fn row(export: &Export) -> Row {
         },
         filters: filters(export).into_iter().map(|(name, value)| (name, visible(&value))).collect(),
         totals,
+        dropped: dropped_of(new, dropped_to).map(number),
     }
 }
 
@@ -121,6 +127,7 @@ impl<'a> Page<'a> {
         let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         let grants = &place.membership.grants;
         let (found, more) = app.exporter.list(chain, before.transpose()?, EXPORTS_ON_PAGE, grants).await?;
+        let dropped_to = app.store.head(chain).await?.dropped.chain_seq;
         // A link can bring filters along.
         let value = |name: &str| {
             let typed = asked.field(name);
@@ -137,7 +144,7 @@ impl<'a> Page<'a> {
                 .query_value("done")
                 .map(|_| "The export is ready. Its rows are counted by the first complete download."),
             error: None,
-            rows: found.iter().map(row).collect(),
+            rows: found.iter().map(|export| row(export, dropped_to)).collect(),
             older: more.map(|id| format!("{here}?before={id}")),
             fields: FIELDS.map(field).into(),
             format: value("format"),

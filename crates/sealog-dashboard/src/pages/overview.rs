@@ -21,7 +21,7 @@ use crate::pages::overview_figures::{
 };
 use crate::pages::overview_side::Side;
 use crate::pages::query_bar::{self, term};
-use crate::pages::verification::ResultShown;
+use crate::pages::verification::{ResultShown, is_window};
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with};
 use crate::text::{day, iso_day, number};
@@ -195,8 +195,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let of_category =
         |name: &str| (name != figures::NO_CATEGORY).then(|| by_term("category", name, &but_reads)).flatten();
-    // Where the end of the time is limited, the end of the chain is not to be seen.
-    let sees_end = grants.until_ms.is_none();
+    // Where the end of the time is limited, the end of the chain is not to be seen; nor where it lies before the beginning.
+    let ends_at_ms = head.durable.log_id.timestamp_ms();
+    let sees_end = grants.until_ms.is_none() && grants.from_ms.is_none_or(|from_ms| ends_at_ms >= from_ms);
     let has_error = wanted.has_error();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Overview)),
@@ -220,9 +221,12 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         from_error: wanted.from_error,
         to_error: wanted.to_error,
         shown: shown(&days),
-        window: (grants.from_ms.is_some() || grants.until_ms.is_some())
+        window: is_window(grants)
             .then(|| "Your access is limited in time. Only whole days within it are counted.".into()),
-        behind: now.is_behind().then(|| number(now.uncounted)),
+        // How many there are is of the whole chain.
+        behind: now
+            .is_behind()
+            .then(|| if is_window(grants) { "Some".into() } else { number(now.uncounted) }),
         is_empty: head.end().chain_seq == 0,
         figures: summary(&now, &compared, counting, &head, now_ms, sees_end),
         chain: sees_end.then(|| chain_state(&head, &side.runs, grants.from_ms.is_none(), now_ms)),

@@ -61,6 +61,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let Some(found) = find(&app, &asked).await? else {
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page(&app, &asked, None).await?));
     };
-    found.make(&*app.control.people).await.map_err(of_control)?;
+    found.make(&*app.control.people, &app.world).await.map_err(of_control)?;
+    app.admin.wake().wake();
     Ok(html(&Page { is_done: true, ..page(&app, &asked, Some(&found)).await? }))
 }

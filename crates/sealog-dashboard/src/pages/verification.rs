@@ -9,7 +9,7 @@ use sealog_control::Grants;
 use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
-use sealog_service::seqs::first_at;
+use sealog_service::seqs::{first_at, last_before};
 use sealog_service::system_chain::actions;
 use sealog_service::verification::{Run, RunEnd, Seen, StartError, UNENDED_MAX, WHOLE_MAX};
 use serde_json::json;
@@ -106,7 +106,7 @@ pub(crate) async fn seen(app: &Dashboard, chain: ChainId, grants: &Grants) -> Re
         None => head.first_seq(),
     };
     let last = match grants.until_ms {
-        Some(until_ms) => end.min(first_at(&*app.store, chain, until_ms).await? - 1),
+        Some(until_ms) => end.min(last_before(&*app.store, chain, until_ms).await?),
         None => end,
     };
     Ok(Seen { first, last, goes_on: last < end, from_ms: grants.from_ms, until_ms: grants.until_ms })

@@ -210,7 +210,13 @@ fn the_last_verifications_stand_on_overview_and_the_chain_says_how_far_it_is_ver
     stage.with_authenticator(8);
     let late = stage.signed_in(8).get(&overview(1));
     late.shows("There were none.");
-    assert!(!late.has("Broken at") && !late.has("Verified to"));
+    for hidden in ["Broken at", "Verified to", "Sealed to", "Last event"] {
+        assert!(!late.has(hidden), "{hidden}");
+    }
+    // Once something is within it, the end of the chain is.
+    stage.sealing.advance(2 * DAY_MS);
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    stage.signed_in(8).get(&overview(1)).shows("Sealed to #10").shows("Last event");
 }
 
 #[test]

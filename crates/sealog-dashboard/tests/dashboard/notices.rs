@@ -157,6 +157,11 @@ fn an_auditors_end_is_told_to_the_auditor_and_to_owners_and_admins_and_to_no_oth
     assert_eq!(queued(&stage).len(), 6);
 }
 
+/// What the system chain has of choices of notices.
+fn choices_sealed(stage: &Stage) -> Vec<String> {
+    stage.records(1).into_iter().filter(|record| record.contains("sealog.notices_chosen")).collect()
+}
+
 /// Breaks a chain of the first organisation, and verifies it.
 fn broken(stage: &Stage) {
     for _ in 0..3 {
@@ -171,7 +176,12 @@ fn broken(stage: &Stage) {
 fn a_chain_that_is_found_broken_is_told_to_owners_and_admins_whatever_they_have_chosen() {
     let stage = stage();
     stage
-        .wait(stage.control.set_muted_notices(tenant_id(1), person_id(1), vec!["verification_failed".into()]))
+        .wait(stage.control.set_muted_notices(
+            tenant_id(1),
+            person_id(1),
+            vec!["verification_failed".into()],
+            vec![],
+        ))
         .unwrap();
     broken(&stage);
     for _ in 0..2 {
@@ -236,6 +246,13 @@ fn what_somebody_does_not_want_is_not_queued_and_each_role_chooses_among_its_own
     assert_eq!(choose(1, &others).status, 303);
     let page = account(1);
     page.shows("value=\"key_expiring\">").shows("value=\"key_expired\" checked");
+    // A change is in the system chain, and the same choice once more is none.
+    assert_eq!(choose(1, &others).status, 303);
+    let chosen = choices_sealed(&stage);
+    assert_eq!(chosen.len(), 1, "{chosen:?}");
+    assert!(chosen[0].contains("turned_off") && chosen[0].contains("key_expiring"), "{chosen:?}");
+    assert!(!chosen[0].contains("key_expired"), "{chosen:?}");
+    assert!(chosen[0].contains(&format!("member/{}", person_id(1).0)), "{chosen:?}");
     key(&stage, 1, 20 * DAY_MS);
     stage.clock.advance(6 * DAY_MS);
     pass(&stage);
@@ -273,8 +290,12 @@ fn the_link_of_a_mail_turns_its_notice_off_without_signing_in() {
         done.shows("Turned off.");
         assert_eq!(muted(), ["key_expiring"]);
     }
+    let chosen = choices_sealed(&stage);
+    assert_eq!(chosen.len(), 1, "{chosen:?}");
+    assert!(chosen[0].contains(r#""turned_off":["key_expiring"]"#), "{chosen:?}");
+    assert!(chosen[0].contains(r#""by":"link""#), "{chosen:?}");
     // And as the page does.
-    stage.wait(stage.control.set_muted_notices(tenant_id(1), person_id(1), vec![])).unwrap();
+    stage.wait(stage.control.set_muted_notices(tenant_id(1), person_id(1), vec![], vec![])).unwrap();
     assert_eq!(mailer.post("/app/unsubscribe", &[("token", &token.0.0)]).status, 200);
     assert_eq!(muted(), ["key_expiring"]);
     let other = Token::new(&*stage.clock);

@@ -36,6 +36,10 @@ fn pages_of_a_test_chain_begin_at_its_first_kept_event_and_an_export_over_droppe
     let gone = browser.get(&format!("{export}/download"));
     assert_eq!(gone.status, 404);
     gone.shows("its events up to #4 were dropped");
+    // The list says so before anybody tries, and keeps what is known of the file.
+    let page = browser.get(&exports);
+    page.shows("Dropped up to #4 for their age").shows("5 rows").shows("manifest.json");
+    assert!(!page.has("/download\""));
     assert_eq!(browser.post(&format!("{exports}/create"), &[("format", "csv")]).status, 303);
     let page = browser.get(&exports);
     let export = page.text().split("/download\"").next().unwrap().rsplit('"').next().unwrap().to_owned();

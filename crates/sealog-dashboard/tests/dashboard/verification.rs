@@ -251,6 +251,35 @@ fn an_auditor_is_not_told_of_events_beside_a_break_that_lie_outside_of_the_windo
 }
 
 #[test]
+fn damage_of_the_first_or_last_event_of_a_window_does_not_hide_it_from_an_auditor() {
+    for (seq, doubt, result) in [
+        (4, Doubt::Damaged, "broken at #4"),
+        (6, Doubt::Damaged, "broken at #6"),
+        (6, Doubt::Missing, "broken at #7"),
+    ] {
+        let (stage, _) = windowed();
+        let mut auditor = stage.signed_in(2);
+        let before = start(&mut auditor, &[]).location().unwrap();
+        stage.work();
+        stage.doubtful.doubt(seq, doubt);
+        // The window is the same, and so is what was verified in it before.
+        auditor.get(&verify_path(1)).shows("You may see #4 to #6.");
+        auditor.get(&before).shows("3 of 3 events are valid");
+        let run = start(&mut auditor, &[]).location().unwrap();
+        stage.work();
+        auditor.get(&run).shows("Verification of #4 to #6").shows(result);
+    }
+    // What cannot be read has no time: beside the window, its number is seen, and nothing else of it.
+    for (seq, shown) in [(3, "You may see #3 to #6."), (7, "You may see #4 to #7.")] {
+        let (stage, events) = windowed();
+        stage.doubtful.doubt(seq, Doubt::Damaged);
+        let page = stage.signed_in(2).get(&verify_path(1));
+        page.shows(shown);
+        assert!(events[seq as usize - 1].iter().all(|name| !page.has(name)), "{}", page.text());
+    }
+}
+
+#[test]
 fn whoever_sees_the_whole_chain_is_told_of_what_stands_beside_a_break() {
     let (stage, events) = windowed();
     stage.member(1, 1, Role::Developer);

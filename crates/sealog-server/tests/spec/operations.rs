@@ -150,6 +150,7 @@ fn metrics_count_requests_events_rejections_limits_and_replays() {
         (r#"sealog_verify_events_total"#, 9.0),
         (r#"sealog_verify_broken_total"#, 0.0),
         (r#"sealog_mail_outbox_pending"#, 0.0),
+        (r#"sealog_mail_outbox_given_up"#, 0.0),
         (r#"sealog_system_records_pending"#, 0.0),
         (r#"sealog_sign_ins_failed_total{cause="unknown_account"}"#, 0.0),
         (r#"sealog_append_queue_requests{mode="live"}"#, 0.0),

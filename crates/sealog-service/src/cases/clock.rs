@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::civil::{Date, Weekday};
-use jiff::{Span, ToSpan};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, ToSpan};
 
 /// The law that a request is made under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,16 +100,30 @@ impl Regime {
     }
 }
 
-/// The organisation's days off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The organisation's days: where they begin, and which of them are off.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar {
     pub holidays: BTreeSet<Date>,
+    /// UTC where the organisation has not chosen one.
+    pub zone: TimeZone,
 }
 
 /// More days off in a row than any calendar has; a list of holidays without end must not be walked without end.
 const DAYS_OFF_MAX: usize = 400;
 
+impl Default for Calendar {
+    fn default() -> Calendar {
+        Calendar { holidays: BTreeSet::new(), zone: TimeZone::UTC }
+    }
+}
+
 impl Calendar {
+    /// The day on which something happened.
+    pub fn day_at(&self, timestamp_ms: u64) -> Date {
+        let at = i64::try_from(timestamp_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        self.zone.to_datetime(at.unwrap_or(Timestamp::MAX)).date()
+    }
+
     pub fn is_working_day(&self, date: Date) -> bool {
         !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday) && !self.holidays.contains(&date)
     }
@@ -272,7 +287,7 @@ mod tests {
     }
 
     fn calendar(holidays: &[Date]) -> Calendar {
-        Calendar { holidays: holidays.iter().copied().collect() }
+        Calendar { holidays: holidays.iter().copied().collect(), ..Calendar::default() }
     }
 
     /// Worked out by hand with a printed calendar: regime, receipt, extended, pauses, holidays, last day, last day without pauses.
@@ -479,7 +494,8 @@ mod tests {
         let last = clock(Regime::Gdpr, Date::MAX).due(&Calendar::default(), Date::MIN);
         assert_eq!(last.without_pauses, last.date);
         let holidays = date(2026, 1, 1).series(1.day()).take(3000).collect();
-        let due = clock(Regime::Gdpr, date(2026, 2, 2)).due(&Calendar { holidays }, date(2026, 2, 2));
+        let due = clock(Regime::Gdpr, date(2026, 2, 2))
+            .due(&Calendar { holidays, ..Calendar::default() }, date(2026, 2, 2));
         assert_eq!(due.date, date(2026, 3, 2));
     }
 

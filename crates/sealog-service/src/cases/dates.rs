@@ -1,4 +1,7 @@
-//! When a case is due: its own dates, and the organisation's days off. Days are those of UTC.
+//! When a case is due: its own dates, and the organisation's days off.
+//!
+//! A day that somebody wrote down (of receipt, of an announcement) is that day wherever it is read, and is kept as its beginning in UTC. What
+//! happened at a moment (a pause, an answer, now) is on the day that it was in the organisation's time zone.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +14,7 @@ use sealog_store::StoreError;
 
 use super::clock::{self, Calendar, Clock, Due, Pause, Reason, Regime};
 use crate::admin::FieldError;
+use crate::{organisation, zone};
 
 /// The setting's name in control data.
 pub(super) const HOLIDAYS: &str = "case_holidays";
@@ -20,6 +24,7 @@ pub const HOLIDAYS_MAX: usize = 500;
 const DAYS_MAX: i64 = 2_932_896;
 const EPOCH: Date = jiff::civil::date(1970, 1, 1);
 
+/// A day that was written down.
 pub fn day_of(ms: u64) -> Date {
     from_number(i64::try_from(ms / DAY_MS).unwrap_or(i64::MAX))
 }
@@ -57,8 +62,9 @@ pub fn regime_of(intake: &Intake) -> Regime {
     }
 }
 
-pub fn clock_of(case: &Case) -> Clock {
-    let pause = |pause: &CasePause| Pause { from: day_of(pause.from_ms), until: pause.until_ms.map(day_of) };
+pub fn clock_of(case: &Case, calendar: &Calendar) -> Clock {
+    let day_at = |at_ms| calendar.day_at(at_ms);
+    let pause = |pause: &CasePause| Pause { from: day_at(pause.from_ms), until: pause.until_ms.map(day_at) };
     Clock {
         regime: regime_of(&case.intake),
         received: day_of(case.intake.received_at_ms),
@@ -71,6 +77,12 @@ pub fn clock_of(case: &Case) -> Clock {
 #[derive(Clone, Debug)]
 pub struct CaseDates {
     pub due: Due,
+    /// Now, whether it was answered or not.
+    pub today: Date,
+    pub answered_on: Option<Date>,
+    pub confirmed_on: Option<Date>,
+    /// The name of the zone that days are of.
+    pub zone: String,
     /// Below zero when it is over. Of a case that was answered: on the day of the answer.
     pub days_left: i64,
     pub days_used: i64,
@@ -83,18 +95,24 @@ pub struct CaseDates {
 
 /// As things are now, or were when it was answered.
 pub fn dates_of(case: &Case, calendar: &Calendar, now_ms: u64) -> CaseDates {
-    let today = day_of(case.answer.map_or(now_ms, |answer| answer.at_ms));
-    let clock = clock_of(case);
-    let due = clock.due(calendar, today);
+    let (today, answered_on) =
+        (calendar.day_at(now_ms), case.answer.map(|answer| calendar.day_at(answer.at_ms)));
+    let until = answered_on.unwrap_or(today);
+    let clock = clock_of(case, calendar);
+    let due = clock.due(calendar, until);
     let paused_days = due.reasons.iter().map(|reason| match reason {
         Reason::Paused { days, .. } => *days,
         _ => 0,
     });
     CaseDates {
-        days_left: clock::days_left(due.date, today),
-        days_used: clock::days_left(today, clock.received),
+        today,
+        answered_on,
+        zone: calendar.zone.iana_name().unwrap_or(zone::UTC).to_owned(),
+        confirmed_on: case.confirmed_at_ms.map(|at_ms| calendar.day_at(at_ms)),
+        days_left: clock::days_left(due.date, until),
+        days_used: clock::days_left(until, clock.received),
         paused_days: paused_days.sum(),
-        extension_until: clock.extension_until(calendar, today),
+        extension_until: clock.extension_until(calendar, until),
         confirm_until: clock.confirm_until(calendar),
         due,
     }
@@ -122,14 +140,19 @@ pub fn described(reason: &Reason) -> String {
     }
 }
 
-/// The organisation's days off, besides Saturdays and Sundays.
+/// The organisation's days: its time zone, and those off besides Saturdays and Sundays.
 pub async fn calendar(
     settings: &(impl Settings + ?Sized),
     tenant_id: TenantId,
 ) -> Result<Calendar, StoreError> {
     let text = settings.setting(tenant_id, HOLIDAYS.into()).await?;
     let days: Vec<String> = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    Ok(Calendar { holidays: days.iter().filter_map(|day| day.parse().ok()).collect() })
+    let zone = settings.setting(tenant_id, organisation::TIME_ZONE.into()).await?;
+    let zone = zone.as_deref().and_then(organisation::text).unwrap_or_else(|| zone::UTC.into());
+    Ok(Calendar {
+        holidays: days.iter().filter_map(|day| day.parse().ok()).collect(),
+        zone: zone::by_name(&zone),
+    })
 }
 
 /// One in each line, as a form has them.

@@ -101,7 +101,8 @@ impl CaseDesk {
     ) -> Result<Case, CaseError> {
         let recorder = self.recorder(person_id);
         let now_ms = recorder.now_ms();
-        let (intake, assignee) = intake.read(now_ms)?;
+        let today = self.calendar(tenant_id).await?.day_at(now_ms);
+        let (intake, assignee) = intake.read(today)?;
         let scope = scope.read()?;
         let projects = self.projects(tenant_id, &scope).await?;
         let note = fields::note(note)?;
@@ -137,7 +138,8 @@ impl CaseDesk {
     /// What came in, and who works on it.
     pub async fn set_intake(&self, seen: Seen, input: &IntakeInput, note: &str) -> Result<Case, CaseError> {
         let before = self.find(seen).await?;
-        let (intake, assignee) = input.read(self.world.now_ms())?;
+        let today = self.calendar(seen.tenant_id).await?.day_at(self.world.now_ms());
+        let (intake, assignee) = input.read(today)?;
         let case = Case { intake, assignee, ..before.clone() };
         self.save(seen, &before, case, note, told::CHANGED).await
     }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use jiff::civil;
 use sealog_control::{
     CaseChannel, CaseRegime, CaseScope, CaseType, Identifier, IdentifierKind, Intake, PersonId,
 };
 use sealog_core::id::{ProjectId, Uuid};
 use sealog_core::time::Date;
 
+use super::dates::day_of;
 use crate::admin::FieldError;
 
 /// A name, an address, an identifier.
@@ -53,7 +55,7 @@ pub struct IdentifierInput {
 }
 
 impl IntakeInput {
-    pub(super) fn read(&self, now_ms: u64) -> Result<(Intake, Option<PersonId>), FieldError> {
+    pub(super) fn read(&self, today: civil::Date) -> Result<(Intake, Option<PersonId>), FieldError> {
         let regime = word("regime", &self.regime, CaseRegime::parse)?;
         let custom_days = match regime {
             CaseRegime::Custom => Some((
@@ -67,7 +69,7 @@ impl IntakeInput {
         };
         let received = day("received", &self.received)?;
         let received = received.ok_or_else(|| FieldError::new("received", "must be a day"))?;
-        if received.start_ms() > now_ms {
+        if day_of(received.start_ms()) > today {
             return Err(FieldError::new("received", "must not be in the future"));
         }
         let assignee = match self.assignee.as_str() {
@@ -190,13 +192,13 @@ mod tests {
         }
     }
 
-    const NOW_MS: u64 = 1_794_735_458_208;
+    const TODAY: civil::Date = civil::date(2026, 11, 15);
 
     #[test]
     fn an_intake_is_read_and_each_problem_names_its_field() {
-        let (intake, assignee) = input().read(NOW_MS).unwrap();
+        let (intake, assignee) = input().read(TODAY).unwrap();
         assert_eq!((intake.requester.as_str(), intake.wrote.as_str(), assignee), ("Ada", "a\nb", None));
-        let field = |input: IntakeInput| input.read(NOW_MS).unwrap_err().field;
+        let field = |input: IntakeInput| input.read(TODAY).unwrap_err().field;
         assert_eq!(field(IntakeInput { regime: "x".into(), ..input() }), "regime");
         assert_eq!(field(IntakeInput { request_type: "".into(), ..input() }), "request_type");
         assert_eq!(field(IntakeInput { requester: " ".into(), ..input() }), "requester");
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_bounded() {
-        let wrote = |count| IntakeInput { wrote: "é".repeat(count), ..input() }.read(NOW_MS);
+        let wrote = |count| IntakeInput { wrote: "é".repeat(count), ..input() }.read(TODAY);
         assert!(wrote(TEXT_CHARACTERS_MAX).is_ok());
         assert_eq!(wrote(TEXT_CHARACTERS_MAX + 1).unwrap_err().field, "wrote");
         assert!(note(&"n".repeat(NOTE_CHARACTERS_MAX)).is_ok());

@@ -1,12 +1,12 @@
 //! The register: every request with its dates and its answer, as 11 CCR 7101 and Art. 5(2) GDPR ask for. Who asked is not in it.
 
+use jiff::civil;
 use sealog_control::{Case, CaseOutcome, CaseRegime, Cases, ListPage};
 use sealog_core::id::TenantId;
-use sealog_core::time::iso_ms;
 use sealog_store::StoreError;
 
 use super::clock::Calendar;
-use super::dates::{CaseDates, dates_of};
+use super::dates::{CaseDates, dates_of, day_of};
 use super::words::{Named, case_name};
 use crate::exports::put_safe_cell;
 
@@ -137,21 +137,21 @@ impl Line {
     /// In the order of [`COLUMNS`].
     pub fn cells(&self) -> [String; 14] {
         let Line { case, dates } = self;
-        let day = |ms: Option<u64>| ms.map_or(String::new(), |ms| iso_ms(ms)[..10].to_owned());
+        let day = |date: Option<civil::Date>| date.map_or(String::new(), |date| date.to_string());
         let answer = case.answer;
         let name = |text: Option<&'static str>| text.unwrap_or("").to_owned();
         [
             case_name(case),
-            day(Some(case.intake.received_at_ms)),
+            day(Some(day_of(case.intake.received_at_ms))),
             case.intake.regime.name().into(),
             case.intake.request_type.name().into(),
             case.intake.channel.name().into(),
-            day(case.confirmed_at_ms),
+            day(dates.confirmed_on),
             name(case.extension.map(|extension| extension.reason.name())),
             dates.paused_days.to_string(),
             dates.due.date.to_string(),
             case.state.name().into(),
-            day(answer.map(|answer| answer.at_ms)),
+            day(dates.answered_on),
             name(answer.map(|answer| answer.outcome.name())),
             name(answer.and_then(|answer| answer.ground).map(Named::name)),
             dates.days_used.to_string(),

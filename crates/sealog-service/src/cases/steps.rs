@@ -7,7 +7,7 @@ use sealog_control::{
 use sealog_store::StoreError;
 
 use super::clock::{Calendar, days_left};
-use super::dates::{dates_of, day_of, long_day};
+use super::dates::{dates_of, day_of, long_day, start_ms};
 use super::fields::{self, word};
 use super::states::{self, Needs};
 use crate::admin::FieldError;
@@ -119,8 +119,8 @@ fn extension(case: &Case, step: &Move, calendar: &Calendar, now_ms: u64) -> Resu
     }
     let reason = word("extension_reason", &step.extension_reason, ExtensionReason::parse)?;
     let announced = fields::day("announced", &step.announced)?;
-    let announced_at_ms = announced.map_or(now_ms, sealog_core::time::Date::start_ms);
-    let (announced, today) = (day_of(announced_at_ms), day_of(now_ms));
+    let today = calendar.day_at(now_ms);
+    let announced = announced.map_or(today, |day| day_of(day.start_ms()));
     if announced > today || announced < day_of(case.intake.received_at_ms) {
         let problem = "must be a day from receipt to today: the requester is told first";
         return Err(FieldError::new("announced", problem).into());
@@ -133,5 +133,5 @@ fn extension(case: &Case, step: &Move, calendar: &Calendar, now_ms: u64) -> Resu
         let problem = format!("must be within the first period, which ended {}", long_day(until));
         return Err(FieldError::new("announced", problem).into());
     }
-    Ok(CaseExtension { reason, announced_at_ms })
+    Ok(CaseExtension { reason, announced_at_ms: start_ms(announced) })
 }

@@ -44,6 +44,7 @@ const GONE_MS: u64 = 60_000;
 pub struct PackageBuilder {
     pub desk: Disclosures,
     under_way: Mutex<HashMap<JobId, (u64, Build)>>,
+    bytes_max: u64,
 }
 
 impl std::fmt::Debug for PackageBuilder {
@@ -54,7 +55,12 @@ impl std::fmt::Debug for PackageBuilder {
 
 impl PackageBuilder {
     pub fn new(desk: Disclosures) -> PackageBuilder {
-        PackageBuilder { desk, under_way: Mutex::default() }
+        PackageBuilder { desk, under_way: Mutex::default(), bytes_max: PACKAGE_BYTES_MAX }
+    }
+
+    /// One that makes no package that is larger: for tests, since the real limit is a lot to write.
+    pub fn at_most(self, bytes_max: u64) -> PackageBuilder {
+        PackageBuilder { bytes_max, ..self }
     }
 }
 
@@ -104,8 +110,8 @@ impl PackageBuilder {
         } else {
             return self.finish(job, build).await;
         }
-        if build.writer.length() > PACKAGE_BYTES_MAX || build.writer.size() > ENTRY_BYTES_MAX {
-            return self.give_up(job, &too_large()).await;
+        if build.writer.length() > self.bytes_max || build.writer.size() > ENTRY_BYTES_MAX {
+            return self.give_up(job, &too_large(self.bytes_max)).await;
         }
         if !self.keep(&mut build, false).await? {
             return Ok(failed("somebody has stopped it, or another node was quicker"));
@@ -247,8 +253,8 @@ impl PackageBuilder {
         let manifest = format!("{manifest:#}\n");
         build.writer.put(manifest::NAME, manifest.as_bytes());
         build.writer.finish();
-        if build.writer.length() > PACKAGE_BYTES_MAX {
-            return self.give_up(job, &too_large()).await;
+        if build.writer.length() > self.bytes_max {
+            return self.give_up(job, &too_large(self.bytes_max)).await;
         }
         if !self.keep(&mut build, true).await? {
             return Ok(failed("somebody has stopped it, or another node was quicker"));
@@ -374,10 +380,10 @@ impl PackageBuilder {
 
 const OUTDATED: &str = "something was decided or searched since the package was asked for; ask for it again";
 
-fn too_large() -> String {
+fn too_large(bytes_max: u64) -> String {
     format!(
         "the package would have more than {} MB; narrow the dates or projects of the case, or answer in parts",
-        PACKAGE_BYTES_MAX >> 20
+        bytes_max >> 20
     )
 }
 

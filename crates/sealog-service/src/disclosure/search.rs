@@ -225,7 +225,7 @@ impl Disclosures {
             None => 1,
         };
         let last_seq = match case.scope.until_ms {
-            Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
+            Some(until_ms) => head.min(seqs::last_before(&*self.store, chain, until_ms).await?),
             None => head,
         };
         Ok(ChainRange { project_id, first_seq: first_seq.min(head + 1), last_seq })

@@ -73,7 +73,7 @@ impl Exporter {
         };
         let (head, first_kept) = (head.durable.chain_seq, head.first_seq());
         let last_seq = match until_ms {
-            Some(until_ms) => head.min(seqs::first_at(&*self.store, chain, until_ms).await? - 1),
+            Some(until_ms) => head.min(seqs::last_before(&*self.store, chain, until_ms).await?),
             None => head,
         };
         let (lowest, highest) = frozen.seqs();

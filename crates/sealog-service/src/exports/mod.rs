@@ -20,3 +20,4 @@ pub use download::{Download, PIECE_BYTES};
 pub use exporter::{CreateError, Exporter, KEPT_MAX};
 pub use format::Format;
 pub use frozen::{Frozen, NotFrozen, SEARCH};
+pub use kept::dropped_of;

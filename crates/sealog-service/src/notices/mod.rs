@@ -5,10 +5,13 @@ mod html;
 mod reminders;
 mod texts;
 
+use std::sync::Arc;
+
 use sealog_control::{KeptNotice, MutedNotice, MutedNotices, Notice, Outbox, PersonId};
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
-use serde_json::Value;
+use sealog_store::world::World;
+use serde_json::{Value, json};
 
 use crate::cases::reminders as case_texts;
 use crate::notify::{self, Kind};
@@ -88,10 +91,13 @@ impl Unsubscription {
         Ok(Some(Unsubscription { kind, tenant_id, person_id }))
     }
 
-    /// Twice is the same as once.
-    pub async fn make(&self, people: &dyn MutedNotices) -> Result<(), StoreError> {
-        let notice = self.kind.name.into();
-        people.mute_notice(MutedNotice { tenant_id: self.tenant_id, person_id: self.person_id, notice }).await
+    /// Twice is the same as once. Whoever has the mail has not signed in, and the record says so.
+    pub async fn make(&self, people: &dyn MutedNotices, world: &Arc<dyn World>) -> Result<(), StoreError> {
+        let Unsubscription { kind, tenant_id, person_id } = *self;
+        let metadata = json!({ "turned_off": [kind.name], "by": "link" });
+        let record = notify::chosen(world, person_id, metadata);
+        let muted = MutedNotice { tenant_id, person_id, notice: kind.name.into() };
+        people.mute_notice(muted, vec![record]).await
     }
 }
 

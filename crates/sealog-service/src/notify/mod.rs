@@ -9,4 +9,5 @@ pub use kinds::{
     KEY_EXPIRING, KINDS, Kind, MANAGERS, NEW_DEVICE, QUOTA, RESET, TRIAL_ENDED, TRIAL_ENDING,
     VERIFICATION_FAILED, find,
 };
+pub(crate) use notifier::chosen;
 pub use notifier::{Notifier, RECIPIENTS_MAX};

@@ -3,21 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{Administration, Membership, NewNotice, Outbox, People, Person, Role, Tenant};
+use sealog_control::{
+    Administration, Membership, NewNotice, NewRecord, Outbox, People, Person, PersonId, Role, Tenant,
+};
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
 use sealog_store::world::World;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::kinds::{KINDS, Kind, MANAGERS};
 use crate::address::is_address;
 use crate::control_data::ControlData;
 use crate::organisation;
 use crate::people::OWNER;
+use crate::system_chain::{Actor, Recorder, actions};
 use crate::zone;
 
 /// Most people of an organisation that one notice goes to, those first who became members first.
 pub const RECIPIENTS_MAX: usize = 50;
+
+/// Somebody has chosen notices.
+pub(crate) fn chosen(world: &Arc<dyn World>, person_id: PersonId, metadata: Value) -> NewRecord {
+    let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(world));
+    recorder.record(&actions::NOTICES_CHOSEN, &format!("member/{}", person_id.0), metadata)
+}
 
 #[derive(Clone)]
 pub struct Notifier {
@@ -51,12 +60,14 @@ impl Notifier {
         Ok(optional.map(|kind| (kind, !muted.iter().any(|name| name == kind.name))).collect())
     }
 
-    /// Of the optional notices that the member may get, these are wanted, by their names.
+    /// Of the optional notices that the member may get, these are wanted, by their names. The organisation's system chain says which are not.
     pub async fn choose(&self, membership: &Membership, wanted: &[&str]) -> Result<(), StoreError> {
+        let Membership { tenant_id, person_id, .. } = *membership;
         let choices = self.choices(membership).await?;
         let muted = choices.iter().map(|(kind, _)| kind.name).filter(|name| !wanted.contains(name));
-        let muted = muted.map(str::to_owned).collect();
-        self.people.set_muted_notices(membership.tenant_id, membership.person_id, muted).await
+        let muted: Vec<String> = muted.map(str::to_owned).collect();
+        let record = chosen(&self.world, person_id, json!({ "turned_off": muted }));
+        self.people.set_muted_notices(tenant_id, person_id, muted, vec![record]).await
     }
 
     /// Tells the members who have one of these roles. `key` says what it is about, and makes it one; `parameters` is an

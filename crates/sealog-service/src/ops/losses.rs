@@ -1,14 +1,16 @@
 //! Chains whose last events are lost, and what lets them go on.
 
-use sealog_control::{OpsUserId, Tenant};
+use std::sync::Arc;
+
+use sealog_control::Tenant;
 use sealog_core::id::ChainId;
-use sealog_store::ChainHead;
 use sealog_store::loss::{self, Loss};
+use sealog_store::{ChainHead, Receipt};
 use serde_json::json;
 
 use super::desk::Desk;
 use crate::admin::{AdminError, FieldError};
-use crate::system_chain::actions;
+use crate::system_chain::{Actor, Recorder, actions};
 
 /// Chains that are looked at for one list. Accepting one makes room for the next.
 pub const LOSSES_MAX: usize = 50;
@@ -62,14 +64,14 @@ impl Desk {
 
     /// Lets a chain go on without what it has lost. What was sealed into it says what that is.
     ///
-    /// The order is in the tenant's system chain before anything is done, so that nobody accepts a loss without a name. The acceptance
-    /// itself, with its reason, is an event of the chain.
+    /// The order is in the tenant's system chain before anything is done, so that nobody accepts a loss without a name, in the console
+    /// or on the host. The acceptance itself, with its reason, is an event of the chain.
     pub async fn accept_loss(
         &self,
-        who: OpsUserId,
+        who: Actor,
         chain: ChainId,
         reason: &str,
-    ) -> Result<(u64, Option<Loss>), AdminError> {
+    ) -> Result<(Receipt, Option<Loss>), AdminError> {
         let reason = reason.trim();
         if let Err(error) = loss::check_reason(reason) {
             return Err(FieldError::new("reason", error.to_string()).into());
@@ -82,14 +84,15 @@ impl Desk {
             "lost_to": lost.loss.lost_to,
             "recorded_hash": lost.loss.recorded_hash.to_string(),
         });
-        let record = self.record(who, &actions::LOSS_ACCEPTANCE_ORDERED, &resource, metadata);
+        let recorder = Recorder::new(who, Arc::clone(&self.world));
+        let record = recorder.record(&actions::LOSS_ACCEPTANCE_ORDERED, &resource, metadata);
         self.keep(chain.tenant_id, record).await?;
         let receipt = self.store.accept_loss(chain, reason.to_owned()).await?;
-        let seq = receipt.first_seq;
-        tracing::warn!(operator = %who.0, %chain, seq, "an operator accepted the loss of a chain's last events; it goes on");
+        tracing::warn!(by = %who.id(), %chain, seq = receipt.first_seq, "the loss of a chain's last events was accepted; it goes on");
         // Records of a system chain have waited for this.
         self.wake.wake();
         let event = self.store.get(chain, receipt.log_ids[0]).await?;
-        Ok((seq, event.as_ref().and_then(Loss::accepted_by)))
+        let loss = event.as_ref().and_then(Loss::accepted_by);
+        Ok((receipt, loss))
     }
 }

@@ -103,6 +103,8 @@ vocabulary! {
         "The package of a case has expired and was removed; its digest stays.";
     CASE_LETTER_CHANGED = "sealog.case_letter_changed", "data_access", "info",
         "Somebody edited a letter of a case.";
+    NOTICES_CHOSEN = "sealog.notices_chosen", "configuration", "info",
+        "Somebody chose which optional notices they get, by a page or by the link of a mail.";
     LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
         "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
     MAIL_RETRIED = "sealog.mail_retried", "configuration", "info",

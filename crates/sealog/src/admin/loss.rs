@@ -1,12 +1,17 @@
 //! Accepting a loss: what the command asks for, what is done, and what came of it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sealog_control::{Control, Projects, SystemProjects};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_store::loss::Loss;
-use sealog_store::{Store, StoreError};
+use sealog_service::ControlData;
+use sealog_service::admin::{Actor, AdminError};
+use sealog_service::ops::Desk;
+use sealog_store::loss;
 use serde::{Deserialize, Serialize};
+
+use super::host::Host;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,17 +41,28 @@ struct Acceptance {
     hash: String,
 }
 
-pub(crate) async fn accept(
-    store: &dyn Store,
-    control: &Control,
-    request: &Request,
-) -> Result<Accepted, String> {
+/// As the console does it: the tenant's system chain has the order, by the host.
+pub(crate) async fn accept(host: &Host, request: &Request) -> Result<Accepted, String> {
+    let control = host.opened.control();
     let chain = request.chain.chain(control).await?;
-    let failed = |error: StoreError| format!("chain {chain}: {error}");
-    let receipt = store.accept_loss(chain, request.reason.clone()).await.map_err(failed)?;
+    let desk = Desk {
+        control: ControlData::from(Arc::clone(control)),
+        store: host.opened.store(),
+        world: Arc::clone(&host.world),
+        wake: host.wake.clone(),
+    };
+    let accepted = desk.accept_loss(Actor::Host, chain, &request.reason).await.map_err(|error| {
+        let cause = match error {
+            AdminError::Field(error) => error.problem,
+            AdminError::NotFound => loss::nothing_lost().to_string(),
+            AdminError::Store(error) => error.to_string(),
+            AdminError::Internal(problem) => problem,
+        };
+        format!("chain {chain}: {cause}")
+    });
+    let (receipt, loss) = accepted?;
     // What was sealed is what counts.
-    let event = store.get(chain, receipt.log_ids[0]).await.map_err(failed)?;
-    let loss = event.as_ref().and_then(Loss::accepted_by).ok_or("the acceptance cannot be read back")?;
+    let loss = loss.ok_or("the acceptance cannot be read back")?;
     Ok(Accepted {
         tenant_id: chain.tenant_id.to_string(),
         project_id: chain.project_id.to_string(),
@@ -54,7 +70,7 @@ pub(crate) async fn accept(
         lost_from: loss.lost_from,
         lost_to: loss.lost_to,
         recorded_hash: loss.recorded_hash.to_string(),
-        reason: request.reason.clone(),
+        reason: request.reason.trim().to_owned(),
         accepted: Acceptance {
             chain_seq: receipt.first_seq,
             log_id: receipt.log_ids[0].to_string(),

@@ -39,10 +39,7 @@ pub(crate) enum Answer {
 /// Does what a command asks. An error is a text for the operator.
 pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, String> {
     match request {
-        Request::AcceptLoss(request) => {
-            let (store, control) = (host.opened.store(), host.opened.control());
-            loss::accept(&*store, control, &request).await.map(Answer::AcceptLoss)
-        }
+        Request::AcceptLoss(request) => loss::accept(host, &request).await.map(Answer::AcceptLoss),
         Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
         Request::OpsUser(request) => ops_user::run(host, &request).await.map(Answer::OpsUser),
         Request::TakeMoment(moment::Request {}) => moment::take(host).await.map(Answer::TakeMoment),

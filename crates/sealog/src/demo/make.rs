@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{Control, Grants, KeyId, PendingRecords, PersonId, Project, Role};
+use sealog_control::{Control, Grants, KeyId, PendingRecords, PersonId, Project, Role, ViewKept};
 use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid};
 use sealog_core::plan::Plan;
@@ -16,6 +16,7 @@ use sealog_service::admin::keys::KeyInput;
 use sealog_service::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
 use sealog_service::admin::tenants::TenantInput;
+use sealog_service::admin::views::ViewInput;
 use sealog_service::admin::{Actor, Admin, AdminError};
 use sealog_service::geo::Place;
 use sealog_service::ingest::{Client, Endpoint, Ingest, Producer};
@@ -29,6 +30,7 @@ use tokio::task::JoinHandle;
 use super::clock::ToldClock;
 use super::dice::Dice;
 use super::people::{PEOPLE, new_password};
+use super::requests::Office;
 use super::story::{self, Story, Told};
 use super::times;
 use super::unsynced::Unsynced;
@@ -48,6 +50,13 @@ const KEY_DAY: u64 = 16;
 /// And in hours: somebody tries passwords, at night.
 const ATTACK_HOUR: u64 = 17 * 24 + 3;
 const AUDITOR_DAY: u64 = 20;
+/// Somebody asks for their data, it is worked on, and somebody else asks.
+const ACCESS_DAY: u64 = 22;
+const WORK_DAY: u64 = 24;
+const ACCOUNTING_DAY: u64 = 29;
+const VIEW_DAY: u64 = 10;
+/// How long a key works after the last day of the demo.
+const KEY_LEFT_MS: u64 = 5 * DAY_MS;
 const AUDITOR_LEAVES_MS: u64 = 90 * DAY_MS;
 /// One attempt for so many events.
 const EVENTS_PER_ATTEMPT: u32 = 200;
@@ -102,6 +111,9 @@ struct Maker {
     billing: Site,
     in_plan: FrameworkSet,
     custom: HashMap<String, CustomAction>,
+    office: Office,
+    developer: PersonId,
+    ends_ms: u64,
 }
 
 /// A project, and who sends its events.
@@ -140,12 +152,12 @@ impl Maker {
         let store: Arc<dyn Store> = Arc::clone(store) as _;
         let ingest = Ingest::new(Arc::clone(&store), None, Arc::new(Changed::default()));
         let drain = Arc::new(Drain {
-            records: data.records,
-            system_projects: data.system_projects,
-            store,
+            records: Arc::clone(&data.records),
+            system_projects: Arc::clone(&data.system_projects),
+            store: Arc::clone(&store),
             ingest: ingest.clone(),
             world: Arc::clone(&world),
-            wake,
+            wake: wake.clone(),
             every: Duration::from_secs(1),
             turns: Turns::default(),
         });
@@ -163,7 +175,16 @@ impl Maker {
         let portal = project("Patient portal", &PORTAL_FRAMEWORKS).await?;
         let billing = project("Billing", &BILLING_FRAMEWORKS).await?;
         let (in_plan, custom) = (plan.frameworks, HashMap::new());
+        let mut people = HashMap::new();
+        for (email, role) in PEOPLE.into_iter().filter(|(_, role)| *role != Role::Auditor) {
+            people.insert(role.as_str(), add_member(&admin, &*clock, tenant_id, email, role).await?);
+        }
+        let person = |role: Role| people.get(role.as_str()).copied().ok_or("the demo has one of each role");
+        let whose = (tenant_id, portal.id, person(Role::PrivacyOfficer)?);
         let maker = Maker {
+            office: Office::new(&data, Arc::clone(&store), ingest.clone(), &world, whose, wake.clone()),
+            developer: person(Role::Developer)?,
+            ends_ms: clock.now_ms() + DAYS * DAY_MS,
             portal: site(portal, in_plan, &custom),
             billing: site(billing, in_plan, &custom),
             drain: tokio::spawn(drain.run()),
@@ -175,16 +196,13 @@ impl Maker {
             in_plan,
             custom,
         };
-        for (email, role) in PEOPLE.into_iter().filter(|(_, role)| *role != Role::Auditor) {
-            maker.add_member(email, role).await?;
-        }
         for (project_id, name, mode) in [
             (maker.portal.project.id, "portal production", Mode::Live),
             (maker.portal.project.id, "portal staging", Mode::Test),
             (maker.billing.project.id, "billing production", Mode::Live),
             (maker.billing.project.id, "billing CI", Mode::Test),
         ] {
-            maker.add_key(project_id, name, mode).await?;
+            maker.add_key(project_id, name, mode, None).await?;
         }
         maker.drained().await?;
         Ok(maker)
@@ -247,10 +265,29 @@ impl Maker {
             }
             Chapter::Key => {
                 let billing = self.billing.project.id;
-                let old = self.add_key(billing, "billing batch job", Mode::Live).await?;
+                let old = self.add_key(billing, "billing batch job", Mode::Live, None).await?;
                 self.clock.set(self.clock.now_ms() + HOUR_MS / 2);
                 self.admin.revoke_key(Actor::Host, old).await.map_err(failed)?;
+                let ends_at = iso_ms(self.ends_ms + KEY_LEFT_MS);
+                let portal = self.portal.project.id;
+                self.add_key(portal, "portal reports", Mode::Live, Some(ends_at)).await?;
             }
+            Chapter::View => {
+                let view = ViewInput {
+                    name: "Failed sign-ins".into(),
+                    query: "action=user.login_failed".into(),
+                    shared_in: Some(self.portal.project.id),
+                    is_pinned: true,
+                };
+                let kept =
+                    self.admin.save_view(self.developer, self.tenant_id, view).await.map_err(failed)?;
+                if kept != ViewKept::Kept {
+                    return Err(format!("the view of the demo was not kept: {kept:?}"));
+                }
+            }
+            Chapter::Access => self.office.access_comes().await?,
+            Chapter::Work => self.office.access_is_worked_on().await?,
+            Chapter::Accounting => self.office.accounting_comes().await?,
             Chapter::Attack => {
                 for number in 1..=attempts {
                     self.clock.set(self.clock.now_ms() + 1700);
@@ -259,7 +296,7 @@ impl Maker {
             }
             Chapter::Auditor => {
                 let (email, role) = PEOPLE[4];
-                let person_id = self.add_member(email, role).await?;
+                let person_id = add_member(&self.admin, &*self.clock, self.tenant_id, email, role).await?;
                 let grants = Grants { projects: Some(vec![self.billing.project.id]), ..Grants::default() };
                 let ends_at = iso_ms(self.clock.now_ms() + AUDITOR_LEAVES_MS);
                 let ends_at = Some(Some(ends_at));
@@ -271,16 +308,14 @@ impl Maker {
         self.drained().await
     }
 
-    async fn add_member(&self, email: &str, role: Role) -> Result<PersonId, String> {
-        // Nobody ever learns this one: each start sets another.
-        let password = new_password(&*self.clock);
-        let input = MemberInput { email: email.into(), password, role: role.as_str().into() };
-        let added = self.admin.add_member(Actor::Host, self.tenant_id, input).await;
-        added.map(|member| member.person.id).map_err(failed)
-    }
-
-    async fn add_key(&self, project_id: ProjectId, name: &str, mode: Mode) -> Result<KeyId, String> {
-        let input = KeyInput { name: name.into(), mode: mode.as_str().into(), expires_at: None };
+    async fn add_key(
+        &self,
+        project_id: ProjectId,
+        name: &str,
+        mode: Mode,
+        expires_at: Option<String>,
+    ) -> Result<KeyId, String> {
+        let input = KeyInput { name: name.into(), mode: mode.as_str().into(), expires_at };
         let created = self.admin.create_key(Actor::Host, project_id, input).await;
         created.map(|created| created.key.id).map_err(failed)
     }
@@ -309,26 +344,57 @@ impl Maker {
 #[derive(Clone, Copy, Debug)]
 enum Chapter {
     Nis2,
+    View,
     Invoices,
     Key,
     Attack,
     Auditor,
+    Access,
+    Work,
+    Accounting,
 }
 
 impl Chapter {
-    const ALL: [Chapter; 5] =
-        [Chapter::Nis2, Chapter::Invoices, Chapter::Key, Chapter::Attack, Chapter::Auditor];
+    const ALL: [Chapter; 9] = [
+        Chapter::Nis2,
+        Chapter::View,
+        Chapter::Invoices,
+        Chapter::Key,
+        Chapter::Attack,
+        Chapter::Auditor,
+        Chapter::Access,
+        Chapter::Work,
+        Chapter::Accounting,
+    ];
 
     fn at_ms(self, begin_ms: u64) -> u64 {
         begin_ms
             + match self {
                 Chapter::Nis2 => NIS2_DAY * DAY_MS,
+                Chapter::View => VIEW_DAY * DAY_MS,
                 Chapter::Invoices => INVOICES_DAY * DAY_MS,
                 Chapter::Key => KEY_DAY * DAY_MS,
                 Chapter::Attack => ATTACK_HOUR * HOUR_MS,
                 Chapter::Auditor => AUDITOR_DAY * DAY_MS,
+                Chapter::Access => ACCESS_DAY * DAY_MS,
+                Chapter::Work => WORK_DAY * DAY_MS,
+                Chapter::Accounting => ACCOUNTING_DAY * DAY_MS,
             }
     }
+}
+
+async fn add_member(
+    admin: &Admin,
+    clock: &ToldClock,
+    tenant_id: TenantId,
+    email: &str,
+    role: Role,
+) -> Result<PersonId, String> {
+    // Nobody ever learns this one: each start sets another.
+    let password = new_password(clock);
+    let input = MemberInput { email: email.into(), password, role: role.as_str().into() };
+    let added = admin.add_member(Actor::Host, tenant_id, input).await;
+    added.map(|member| member.person.id).map_err(failed)
 }
 
 fn site(project: Project, in_plan: FrameworkSet, custom: &HashMap<String, CustomAction>) -> Site {

@@ -5,6 +5,7 @@ mod dice;
 mod forge;
 mod make;
 mod people;
+mod requests;
 mod story;
 mod times;
 mod unsynced;

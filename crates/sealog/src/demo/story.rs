@@ -106,6 +106,15 @@ fn told(kind: &Kind, day: u64, blanks: &mut Blanks<'_>) -> Told {
     Told { body: event.to_string().into_bytes(), address: address(&actor), place: place(&actor) }
 }
 
+fn id(prefix: &str, which: u64) -> String {
+    format!("{prefix}_{:06x}", mix(number_of(prefix).wrapping_add(which)) >> 40)
+}
+
+/// The one of a kind that most events are about.
+pub(super) fn first_id(prefix: &str) -> String {
+    id(prefix, 0)
+}
+
 /// Somebody tries passwords, from one address.
 pub(super) fn attempt(number: u64, is_last: bool) -> Told {
     let (action, metadata) = match is_last {
@@ -199,8 +208,7 @@ impl Blanks<'_> {
                 let count = number(1);
                 let which = self.dice.below(count).min(self.dice.below(count));
                 let prefix = arguments.split(' ').next().unwrap_or_default();
-                let id = mix(number_of(prefix).wrapping_add(which)) >> 40;
-                format!("{prefix}_{id:06x}").into()
+                id(prefix, which).into()
             }
             "pick" => {
                 let choices: Vec<&str> = arguments.split('|').collect();

@@ -1,6 +1,6 @@
 //! Counts of a chain, put together from the segments that have its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sealog_core::id::ChainId;
@@ -13,10 +13,10 @@ use crate::embedded::log::segment::counts_path;
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// Chains in damaged segments whose counts are remembered.
-const SPECIAL_MAX: usize = 1024;
 /// Segments whose files one question reads, the newest; the events of others are not counted for it.
 const SEGMENTS_MAX: usize = 4096;
+/// Chains in damaged segments whose counts are remembered: all that a question about one chain can need, or it would never be answered whole.
+const SPECIAL_MAX: usize = SEGMENTS_MAX;
 /// Damaged segments that one question reads to count what is left of them, each as large as a segment is; the events of
 /// others are not counted for it. What was counted is remembered, so the next question goes on.
 const DAMAGED_MAX: usize = 4;
@@ -107,11 +107,18 @@ impl Contents {
         *damaged_left = damaged_left.checked_sub(1)?;
         let counted = Arc::new(self.count_stretches(segment, chain, stretches).ok()?);
         let mut progress = lock(&self.counting.progress);
-        if progress.special.len() >= SPECIAL_MAX {
-            progress.special.clear();
-        }
+        make_room(&mut progress.special, chain, SPECIAL_MAX);
         progress.special.insert((segment, chain), (stretches.clone(), Arc::clone(&counted)));
         Some(counted)
+    }
+}
+
+/// For one more. What is known of other chains gives way first, and then the oldest segment.
+fn make_room<T>(special: &mut HashMap<(u64, ChainId), T>, asked: ChainId, max: usize) {
+    while special.len() >= max {
+        let of_others = special.keys().filter(|(_, chain)| *chain != asked).min();
+        let Some(victim) = of_others.or_else(|| special.keys().min()).copied() else { return };
+        special.remove(&victim);
     }
 }
 
@@ -137,6 +144,27 @@ fn add(counts: &mut Counts, counted: &ChainCounts, days: Days) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
+
+    #[test]
+    fn what_is_remembered_of_the_chain_that_is_asked_about_gives_way_last_and_oldest_first() {
+        let chain = |n: u8| {
+            let id = Uuid::from_random([n; 16]);
+            ChainId { tenant_id: TenantId(id), project_id: ProjectId(id), mode: Mode::Live }
+        };
+        let mut special: HashMap<(u64, ChainId), ()> = HashMap::new();
+        // As many damaged segments as a question reads: each is counted once, and none is forgotten for the next.
+        for segment in 1..=SEGMENTS_MAX as u64 {
+            make_room(&mut special, chain(1), SPECIAL_MAX);
+            special.insert((segment, chain(1)), ());
+        }
+        assert_eq!(special.len(), SEGMENTS_MAX);
+        make_room(&mut special, chain(1), SPECIAL_MAX);
+        assert!(special.len() == SPECIAL_MAX - 1 && !special.contains_key(&(1, chain(1))));
+        special.insert((9, chain(2)), ());
+        make_room(&mut special, chain(1), SPECIAL_MAX);
+        assert!(!special.contains_key(&(9, chain(2))) && special.contains_key(&(2, chain(1))));
+    }
 
     #[test]
     fn a_question_reads_of_so_many_segments_and_says_what_the_older_ones_have() {
