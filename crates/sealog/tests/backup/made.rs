@@ -242,3 +242,30 @@ fn the_data_of_every_earlier_build_is_backed_up_and_restored() {
         }
     }
 }
+
+#[test]
+fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 2);
+    assert!(shell(&stage, &documented("## Backup and restore")).contains("whole"));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+}
+
+/// The first block of commands in a section of docs/operating.md.
+pub fn documented(section: &str) -> String {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+    let text = std::fs::read_to_string(guide).unwrap();
+    let rest = text.split_once(&format!("\n{section}\n")).expect("the section is there").1;
+    rest.split("```").nth(1).unwrap().trim().to_owned()
+}
+
+/// Runs commands as somebody at a shell does who has the program in the path; what they said.
+pub fn shell(stage: &Stage, commands: &str) -> String {
+    let bin = std::path::Path::new(crate::support::SEALOG).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut bash = crate::support::clean(Command::new("bash"));
+    bash.args(["-euo", "pipefail", "-c", commands]).current_dir(stage.path("")).env("PATH", path);
+    let (code, said, error) = ended(bash.output().unwrap());
+    assert_eq!(code, Some(0), "{commands}\n{said}\n{error}");
+    said
+}

@@ -96,6 +96,12 @@ fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_hea
     server.await_drained();
     let (code, _, error) = once(&server, &stage);
     assert_eq!(code, Some(0), "{error}");
+    // As the operating guide has it, but for the names.
+    let guide = crate::made::documented("### A replica on another machine");
+    let address = format!("http://{}", server.address);
+    let command = guide.replace('…', TOKEN).replace("https://log.example.org", &address);
+    crate::made::shell(&stage, &format!("{command} --once"));
+    assert!(stage.path("replica/backups").is_dir() && stage.path("replica.status").is_file(), "{command}");
     server.stop();
     assert_eq!(stage.verify().0, Some(0));
     assert_eq!(stage.files("backups").len(), 1, "one backup that grows");
