@@ -26,6 +26,8 @@ pub struct Config {
     pub app_url: String,
     /// Without one, the operator's interface does not exist.
     pub operator_token: Option<Secret>,
+    /// Whether replicas of the store may be made by whoever has the operator's token.
+    pub replication: bool,
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
@@ -93,6 +95,7 @@ impl Config {
             docs_url: format!("{base_url}/docs"),
             app_url: format!("{base_url}/app"),
             operator_token: None,
+            replication: false,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
             data_dir: None,

@@ -181,6 +181,12 @@ const SETTINGS: &[Setting] = &[
         help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
     },
     Setting {
+        key: "replication.enabled",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Lets whoever has the operator's token copy the whole store, secrets included, with sealog replicate; for the embedded store",
+    },
+    Setting {
         key: "ops.enabled",
         value: "BOOL",
         default: Some("false"),
@@ -643,6 +649,8 @@ impl Values {
         server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
             (text.len() >= 16).then(|| Secret(text.to_owned()))
         })?;
+        server.replication =
+            self.required("replication.enabled", "true or false", |text| text.parse().ok())?;
         server.trusted_proxies =
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
         if let Some((file, place)) = self.0.get("geoip_db") {

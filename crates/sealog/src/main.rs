@@ -2,11 +2,13 @@
 
 mod accept_loss;
 mod admin;
+mod backup;
 mod cli;
 mod config;
 mod copy;
 mod demo;
 mod demo_mark;
+mod files;
 mod first_run;
 mod logging;
 mod migrate;
@@ -17,6 +19,7 @@ mod otlp;
 mod plans;
 mod reference;
 mod reset;
+mod restoring_mark;
 mod secret_files;
 mod serve;
 mod store;
@@ -43,6 +46,9 @@ fn main() -> ExitCode {
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("backup", matches)) => backup::run(matches),
+        Some(("restore", matches)) => backup::restore(matches),
+        Some(("replicate", matches)) => backup::replicate(matches),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -77,6 +83,9 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommand(backup::command())
+        .subcommand(backup::restore_command())
+        .subcommand(backup::replicate_command())
         .subcommands(cli::commands())
 }
 
