@@ -15,6 +15,7 @@ fmt:
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace --bins --features sealog/otlp -- -D warnings
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
@@ -88,6 +89,14 @@ bench-growth *ARGS: _bench-build
 bench-pages *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" pages --json {{bench_out}}/pages.json {{ARGS}} | tee {{bench_out}}/pages.md
 
+# `sealog log` from standard input and `sealog follow` into a file, beside the rate at which the service takes batches: about a minute.
+bench-cli *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" cli --json {{bench_out}}/cli.json {{ARGS}} | tee {{bench_out}}/cli.md
+
+# What backups beside full ingest cost it, and how fast they are made and verified: about three minutes, 3 GB of disk under bench/data.
+bench-backup *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" backup --json {{bench_out}}/backup.json {{ARGS}} | tee {{bench_out}}/backup.md
+
 # Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL.
 bench-postgres *ARGS: _bench-build
     scripts/bench-setup
@@ -96,6 +105,10 @@ bench-postgres *ARGS: _bench-build
 # This build beside another one of the server, in one run: what a change costs. About three minutes.
 bench-compare OTHER *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/compare.toml --compare {{OTHER}} --json {{bench_out}}/compare.json {{ARGS}} | tee {{bench_out}}/compare.md
+
+# Singles over TLS beside the same program without it, in one run: about three minutes.
+bench-tls *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/tls.toml --json {{bench_out}}/tls.json {{ARGS}} | tee {{bench_out}}/tls.md
 
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth
