@@ -45,7 +45,7 @@ pub fn run(args: &BackupArgs) -> Outcome<()> {
     let events = args.events.unwrap_or(if args.setting.quick { 20_000 } else { 2_000_000 });
     let setting = Setting::new(&args.setting, "backup")?;
     let program = args.programs.sealog();
-    let mut sealog = Sealog::create(&setting, &program, "backup", 1)?;
+    let mut sealog = Sealog::create(&setting, &program, "backup", 1, None)?;
     sealog.while_stopped(Process::stop, |sealog| {
         sealog.fill_stopped(&setting, 0..events, events).map(|(store, _)| store.close())
     })?;
@@ -142,8 +142,16 @@ fn remove(dir: &Path) -> Outcome<()> {
 fn ingest(setting: &Setting, sealog: &mut Sealog, send: &Send) -> Outcome<Side> {
     let mut requests = Requests::new(sealog, send, 0, 1, false)?;
     let counters = || sealog.counters();
-    let (loaded, cpu, bytes) =
-        load(sealog.addresses(), 64, Pace::Closed, setting.slice, &mut requests, &counters, None, &|_| {})?;
+    let (loaded, cpu, bytes) = load(
+        (sealog.addresses(), None),
+        64,
+        Pace::Closed,
+        setting.slice,
+        &mut requests,
+        &counters,
+        None,
+        &|_| {},
+    )?;
     sealog.acknowledge(&loaded);
     Side::of_load(&loaded, cpu, bytes)
 }

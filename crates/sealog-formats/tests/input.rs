@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 fn items(adapter: Adapter, body: &str) -> Vec<Result<String, Reject>> {
     let items = adapter.items(body.as_bytes()).unwrap();
-    items.into_iter().map(|item| item.map(|text| text.into_owned())).collect()
+    items.into_iter().map(|item| item.map(std::borrow::Cow::into_owned)).collect()
 }
 
 fn values(adapter: Adapter, body: &str) -> Vec<Value> {

@@ -33,7 +33,7 @@ pub struct Stage {
 pub type Ended = (Option<i32>, String, String);
 
 impl Stage {
-    pub fn new() -> Stage {
+    fn new() -> Stage {
         Stage { dir: tempfile::tempdir().unwrap() }
     }
 
