@@ -37,9 +37,14 @@ fn a_check_says_what_would_fail_at_start_and_changes_nothing() {
     let (code, said, noted) = check(&["--listen", "127.0.0.1:0"], &[]);
     assert_eq!(code, Some(0), "{said}{noted}");
     assert!(!data.exists(), "nothing was made");
-    for (name, state) in
-        [("settings", "ok"), ("store", "ok"), ("mail", "off"), ("geoip", "off"), ("clock", "ok")]
-    {
+    for (name, state) in [
+        ("settings", "ok"),
+        ("store", "ok"),
+        ("mail", "off"),
+        ("geoip", "off"),
+        ("certificate", "off"),
+        ("clock", "ok"),
+    ] {
         assert_eq!(state_of(&said, name), state, "{said}");
     }
     let (code, said, _) = check(&[], &[("SEALOG_LISTEN", "here")]);
@@ -356,4 +361,25 @@ fn a_database_is_checked_and_verified_as_a_whole_too() {
     database.sql("UPDATE sealog.events SET actor_id = 'u9' WHERE actor_id = 'u120'");
     let (code, said, _) = run_in(dir.path(), &["verify", "--data", &url], &[]);
     assert!(code == Some(10) && said.contains("BROKEN at #121 of chain "), "{said}");
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_a_warning_and_one_that_is_none_would_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let env =
+        [("SEALOG_TLS_CERT", "cert.pem"), ("SEALOG_TLS_KEY", "key.pem"), ("SEALOG_LISTEN", "127.0.0.1:0")];
+    for (days, state) in [("2", "warning"), ("90", "ok")] {
+        let made = std::process::Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+            .args(["-days", days, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"])
+            .current_dir(dir.path())
+            .output()
+            .expect("openssl is needed for the tests; scripts/setup installs what is missing");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let (code, said, _) = run_in(dir.path(), &["check", "--json"], &env);
+        assert_eq!((code, state_of(&said, "certificate").as_str()), (Some(0), state), "{said}");
+    }
+    std::fs::write(dir.path().join("cert.pem"), "broken").unwrap();
+    let (code, said, _) = run_in(dir.path(), &["check", "--json"], &env);
+    assert_eq!((code, state_of(&said, "settings").as_str()), (Some(1), "FAILS"), "{said}");
 }

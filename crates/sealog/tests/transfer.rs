@@ -157,7 +157,10 @@ fn cloudevents_are_imported_by_their_attributes() {
         (&event["action"], &event["resource"], &event["actor_id"]),
         (&"user.login".into(), &"session/5".into(), &"u1".into())
     );
-    assert_eq!(event["metadata"], serde_json::json!({ "n": 1.0, "ce_id": "1", "ce_source": "/shop" }));
+    assert_eq!(
+        event["metadata"],
+        serde_json::json!({ "n": 1.0, "cloudevent": { "id": "1", "source": "/shop", "type": "org.example.signed-in" } })
+    );
     let (code, said, _) = stage.run(&[&args[..], &["--dry-run"]].concat());
     assert!(code == Some(6) && said.starts_with(r#"{"action":"user.login","#), "{said}");
     assert_eq!(stage.events().len(), 1);

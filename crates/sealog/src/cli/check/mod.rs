@@ -19,7 +19,7 @@ pub(super) fn command() -> Command {
             .about("Says what would keep a server from starting here, and why")
             .long_about(
                 "Says what would keep a server from starting here, and why: looks at the settings, the data directory, its file system and rights, the room on it, the clock, the database, the addresses to \
-                 listen on, open files, the mail server and the database of places. It changes nothing; a server may run meanwhile. Run it as the user of the server, in its environment.\n\n\
+                 listen on, the certificate, open files, the mail server and the database of places. It changes nothing; a server may run meanwhile. Run it as the user of the server, in its environment.\n\n\
                  It ends with 0 when a server would start, also with warnings, and with 1 when it would not.",
             )
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object with all findings"))

@@ -78,13 +78,14 @@ struct Context<'a> {
 
 type Probe = fn(&Context<'_>) -> Said;
 
-const PROBES: [(&str, Probe); 9] = [
+const PROBES: [(&str, Probe); 10] = [
     ("data directory", data_directory),
     ("file system", file_system),
     ("room", room),
     ("store", store),
     ("clock", clock),
     ("addresses", addresses),
+    ("certificate", certificate),
     ("open files", open_files),
     ("mail", mail),
     ("geoip", geoip),
@@ -94,6 +95,8 @@ const PROBES: [(&str, Probe); 9] = [
 const MAIL_MAX: Duration = Duration::from_secs(10);
 /// A database of places that is older than this is more wrong than need be.
 const GEOIP_OLD: Duration = Duration::from_secs(90 * 86_400);
+/// A certificate that ends sooner is worth a word.
+const CERTIFICATE_SOON: Duration = Duration::from_secs(14 * 86_400);
 /// Clocks that differ by more are worth a word: times of events come from several of them.
 const CLOCK_APART_MS: u64 = 2_000;
 /// Before this program was written.
@@ -314,9 +317,9 @@ fn clock(context: &Context<'_>) -> Said {
 }
 
 fn addresses(context: &Context<'_>) -> Said {
-    let Settings { listen, metrics_listen, ops, .. } = context.settings;
+    let Settings { listen, metrics_listen, redirect_listen, ops, .. } = context.settings;
     let wanted: Vec<SocketAddr> =
-        [Some(*listen), *metrics_listen, ops.listen].into_iter().flatten().collect();
+        [Some(*listen), *metrics_listen, *redirect_listen, ops.listen].into_iter().flatten().collect();
     for address in &wanted {
         match TcpListener::bind(address) {
             Ok(_) => {}
@@ -337,6 +340,23 @@ fn addresses(context: &Context<'_>) -> Said {
     }
     let shown: Vec<String> = wanted.iter().map(SocketAddr::to_string).collect();
     fine(shown.join(", "))
+}
+
+/// One that cannot be read or does not fit its key is a wrong setting.
+fn certificate(context: &Context<'_>) -> Said {
+    let Some(tls) = &context.settings.server.tls else {
+        return off("tls.cert is not set: plain HTTP, for this machine or behind a proxy");
+    };
+    let until = UNIX_EPOCH + Duration::from_secs(tls.not_after_s());
+    let told = format!("valid until {}", iso_ms(tls.not_after_s().saturating_mul(1000)));
+    match until.duration_since(SystemTime::now()) {
+        // A server starts with it all the same, and nobody trusts it.
+        Err(_) => warns(told, "it has ended: clients refuse it; a running server takes a new one by itself"),
+        Ok(left) if left < CERTIFICATE_SOON => {
+            warns(told, "get a new one in time; a running server takes it by itself")
+        }
+        Ok(_) => fine(told),
+    }
 }
 
 fn open_files(_: &Context<'_>) -> Said {

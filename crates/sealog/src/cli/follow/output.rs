@@ -243,12 +243,16 @@ fn replace(path: &Path, cursor: &Cursor) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn json() -> Format {
+        Format::parse("json").unwrap()
+    }
+
     fn open(dir: &Path) -> Result<Output, Failure> {
-        Output::open(Some(dir.join("out")), None, Format::Json, &Filters::default())
+        Output::open(Some(dir.join("out")), None, json(), &Filters::default())
     }
 
     fn put(output: &mut Output, text: &str) {
-        output.put(Format::Json, &RawValue::from_string(text.to_owned()).unwrap()).unwrap();
+        output.put(json(), &RawValue::from_string(text.to_owned()).unwrap()).unwrap();
     }
 
     fn at(seq: u64) -> Position {

@@ -7,9 +7,20 @@ use serde_json::value::RawValue;
 
 use super::super::exit::Failure;
 
-/// Attributes that become fields; all others become members of `metadata`, under their own names.
-const FIELDS: [(&str, &str); 4] =
-    [("type", "action"), ("subject", "resource"), ("authid", "actor_id"), ("time", "ts_client")];
+/// Which attribute becomes a field: the first of them that is there.
+const FIELDS: [(&str, &[&str]); 7] = [
+    ("action", &["auditaction", "type"]),
+    ("actor_id", &["auditactor", "authid"]),
+    ("actor_type", &["authtype"]),
+    ("resource", &["auditresource", "subject"]),
+    ("severity", &["auditseverity"]),
+    ("session_id", &["auditsession"]),
+    ("ts_client", &["time"]),
+];
+/// What every event has; kept in `metadata` as `cloudevent`.
+const REQUIRED: [&str; 3] = ["id", "source", "type"];
+/// In front of the action in events that Sealog itself has written.
+const TYPE_PREFIX: &str = "dev.sealog.";
 
 /// What types are called here.
 #[derive(Debug)]
@@ -43,35 +54,42 @@ pub(super) fn event(event: &RawValue, Map(actions): &Map) -> Result<Box<RawValue
         Some(other) => return Err(format!("its specversion is {other:?}, and 1.0 is what can be imported")),
         None => return Err("it has no specversion: it is no CloudEvent".into()),
     }
-    for required in ["id", "source", "type"] {
+    for required in REQUIRED {
         if text(required)?.is_none_or(|value| value.is_empty()) {
             return Err(format!("it has no {required}, which every CloudEvent has"));
         }
     }
     let mut fields = Vec::new();
-    for (attribute, field) in FIELDS {
-        if let Some(value) = text(attribute)? {
-            let value = if field == "action" { actions.get(&value).unwrap_or(&value) } else { &value };
-            fields.push(format!("\"{field}\":{}", Value::from(value.as_str())));
+    for (field, from) in FIELDS {
+        let mut found = None;
+        for attribute in from {
+            found = found.or(text(attribute)?);
+        }
+        if let Some(value) = found {
+            let value = match field {
+                "action" => actions
+                    .get(&value)
+                    .map_or(value.strip_prefix(TYPE_PREFIX).unwrap_or(&value), String::as_str),
+                _ => &value,
+            };
+            fields.push(format!("\"{field}\":{}", Value::from(value)));
         }
     }
-    let data = attributes.get("data").map(|data| data.get()).filter(|data| *data != "null");
+    let member = |name: &str| attributes.get(name).map(|value| value.get()).filter(|value| *value != "null");
     let mut members = Vec::new();
     // An object is the metadata; anything else is a member of it.
-    let open = match data {
+    let open = match member("data") {
         Some(data) if data.starts_with('{') => data[..data.len() - 1].trim_end(),
-        Some(data) => {
-            members.push(format!("\"data\":{data}"));
+        _ => {
+            for name in ["data", "data_base64"] {
+                members.extend(member(name).map(|value| format!("\"{name}\":{value}")));
+            }
             "{"
         }
-        None => "{",
     };
-    for (name, value) in &attributes {
-        if name != "data" && name != "specversion" && !FIELDS.iter().any(|(attribute, _)| attribute == name) {
-            members.push(format!("{}:{}", Value::from(format!("ce_{name}")), value.get()));
-        }
-    }
-    let comma = if open.ends_with('{') || members.is_empty() { "" } else { "," };
+    let about = REQUIRED.map(|name| format!("\"{name}\":{}", member(name).unwrap_or("null")));
+    members.push(format!("\"cloudevent\":{{{}}}", about.join(",")));
+    let comma = if open.ends_with('{') { "" } else { "," };
     fields.push(format!("\"metadata\":{open}{comma}{}}}", members.join(",")));
     RawValue::from_string(format!("{{{}}}", fields.join(","))).map_err(|error| error.to_string())
 }
@@ -89,11 +107,11 @@ mod tests {
     fn attributes_become_fields_and_data_becomes_metadata() {
         assert_eq!(
             made(r#"{"specversion":"1.0","id":"7","source":"/s","type":"com.example.in","subject":"d/1","time":"T","authid":"u","data":{"n":1.0}}"#),
-            Ok(r#"{"action":"user.login","resource":"d/1","actor_id":"u","ts_client":"T","metadata":{"n":1.0,"ce_id":"7","ce_source":"/s"}}"#.into())
+            Ok(r#"{"action":"user.login","actor_id":"u","resource":"d/1","ts_client":"T","metadata":{"n":1.0,"cloudevent":{"id":"7","source":"/s","type":"com.example.in"}}}"#.into())
         );
         assert_eq!(
-            made(r#"{"specversion":"1.0","id":"7","source":"/s","type":"a.b","data":[1],"traceparent":"t"}"#),
-            Ok(r#"{"action":"a.b","metadata":{"data":[1],"ce_id":"7","ce_source":"/s","ce_traceparent":"t"}}"#.into())
+            made(r#"{"specversion":"1.0","id":"7","source":"/s","type":"dev.sealog.a.b","data":[1],"auditactor":"v","authid":"u"}"#),
+            Ok(r#"{"action":"a.b","actor_id":"v","metadata":{"data":[1],"cloudevent":{"id":"7","source":"/s","type":"dev.sealog.a.b"}}}"#.into())
         );
     }
 
