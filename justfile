@@ -38,11 +38,11 @@ tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
 
-# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, policy and size. About six minutes.
+# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. At most eight minutes, which the time-out sees to.
 browser *ARGS:
     cargo build --locked -p sealog
     scripts/browser-setup
-    cd tests/browser && timeout 900 node --test --test-concurrency=2 {{ARGS}}
+    cd tests/browser && timeout 480 node --test --test-concurrency=2 {{ARGS}}
 
 # About a thousand generated requests and as many malformed ones, the same each time, to a real server; and whether /openapi.json is OpenAPI 3.1.
 fuzz-quick:
@@ -88,6 +88,14 @@ bench-growth *ARGS: _bench-build
 # Every page of the dashboard over 1 and 20 million events, and what people who look at them cost ingest: about ten minutes, 20 GB of disk under bench/data.
 bench-pages *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" pages --json {{bench_out}}/pages.json {{ARGS}} | tee {{bench_out}}/pages.md
+
+# `sealog log` from standard input and `sealog follow` into a file, beside the rate at which the service takes batches: about a minute.
+bench-cli *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" cli --json {{bench_out}}/cli.json {{ARGS}} | tee {{bench_out}}/cli.md
+
+# What backups beside full ingest cost it, and how fast they are made and verified: about three minutes, 3 GB of disk under bench/data.
+bench-backup *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" backup --json {{bench_out}}/backup.json {{ARGS}} | tee {{bench_out}}/backup.md
 
 # Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL.
 bench-postgres *ARGS: _bench-build

@@ -2,8 +2,10 @@
 //!
 //! One subcommand for each seam that is measured; they share the workload, the driver and the report.
 
+mod backup;
 mod bare;
 mod bare_http;
+mod cli;
 mod driver;
 mod growth;
 mod http;
@@ -46,6 +48,10 @@ enum What {
     Growth(growth::GrowthArgs),
     /// How long every page of the dashboard takes over 1 and 20 million events, and what people cost ingest
     Pages(pages::PagesArgs),
+    /// `sealog log` from standard input and `sealog follow` into a file, beside the service's rate of batches
+    Cli(cli::CliArgs),
+    /// What a backup beside full ingest costs it
+    Backup(backup::BackupArgs),
     /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
         What::Http(args) => http::run(&args),
         What::Growth(args) => growth::run(&args),
         What::Pages(args) => pages::run(&args),
+        What::Cli(args) => cli::run(&args),
+        What::Backup(args) => backup::run(&args),
         What::BareHttp(args) => bare_http::run(&args),
         What::Probe(args) => store::reopen::probe(&args),
     };

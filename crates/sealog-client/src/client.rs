@@ -40,7 +40,7 @@ pub struct Client {
     retries: Retries,
 }
 
-/// An answer with a status from 200 to 299.
+/// An answer; one with a status from 200 to 299, except from [`Client::probe`].
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -99,6 +99,36 @@ impl Client {
         self.send(Method::POST, path, body, Some(idempotency_key)).await
     }
 
+    /// A change that has no idempotency key: sent again only where the service says that it has done nothing, since a lost answer leaves open whether it has.
+    pub async fn change(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, ClientError> {
+        let mut done = 0;
+        loop {
+            let attempt = self.attempt(&method, path, body.clone(), None);
+            let error = match tokio::time::timeout(self.timeout, attempt).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    return Err(ClientError::TimedOut { address: self.url.clone(), after: self.timeout });
+                }
+            };
+            done += 1;
+            let is_untouched = matches!(&error, ClientError::Refused(problem) if problem.status == 429);
+            match self.retries.wait(&error, done, getrandom::u32().unwrap_or(u32::MAX)) {
+                Some(wait) if is_untouched => tokio::time::sleep(wait).await,
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// One attempt, and the answer whatever its status is.
+    pub async fn probe(&self, path: &str) -> Result<Answer, ClientError> {
+        let exchange = self.exchange(&Method::GET, path, Bytes::new(), None);
+        match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(answered) => answered,
+            Err(_) => Err(ClientError::TimedOut { address: self.url.clone(), after: self.timeout }),
+        }
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -133,6 +163,36 @@ impl Client {
         body: Bytes,
         idempotency_key: Option<&str>,
     ) -> Result<Answer, ClientError> {
+        let answer = self.exchange(method, path, body, idempotency_key).await?;
+        let Answer { status, headers, body } = &answer;
+        let status = *status;
+        if (200..300).contains(&status) {
+            return Ok(answer);
+        }
+        let retry_after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let problem = Problem::parse(status, body, retry_after.map(Duration::from_secs));
+        Err(match problem {
+            Some(problem) => ClientError::Refused(Box::new(problem)),
+            None if (300..400).contains(&status) => {
+                let to = headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
+                ClientError::Foreign {
+                    status,
+                    why: format!(
+                        "it leads to {to}; redirects are not followed, because the key would go along"
+                    ),
+                }
+            }
+            None => ClientError::Foreign { status, why: "its body is not an error of Sealog's".into() },
+        })
+    }
+
+    async fn exchange(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<Answer, ClientError> {
         let unreachable = |why: String| ClientError::Unreachable { address: self.url.clone(), why };
         let request = || {
             let mut request = Request::builder()
@@ -143,7 +203,7 @@ impl Client {
             if let Some(authorization) = &self.authorization {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            if *method == Method::POST {
+            if *method == Method::POST || *method == Method::PATCH {
                 request = request.header(CONTENT_TYPE, "application/json");
             }
             if let Some(key) = idempotency_key {
@@ -173,25 +233,7 @@ impl Client {
         let body = Limited::new(body, BODY_MAX).collect().await;
         let body = body.map_err(|error| unreachable(reason(&*error)))?.to_bytes();
         self.keep(sender);
-        if head.status.is_success() {
-            return Ok(Answer { status, headers: head.headers, body });
-        }
-        let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let problem = Problem::parse(status, &body, retry_after.map(Duration::from_secs));
-        Err(match problem {
-            Some(problem) => ClientError::Refused(Box::new(problem)),
-            None if head.status.is_redirection() => {
-                let to =
-                    head.headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
-                ClientError::Foreign {
-                    status,
-                    why: format!(
-                        "it leads to {to}; redirects are not followed, because the key would go along"
-                    ),
-                }
-            }
-            None => ClientError::Foreign { status, why: "its body is not an error of Sealog's".into() },
-        })
+        Ok(Answer { status, headers: head.headers, body })
     }
 
     async fn connect(&self) -> Result<Sender, ClientError> {

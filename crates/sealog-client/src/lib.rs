@@ -12,5 +12,6 @@ mod retry;
 
 pub use client::{Answer, Client, Settings};
 pub use error::{ClientError, Problem};
+pub use hyper::Method;
 pub use once::Once;
 pub use retry::Retries;

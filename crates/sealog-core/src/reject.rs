@@ -32,6 +32,17 @@ pub struct CodeRow {
     pub advice: &'static str,
 }
 
+impl CodeRow {
+    /// Whether to send the same request again, for people.
+    pub fn retry_words(&self) -> &'static str {
+        if self.retry {
+            "Yes: the same request may succeed later."
+        } else {
+            "No: the same request will fail again."
+        }
+    }
+}
+
 codes! {
     AuthMissingHeader "auth/missing_header" 401 false
         "The request has no Authorization header."
@@ -76,7 +87,7 @@ codes! {
         "A field has the wrong type, is too long or holds a character that it must not."
         "Correct the field that the message names."
     ValidationBatchTooLarge "validation/batch_too_large" 400 false
-        "The batch has more than 100 events."
+        "The batch has more than 100 events, or a request to `/ingest` more than 10,000 items."
         "Split it."
     ValidationBatchEmpty "validation/batch_empty" 400 false
         "The batch has no events."
@@ -159,19 +170,47 @@ pub enum Reject {
     RateLimit,
     IpRateLimit,
     TestRateLimit,
-    InvalidJson { detail: String },
-    InvalidField { field: &'static str, problem: FieldProblem },
+    InvalidJson {
+        detail: String,
+    },
+    InvalidField {
+        field: &'static str,
+        problem: FieldProblem,
+    },
     MissingAction,
     BatchEmpty,
-    BatchTooLarge { count: usize },
-    BodyTooLarge { bytes_max: usize },
+    BatchTooLarge {
+        count: usize,
+    },
+    /// Of a request to an adapter.
+    TooManyItems {
+        items_max: usize,
+    },
+    BodyTooLarge {
+        bytes_max: usize,
+    },
     IdempotencyConflict,
     IdempotencyInFlight,
-    ActionInvalid { action: String, suggestion: Option<String> },
-    ActionRequiresFramework { action: String, frameworks: Vec<String> },
-    FrameworkDisabled { action: String, frameworks: Vec<String> },
-    MissingRequiredFields { action: String, fields: Vec<String> },
-    InvalidParam { name: String, problem: &'static str },
+    ActionInvalid {
+        action: String,
+        suggestion: Option<String>,
+    },
+    ActionRequiresFramework {
+        action: String,
+        frameworks: Vec<String>,
+    },
+    FrameworkDisabled {
+        action: String,
+        frameworks: Vec<String>,
+    },
+    MissingRequiredFields {
+        action: String,
+        fields: Vec<String>,
+    },
+    InvalidParam {
+        name: String,
+        problem: &'static str,
+    },
     EventNotFound,
     PathNotFound,
     MethodNotAllowed,
@@ -187,6 +226,8 @@ pub enum FieldProblem {
     HasNul,
     HasLoneSurrogate,
     NotAKey,
+    /// What it must be instead.
+    NotThis(&'static str),
 }
 
 impl Reject {
@@ -205,7 +246,7 @@ impl Reject {
             Reject::InvalidField { .. } => Code::ValidationInvalidField,
             Reject::MissingAction => Code::ValidationMissingAction,
             Reject::BatchEmpty => Code::ValidationBatchEmpty,
-            Reject::BatchTooLarge { .. } => Code::ValidationBatchTooLarge,
+            Reject::BatchTooLarge { .. } | Reject::TooManyItems { .. } => Code::ValidationBatchTooLarge,
             Reject::BodyTooLarge { .. } => Code::ValidationBodyTooLarge,
             Reject::IdempotencyConflict => Code::EventIdempotencyKeyConflict,
             Reject::IdempotencyInFlight => Code::EventIdempotencyKeyInFlight,
@@ -260,10 +301,14 @@ impl fmt::Display for Reject {
                 FieldProblem::HasLoneSurrogate => {
                     write!(f, "{field} must not contain half of a surrogate pair")
                 }
+                FieldProblem::NotThis(wanted) => write!(f, "{field} must be {wanted}"),
                 FieldProblem::NotAKey => write!(f, "{field} must be 1 to 255 characters from '!' to '~'"),
             },
             Reject::BatchTooLarge { count } => {
                 write!(f, "a batch may have at most 100 events, this one has {count}")
+            }
+            Reject::TooManyItems { items_max } => {
+                write!(f, "a request may have at most {items_max} items here")
             }
             Reject::BodyTooLarge { bytes_max } => {
                 write!(f, "the body may have at most {bytes_max} bytes here")

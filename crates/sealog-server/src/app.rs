@@ -15,6 +15,7 @@ use sealog_service::notices::Reminders;
 use sealog_service::notify::Notifier;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::replication::Replication;
 use sealog_service::retention::Retention;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Figures, Scheduler, Verifier};
@@ -25,6 +26,7 @@ use crate::auth::Auth;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::connections::Connections;
+use crate::docs::Docs;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::openapi::Served;
@@ -49,7 +51,10 @@ pub struct App {
     /// Memory for large request bodies.
     pub(crate) bodies: Budget,
     pub(crate) openapi: Served,
+    pub(crate) docs: Docs,
     pub(crate) started_ms: u64,
+    /// Nothing where it is off.
+    pub(crate) replication: Option<Replication>,
     pub(crate) last_ready: LastAnswer,
 }
 
@@ -161,7 +166,13 @@ impl App {
             reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
+        let replication = if config.replication {
+            Replication::new(Arc::clone(&store), Arc::clone(&control.whole))
+        } else {
+            None
+        };
         Arc::new(App {
+            replication,
             admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, wake),
             auth: Auth::new(Arc::clone(&control.keys), &config),
             ingest,
@@ -176,6 +187,7 @@ impl App {
             reads: Budget::new(config.memory.answers_bytes),
             bodies: Budget::new(config.memory.bodies_bytes),
             openapi: Served::new(&config),
+            docs: Docs::default(),
             last_ready: LastAnswer::default(),
             config,
         })
@@ -183,6 +195,11 @@ impl App {
 }
 
 impl App {
+    /// Makes the pages of `/docs` before the first one is asked for. Takes a moment: for a thread of its own.
+    pub fn prepare_docs(&self) {
+        self.docs.prepare(&self.config);
+    }
+
     /// For pages: what works in the background of this process.
     pub fn workers(&self) -> Workers {
         Workers {

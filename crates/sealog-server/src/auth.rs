@@ -100,6 +100,16 @@ impl Caller {
         (used_ms > written_ms).then_some((self.key_id, used_ms))
     }
 
+    /// Counts the further batches of a request that was admitted: as many as there are, without refusing any.
+    pub(crate) fn charge(&self, rates: &Limits, batches: usize, now_ms: u64) {
+        let (counted, limit) = self.rate;
+        for _ in 0..batches {
+            if !rates.admit(counted, limit, now_ms) {
+                break;
+            }
+        }
+    }
+
     /// Whether events may be sent: a trial that has ended stops them.
     pub(crate) fn may_ingest(&self, now_ms: u64) -> Result<(), Reject> {
         if self.billing.allows_ingest(now_ms) { Ok(()) } else { Err(Reject::TrialExpired) }

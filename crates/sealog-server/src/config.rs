@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sealog_core::plan::Plan;
+use sealog_docs::Program;
 use sealog_service::Secret;
 use sealog_service::background::Intervals;
 use sealog_service::geo::Geo;
@@ -25,6 +26,8 @@ pub struct Config {
     pub app_url: String,
     /// Without one, the operator's interface does not exist.
     pub operator_token: Option<Secret>,
+    /// Whether replicas of the store may be made by whoever has the operator's token.
+    pub replication: bool,
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
@@ -49,6 +52,8 @@ pub struct Config {
     pub deadlines: Deadlines,
     pub memory: Memory,
     pub background: Intervals,
+    /// Commands and settings, for the documentation.
+    pub program: Arc<Program>,
     /// Connections at a time, of all event loops. Beyond it, those that are not in use make room.
     pub connections_max: usize,
 }
@@ -90,6 +95,7 @@ impl Config {
             docs_url: format!("{base_url}/docs"),
             app_url: format!("{base_url}/app"),
             operator_token: None,
+            replication: false,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
             data_dir: None,
@@ -116,6 +122,7 @@ impl Config {
             },
             memory: Memory { answers_bytes: 256 << 20, bodies_bytes: 256 << 20 },
             background: Intervals::default(),
+            program: Arc::default(),
             connections_max: 10_000,
         }
     }

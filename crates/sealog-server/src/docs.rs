@@ -1,107 +1,164 @@
-//! What `doc_url` leads to: a page for each error code, made from the one table of codes.
+//! `/docs`: the documentation in the binary, as `sealog-docs` renders it. What `doc_url` leads to is part of it.
 
-use hyper::{Response, StatusCode};
-use sealog_core::reject::{CODES, CodeRow, Reject};
+use std::sync::OnceLock;
 
-use crate::respond::{Body, Failure, with_type};
+use hyper::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use hyper::{HeaderMap, Response, StatusCode};
+use sealog_core::query;
+use sealog_core::reject::Reject;
+use sealog_docs::{Given, Site};
 
-/// Answers a request under `/docs/`; `path` is what comes after it.
-pub(crate) fn page(path: &str) -> Result<Response<Body>, Failure> {
-    let html = match path.trim_end_matches('/') {
-        "" | "errors" => index(),
-        path => {
-            let code = path.strip_prefix("errors/").ok_or(Reject::PathNotFound)?;
-            CODES.iter().find(|row| row.text == code).map(error_page).ok_or(Reject::PathNotFound)?
-        }
-    };
-    let mut response = with_type(StatusCode::OK, "text/html; charset=utf-8", html);
-    // The pages have neither scripts nor anything from elsewhere.
-    let policy = hyper::header::HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
-    response.headers_mut().insert(hyper::header::CONTENT_SECURITY_POLICY, policy);
-    Ok(response)
-}
+use crate::config::Config;
+use crate::openapi;
+use crate::respond::{Body, Failure, full, with_type};
 
-fn index() -> String {
-    let rows: String = CODES
-        .iter()
-        .map(|row| {
-            format!(
-                "<tr><td><a href=\"/docs/errors/{0}\"><code>{0}</code></a></td><td>{1}</td><td>{2}</td></tr>",
-                row.text,
-                row.status,
-                text(row.meaning)
-            )
+/// As the dashboard has it: scripts, styles and requests of our own alone. A test compares the two.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(HeaderName, &str); 6] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Kept by whoever wants to, but asked about each time: the next version may have another.
+const ASK: &str = "no-cache";
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
+
+/// The pages of this server. They are made when the first one is asked for, or before ([`Docs::prepare`]).
+#[derive(Debug, Default)]
+pub(crate) struct Docs(OnceLock<Site>);
+
+impl Docs {
+    fn site(&self, config: &Config) -> &Site {
+        self.0.get_or_init(|| {
+            let openapi = openapi::document(config);
+            Site::new(&Given {
+                openapi: &openapi,
+                program: &config.program,
+                base_url: &config.base_url,
+                version: env!("CARGO_PKG_VERSION"),
+            })
         })
-        .collect();
-    document(
-        "Error codes",
-        &format!(
-            "<table><caption>Every error has one of these codes; use the code for logic, not the message.</caption><thead><tr><th scope=\"col\">Code</th><th scope=\"col\">Status</th><th scope=\"col\">Meaning</th></tr></thead><tbody>{rows}</tbody></table>"
-        ),
-    )
-}
+    }
 
-fn error_page(row: &CodeRow) -> String {
-    let retry = retry(row);
-    let CodeRow { text: code, status, meaning, advice, .. } = row;
-    document(
-        code,
-        &format!(
-            "<dl><dt>Status</dt><dd>{status}</dd><dt>Meaning</dt><dd>{}</dd><dt>What to do</dt><dd>{}</dd><dt>Retry</dt><dd>{retry}</dd></dl>\
-             <h2>Example</h2><pre>{}</pre><p><a href=\"/docs/errors\">All error codes</a></p>",
-            text(meaning),
-            text(advice),
-            text(&format!(
-                "HTTP/1.1 {status}\n\n{{\"error\":{{\"code\":\"{code}\",\"message\":\"...\",\"request_id\":\"req_...\",\"doc_url\":\"...\"}}}}"
-            ))
-        ),
-    )
-}
+    /// Makes all pages and the index: a moment's work that no request should wait for.
+    pub(crate) fn prepare(&self, config: &Config) {
+        self.site(config).prepare();
+    }
 
-/// Whether to send the same request again.
-pub(crate) fn retry(row: &CodeRow) -> &'static str {
-    if row.retry {
-        "Yes: the same request may succeed later."
-    } else {
-        "No: the same request will fail again."
+    /// Answers a request under `/docs/`; `path` is what comes after it.
+    pub(crate) fn answer(
+        &self,
+        path: &str,
+        query: &str,
+        headers: &HeaderMap,
+        config: &Config,
+    ) -> Result<Response<Body>, Failure> {
+        let site = self.site(config);
+        let path = path.trim_end_matches('/');
+        let mut response = if path == "search" {
+            let html = site.search(&words(query));
+            let mut response = with_type(StatusCode::OK, HTML, html);
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(ASK));
+            response
+        } else if let Some(asset) = site.asset(path) {
+            content(asset.content_type, asset.content.to_vec(), &asset.compressed, FOR_EVER, headers)
+        } else {
+            let document = site.page(path).ok_or(Reject::PathNotFound)?;
+            let etag = HeaderValue::try_from(&*document.etag).expect("hex digits in quotes");
+            let mut response = if headers.get_all(IF_NONE_MATCH).iter().any(|known| *known == etag) {
+                let mut response = Response::new(full(""));
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(ASK));
+                response
+            } else {
+                content(HTML, document.html.as_bytes().to_vec(), &document.compressed, ASK, headers)
+            };
+            response.headers_mut().insert(ETAG, etag);
+            response
+        };
+        for (name, value) in HEADERS {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        Ok(response)
     }
 }
 
-fn document(title: &str, content: &str) -> String {
-    format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title} - Sealog</title>\
-         <style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
-         td,th{{text-align:left;vertical-align:top;padding:.3rem 1rem .3rem 0}}caption{{text-align:left;margin-bottom:1rem}}dt{{font-weight:600}}dd{{margin:0 0 1rem}}\
-         pre{{overflow:auto;padding:1rem;border:1px solid}}</style></head><body><main><h1>{title}</h1>{content}</main></body></html>"
-    )
+fn content(
+    content_type: &'static str,
+    plain: Vec<u8>,
+    compressed: &[u8],
+    caching: &'static str,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    let is_compressed = takes_gzip(headers);
+    let mut response =
+        with_type(StatusCode::OK, content_type, if is_compressed { compressed.to_vec() } else { plain });
+    let answered = response.headers_mut();
+    answered.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answered.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    answered.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if is_compressed {
+        answered.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
 }
 
-/// Text for a page, with code in backticks set as code.
-fn text(plain: &str) -> String {
-    let escaped = plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let pieces = escaped.split('`').enumerate();
-    pieces
-        .map(|(at, piece)| if at % 2 == 1 { format!("<code>{piece}</code>") } else { piece.to_owned() })
-        .collect()
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
+    accepted.split(',').any(|coding| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim() == "gzip" && !matches!(quality.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+    })
+}
+
+/// What was searched for: the first `q`. Anything else in the query is for nobody.
+fn words(query: &str) -> String {
+    let values = query.split('&').filter_map(|pair| pair.strip_prefix("q="));
+    values.into_iter().next().and_then(query::form_decode).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use sealog_core::reject::CODES;
+
     use super::*;
+
+    fn status(path: &str) -> Option<u16> {
+        static DOCS: Docs = Docs(OnceLock::new());
+        let answer = DOCS.answer(path, "", &HeaderMap::new(), &Config::at("http://x"));
+        answer.ok().map(|response| response.status().as_u16())
+    }
 
     #[test]
     fn every_code_has_a_page() {
         for row in CODES {
-            assert!(page(&format!("errors/{}", row.text)).is_ok(), "{}", row.text);
+            assert_eq!(status(&format!("errors/{}", row.text)), Some(200), "{}", row.text);
         }
-        assert!(page("").is_ok() && page("errors").is_ok() && page("errors/").is_ok());
-        for path in ["errors/auth", "errors/auth/nope", "x", "errors/auth/missing_header/x"] {
-            assert!(page(path).is_err(), "{path}");
+        for path in ["", "errors", "errors/", "quickstart", "search", "api/events", "frameworks/soc2"] {
+            assert_eq!(status(path), Some(200), "{path}");
+        }
+        for path in
+            ["errors/auth", "errors/auth/nope", "x", "errors/auth/missing_header/x", "static/0/app.css"]
+        {
+            assert_eq!(status(path), None, "{path}");
         }
     }
 
     #[test]
-    fn text_cannot_become_markup() {
-        assert_eq!(text("`a<b>` & c"), "<code>a&lt;b&gt;</code> &amp; c");
+    fn what_is_searched_for_is_the_first_q() {
+        assert_eq!(words("a=1&q=a+b%2Fc&q=d"), "a b/c");
+        assert_eq!(words("q=%ff"), "");
+        assert_eq!(words(""), "");
     }
 }

@@ -454,7 +454,7 @@ async fn answer(
         app.auth.operator(headers)?;
     }
     let for_metrics = front.listener == Listener::Metrics;
-    let origin = Origin { request_id, peer: peer.address, for_metrics };
+    let origin = Origin { request_id, peer: peer.address, client: client.address, for_metrics };
     let visit = Visit { request_id, address: client.address };
     // The future of a request is moved: those that are rare are kept apart, so that an event does not pay for them.
     Box::pin(route(front, parts, body, origin, visit)).await

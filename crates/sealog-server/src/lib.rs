@@ -25,6 +25,7 @@ mod operator;
 mod operator_routes;
 mod ready;
 mod redirect;
+mod replication;
 mod respond;
 mod router;
 mod routes;

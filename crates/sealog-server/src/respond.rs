@@ -188,13 +188,26 @@ pub(crate) struct Failure {
     allow: Option<String>,
     /// Where the next request begins cannot be told, so the connection cannot be used again.
     close: bool,
+    /// A 503 in place of the code's own status, for senders that give up otherwise.
+    is_unavailable: bool,
+    /// What is wrong with each item of a request to an adapter.
+    items: Option<Box<serde_json::Value>>,
     /// What layers of the router have added.
     headers: Option<Box<HeaderMap>>,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
-        Failure { code, message: message.into(), suggestion: None, allow: None, close: false, headers: None }
+        Failure {
+            code,
+            message: message.into(),
+            suggestion: None,
+            allow: None,
+            close: false,
+            is_unavailable: false,
+            items: None,
+            headers: None,
+        }
     }
 
     /// Why events were not stored.
@@ -220,6 +233,22 @@ impl Failure {
 
     pub(crate) fn closing(self) -> Failure {
         Failure { close: true, ..self }
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn saying(self, message: String) -> Failure {
+        Failure { message, ..self }
+    }
+
+    pub(crate) fn with_items(self, items: Vec<serde_json::Value>) -> Failure {
+        Failure { items: Some(Box::new(items.into())), ..self }
+    }
+
+    pub(crate) fn unavailable(self) -> Failure {
+        Failure { is_unavailable: true, ..self }
     }
 
     fn with_headers(self, mut headers: HeaderMap) -> Failure {
@@ -273,6 +302,9 @@ impl Failure {
     }
 
     fn status(&self) -> StatusCode {
+        if self.is_unavailable {
+            return StatusCode::SERVICE_UNAVAILABLE;
+        }
         StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
@@ -288,6 +320,9 @@ impl Failure {
         }
         if self.code == Code::ActionInvalid {
             error.insert("valid_actions_url".into(), format!("{}/v1/actions", config.base_url).into());
+        }
+        if let Some(items) = &self.items {
+            error.insert("items".into(), (**items).clone());
         }
         serde_json::json!({ "error": error }).to_string()
     }

@@ -11,12 +11,13 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::Reject;
+use sealog_service::ingest::Client;
 
 use crate::app::App;
 use crate::client_address::is_local;
 use crate::respond::{self, Answer, Failure};
 use crate::routes::{self, Operation, Path};
-use crate::{api, docs, exposition, operator, operator_routes};
+use crate::{api, exposition, operator, operator_routes, replication};
 
 /// Most that a page reads of a form, unless its own router says otherwise.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -27,6 +28,8 @@ pub(crate) struct Origin {
     pub request_id: RequestId,
     /// The other end of the connection, which may be a proxy.
     pub peer: IpAddr,
+    /// Who is behind it.
+    pub client: IpAddr,
     /// It came in where `/metrics` is and nothing else.
     pub for_metrics: bool,
 }
@@ -40,6 +43,7 @@ pub(crate) fn new(app: Arc<App>, pages: Router) -> Router {
     for known in &operator_routes::PATHS {
         router = add(router, operator_routes::BEGINNING, known, answer_operator);
     }
+    router = replication::add(router, &app);
     // Here pages have nothing, even those that take all paths that are left.
     for beginning in [routes::BEGINNING, operator_routes::BEGINNING] {
         router = route(router, &format!("{beginning}{{*rest}}"), &any(not_found));
@@ -125,13 +129,23 @@ impl Asked {
     }
 }
 
-async fn answer(app: Arc<App>, operation: Operation, asked: Asked) -> Answer {
-    let (headers, Origin { request_id, peer, for_metrics }) = (&asked.parts.headers, asked.origin);
+async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer {
+    let mut body = std::mem::take(&mut asked.body);
+    let (headers, Origin { request_id, peer, client, for_metrics }) = (&asked.parts.headers, asked.origin);
     let query = asked.parts.uri.query().unwrap_or("");
     let parameters = asked.parameters();
     let parameter = parameters.first().copied().unwrap_or("");
     match operation {
         Operation::LogEvent | Operation::LogBatch => unreachable!("answered without the router"),
+        Operation::IngestJson => {
+            api::ingest::json_items(&app, headers, &mut body, Client::new(client), request_id).await
+        }
+        Operation::IngestCloudEvents => {
+            api::ingest::cloudevents(&app, headers, &mut body, Client::new(client), request_id).await
+        }
+        Operation::IngestLogs => {
+            api::ingest::logs(&app, headers, &mut body, Client::new(client), request_id).await
+        }
         Operation::ListEvents => api::list::get(&app, query, headers, request_id).await,
         Operation::VerifyChain => api::verify::get(&app, query, headers, request_id).await,
         Operation::ReadEvent => api::read::get(&app, parameter, headers, request_id).await,
@@ -150,7 +164,7 @@ async fn answer(app: Arc<App>, operation: Operation, asked: Asked) -> Answer {
             exposition::get(&app, request_id).await
         }
         Operation::OpenApi => Ok(app.openapi.answer(headers)),
-        Operation::Docs => docs::page(parameter),
+        Operation::Docs => app.docs.answer(parameter, query, headers, &app.config),
     }
 }
 

@@ -16,6 +16,9 @@ pub(crate) struct Path<O: 'static> {
 pub(crate) enum Operation {
     LogEvent,
     LogBatch,
+    IngestJson,
+    IngestCloudEvents,
+    IngestLogs,
     ListEvents,
     VerifyChain,
     ReadEvent,
@@ -28,7 +31,7 @@ pub(crate) enum Operation {
 }
 
 /// The first pattern that fits decides, as it does in the router, so that `verify` is no `log_id`. Events come first, since most requests bring one.
-pub(crate) static PATHS: [Path<Operation>; 11] = [
+pub(crate) static PATHS: [Path<Operation>; 14] = [
     Path {
         pattern: EVENTS,
         operations: &[(Method::GET, Operation::ListEvents), (Method::POST, Operation::LogEvent)],
@@ -37,6 +40,9 @@ pub(crate) static PATHS: [Path<Operation>; 11] = [
     Path { pattern: "/v1/events/verify", operations: &[(Method::GET, Operation::VerifyChain)] },
     Path { pattern: "/v1/events/{log_id}", operations: &[(Method::GET, Operation::ReadEvent)] },
     Path { pattern: "/v1/actions", operations: &[(Method::GET, Operation::ListActions)] },
+    Path { pattern: "/ingest/json", operations: &[(Method::POST, Operation::IngestJson)] },
+    Path { pattern: "/ingest/cloudevents", operations: &[(Method::POST, Operation::IngestCloudEvents)] },
+    Path { pattern: "/ingest/otlp/v1/logs", operations: &[(Method::POST, Operation::IngestLogs)] },
     Path { pattern: "/healthz", operations: &[(Method::GET, Operation::Health)] },
     Path { pattern: "/readyz", operations: &[(Method::GET, Operation::Ready)] },
     Path { pattern: METRICS, operations: &[(Method::GET, Operation::Metrics)] },

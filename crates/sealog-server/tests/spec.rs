@@ -18,6 +18,8 @@ mod smtp;
 mod bad_input;
 #[path = "spec/idempotency.rs"]
 mod idempotency;
+#[path = "spec/ingest.rs"]
+mod ingest;
 #[path = "spec/isolation.rs"]
 mod isolation;
 #[path = "spec/operations.rs"]

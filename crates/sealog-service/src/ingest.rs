@@ -11,7 +11,7 @@ use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft, FIELD_SCALARS_MAX};
 use sealog_core::id::{ChainId, Hash, RequestId, Ulid};
 use sealog_core::json;
 use sealog_core::reject::{FieldProblem, Reject};
-use sealog_store::pool::Lane;
+use sealog_store::pool::{FairPool, Lane};
 use sealog_store::{Append, Appended, IdempotencyKey, Receipt, Reserved, Store, StoreError};
 use sha2::{Digest, Sha256};
 
@@ -137,7 +137,7 @@ pub fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
 }
 
 /// A body up to this size is parsed where it was read: the way to the thread pool and back would cost more than it takes.
-const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
+pub(crate) const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 /// The write path of a process.
 #[derive(Clone)]
@@ -219,6 +219,36 @@ impl Ingest {
         }
     }
 
+    /// Stores drafts that were admitted, all or none; under a key once.
+    pub(crate) async fn append(
+        &self,
+        producer: &Producer,
+        drafts: Vec<Draft>,
+        key: Option<IdempotencyKey>,
+        request_id: RequestId,
+    ) -> Result<Ingested, IngestError> {
+        let reservation = match key {
+            None => None,
+            Some(key) => match self.store.reserve(producer.chain, key).await? {
+                Reserved::Fresh(reservation) => Some(reservation),
+                Reserved::Replay(receipt) => return Ok(replay(receipt, request_id)),
+                Reserved::Conflict => return Err(Reject::IdempotencyConflict.into()),
+                Reserved::InFlight => return Err(Reject::IdempotencyInFlight.into()),
+            },
+        };
+        let _note = producer.has_quota.then(|| self.changed.after(producer.chain.tenant_id));
+        let idempotency = reservation.map(|reservation| (reservation, request_id.0));
+        match self.store.append(Append { chain: producer.chain, drafts, idempotency }).await? {
+            Appended::Sealed(receipt) => Ok(Ingested { receipt, request_id, replayed: false }),
+            Appended::Replayed(receipt) => Ok(replay(receipt, request_id)),
+            Appended::Conflict => Err(Reject::IdempotencyConflict.into()),
+        }
+    }
+
+    pub(crate) fn pool(&self) -> &FairPool {
+        self.store.pool()
+    }
+
     /// Appends an event of Sealog's own under a key: once, however often it is tried within the time that keys are
     /// kept. `body` is what makes two tries the same.
     pub(crate) async fn append_once(
@@ -244,7 +274,7 @@ impl Ingest {
         }
     }
 
-    fn origin(&self, client: Client) -> Origin {
+    pub(crate) fn origin(&self, client: Client) -> Origin {
         let find = || self.geo.as_ref().map_or_else(Place::default, |geo| geo.find(client.address));
         let place = client.place.unwrap_or_else(find);
         Origin { ip_address: client.text, place }
@@ -284,13 +314,13 @@ fn read(
 }
 
 /// Where a request comes from: the same for all of its events.
-struct Origin {
+pub(crate) struct Origin {
     ip_address: Arc<str>,
     place: Place,
 }
 
 /// Asks the catalog, and adds what the service knows of the event.
-fn admit(producer: &Producer, draft: &mut Draft, origin: &Origin) -> Result<(), Reject> {
+pub(crate) fn admit(producer: &Producer, draft: &mut Draft, origin: &Origin) -> Result<(), Reject> {
     let fields = draft.text.fields();
     // Without a backslash the text between the quotes is the value.
     let inner = &fields.action[1..fields.action.len() - 1];
@@ -314,7 +344,7 @@ fn admit(producer: &Producer, draft: &mut Draft, origin: &Origin) -> Result<(), 
 }
 
 /// Adds the closest known name, to the one reject that is answered. An action that can be no name has none.
-fn with_suggestion(reject: Reject, producer: &Producer) -> Reject {
+pub(crate) fn with_suggestion(reject: Reject, producer: &Producer) -> Reject {
     match reject {
         Reject::ActionInvalid { action, .. }
             if action.chars().count() <= FIELD_SCALARS_MAX && !action.contains('\0') =>

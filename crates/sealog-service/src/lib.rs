@@ -8,12 +8,14 @@
 //! people sign in, [`search`] how they find events, [`ops`] those who run
 //! the instance. Each part takes what it uses, and none knows of the whole program.
 
+pub mod adapters;
 mod address;
 pub mod admin;
 pub mod background;
 pub mod cases;
 mod contact;
 mod control_data;
+pub mod copies;
 pub mod disclosure;
 pub mod exports;
 pub mod geo;
@@ -30,6 +32,7 @@ pub mod organisation;
 pub mod password;
 pub mod people;
 pub mod quota;
+pub mod replication;
 pub mod retention;
 pub mod search;
 mod secret;

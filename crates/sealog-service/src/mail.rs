@@ -100,6 +100,32 @@ impl Sender {
     }
 }
 
+impl Smtp {
+    /// Whether the server takes mails from us at all.
+    pub async fn check(&self, attempt_max: Duration) -> Result<(), String> {
+        let transport = self.relay.transport(attempt_max);
+        let checked = check_server(&transport, attempt_max).await;
+        let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
+        checked.map_err(|failure| failure.to_string())
+    }
+
+    /// Sends one mail that says nothing but that mails arrive.
+    pub async fn send_test(&self, to: &str, attempt_max: Duration) -> Result<(), String> {
+        let to: Address = to.parse().map_err(|error| format!("{to:?} is no e-mail address: {error}"))?;
+        let message = Message::builder()
+            .from(self.from.0.clone())
+            .to(to.into())
+            .subject("Test mail of Sealog")
+            .header(AutoSubmitted)
+            .body("This is a test of the mail settings of a Sealog server. Mails arrive; there is nothing to do.\r\n".to_owned())
+            .map_err(|error| error.to_string())?;
+        let transport = self.relay.transport(attempt_max);
+        let sent = attempt(&transport, message, attempt_max).await;
+        let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
+        sent.map_err(|failure| failure.to_string())
+    }
+}
+
 /// What the delivery of mails goes by.
 pub struct Mailer {
     pub outbox: Arc<dyn Outbox>,

@@ -181,6 +181,12 @@ const SETTINGS: &[Setting] = &[
         help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
     },
     Setting {
+        key: "replication.enabled",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Lets whoever has the operator's token copy the whole store, secrets included, with sealog replicate; for the embedded store",
+    },
+    Setting {
         key: "ops.enabled",
         value: "BOOL",
         default: Some("false"),
@@ -237,6 +243,18 @@ fn variable(key: &str) -> String {
 
 fn flag(key: &str) -> String {
     key.replace(['.', '_'], "-")
+}
+
+/// For the documentation.
+pub(crate) fn reference() -> Vec<sealog_docs::Setting> {
+    let setting = |setting: &Setting| sealog_docs::Setting {
+        key: setting.key.to_owned(),
+        variable: variable(setting.key),
+        flag: format!("--{}", flag(setting.key)),
+        default: setting.default.unwrap_or("").to_owned(),
+        help: setting.help.to_owned(),
+    };
+    SETTINGS.iter().map(setting).collect()
 }
 
 pub(crate) fn with_flags(command: Command) -> Command {
@@ -358,10 +376,60 @@ impl Settings {
     }
 }
 
-pub(crate) fn load(
+/// A setting as it counts, and where it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Effective {
+    pub key: String,
+    pub value: String,
+    pub place: String,
+}
+
+/// All settings that have a value, for people to read. Secrets are replaced unless they are to be revealed.
+pub(crate) fn effective(
     matches: &ArgMatches,
     environment: impl Iterator<Item = (String, String)>,
-) -> Result<Settings, ConfigError> {
+    reveal: bool,
+) -> Result<Vec<Effective>, ConfigError> {
+    let (flags, environment, file) = given(matches, environment)?;
+    let values = values(&flags, &environment, &file)?;
+    let of_plans = file.iter().filter(|(key, _)| plans::is_of_plans(key));
+    let of_plans = of_plans.map(|(key, (value, place))| (key.as_str(), value, place));
+    let all = values.0.iter().map(|(key, (value, place))| (*key, value, place)).chain(of_plans);
+    Ok(all
+        .map(|(key, value, place)| Effective {
+            key: key.to_owned(),
+            value: if reveal { value.clone() } else { redacted(key, value) },
+            place: place.clone(),
+        })
+        .collect())
+}
+
+/// Of an address its place, without who asks there and how.
+fn redacted(key: &str, value: &str) -> String {
+    match value.split_once("://") {
+        Some((scheme, rest)) if key == "store" || SECRET.contains(&key) => {
+            let host = rest.rsplit('@').next().unwrap_or("").split(['?', '#']).next().unwrap_or("");
+            let secret = if rest.contains(['@', '?']) { "(secret)@" } else { "" };
+            format!("{scheme}://{secret}{host}")
+        }
+        _ if SECRET.contains(&key) => "(secret)".into(),
+        // A password may have been put anywhere that takes an address.
+        Some((scheme, rest)) if rest.contains('@') => {
+            format!("{scheme}://(secret)@{}", rest.rsplit('@').next().unwrap_or(""))
+        }
+        _ => value.to_owned(),
+    }
+}
+
+type OfFile = BTreeMap<String, (String, String)>;
+/// Flags, environment and file.
+type Given = (BTreeMap<String, String>, BTreeMap<String, String>, OfFile);
+
+/// What flags, environment and file say.
+fn given(
+    matches: &ArgMatches,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Given, ConfigError> {
     let mut environment: BTreeMap<String, String> = environment
         .filter(|(name, _)| name.starts_with("SEALOG_") || name == secret_files::CREDENTIALS)
         .collect();
@@ -377,7 +445,14 @@ pub(crate) fn load(
     let flags = SETTINGS.iter().filter_map(|setting| {
         Some((setting.key.to_owned(), matches.get_one::<String>(setting.key)?.clone()))
     });
-    let mut flags: BTreeMap<String, String> = flags.collect();
+    Ok((flags.collect(), environment, file))
+}
+
+pub(crate) fn load(
+    matches: &ArgMatches,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Settings, ConfigError> {
+    let (mut flags, mut environment, mut file) = given(matches, environment)?;
     let settings = resolve(&flags, &environment, &file);
     // Any of them may have been a secret; what is still needed is in a `Secret` now.
     flags.values_mut().chain(environment.values_mut()).for_each(Zeroize::zeroize);
@@ -394,8 +469,19 @@ pub(crate) fn of_flags(given: &[(&str, &str)]) -> Result<Settings, ConfigError> 
 fn resolve(
     flags: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,
-    file: &BTreeMap<String, (String, String)>,
+    file: &OfFile,
 ) -> Result<Settings, ConfigError> {
+    let mut settings = values(flags, environment, file)?.settings()?;
+    settings.server.plans = plans::of(file).map_err(ConfigError)?;
+    Ok(settings)
+}
+
+/// What counts of all that was given.
+fn values(
+    flags: &BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+    file: &OfFile,
+) -> Result<Values, ConfigError> {
     for name in environment.keys() {
         let known = SETTINGS.iter().any(|setting| variable(setting.key) == *name);
         let alone = LEFT_ALONE.contains(&name.as_str())
@@ -424,9 +510,7 @@ fn resolve(
             values.0.insert(setting.key, value);
         }
     }
-    let mut settings = values.settings()?;
-    settings.server.plans = plans::of(file).map_err(ConfigError)?;
-    Ok(settings)
+    Ok(values)
 }
 
 /// Keys with dots, and each value as text with its place.
@@ -565,6 +649,8 @@ impl Values {
         server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
             (text.len() >= 16).then(|| Secret(text.to_owned()))
         })?;
+        server.replication =
+            self.required("replication.enabled", "true or false", |text| text.parse().ok())?;
         server.trusted_proxies =
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
         if let Some((file, place)) = self.0.get("geoip_db") {
@@ -960,6 +1046,23 @@ mod tests {
             let error = read_file(&path).unwrap_err().0;
             assert!(error.starts_with(&format!("{}: line {line}: ", path.display())), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_an_address_has_no_password_in_it() {
+        for (key, value, shown) in [
+            ("operator_token", "hunter2hunter2hunter2", "(secret)"),
+            ("store", "embedded", "embedded"),
+            ("store", "postgres://u:hunter2@h:5432/d?sslmode=require", "postgres://(secret)@h:5432/d"),
+            ("store", "postgres://h/d?user=u&password=hunter2", "postgres://(secret)@h/d"),
+            ("store", "postgres://u:hunter2@x@h/d", "postgres://(secret)@h/d"),
+            ("smtp.url", "smtps://u:hunter2@mail.example", "smtps://(secret)@mail.example"),
+            ("smtp.url", "smtp://mail.example", "smtp://mail.example"),
+            ("base_url", "https://u:hunter2@log.example", "https://(secret)@log.example"),
+            ("smtp.from", "Sealog <log@example.org>", "Sealog <log@example.org>"),
+        ] {
+            assert_eq!(redacted(key, value), shown);
         }
     }
 

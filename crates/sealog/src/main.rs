@@ -2,11 +2,13 @@
 
 mod accept_loss;
 mod admin;
+mod backup;
 mod cli;
 mod config;
 mod copy;
 mod demo;
 mod demo_mark;
+mod files;
 mod first_run;
 mod logging;
 mod migrate;
@@ -15,7 +17,9 @@ mod ops_user;
 #[cfg(any(feature = "otlp", test))]
 mod otlp;
 mod plans;
+mod reference;
 mod reset;
+mod restoring_mark;
 mod secret_files;
 mod serve;
 mod store;
@@ -31,17 +35,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let matches = command().get_matches();
     if let Some((name, matches)) = matches.subcommand()
-        && let Some(code) = cli::run(name, matches)
+        && let Some(code) = cli::run(name, matches, command)
     {
         return code;
     }
     let result = match matches.subcommand() {
-        Some(("serve", matches)) => serve::run(matches),
-        Some(("demo", matches)) => demo::run(matches),
+        Some(("serve", matches)) => serve::run(matches, reference::program(command())),
+        Some(("demo", matches)) => demo::run(matches, reference::program(command())),
         Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("backup", matches)) => backup::run(matches),
+        Some(("restore", matches)) => backup::restore(matches),
+        Some(("replicate", matches)) => backup::replicate(matches),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -76,6 +83,9 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommand(backup::command())
+        .subcommand(backup::restore_command())
+        .subcommand(backup::replicate_command())
         .subcommands(cli::commands())
 }
 

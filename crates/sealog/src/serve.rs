@@ -12,6 +12,7 @@ use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Dashboard, Pages};
+use sealog_docs::Program;
 use sealog_server::config::Config;
 use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
@@ -44,8 +45,9 @@ const FAILURE_GRACE: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, String> {
+    let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    settings.server.program = Arc::new(program);
     demo_mark::refuse(&settings.data_dir)?;
     logging::to_stderr(settings.log_level, settings.log_format);
     serve(settings, &prepare)
@@ -110,6 +112,10 @@ pub(crate) fn serve(
     let traces = traces(&mut settings.server)?;
     let app =
         App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
+    let documented = Arc::clone(&app);
+    let thread = std::thread::Builder::new().name("sealog-docs".into());
+    // Without the thread the first request for a page makes them.
+    drop(thread.spawn(move || documented.prepare_docs()));
     let (app_url, wake) = (Some(app.config.app_url.clone()), app.admin.wake().clone());
     let pages = Pages {
         console: console_url.as_ref().ok().map(|url| open_console(&app, &store, url, &data_dir)),

@@ -4,108 +4,12 @@ mod support;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use sealog_testing::eventually;
 use serde_json::Value;
+use support::stage::*;
 use support::*;
-
-/// A server without limits by address, and a home of its own for profiles and the spool.
-struct Stage {
-    _dir: tempfile::TempDir,
-    data: std::path::PathBuf,
-    home: std::path::PathBuf,
-    server: Option<Running>,
-    address: String,
-    key: String,
-}
-
-fn start_server(data: &Path, listen: &str) -> Running {
-    let mut command = sealog();
-    command.args(["serve", "--listen", listen, "--data-dir"]).arg(data).env("SEALOG_LIMITS_PER_IP_RPS", "0");
-    start(command)
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let (dir, data) = data_dir();
-        let home = dir.path().join("home");
-        std::fs::create_dir(&home).unwrap();
-        let server = start_server(&data, "127.0.0.1:0");
-        let (address, key) = (server.address.clone(), first_key(&data));
-        Stage { _dir: dir, data, home, server: Some(server), address, key }
-    }
-
-    fn server(&self) -> &Running {
-        self.server.as_ref().expect("it runs")
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = sealog();
-        command
-            .args(args)
-            .stdin(Stdio::null())
-            .env("HOME", &self.home)
-            .env_remove("XDG_CONFIG_HOME")
-            .env_remove("XDG_STATE_HOME");
-        command.env("SEALOG_URL", format!("http://{}", self.address)).env("SEALOG_API_KEY", &self.key);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        ended(self.command(args).output().unwrap())
-    }
-
-    /// With this on standard input.
-    fn piped(&self, args: &[&str], input: &str) -> (Option<i32>, String, String) {
-        let mut command = self.command(args);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        ended(child.wait_with_output().unwrap())
-    }
-
-    /// What the API has, newest first, page by page.
-    fn events(&self) -> Vec<Value> {
-        let (mut events, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let (status, body) = self.server().get(&self.key, &format!("/v1/events?limit=100{cursor}"));
-            assert_eq!(status, 200, "{body}");
-            let page: Value = serde_json::from_str(&body).unwrap();
-            events.extend(page["events"].as_array().unwrap().iter().cloned());
-            match page["next_cursor"].as_str() {
-                Some(next) => cursor = format!("&cursor={next}"),
-                None => return events,
-            }
-        }
-    }
-
-    fn stop(&mut self) {
-        self.server.take().unwrap().stop();
-    }
-
-    fn restart(&mut self) {
-        self.server = Some(start_server(&self.data, &self.address));
-    }
-}
-
-fn lines(count: usize) -> String {
-    (0..count)
-        .map(|n| {
-            format!("{{\"action\":\"user.login\",\"actor_id\":\"u{n}\",\"metadata\":{{\"n\":{n}.0}}}}\n")
-        })
-        .collect()
-}
-
-/// The actors of all events, oldest first.
-fn actors(stage: &Stage) -> Vec<String> {
-    stage.events().iter().rev().map(|event| event["actor_id"].as_str().unwrap_or("").to_owned()).collect()
-}
-
-fn expected(count: usize) -> Vec<String> {
-    (0..count).map(|n| format!("u{n}")).collect()
-}
 
 #[test]
 fn an_event_is_logged_listed_and_shown_exactly_as_the_api_has_it() {

@@ -13,12 +13,17 @@ use serde_json::{Value, json};
 /// Which crates of the workspace each crate may use, for its code, its tests and its build. `bench` may use any, and none may use it.
 ///
 /// All may use [`TESTING`] for their tests, and none for anything else.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("sealog-core", &[]),
     ("sealog-store", &["sealog-core"]),
     ("sealog-control", &["sealog-core", "sealog-store"]),
-    ("sealog-service", &["sealog-core", "sealog-store", "sealog-control"]),
-    ("sealog-server", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
+    ("sealog-formats", &["sealog-core"]),
+    ("sealog-docs", &["sealog-core", "sealog-formats"]),
+    ("sealog-service", &["sealog-core", "sealog-formats", "sealog-store", "sealog-control"]),
+    (
+        "sealog-server",
+        &["sealog-core", "sealog-docs", "sealog-formats", "sealog-store", "sealog-control", "sealog-service"],
+    ),
     ("sealog-dashboard", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
     ("sealog-client", &[]),
     (
@@ -26,6 +31,8 @@ const MAY_USE: [(&str, &[&str]); 10] = [
         &[
             "sealog-client",
             "sealog-core",
+            "sealog-docs",
+            "sealog-formats",
             "sealog-store",
             "sealog-control",
             "sealog-service",

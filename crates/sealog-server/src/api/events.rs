@@ -33,7 +33,7 @@ pub(crate) async fn post(
     Ok(accepted(endpoint, &ingested))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<sealog_core::id::Hash>, Reject> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<sealog_core::id::Hash>, Reject> {
     let mut values = headers.get_all("idempotency-key").iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -46,7 +46,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<sealog_core::id::Hash>,
 
 const CHAIN_SEQ: HeaderName = HeaderName::from_static("sealog-chain-seq");
 const HASH: HeaderName = HeaderName::from_static("sealog-hash");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 fn accepted(endpoint: Endpoint, ingested: &Ingested) -> Response<Body> {
     let receipt = &ingested.receipt;

@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
+use crate::operator_routes;
 use crate::respond::{self, Body, full};
 use crate::routes::{self, Path};
-use crate::{docs, operator_routes};
 use headers::header;
 use operations::{Access, Description};
 
@@ -195,7 +195,7 @@ fn error_example(code: Code, config: &Config) -> Value {
     let row = code.row();
     json!({
         "summary": row.meaning,
-        "description": format!("{} Retry? {}", row.advice, docs::retry(row)),
+        "description": format!("{} Retry? {}", row.advice, row.retry_words()),
         "value": { "error": {
             "code": row.text,
             "message": row.meaning,

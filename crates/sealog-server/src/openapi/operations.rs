@@ -11,8 +11,12 @@ use crate::config::Config;
 use crate::operator_routes;
 use crate::routes::{self, Operation};
 
-pub(super) const TAGS: [(&str, &str); 4] = [
+pub(super) const TAGS: [(&str, &str); 5] = [
     ("events", "Logging, reading and verifying events."),
+    (
+        "ingest",
+        "Adapters for log shippers: the same validation, keys and limits, but each item is taken or refused by itself.",
+    ),
     ("actions", "The action catalog."),
     ("operator", "How tenants, projects, keys, custom actions and dashboard users come to be."),
     ("server", "The server itself."),
@@ -99,6 +103,27 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
             "events",
             Access::ApiKey,
         ),
+        Operation::IngestJson => (
+            "ingestJson",
+            "Log events from a shipper",
+            "An array of events, or one for each line (NDJSON). Each is stored or refused by itself: `log_ids[i]` belongs to item i and is null where that was refused. More than 100 are stored in batches of 100, each of which counts as a request.",
+            "ingest",
+            Access::ApiKey,
+        ),
+        Operation::IngestCloudEvents => (
+            "ingestCloudEvents",
+            "Log CloudEvents",
+            "One CloudEvent 1.0 in structured mode, or an array of them. Each is stored or refused by itself, as with `/ingest/json`.",
+            "ingest",
+            Access::ApiKey,
+        ),
+        Operation::IngestLogs => (
+            "ingestLogs",
+            "Log records of OpenTelemetry",
+            "OTLP/HTTP: an `ExportLogsServiceRequest` as JSON or, with `Content-Type: application/x-protobuf`, as Protocol Buffers; the answer has the same encoding. Attributes `audit.action`, `audit.actor` and `audit.resource` say what happened. A record that is refused is a partial success. Compressed bodies are refused.",
+            "ingest",
+            Access::ApiKey,
+        ),
         Operation::ListEvents => {
             ("listEvents", "List events, newest first", "All filters must match.", "events", Access::ApiKey)
         }
@@ -142,7 +167,7 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::Docs if path.contains('{') => (
             "docsPage",
             "A page of the documentation",
-            "`errors` and a page for each code, such as `errors/auth/key_not_found`; the slashes are not encoded.",
+            "`quickstart`, `errors` and a page for each code, such as `errors/auth/key_not_found`; the slashes are not encoded. `search?q=` finds words. Stylesheets are here, too.",
             "server",
             Access::Anyone,
         ),
@@ -151,6 +176,20 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     let success = match operation {
         Operation::LogEvent => (202, receipt("EventAccepted")),
         Operation::LogBatch => (202, receipt("BatchAccepted")),
+        Operation::IngestJson | Operation::IngestCloudEvents => {
+            let mut answer = json_answer(
+                "At least one item is stored. `errors` says what is wrong with the others.",
+                "ItemsTaken",
+            );
+            answer["headers"] = json!({ "Idempotency-Replayed": header("Idempotency-Replayed", false) });
+            (202, answer)
+        }
+        Operation::IngestLogs => {
+            let mut answer = json_answer("The records that were not refused are stored.", "LogsTaken");
+            answer["content"]["application/x-protobuf"] = json!({ "schema": { "type": "string" } });
+            answer["headers"] = json!({ "Idempotency-Replayed": header("Idempotency-Replayed", false) });
+            (200, answer)
+        }
         Operation::ListEvents => (200, json_answer("A page of events.", "EventPage")),
         Operation::VerifyChain => (200, json_answer("What was found.", "Verification")),
         Operation::ReadEvent => (200, json_answer("The event.", "StoredEvent")),
@@ -163,12 +202,20 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
             answer["headers"] = json!({ "ETag": header("ETag", true) });
             (200, answer)
         }
-        Operation::Docs => (200, text_answer("The page.", "text/html; charset=utf-8")),
+        Operation::Docs => {
+            let mut answer = text_answer("The page.", "text/html; charset=utf-8");
+            for content_type in ["text/css; charset=utf-8", "image/svg+xml"] {
+                answer["content"][content_type] = json!({ "schema": { "type": "string" } });
+            }
+            answer["headers"] = json!({ "ETag": header("ETag", false) });
+            (200, answer)
+        }
     };
     let mut success = vec![success];
     match operation {
         Operation::Ready => success.push((503, json_answer("The store does not accept events.", "Ready"))),
-        Operation::OpenApi => success.push((
+        Operation::IngestLogs => success.push((503, json_answer("The records could not be made durable (`event/write_failed`). A 503, because exporters try again at a 503 and give up at a 500.", "Error"))),
+        Operation::OpenApi | Operation::Docs => success.push((
             304,
             json!({ "description": "The document is still the one that If-None-Match names.", "headers": { "ETag": header("ETag", true) } }),
         )),
@@ -183,6 +230,21 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::VerifyChain => {
             (None, SeqParameter::ALL.iter().map(|known| seq_parameter(*known)).collect())
         }
+        Operation::IngestJson => (
+            Some(ingest_body(
+                "Events",
+                &json!([{ "action": "user.login", "actor_id": "u-17" }, { "action": "user.logout", "actor_id": "u-17" }]),
+            )),
+            vec![idempotency_key()],
+        ),
+        Operation::IngestCloudEvents => (
+            Some(ingest_body(
+                "CloudEvents",
+                &json!([{ "specversion": "1.0", "id": "1", "source": "/shop", "type": "user.login", "authid": "u-17" }]),
+            )),
+            vec![idempotency_key()],
+        ),
+        Operation::IngestLogs => (Some(ingest_body("Logs", &logs_example())), vec![idempotency_key()]),
         Operation::ReadEvent
         | Operation::ListActions
         | Operation::Health
@@ -195,6 +257,9 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     let own: &[&[Code]] = match operation {
         Operation::LogEvent => &[&KEY, &INGEST],
         Operation::LogBatch => &[&KEY, &INGEST, &[Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge]],
+        Operation::IngestJson | Operation::IngestCloudEvents | Operation::IngestLogs => {
+            &[&KEY, &INGEST, &[Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge]]
+        }
         Operation::ListEvents | Operation::VerifyChain => {
             &[&KEY, &[Code::ReadInvalidParams, Code::ReadQueryFailed]]
         }
@@ -383,6 +448,27 @@ fn batch_body() -> Body {
             { "action": "document.deleted", "actor_id": "u-17", "resource": "document/42" },
         ] } } }),
     }
+}
+
+fn ingest_body(schema: &str, example: &Value) -> Body {
+    Body {
+        schema: schemas::reference(schema),
+        bytes_max: Endpoint::Batch.body_bytes_max(),
+        examples: json!({ "usual": { "value": example } }),
+    }
+}
+
+fn logs_example() -> Value {
+    let text = |text: &str| json!({ "stringValue": text });
+    let attributes = [
+        ("audit.action", text("user.login")),
+        ("audit.actor", text("u-17")),
+        ("mfa", json!({ "boolValue": true })),
+    ];
+    let attributes: Value =
+        attributes.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
+    let record = json!({ "timeUnixNano": "1794657601250000000", "attributes": attributes });
+    json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] })
 }
 
 fn idempotency_key() -> Value {

@@ -5,6 +5,8 @@ use sealog_core::catalog::Catalog;
 use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, INPUTS, SCHEMA_VERSION, STORED_FIELDS};
 use sealog_core::id::{Hash, Mode, Ulid};
 use sealog_core::reject::CODES;
+use sealog_formats::input::ITEMS_MAX;
+use sealog_service::adapters::ERRORS_MAX;
 use sealog_service::admin::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
 use sealog_service::password;
 use serde_json::{Map, Value, json};
@@ -72,6 +74,28 @@ pub(super) fn all(config: &Config) -> Value {
             &json!({ "log_ids": { "type": "array", "minItems": 1, "maxItems": BATCH_EVENTS_MAX, "items": ulid() }, "request_id": request_id() }),
             &[],
         ),
+        "Events": { "type": "array", "minItems": 1, "maxItems": ITEMS_MAX, "items": reference("Event") },
+        "CloudEvents": { "type": "array", "minItems": 1, "maxItems": ITEMS_MAX, "items": {
+            "type": "object",
+            "required": ["specversion", "id", "source", "type"],
+            "properties": {
+                "specversion": { "type": "string", "const": "1.0" },
+                "id": not_empty(),
+                "source": not_empty(),
+                "type": { "type": "string", "minLength": 1, "description": "The action, with or without `dev.sealog.` before it." },
+                "subject": { "type": "string", "maxLength": FIELD_SCALARS_MAX, "description": "The resource." },
+                "authid": { "type": "string", "maxLength": FIELD_SCALARS_MAX, "description": "The actor." },
+                "data": { "type": "object", "description": "The metadata." },
+            },
+        } },
+        "Logs": {
+            "type": "object",
+            "required": ["resourceLogs"],
+            "properties": { "resourceLogs": { "type": "array", "items": { "type": "object" } } },
+        },
+        "ItemError": item_error(),
+        "ItemsTaken": answer(&items_taken(), &[]),
+        "LogsTaken": answer(&logs_taken(), &["partialSuccess"]),
         "StoredEvent": stored_event(),
         "EventPage": page("events", "StoredEvent"),
         "Verification": answer(
@@ -113,8 +137,9 @@ pub(super) fn all(config: &Config) -> Value {
                     "doc_url": { "type": "string", "description": "The page about the code." },
                     "suggestion": { "type": "string", "description": "The closest known name; with `action/invalid` only." },
                     "valid_actions_url": { "type": "string", "description": "Where the actions are listed; with `action/invalid` only." },
+                    "items": { "type": "array", "items": reference("ItemError"), "description": "What is wrong with each item; for `/ingest` only." },
                 }),
-                &["suggestion", "valid_actions_url"],
+                &["suggestion", "valid_actions_url", "items"],
             ) }),
             &[],
         ),
@@ -182,6 +207,38 @@ pub(super) fn all(config: &Config) -> Value {
         ),
         "UserPage": page("users", "User"),
     })
+}
+
+fn item_error() -> Value {
+    answer(
+        &json!({
+            "index": { "type": "integer", "minimum": 0, "description": "The item's place in the request, from 0." },
+            "code": { "type": "string", "enum": CODES.iter().map(|row| row.text).collect::<Value>() },
+            "message": { "type": "string" },
+            "doc_url": { "type": "string" },
+            "suggestion": { "type": "string", "description": "The closest known action; for the first unknown one." },
+        }),
+        &["suggestion"],
+    )
+}
+
+fn items_taken() -> Value {
+    json!({
+        "accepted": { "type": "integer", "minimum": 0, "description": "Items that are stored." },
+        "rejected": { "type": "integer", "minimum": 0 },
+        "log_ids": { "type": "array", "maxItems": ITEMS_MAX, "items": { "type": ["string", "null"] }, "description": "For each item its `log_id`, or null where it was refused." },
+        "errors": { "type": "array", "maxItems": ERRORS_MAX, "items": reference("ItemError"), "description": "What is wrong with the first of those that were refused." },
+        "request_id": request_id(),
+    })
+}
+
+fn logs_taken() -> Value {
+    let mut taken = items_taken();
+    taken["partialSuccess"] = answer(
+        &json!({ "rejectedLogRecords": { "type": "string" }, "errorMessage": { "type": "string" } }),
+        &[],
+    );
+    taken
 }
 
 /// What a client sends of an event; what is not listed is ignored.

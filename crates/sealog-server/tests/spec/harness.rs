@@ -456,7 +456,10 @@ impl Connection {
         } else {
             Vec::new()
         };
-        response.body = String::from_utf8(body).unwrap();
+        response.body = match response.header("content-type") {
+            Some("application/x-protobuf") => String::from_utf8_lossy(&body).into_owned(),
+            _ => String::from_utf8(body).unwrap(),
+        };
         response.json = serde_json::from_str(&response.body).unwrap_or(Value::Null);
         response
     }

@@ -56,9 +56,10 @@ fn the_list_of_codes_is_there_with_and_without_a_slash_at_the_end() {
     let service = Service::start();
     let list = service.get("/docs/errors", "").body;
     assert!(list.contains("auth/key_not_found"));
-    for path in ["/docs", "/docs/", "/docs/errors/"] {
-        assert_eq!(service.get(path, "").body, list, "{path}");
-    }
+    assert_eq!(service.get("/docs/errors/", "").body, list);
+    let first = service.get("/docs", "").body;
+    assert!(first.contains("/docs/errors\""), "the first page leads there");
+    assert_eq!(service.get("/docs/", "").body, first);
 }
 
 #[test]

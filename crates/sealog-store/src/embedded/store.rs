@@ -33,6 +33,7 @@ use crate::feed::{Follower, Scope, Start};
 use crate::loss::Loss;
 use crate::pool::{FairPool, Lane, Payer};
 use crate::query::{ChainHead, Chunk, LOOKUP_COST, List, Range};
+use crate::segments::Segments;
 use crate::stats::StoreStats;
 use crate::store::{DropStep, Store};
 use crate::types::BoxFuture;
@@ -102,6 +103,11 @@ impl EmbeddedStore {
         Ok(EmbeddedStore { live, test, pool, feed, watch, directory })
     }
 
+    /// Whether a directory is on stable storage, or why not; for a look before a start.
+    pub fn check_storage(dir: &Path) -> Result<(), OpenError> {
+        refuse_unsafe_storage(dir)
+    }
+
     /// What its files are, as they say themselves.
     pub fn format() -> &'static str {
         FORMAT_LINE.trim_end()
@@ -136,7 +142,7 @@ impl EmbeddedStore {
         self.feed.close();
     }
 
-    fn log(&self, mode: Mode) -> &Arc<Log> {
+    pub(super) fn log(&self, mode: Mode) -> &Arc<Log> {
         match mode {
             Mode::Live => self.live.log(),
             Mode::Test => self.test.log(),
@@ -273,6 +279,10 @@ impl Store for EmbeddedStore {
             clock: clock.stats(),
         });
         Box::pin(async move { stats.await.map_err(|_| StoreError::Closing) })
+    }
+
+    fn segments(&self) -> Option<&dyn Segments> {
+        Some(self)
     }
 
     fn pool(&self) -> &FairPool {

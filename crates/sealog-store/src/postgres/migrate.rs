@@ -215,6 +215,38 @@ pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
     })
 }
 
+/// What a start would find in a database.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// As PostgreSQL says itself.
+    pub server: String,
+    /// Steps of the schema that were made, and that this program knows.
+    pub schema: (i64, i64),
+    /// Whether this role may make those that are missing.
+    pub may_migrate: bool,
+    /// Settings that are off and without which a database cannot keep what it acknowledges.
+    pub unsafe_off: Vec<String>,
+    pub now_ms: i64,
+}
+
+/// Looks at a database without a change to it.
+pub fn look(url: &str) -> Result<Look, OpenError> {
+    with_session(url, async |session| {
+        let schema = Schema::of_events();
+        let row = "SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+                       (SELECT coalesce(string_agg(name, ','), '') FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off')";
+        let rows = session.client.query_typed(row, &[]).await.map_err(failed)?;
+        let off: String = rows[0].get(2);
+        Ok(Look {
+            server: rows[0].get(0),
+            schema: (version(session, &schema).await?, schema.wanted()),
+            may_migrate: may_migrate(session, &schema).await?,
+            unsafe_off: off.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            now_ms: rows[0].get(1),
+        })
+    })
+}
+
 /// For commands that open no store.
 pub(super) fn with_session<T>(
     url: &str,

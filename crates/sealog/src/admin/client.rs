@@ -51,6 +51,14 @@ pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Stri
     }
 }
 
+/// Asks the server that runs on a data directory; nothing where none does.
+pub(crate) fn ask_running(data_dir: &Path, request: &Request) -> Result<Option<Answer>, String> {
+    match ask(data_dir, request)? {
+        Asked::Answered(answer) => answer.map(Some),
+        Asked::NobodyListens => Ok(None),
+    }
+}
+
 enum Asked {
     Answered(Result<Answer, String>),
     /// No server has taken notice, so that nothing was done.

@@ -8,8 +8,10 @@
 
 pub(crate) mod client;
 pub(crate) mod host;
+pub(crate) mod inspect;
 mod link_text;
 pub(crate) mod loss;
+pub(crate) mod moment;
 pub(crate) mod operations;
 pub(crate) mod ops_user;
 mod protocol;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::{loss, ops_user, reset};
+use super::{inspect, loss, moment, ops_user, reset};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +12,8 @@ pub(crate) enum Request {
     AcceptLoss(loss::Request),
     Reset(reset::Request),
     OpsUser(ops_user::Request),
+    Inspect,
+    TakeMoment(moment::Request),
 }
 
 impl Request {
@@ -21,6 +23,8 @@ impl Request {
             Request::AcceptLoss(_) => "accept-loss",
             Request::Reset(_) => "reset",
             Request::OpsUser(_) => "ops-user",
+            Request::Inspect => "doctor",
+            Request::TakeMoment(_) => "backup",
         }
     }
 }
@@ -31,6 +35,8 @@ pub(crate) enum Answer {
     AcceptLoss(loss::Accepted),
     Reset(reset::Made),
     OpsUser(ops_user::Done),
+    Inspect(inspect::State),
+    TakeMoment(moment::Taken),
 }
 
 /// Does what a command asks. An error is a text for the operator.
@@ -39,5 +45,7 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         Request::AcceptLoss(request) => loss::accept(host, &request).await.map(Answer::AcceptLoss),
         Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
         Request::OpsUser(request) => ops_user::run(host, &request).await.map(Answer::OpsUser),
+        Request::Inspect => inspect::state(host).await.map(Answer::Inspect),
+        Request::TakeMoment(moment::Request {}) => moment::take(host).await.map(Answer::TakeMoment),
     }
 }

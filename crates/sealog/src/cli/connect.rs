@@ -1,18 +1,16 @@
 //! How a command reaches the service: address, key, patience.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use sealog_client::{Client, Retries, Settings};
 use zeroize::Zeroizing;
 
 use super::exit::{EXIT_CODES, Exit, Failure};
-use super::profile;
+use super::{ask, profile};
 
 /// Of a server that was started without settings.
-const URL: &str = "http://127.0.0.1:8080";
+pub(super) const URL: &str = "http://127.0.0.1:8080";
 
 /// The flags that all these commands have.
 pub(super) fn with_flags(command: Command) -> Command {
@@ -79,52 +77,56 @@ pub(super) enum Key {
     Needed,
     /// Used if there is one.
     Optional,
+    /// That of whoever runs the instance.
+    Operator,
+    /// For what anybody may ask.
+    Without,
+}
+
+/// Set, and not to nothing.
+pub(super) fn var(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 pub(super) fn client(matches: &ArgMatches, key: Key) -> Result<Client, Failure> {
-    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let asked = matches.get_one::<String>("profile").cloned().or_else(|| var("SEALOG_PROFILE"));
     let profile = profile::read(profile::path(var).as_deref(), asked.as_deref())?;
     let url = matches.get_one::<String>("url").cloned().or_else(|| var("SEALOG_URL"));
     let url = url.or(profile.url).unwrap_or_else(|| URL.to_owned());
-    let found = var("SEALOG_API_KEY").map(Zeroizing::new).or(profile.key);
-    let key = match (found, key) {
-        (Some(key), _) => Some(key),
-        (None, Key::Optional) => None,
-        (None, Key::Needed) => Some(ask(matches.get_flag("no-input"))?),
+    let of_api = || var("SEALOG_API_KEY").map(Zeroizing::new).or(profile.key);
+    let of_operator = || var("SEALOG_OPERATOR_TOKEN").map(Zeroizing::new).or(profile.operator_token);
+    let asked_for = |found: Option<_>, prompt: &str, missing: &str| {
+        let is_forbidden = matches.get_flag("no-input");
+        let asked = || if is_forbidden { None } else { ask::hidden(prompt) };
+        found.or_else(asked).ok_or_else(|| Failure::new(Exit::Authentication, missing)).map(Some)
     };
+    let key = match key {
+        Key::Without => None,
+        Key::Optional => of_api(),
+        Key::Needed => asked_for(
+            of_api(),
+            "API key: ",
+            "a key is needed: set SEALOG_API_KEY, or store one with `sealog login`",
+        )?,
+        Key::Operator => asked_for(
+            of_operator(),
+            "Operator token: ",
+            "the operator token is needed: set SEALOG_OPERATOR_TOKEN, or store it with `sealog login --operator`",
+        )?,
+    };
+    with_key(matches, url, key)
+}
+
+/// A client of this address and key, with the patience that the flags ask for.
+pub(super) fn with_key(
+    matches: &ArgMatches,
+    url: String,
+    key: Option<Zeroizing<String>>,
+) -> Result<Client, Failure> {
     let timeout = Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
     let retries = Retries { most: *matches.get_one("retries").expect("has a default"), ..Retries::default() };
     Client::new(Settings { url, key, timeout, retries })
         .map_err(|why| Failure::usage(format!("the address of the service (--url, SEALOG_URL): {why}")))
-}
-
-/// Without showing what is typed.
-fn ask(is_forbidden: bool) -> Result<Zeroizing<String>, Failure> {
-    let missing = || {
-        Failure::new(
-            Exit::Authentication,
-            "a key is needed: set SEALOG_API_KEY, or put it in a profile of ~/.config/sealog/config.toml",
-        )
-    };
-    let stdin = std::io::stdin();
-    if is_forbidden || !stdin.is_terminal() {
-        return Err(missing());
-    }
-    let shown = tcgetattr(&stdin).map_err(|_| missing())?;
-    let mut hidden = shown.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden).map_err(|_| missing())?;
-    eprint!("API key: ");
-    let _ = std::io::stderr().flush();
-    let mut line = Zeroizing::new(String::new());
-    let read = stdin.lock().read_line(&mut line);
-    let _ = tcsetattr(&stdin, OptionalActions::Flush, &shown);
-    eprintln!();
-    match read {
-        Ok(_) if !line.trim().is_empty() => Ok(Zeroizing::new(line.trim().to_owned())),
-        _ => Err(missing()),
-    }
 }
 
 /// Runs a command's requests.

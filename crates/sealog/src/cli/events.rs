@@ -5,27 +5,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use sealog_client::{Answer, Client};
+use sealog_client::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
+use super::listing::{Filters, PAGE_MAX, with_filters};
 use super::output::{self, Form};
 
-/// The API's longest page.
-const PAGE_MAX: usize = 100;
 /// How many events `tail` looks back for what it has already shown. When more come between two looks it says so.
 const CATCH_UP_MAX: usize = 10_000;
-
-/// The API's filters, by the names of its parameters.
-const FILTERS: [(&str, &str, &str); 5] = [
-    ("action", "ACTION", "Only this action"),
-    ("actor_id", "ID", "Only events of this actor"),
-    ("resource", "RESOURCE", "Only events on this resource"),
-    ("date_from", "YYYY-MM-DD", "From the beginning of this day (UTC)"),
-    ("date_to", "YYYY-MM-DD", "To the end of this day (UTC)"),
-];
 
 pub(super) fn command() -> Command {
     let list = with_filters(
@@ -70,12 +60,6 @@ pub(super) fn command() -> Command {
     connect::with_flags(events.subcommand(list).subcommand(get).subcommand(tail))
 }
 
-fn with_filters(command: Command) -> Command {
-    FILTERS.iter().fold(command, |command, (name, value, help)| {
-        command.arg(Arg::new(*name).long(name.replace('_', "-")).value_name(*value).help(*help))
-    })
-}
-
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (name, matches) = matches.subcommand().expect("clap asks for one");
     let client = connect::client(matches, Key::Needed)?;
@@ -88,33 +72,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A page as the service sends it. Events stay the text that they are: what is hashed is this text.
-#[derive(Deserialize)]
-struct Page {
-    events: Vec<Box<RawValue>>,
-    next_cursor: Option<String>,
-}
-
-struct Filters(Vec<(&'static str, String)>);
-
-impl Filters {
-    fn of(matches: &ArgMatches) -> Filters {
-        let given =
-            FILTERS.iter().filter_map(|(name, ..)| Some((*name, matches.get_one::<String>(name)?.clone())));
-        Filters(given.collect())
-    }
-
-    async fn page(&self, client: &Client, limit: usize, cursor: Option<&str>) -> Result<Page, Failure> {
-        let limit = limit.to_string();
-        let mut query: Vec<(&str, &str)> =
-            self.0.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        query.push(("limit", &limit));
-        query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        let answer: Answer = client.get("/v1/events", &query).await?;
-        Ok(answer.json()?)
-    }
 }
 
 async fn list(client: &Client, matches: &ArgMatches, form: Form) -> Result<(), Failure> {

@@ -71,8 +71,12 @@ pub(super) fn table(headings: &[&str], most: &[usize], rows: &[Vec<String>]) -> 
 
 /// To standard output. Whether there is anybody left to read it: a pipe that was closed is no error.
 pub(super) fn put(text: &str) -> std::io::Result<bool> {
+    put_bytes(text.as_bytes())
+}
+
+pub(super) fn put_bytes(bytes: &[u8]) -> std::io::Result<bool> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error),

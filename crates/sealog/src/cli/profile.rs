@@ -7,8 +7,8 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -28,16 +28,18 @@ struct File {
 struct Entry {
     url: Option<String>,
     key: Option<String>,
+    operator_token: Option<String>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Profile {
     pub url: Option<String>,
     pub key: Option<Zeroizing<String>>,
+    pub operator_token: Option<Zeroizing<String>>,
 }
 
 /// Used when none is asked for.
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 
 /// Where the file is, by the directories that the environment names.
 pub(super) fn path(var: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
@@ -54,24 +56,20 @@ pub(super) fn read(path: Option<&Path>, asked: Option<&str>) -> Result<Profile, 
         None => Ok(Profile::default()),
     };
     let Some(path) = path else { return missing("neither HOME nor XDG_CONFIG_HOME is set".into()) };
-    let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
+    match std::fs::metadata(path) {
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return missing(format!("{} does not exist", path.display()));
         }
-        Err(error) => return Err(bad(error.to_string())),
-    };
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(bad(format!("others can read the keys in it: chmod 600 {}", path.display())));
+        Err(error) => return Err(Failure::usage(format!("{}: {error}", path.display()))),
     }
-    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?);
-    // Its own message would show the line, and with it perhaps a key.
-    let file: File = toml::from_str(&text)
-        .map_err(|error| bad(format!("it is no file of profiles: {}", error.message())))?;
-    let mut profiles = file.profiles;
+    let mut profiles = file(path)?.profiles;
     match profiles.remove(asked.unwrap_or(DEFAULT)) {
-        Some(entry) => Ok(Profile { url: entry.url, key: entry.key.map(Zeroizing::new) }),
+        Some(entry) => Ok(Profile {
+            url: entry.url,
+            key: entry.key.map(Zeroizing::new),
+            operator_token: entry.operator_token.map(Zeroizing::new),
+        }),
         None => {
             let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
             missing(format!(
@@ -81,6 +79,77 @@ pub(super) fn read(path: Option<&Path>, asked: Option<&str>) -> Result<Profile, 
             ))
         }
     }
+}
+
+/// What stands in a file that nobody else may read.
+fn file(path: &Path) -> Result<File, Failure> {
+    let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let mode = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(bad(format!("others can read the keys in it: chmod 600 {}", path.display())));
+    }
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?);
+    // Its own message would show the line, and with it perhaps a key.
+    toml::from_str(&text).map_err(|error| bad(format!("it is no file of profiles: {}", error.message())))
+}
+
+/// Names of all profiles of a file.
+pub(super) fn names(path: &Path) -> Result<Vec<String>, Failure> {
+    Ok(file(path)?.profiles.into_keys().collect())
+}
+
+/// The same file with one profile set, and everything else in it, comments included, as it was.
+pub(super) fn with_profile(text: &str, name: &str, profile: &Profile) -> Zeroizing<String> {
+    let mut section = Zeroizing::new(format!("[profiles.{}]\n", quoted_key(name)));
+    let mut line = |key: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            section.push_str(&format!("{key} = {}\n", toml::Value::from(value)));
+        }
+    };
+    line("url", profile.url.as_deref());
+    line("key", profile.key.as_ref().map(|key| key.as_str()));
+    line("operator_token", profile.operator_token.as_ref().map(|token| token.as_str()));
+    let headings = [format!("[profiles.{name}]"), format!("[profiles.{}]", quoted_key(name))];
+    let is_heading = |line: &str| headings.iter().any(|heading| line.trim() == *heading);
+    let mut out = Zeroizing::new(String::with_capacity(text.len() + section.len() + 1));
+    let (mut is_inside, mut is_written) = (false, false);
+    for line in text.split_inclusive('\n') {
+        if is_heading(line) {
+            (is_inside, is_written) = (true, true);
+            out.push_str(&section);
+        } else if line.trim_start().starts_with('[') {
+            is_inside = false;
+        }
+        // What the section had is replaced; what people wrote beside it stays.
+        if !is_inside || line.trim_start().starts_with('#') || line.trim().is_empty() {
+            out.push_str(line);
+        }
+    }
+    if !is_written {
+        if !out.is_empty() && !out.ends_with('\n') {
+            out.push('\n');
+        }
+        out.push_str(&section);
+    }
+    out
+}
+
+fn quoted_key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    if is_bare { name.to_owned() } else { toml::Value::from(name).to_string() }
+}
+
+/// Replaces the file in one step; nobody else can read it at any moment.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let new = path.with_added_extension("new");
+    // One that was left behind may be open to others.
+    let _ = std::fs::remove_file(&new);
+    let mut file = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)
 }
 
 #[cfg(test)]
@@ -116,6 +185,29 @@ mod tests {
         assert!(refused.message.contains("default, prod"), "{}", refused.message);
         assert!(read(Some(Path::new("/nonexistent/x")), None).unwrap().url.is_none());
         assert!(read(Some(Path::new("/nonexistent/x")), Some("prod")).is_err());
+    }
+
+    #[test]
+    fn a_profile_is_written_beside_the_others_and_comments_stay() {
+        let text = "# mine\n[profiles.default]\nurl = \"http://a\"\nkey = \"old\"\n# of prod\n[profiles.prod]\nurl = \"https://b\"";
+        let profile = Profile {
+            url: Some("http://c\"d".into()),
+            key: Some(Zeroizing::new("new".into())),
+            operator_token: None,
+        };
+        let (_dir, path) = written("", 0o600);
+        for name in ["default", "prod", "third", "a b.c"] {
+            let changed = with_profile(text, name, &profile);
+            write(&path, &changed).unwrap();
+            let read_back = read(Some(&path), Some(name)).unwrap();
+            assert_eq!(read_back.url.as_deref(), Some("http://c\"d"), "{}", *changed);
+            assert_eq!(read_back.key.as_ref().map(|key| key.as_str()), Some("new"));
+            assert!(changed.contains("# mine\n") && changed.contains("# of prod\n"), "{}", *changed);
+            let other = if name == "prod" { "default" } else { "prod" };
+            assert!(read(Some(&path), Some(other)).unwrap().url.is_some());
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
     }
 
     #[test]

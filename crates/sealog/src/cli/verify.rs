@@ -1,17 +1,21 @@
 //! `sealog verify`: has the service check its chain, window by window.
 
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use sealog_client::Client;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
+use super::listing::Filters;
 use super::output::{self, Form};
+use super::{progress, verify_data, walk};
 
 /// The API's longest window.
 const WINDOW: u64 = 1000;
@@ -22,9 +26,18 @@ pub(super) fn command() -> Command {
             .about("Verifies the chain of the key's project")
             .long_about(
                 "Verifies the chain of the key's project: the service recomputes the hash of every event and compares it with its neighbours, 1,000 at a time.\n\n\
+                 With --data it opens a stopped store itself and verifies every chain in it.\n\n\
                  This asks the service. To trust nobody, export the events and check them with `sealog-verify`, which needs neither a service nor a key.\n\n\
                  It ends with 10 when the chain is broken, and says at which event.",
             )
+            .arg(
+                Arg::new("data")
+                    .long("data")
+                    .value_name("DIR")
+                    .conflicts_with_all(["all", "from", "to"])
+                    .help("Verifies the store in this data directory instead, all chains on all cores, without a service; also the postgres:// URL of a database"),
+            )
+            .arg(Arg::new("report").long("report").value_name("FILE").help("Writes the result as JSON to this file, too"))
             .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).conflicts_with_all(["from", "to"]).help("The whole chain, which is also what happens without --from and --to"))
             .arg(Arg::new("from").long("from").value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help("The first chain_seq"))
             .arg(Arg::new("to").long("to").value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help("The last chain_seq")),
@@ -54,15 +67,37 @@ struct Outcome {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let report_file = matches.get_one::<String>("report").map(Path::new);
+    // Before hours of work, not after them.
+    let report_file = report_file.map(Report::create).transpose()?;
+    if let Some(place) = matches.get_one::<String>("data") {
+        let (is_quiet, form) = (matches.get_flag("quiet"), Form::of(matches));
+        let outcome = verify_data::run(place, is_quiet)?;
+        if let Some(file) = report_file {
+            file.put(&outcome.report(Form::Json))?;
+        }
+        output::put(&outcome.report(form))?;
+        return Ok(if outcome.is_valid() { ExitCode::SUCCESS } else { Exit::Broken.into() });
+    }
     let from = matches.get_one::<u64>("from").copied().unwrap_or(1);
     let to = matches.get_one::<u64>("to").copied();
     if to.is_some_and(|to| to < from) {
         return Err(Failure::usage("--to must not be less than --from"));
     }
     let client = connect::client(matches, Key::Needed)?;
-    let bar = progress(matches.get_flag("quiet"), to.map(|to| to - from + 1));
-    let outcome = connect::block_on(verify(&client, from, to, &bar))?;
-    bar.finish_and_clear();
+    let is_quiet = matches.get_flag("quiet");
+    let outcome = connect::block_on(async {
+        // How much there is to do; what comes meanwhile is verified, too.
+        let newest = walk::newest(&client, &Filters::default()).await?.map_or(0, |newest| newest.seq);
+        let end = to.map_or(newest, |to| to.min(newest));
+        let bar = progress::bar(is_quiet, "Verifying", Some((end + 1).saturating_sub(from)));
+        let outcome = verify(&client, from, to, &bar).await;
+        bar.finish_and_clear();
+        outcome
+    })?;
+    if let Some(file) = report_file {
+        file.put(&report(&outcome, Form::Json))?;
+    }
     output::put(&report(&outcome, Form::of(matches)))?;
     Ok(if outcome.broken.is_some() { Exit::Broken.into() } else { ExitCode::SUCCESS })
 }
@@ -106,7 +141,7 @@ fn report(outcome: &Outcome, form: Form) -> String {
     if form == Form::Json {
         let mut report = json!({
             "valid": broken.is_none(), "checked": checked, "first_seq": first, "last_seq": last,
-            "windows": windows, "seconds": (seconds * 1000.0).round() / 1000.0,
+            "windows": windows, "seconds": (seconds * 1000.0).round() / 1000.0, "events_per_second": progress::rate(*checked, *took),
         });
         if let Some((at, hash)) = broken {
             report["broken_at"] = json!(at);
@@ -117,7 +152,8 @@ fn report(outcome: &Outcome, form: Form) -> String {
     match broken {
         _ if *checked == 0 && broken.is_none() => "There are no events to verify.\n".into(),
         None => format!(
-            "{checked} of {checked} events valid, #{first} to #{last}, {windows} windows, {seconds:.1} s\n"
+            "{checked} of {checked} events valid, #{first} to #{last}, {windows} windows, {seconds:.1} s, {} events/s\n",
+            progress::rate(*checked, *took)
         ),
         Some((at, hash)) => format!(
             "BROKEN at #{at}: {} events before it are valid\n  stored hash: {}\n  what now: keep the store as it is, and look at the event and its neighbours on the Verification page of the dashboard\n",
@@ -127,18 +163,28 @@ fn report(outcome: &Outcome, form: Form) -> String {
     }
 }
 
-/// Drawn on a terminal only.
-fn progress(is_quiet: bool, total: Option<u64>) -> ProgressBar {
-    if is_quiet {
-        return ProgressBar::hidden();
+/// A file for what was found.
+struct Report<'a> {
+    path: &'a Path,
+    file: std::fs::File,
+}
+
+impl<'a> Report<'a> {
+    fn create(path: &'a Path) -> Result<Report<'a>, Failure> {
+        let file = std::fs::File::create(path);
+        let file = file.map_err(|error| {
+            Failure::usage(format!("--report: {} cannot be written: {error}", path.display()))
+        })?;
+        Ok(Report { path, file })
     }
-    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-    let template = match total {
-        Some(_) => "Verifying {wide_bar} {human_pos} of {human_len} events, {per_sec}, {eta} left",
-        None => "Verifying {spinner} {human_pos} events, {per_sec}",
-    };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+
+    fn put(mut self, text: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        written.map_err(|error| {
+            Failure::new(
+                Exit::Failure,
+                format!("--report: {} cannot be written: {error}", self.path.display()),
+            )
+        })
     }
-    bar
 }

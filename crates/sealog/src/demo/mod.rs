@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use sealog_docs::Program;
 use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use serde_json::json;
@@ -81,7 +82,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, String> {
     let text = |name: &str| matches.get_one::<String>(name).expect("it has a default").as_str();
     let given = [
         ("listen", text("listen")),
@@ -91,6 +92,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         ("allow_unsafe_storage", "true"),
     ];
     let mut settings = config::of_flags(&given).map_err(|error| error.to_string())?;
+    settings.server.program = Arc::new(program);
     logging::to_stderr(settings.log_level, settings.log_format);
     let asked = settings.listen;
     settings.listen = on_loopback(asked);

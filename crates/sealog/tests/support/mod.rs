@@ -1,6 +1,8 @@
 //! The program of this package, for `sealog_testing::process`: only cargo knows where it has put it.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub mod stage;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -77,4 +79,10 @@ pub fn cut_log(data: &Path, segment: u32, requests: usize) {
         at += u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
     }
     std::fs::write(&path, &bytes[..at]).unwrap();
+}
+
+/// Whether no server starts on a directory that is being restored.
+pub fn restoring_is_refused(data: &Path) -> bool {
+    let (code, _, error) = ended(serving(sealog(), data).output().unwrap());
+    code == Some(1) && error.contains("was not finished")
 }

@@ -1,8 +1,7 @@
 //! `sealog log`: sends one event from flags, or any number from a file or a pipe.
 //!
-//! [`input`] reads lines, [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent.
+//! [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent.
 
-mod input;
 mod sender;
 
 use std::path::PathBuf;
@@ -16,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::connect::{self, Key};
 use super::exit::Failure;
+use super::lines;
 use super::output::Form;
 use super::spool::Spool;
 use sender::Sender;
@@ -129,7 +129,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                 sender.one(event, key).await
             }
             None => {
-                let lines = input::lines(matches.get_one::<String>("file").expect("there is one"))?;
+                let lines = lines::lines(matches.get_one::<String>("file").expect("there is one"))?;
                 sender.all(lines).await
             }
         }

@@ -7,24 +7,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sealog_client::{Client, ClientError};
-use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-use super::super::exit::{self, Exit, Failure};
+use super::super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
+use super::super::exit::{Exit, Failure};
+use super::super::lines::Line;
 use super::super::output::{self, Form};
 use super::super::spool::{Batch, Spool};
-use super::input::Line;
 
-/// The API's largest batch.
-const EVENTS_MAX: usize = 100;
-/// Less than the API's 2 MB, for what stands around the events.
-const BYTES_MAX: usize = 1_900_000;
 /// How long the first event of a batch waits for others.
 const GATHER: Duration = Duration::from_secs(1);
 /// How long a service that was away is left alone while lines still arrive.
@@ -47,20 +42,6 @@ pub(super) struct Sender {
 struct Sent {
     batch: Batch,
     lines: Vec<u64>,
-}
-
-/// What became of a batch, by the places of its events in it.
-#[derive(Default)]
-struct Delivered {
-    sealed: Vec<(usize, String)>,
-    refused: Vec<(usize, ClientError)>,
-    /// Why not everything was heard. What was sealed is known by its keys, and the whole batch may be sent again.
-    unheard: Option<ClientError>,
-}
-
-#[derive(Deserialize)]
-struct Accepted {
-    log_ids: Vec<String>,
 }
 
 impl Sender {
@@ -171,9 +152,12 @@ impl Sender {
             until = Some(Instant::now() + GATHER);
         }
         while sent.batch.events.len() < EVENTS_MAX {
-            let item = match until {
-                None => lines.recv().await,
-                Some(until) => match timeout_at(until, lines.recv()).await {
+            // Lines that are there already need no clock.
+            let item = match (lines.try_recv(), until) {
+                (Ok(item), _) => Some(item),
+                (Err(TryRecvError::Disconnected), _) => None,
+                (Err(TryRecvError::Empty), None) => lines.recv().await,
+                (Err(TryRecvError::Empty), Some(until)) => match timeout_at(until, lines.recv()).await {
                     Ok(item) => item,
                     Err(_) => break,
                 },
@@ -333,51 +317,6 @@ impl Sender {
         }
         ended(is_all_sent, self.rejected)
     }
-}
-
-/// One event can spoil a batch: then the others are sent without it, with keys that come from the batch's, so that this, too, may be repeated.
-async fn deliver(client: &Client, batch: &Batch) -> Delivered {
-    let mut delivered = Delivered::default();
-    match post(client, batch).await {
-        Ok(log_ids) => delivered.sealed = log_ids.into_iter().enumerate().collect(),
-        Err(error) if exit::of(&error) != Exit::Invalid => delivered.unheard = Some(error),
-        Err(error) if batch.events.len() == 1 => delivered.refused.push((0, error)),
-        Err(_) => {
-            for (at, event) in batch.events.iter().enumerate() {
-                let idempotency_key = format!("{}-{at}", batch.idempotency_key);
-                let single = Batch { idempotency_key, events: vec![event.clone()] };
-                match post(client, &single).await {
-                    Ok(log_ids) => delivered.sealed.extend(log_ids.into_iter().map(|log_id| (at, log_id))),
-                    Err(error) if exit::of(&error) == Exit::Invalid => delivered.refused.push((at, error)),
-                    Err(error) => {
-                        delivered.unheard = Some(error);
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    delivered
-}
-
-async fn post(client: &Client, batch: &Batch) -> Result<Vec<String>, ClientError> {
-    let length: usize = batch.events.iter().map(|event| event.get().len() + 1).sum();
-    let mut body = Vec::with_capacity(length + 16);
-    body.extend_from_slice(b"{\"events\":[");
-    for (at, event) in batch.events.iter().enumerate() {
-        if at > 0 {
-            body.push(b',');
-        }
-        body.extend_from_slice(event.get().as_bytes());
-    }
-    body.extend_from_slice(b"]}");
-    let answer = client.post("/v1/events/batch", Bytes::from(body), &batch.idempotency_key).await?;
-    let Accepted { log_ids } = answer.json()?;
-    if log_ids.len() != batch.events.len() {
-        let why = format!("{} log_ids for {} events", log_ids.len(), batch.events.len());
-        return Err(ClientError::Foreign { status: answer.status, why });
-    }
-    Ok(log_ids)
 }
 
 /// 128 random bits.

@@ -6,12 +6,12 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::super::exit::Failure;
+use super::exit::Failure;
 
 /// How long a line may be: an event has to fit into a request of 2 MB.
 pub(super) const LINE_MAX: usize = 2 << 20;
 /// Lines that are read ahead. With the longest ones this is the most memory that input can take.
-const AHEAD: usize = 256;
+pub(super) const AHEAD: usize = 256;
 
 pub(super) struct Line {
     pub number: u64,
@@ -21,12 +21,7 @@ pub(super) struct Line {
 
 /// Ends when the input does; an error is the last item.
 pub(super) fn lines(path: &str) -> Result<mpsc::Receiver<io::Result<Line>>, Failure> {
-    let input: Box<dyn Read + Send> = match path {
-        "-" => Box::new(io::stdin()),
-        path => Box::new(
-            File::open(path).map_err(|error| Failure::usage(format!("{path} cannot be read: {error}")))?,
-        ),
-    };
+    let input = open(path)?;
     let (sender, receiver) = mpsc::channel(AHEAD);
     std::thread::spawn(move || {
         let mut reader = BufReader::with_capacity(256 << 10, input);
@@ -46,6 +41,20 @@ pub(super) fn lines(path: &str) -> Result<mpsc::Receiver<io::Result<Line>>, Fail
         }
     });
     Ok(receiver)
+}
+
+/// A file, or standard input for `-`.
+pub(super) fn open(path: &str) -> Result<Box<dyn Read + Send>, Failure> {
+    if path == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    let bad = |error: io::Error| Failure::usage(format!("{path} cannot be read: {error}"));
+    let file = File::open(path).map_err(bad)?;
+    // It opens like a file, and fails at the first read.
+    if file.metadata().map_err(bad)?.is_dir() {
+        return Err(Failure::usage(format!("{path} is a directory: name a file in it")));
+    }
+    Ok(Box::new(file))
 }
 
 /// Whether there was a line. Of one that is too long the rest is passed over.

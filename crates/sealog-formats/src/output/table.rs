@@ -1,0 +1,227 @@
+//! Which field of an event becomes which field of another format.
+
+use super::made::Made;
+
+/// The rows of a format.
+#[derive(Debug)]
+pub struct Mapping {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub rows: &'static [Row],
+}
+
+#[derive(Debug)]
+pub struct Row {
+    /// A path: `a.b` is the member `b` of `a`, and `a[].b` that of the one item of `a`.
+    pub to: &'static str,
+    pub from: Origin,
+}
+
+/// Where a value comes from. A row without one is left out.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// A field of the event, as it stands there.
+    Field(&'static str),
+    /// The same for all events.
+    Text(&'static str),
+    Made(Made),
+}
+
+impl Origin {
+    /// For people.
+    pub fn words(self) -> String {
+        match self {
+            Field(name) => format!("`{name}`"),
+            Text(text) => format!("always `{text}`"),
+            Origin::Made(made) => made.words().to_owned(),
+        }
+    }
+}
+
+use Origin::{Field, Text};
+
+const fn made(to: &'static str, made: Made) -> Row {
+    Row { to, from: Origin::Made(made) }
+}
+
+const fn field(to: &'static str, name: &'static str) -> Row {
+    Row { to, from: Field(name) }
+}
+
+const fn text(to: &'static str, text: &'static str) -> Row {
+    Row { to, from: Text(text) }
+}
+
+pub(super) const OCSF: Mapping = Mapping {
+    name: "OCSF 1.5",
+    about: "Class by category: `auth` is Authentication (3002), `identity` Account Change (3001), `access_control` User Access Management (3005), all others API Activity (6003).",
+    rows: &[
+        made("class_uid", Made::OcsfClass),
+        made("category_uid", Made::OcsfCategory),
+        made("activity_id", Made::OcsfActivity),
+        field("activity_name", "action"),
+        made("type_uid", Made::OcsfType),
+        made("severity_id", Made::OcsfSeverity),
+        field("severity", "severity"),
+        made("time", Made::TimeMs),
+        text("metadata.version", "1.5.0"),
+        text("metadata.product.name", "Sealog"),
+        text("metadata.product.vendor_name", "Sealog"),
+        field("metadata.uid", "log_id"),
+        field("metadata.sequence", "chain_seq"),
+        field("metadata.tenant_uid", "tenant_id"),
+        field("metadata.original_time", "ts_client"),
+        field("actor.user.uid", "actor_id"),
+        field("actor.user.type", "actor_type"),
+        field("actor.session.uid", "session_id"),
+        made("user.uid", Made::OcsfUser),
+        field("api.operation", "action"),
+        field("resources[].uid", "resource"),
+        field("resources[].type", "resource_type"),
+        field("src_endpoint.ip", "ip_address"),
+        field("src_endpoint.location.country", "country"),
+        field("src_endpoint.location.city", "city"),
+        field("unmapped.project_id", "project_id"),
+        field("unmapped.schema_version", "schema_version"),
+        field("unmapped.category", "category"),
+        field("unmapped.metadata", "metadata"),
+        field("unmapped.prev_hash", "prev_hash"),
+        field("unmapped.hash", "hash"),
+    ],
+};
+
+pub(super) const ECS: Mapping = Mapping {
+    name: "Elastic Common Schema 8",
+    about: "What the schema has no field for is beneath `sealog`. `sealog.metadata` holds anything: give it the type `flattened` in Elasticsearch.",
+    rows: &[
+        field("@timestamp", "timestamp"),
+        text("ecs.version", "8.17.0"),
+        text("event.kind", "event"),
+        text("event.provider", "sealog"),
+        field("event.id", "log_id"),
+        field("event.action", "action"),
+        made("event.category", Made::EcsCategory),
+        field("event.sequence", "chain_seq"),
+        field("event.hash", "hash"),
+        field("user.id", "actor_id"),
+        field("source.ip", "ip_address"),
+        field("source.geo.country_iso_code", "country"),
+        field("source.geo.city_name", "city"),
+        field("organization.id", "tenant_id"),
+        field("sealog.project_id", "project_id"),
+        field("sealog.schema_version", "schema_version"),
+        field("sealog.category", "category"),
+        field("sealog.severity", "severity"),
+        field("sealog.actor_type", "actor_type"),
+        field("sealog.resource", "resource"),
+        field("sealog.resource_type", "resource_type"),
+        field("sealog.session_id", "session_id"),
+        field("sealog.ts_client", "ts_client"),
+        field("sealog.prev_hash", "prev_hash"),
+        field("sealog.metadata", "metadata"),
+    ],
+};
+
+/// The first seven are the header, in its order.
+pub(super) const CEF: Mapping = Mapping {
+    name: "CEF:0",
+    about: "The first seven rows are the header, the others the extension. In the header `\\` and `|` are escaped, in the extension `\\`, `=` and line ends.",
+    rows: &[
+        text("CEF", "0"),
+        text("Device Vendor", "Sealog"),
+        text("Device Product", "Sealog"),
+        field("Device Version", "schema_version"),
+        field("Device Event Class ID", "action"),
+        made("Name", Made::CefName),
+        made("Severity", Made::CefSeverity),
+        made("rt", Made::TimeMs),
+        field("externalId", "log_id"),
+        field("suid", "actor_id"),
+        field("src", "ip_address"),
+        field("cat", "category"),
+        field("cn1", "chain_seq"),
+        text("cn1Label", "chain_seq"),
+        field("cs1", "hash"),
+        text("cs1Label", "hash"),
+        field("cs2", "prev_hash"),
+        text("cs2Label", "prev_hash"),
+        field("cs3", "resource"),
+        text("cs3Label", "resource"),
+        field("cs4", "tenant_id"),
+        text("cs4Label", "tenant_id"),
+        field("cs5", "project_id"),
+        text("cs5Label", "project_id"),
+        field("cs6", "metadata"),
+        text("cs6Label", "metadata"),
+    ],
+};
+
+pub(super) const CLOUD_EVENTS: Mapping = Mapping {
+    name: "CloudEvents 1.0",
+    about: "One event for each line, in structured mode. `data` is the whole event, byte for byte, so that its hash can be recomputed. `chainseq` is a string, because numbers of CloudEvents have 32 bits.",
+    rows: &[
+        text("specversion", "1.0"),
+        field("id", "log_id"),
+        made("source", Made::CloudSource),
+        made("type", Made::CloudType),
+        made("subject", Made::CloudSubject),
+        field("time", "timestamp"),
+        made("authtype", Made::CloudAuthType),
+        made("authid", Made::CloudAuthId),
+        made("chainseq", Made::CloudChainSeq),
+        field("chainhash", "hash"),
+        text("datacontenttype", "application/json"),
+        made("data", Made::Whole),
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use sealog_core::event::STORED_FIELDS;
+
+    use super::*;
+
+    const ALL: [Mapping; 4] = [OCSF, ECS, CEF, CLOUD_EVENTS];
+
+    #[test]
+    fn every_row_comes_from_a_field_of_events_and_leads_to_a_place_of_its_own() {
+        for mapping in ALL {
+            for row in mapping.rows {
+                if let Field(name) = row.from {
+                    assert!(
+                        STORED_FIELDS.iter().any(|(known, _)| *known == name),
+                        "{}: {name}",
+                        mapping.name
+                    );
+                }
+                let times = mapping.rows.iter().filter(|other| other.to == row.to).count();
+                assert_eq!(times, 1, "{}: {}", mapping.name, row.to);
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_of_cloudevents_are_lower_case_letters_and_digits_and_at_most_20() {
+        for row in CLOUD_EVENTS.rows {
+            let fine = row.to.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+            assert!(fine && row.to.len() <= 20, "{}", row.to);
+        }
+    }
+
+    /// Nothing that is needed to verify an event gets lost on the way.
+    #[test]
+    fn every_hashed_field_is_somewhere_in_every_format() {
+        for mapping in ALL {
+            for name in
+                ["log_id", "tenant_id", "action", "actor_id", "resource", "metadata", "hash", "prev_hash"]
+            {
+                let is_there = mapping.rows.iter().any(|row| match row.from {
+                    Field(known) => known == name,
+                    Origin::Made(Made::Whole) => true,
+                    _ => false,
+                });
+                assert!(is_there, "{}: {name}", mapping.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `POST /ingest/json`, `/ingest/cloudevents` and `/ingest/otlp/v1/logs`: adapters for shippers. Each item is taken or refused by itself, and the answer says which.
+
+use axum::body::Body as Lent;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use sealog_core::id::RequestId;
+use sealog_core::reject::{Code, Reject};
+use sealog_formats::input::Adapter;
+use sealog_service::adapters::{ERRORS_MAX, Fate, Taken};
+use sealog_service::ingest::{Client, Endpoint, IngestError};
+use serde_json::{Map, Value, json};
+
+use super::events::{REPLAYED, idempotency_key};
+use crate::app::App;
+use crate::body;
+use crate::config::Config;
+use crate::respond::{Answer, Failure, json, with_type};
+
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// What the answer has to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Items,
+    /// As OTLP has it: what was refused is a partial success.
+    Logs,
+    LogsProtobuf,
+}
+
+pub(crate) async fn json_items(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
+    post(app, headers, lent, (Adapter::Json, Form::Items), from, request_id).await
+}
+
+pub(crate) async fn cloudevents(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
+    post(app, headers, lent, (Adapter::CloudEvents, Form::Items), from, request_id).await
+}
+
+pub(crate) async fn logs(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let as_what = if content_type.starts_with(PROTOBUF.as_bytes()) {
+        (Adapter::OtlpProtobuf, Form::LogsProtobuf)
+    } else {
+        (Adapter::OtlpJson, Form::Logs)
+    };
+    let answer = post(app, headers, lent, as_what, from, request_id).await;
+    // Exporters give up at a 500 and try again at a 503.
+    answer.map_err(
+        |failure| if failure.code() == Code::EventWriteFailed { failure.unavailable() } else { failure },
+    )
+}
+
+async fn post(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    (adapter, form): (Adapter, Form),
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
+    let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
+    caller.may_ingest(request_id.received_ms())?;
+    let key_hash = idempotency_key(headers)?;
+    let whose = Some(caller.chain().tenant_id);
+    let bytes_max = Endpoint::Batch.body_bytes_max();
+    let (body, _share) = body::read(app, headers, lent, bytes_max, whose, request_id).await?;
+    let taken = app.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id).await;
+    let taken = taken.map_err(|error| Failure::ingest(error, request_id))?;
+    // The first batch was counted when the request came.
+    caller.charge(&app.limits, taken.batches() - 1, request_id.received_ms());
+    if taken.sealed > 0 {
+        app.metrics.sealed(caller.chain().mode, taken.sealed);
+    }
+    if taken.replayed {
+        app.metrics.replayed();
+    }
+    for (_, reject) in taken.rejected() {
+        app.metrics.rejected(reject.code());
+    }
+    answer(&app.config, form, taken, request_id)
+}
+
+fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) -> Answer {
+    let errors: Vec<Value> =
+        taken.rejected().take(ERRORS_MAX).map(|(index, reject)| item_error(config, index, reject)).collect();
+    let stored = taken.stored();
+    if let Some(error) = taken.stopped.take() {
+        return Err(stopped(error, stored, errors, request_id));
+    }
+    let first = taken.rejected().next();
+    if let Some((index, reject)) = first
+        && stored == 0
+        && form == Form::Items
+    {
+        let message = format!("item[{index}]: {reject}");
+        return Err(Failure::from(reject.clone()).saying(message).with_items(errors));
+    }
+    let rejected = taken.rejected().count();
+    let summary = first.map(|(index, reject)| {
+        format!(
+            "{rejected} of {} log records were refused; the first is number {index}: {}: {reject}",
+            taken.fates.len(),
+            reject.code().as_str()
+        )
+    });
+    if form == Form::LogsProtobuf {
+        return Ok(with_type(StatusCode::OK, PROTOBUF, partial_success(rejected, summary.as_deref())));
+    }
+    let mut body = Map::new();
+    if let (Form::Logs, Some(summary)) = (form, summary) {
+        // A 64-bit number is a string in the JSON of Protocol Buffers.
+        body.insert(
+            "partialSuccess".into(),
+            json!({ "rejectedLogRecords": rejected.to_string(), "errorMessage": summary }),
+        );
+    }
+    body.insert("accepted".into(), stored.into());
+    body.insert("rejected".into(), rejected.into());
+    body.insert("log_ids".into(), taken.fates.iter().map(log_id).collect());
+    body.insert("errors".into(), errors.into());
+    body.insert("request_id".into(), request_id.to_string().into());
+    let status = if form == Form::Items { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let mut response = json(status, Value::from(body).to_string());
+    if taken.replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// Some batches are stored and the rest is not: what the client has to know to send it again.
+fn stopped(error: IngestError, stored: usize, errors: Vec<Value>, request_id: RequestId) -> Failure {
+    let failure = Failure::ingest(error, request_id);
+    let message = format!(
+        "{} {stored} items of this request are stored; with an Idempotency-Key the same request stores the others and none twice.",
+        failure.message()
+    );
+    failure.saying(message).with_items(errors)
+}
+
+fn log_id(fate: &Fate) -> Value {
+    match fate {
+        Fate::Stored(log_id) => log_id.to_string().into(),
+        Fate::Rejected(_) | Fate::NotTried => Value::Null,
+    }
+}
+
+fn item_error(config: &Config, index: usize, reject: &Reject) -> Value {
+    let code = reject.code().as_str();
+    let mut error = json!({ "index": index, "code": code, "message": reject.to_string(), "doc_url": config.doc_url(code) });
+    if let Reject::ActionInvalid { suggestion: Some(suggestion), .. } = reject {
+        error["suggestion"] = suggestion.as_str().into();
+    }
+    error
+}
+
+/// An `ExportLogsServiceResponse` of Protocol Buffers; without anything to say it has no bytes.
+fn partial_success(rejected: usize, message: Option<&str>) -> Vec<u8> {
+    let Some(message) = message else { return Vec::new() };
+    let mut partial = vec![0x08];
+    put_varint(rejected, &mut partial);
+    partial.push(0x12);
+    put_varint(message.len(), &mut partial);
+    partial.extend_from_slice(message.as_bytes());
+    let mut response = vec![0x0a];
+    put_varint(partial.len(), &mut response);
+    response.extend(partial);
+    response
+}
+
+fn put_varint(mut number: usize, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(u8::try_from(number & 0x7f).unwrap_or(0) | 0x80);
+        number >>= 7;
+    }
+    out.push(u8::try_from(number).unwrap_or(0));
+}

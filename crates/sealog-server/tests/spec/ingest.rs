@@ -1,0 +1,268 @@
+//! Adapters for shippers, `/ingest/…`: each item by itself, through the same validation, keys and limits as `/v1`.
+
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+const JSON: &str = "/ingest/json";
+const CLOUD: &str = "/ingest/cloudevents";
+const LOGS: &str = "/ingest/otlp/v1/logs";
+
+/// Accepted, rejected, and for each item whether it is stored.
+fn fates(answer: &Response) -> (u64, u64, Vec<bool>) {
+    let ids = answer.json["log_ids"].as_array().unwrap_or_else(|| panic!("{}", answer.body));
+    let count = |name: &str| answer.json[name].as_u64().unwrap();
+    (count("accepted"), count("rejected"), ids.iter().map(Value::is_string).collect())
+}
+
+fn actions(service: &Service) -> Vec<String> {
+    service.listed(&service.live, "?limit=100", "action").iter().rev().map(text).collect()
+}
+
+fn keyed(service: &Service, path: &str, key: &str, body: &str) -> Response {
+    let headers = [("Authorization", bearer(&service.live)), ("Idempotency-Key", key.to_owned())];
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    service.request("POST", path, &headers, body.as_bytes())
+}
+
+/// The code of a refusal that describes its items.
+#[track_caller]
+fn refused(answer: &Response, status: u16, code: &str) {
+    assert_eq!((answer.status, &answer.json["error"]["code"]), (status, &json!(code)), "{}", answer.body);
+    assert_eq!(answer.json["error"]["items"][0]["code"], code);
+}
+
+fn record(action: &str) -> Value {
+    let attributes = json!([{ "key": "audit.action", "value": { "stringValue": action } }, { "key": "audit.actor", "value": { "stringValue": "u-17" } }]);
+    json!({ "timeUnixNano": "1794657601250000000", "attributes": attributes })
+}
+
+fn logs(actions: &[&str]) -> String {
+    let records: Vec<Value> = actions.iter().map(|action| record(action)).collect();
+    json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": records }] }] }).to_string()
+}
+
+#[test]
+fn an_array_and_lines_are_stored_in_their_order() {
+    let service = Service::start();
+    let answer = service.post(JSON, &service.live, r#"[{"action":"user.login"},{"action":"user.logout"}]"#);
+    assert_eq!((answer.status, fates(&answer)), (202, (2, 0, vec![true, true])));
+    let answer =
+        service.post(JSON, &service.live, "{\"action\":\"user.created\"}\n\n{\"action\":\"user.deleted\"}\n");
+    assert_eq!((answer.status, fates(&answer)), (202, (2, 0, vec![true, true])));
+    assert_eq!(actions(&service), ["user.login", "user.logout", "user.created", "user.deleted"]);
+    let log_id = text(&answer.json["log_ids"][1]);
+    assert_eq!(service.read(&service.live, &log_id)["action"], "user.deleted");
+}
+
+#[test]
+fn a_bad_item_is_named_and_the_others_are_stored() {
+    let service = Service::start();
+    let body = r#"[{"action":"user.login"},{"action":"user.logn"},{"actor_id":"x"},7,{"action":"user.login","actor_id":1},{"action":"hipaa.phi_accessed"},{"action":"user.logout"}]"#;
+    let answer = service.post(JSON, &service.live, body);
+    assert_eq!(
+        (answer.status, fates(&answer)),
+        (202, (2, 5, vec![true, false, false, false, false, false, true]))
+    );
+    let errors = answer.json["errors"].as_array().unwrap();
+    let told: Vec<(u64, String)> =
+        errors.iter().map(|error| (error["index"].as_u64().unwrap(), text(&error["code"]))).collect();
+    let expected = [
+        (1, "action/invalid"),
+        (2, "validation/missing_action"),
+        (3, "validation/invalid_field"),
+        (4, "validation/invalid_field"),
+        (5, "action/requires_framework"),
+    ];
+    assert_eq!(told, expected.map(|(index, code)| (index, code.to_owned())));
+    assert_eq!(errors[0]["suggestion"], "user.login");
+    assert_eq!(errors[0]["doc_url"], format!("{BASE_URL}/docs/errors/action/invalid"));
+    assert_eq!(actions(&service), ["user.login", "user.logout"]);
+    assert_eq!(service.get("/v1/events/verify", &service.live).ok()["valid"], true);
+}
+
+#[test]
+fn where_no_item_can_be_stored_the_first_ones_code_answers_with_all_of_them() {
+    let service = Service::start();
+    let answer = service.post(JSON, &service.live, r#"[{"actor_id":"x"},{"action":"nonsense"}]"#);
+    assert_eq!((answer.status, &answer.json["error"]["code"]), (422, &json!("validation/missing_action")));
+    assert_eq!(answer.json["error"]["message"], "item[0]: action field required");
+    let items = answer.json["error"]["items"].as_array().unwrap();
+    assert_eq!(
+        (items.len(), &items[1]["index"], &items[1]["code"]),
+        (2, &json!(1), &json!("action/invalid"))
+    );
+    assert_eq!(service.count(&service.live), 0);
+}
+
+#[test]
+fn more_than_100_items_are_split_and_101_batches_are_too_many() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let body = |count: usize| vec![LOGIN; count].join("\n");
+    let answer = service.post(JSON, &service.live, body(250));
+    let (accepted, rejected, stored) = fates(&answer);
+    assert_eq!((answer.status, accepted, rejected, stored.len()), (202, 250, 0, 250));
+    assert_eq!(service.count(&service.live), 250);
+    let message = service.post(JSON, &service.live, body(10_001)).rejected(400, "validation/batch_too_large");
+    assert!(message.contains("10000"), "{message}");
+    service.post(JSON, &service.live, "[]").rejected(400, "validation/batch_empty");
+    assert_eq!(service.count(&service.live), 250);
+}
+
+#[test]
+fn an_answer_describes_at_most_100_errors_and_says_of_every_item_whether_it_is_stored() {
+    let service = Service::start();
+    let body = format!("{}\n{LOGIN}", vec![r#"{"action":"nonsense"}"#; 300].join("\n"));
+    let answer = service.post(JSON, &service.live, body);
+    let (accepted, rejected, stored) = fates(&answer);
+    assert_eq!((accepted, rejected, stored.len(), stored[300]), (1, 300, 301, true));
+    assert_eq!(answer.json["errors"].as_array().unwrap().len(), 100);
+}
+
+#[test]
+fn a_request_with_a_key_is_stored_once_also_beyond_one_batch() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let body = format!("{}\n{{\"action\":\"nonsense\"}}", vec![LOGIN; 150].join("\n"));
+    let first = keyed(&service, JSON, "k", &body);
+    assert_eq!((first.status, first.header("idempotency-replayed")), (202, None));
+    let again = keyed(&service, JSON, "k", &body);
+    assert_eq!((again.status, again.header("idempotency-replayed")), (202, Some("true")));
+    assert_eq!(again.json["log_ids"], first.json["log_ids"]);
+    assert_eq!(service.count(&service.live), 150);
+    keyed(&service, JSON, "k", LOGIN).rejected(409, "event/idempotency_key_conflict");
+    refused(&keyed(&service, CLOUD, "k", &body), 422, "validation/invalid_field");
+    let event = [("Authorization", bearer(&service.live)), ("Idempotency-Key", "k".to_owned())];
+    let event: Vec<(&str, &str)> = event.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    service
+        .request("POST", "/v1/events", &event, LOGIN.as_bytes())
+        .rejected(409, "event/idempotency_key_conflict");
+    keyed(&service, JSON, "a b", LOGIN).rejected(422, "validation/invalid_field");
+    assert_eq!(service.count(&service.live), 150);
+}
+
+/// An item that was refused can be accepted the second time: which log_id is whose would be a guess.
+#[test]
+fn a_key_whose_items_are_accepted_differently_now_is_a_conflict() {
+    let service = Service::start();
+    let body = format!("{LOGIN}\n{{\"action\":\"invoice.sent\"}}");
+    assert_eq!(fates(&keyed(&service, JSON, "k", &body)), (1, 1, vec![true, false]));
+    service.new_action(&json!({ "action": "invoice.sent" }));
+    keyed(&service, JSON, "k", &body).rejected(409, "event/idempotency_key_conflict");
+    assert_eq!(service.count(&service.live), 1);
+}
+
+#[test]
+fn a_store_that_fails_stores_nothing_and_says_so() {
+    let service = Service::start();
+    service.hinge().set(Mood::WritesFail);
+    service.post(JSON, &service.live, LOGIN).rejected(500, "event/write_failed");
+    // Exporters of OpenTelemetry try again at a 503 alone.
+    let answer = service.post(LOGS, &service.live, logs(&["user.login"]));
+    assert_eq!((answer.status, &answer.json["error"]["code"]), (503, &json!("event/write_failed")));
+    service.hinge().set(Mood::Willing);
+    assert_eq!(service.count(&service.live), 0);
+}
+
+#[test]
+fn keys_modes_sizes_and_trials_are_those_of_the_api() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    for path in [JSON, CLOUD, LOGS] {
+        service.request("POST", path, &[], LOGIN.as_bytes()).rejected(401, "auth/missing_header");
+        service
+            .post(path, "at_live_00000000000000000000000000000000", LOGIN)
+            .rejected(401, "auth/key_not_found");
+        let cut_off = service.post(path, &service.live, "{");
+        assert_eq!(
+            (cut_off.status, &cut_off.json["error"]["code"]),
+            (400, &json!("validation/invalid_json"))
+        );
+        service.post(path, &service.live, batch_of((2 << 20) + 1)).rejected(413, "validation/body_too_large");
+        let headers = [("Authorization", bearer(&service.live)), ("Content-Encoding", "gzip".to_owned())];
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        service.request("POST", path, &headers, b"x").rejected(400, "validation/invalid_json");
+    }
+    assert_eq!(fates(&service.post(JSON, &service.test, LOGIN)), (1, 0, vec![true]));
+    assert_eq!((service.count(&service.live), service.count(&service.test)), (0, 1));
+    service.change_tenant(&json!({ "billing_active": false, "trial_ends_at": "2026-01-01T00:00:00Z" }));
+    service.post(JSON, &service.live, LOGIN).rejected(402, "subscription/trial_expired");
+}
+
+#[test]
+fn every_batch_of_a_request_counts_against_the_rate() {
+    let service = Service::with(|setup| setup.config.limits.test_rps = 4);
+    let body = vec![LOGIN; 250].join("\n");
+    assert_eq!(service.post(JSON, &service.test, body).status, 202);
+    assert_eq!(service.post(JSON, &service.test, LOGIN).status, 202);
+    service.post(JSON, &service.test, LOGIN).rejected(429, "rate/test_limit_exceeded");
+}
+
+#[test]
+fn cloudevents_are_stored_one_or_many() {
+    let service = Service::start();
+    let event = json!({ "specversion": "1.0", "id": "a-1", "source": "/shop", "type": "dev.sealog.user.login", "subject": "session/1", "authid": "u-17", "data": { "n": 1 } });
+    let answer = service.post(CLOUD, &service.live, event.to_string());
+    assert_eq!((answer.status, fates(&answer)), (202, (1, 0, vec![true])));
+    let stored = service.read(&service.live, &text(&answer.json["log_ids"][0]));
+    assert_eq!(
+        (&stored["action"], &stored["actor_id"], &stored["resource"]),
+        (&json!("user.login"), &json!("u-17"), &json!("session/1"))
+    );
+    assert_eq!(
+        stored["metadata"],
+        json!({ "n": 1, "cloudevent": { "id": "a-1", "source": "/shop", "type": "dev.sealog.user.login" } })
+    );
+    let mut old = event.clone();
+    old["specversion"] = "0.3".into();
+    let answer = service.post(CLOUD, &service.live, json!([event, old]).to_string());
+    assert_eq!(fates(&answer), (1, 1, vec![true, false]));
+    assert_eq!(answer.json["errors"][0]["message"], "specversion must be 1.0");
+}
+
+#[test]
+fn log_records_are_stored_and_a_bad_one_is_a_partial_success() {
+    let service = Service::start();
+    let answer = service.post(LOGS, &service.live, logs(&["user.login"]));
+    assert_eq!(
+        (answer.status, fates(&answer), answer.json.get("partialSuccess")),
+        (200, (1, 0, vec![true]), None)
+    );
+    let stored = service.read(&service.live, &text(&answer.json["log_ids"][0]));
+    assert_eq!(
+        (&stored["actor_id"], &stored["ts_client"]),
+        (&json!("u-17"), &json!("2026-11-14T12:00:01.250Z"))
+    );
+    let answer = service.post(LOGS, &service.live, logs(&["nonsense", "user.logout"]));
+    assert_eq!((answer.status, fates(&answer)), (200, (1, 1, vec![false, true])));
+    assert_eq!(answer.json["partialSuccess"]["rejectedLogRecords"], "1");
+    assert!(text(&answer.json["partialSuccess"]["errorMessage"]).contains("action/invalid"));
+    let answer = service.post(LOGS, &service.live, logs(&["nonsense"]));
+    assert_eq!((answer.status, fates(&answer)), (200, (0, 1, vec![false])));
+}
+
+#[test]
+fn protobuf_is_answered_in_protobuf() {
+    let service = Service::start();
+    let send = |body: &[u8]| {
+        let headers =
+            [("Authorization", bearer(&service.live)), ("Content-Type", "application/x-protobuf".to_owned())];
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        service.request("POST", LOGS, &headers, body)
+    };
+    // resource_logs { scope_logs { log_records { attributes { key: "audit.action" value { string_value: … } } } } }
+    let piece = |number: u8, content: &[u8]| {
+        [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    };
+    let body = |action: &str| {
+        let attribute = [piece(1, b"audit.action"), piece(2, &piece(1, action.as_bytes()))].concat();
+        piece(1, &piece(2, &piece(2, &piece(6, &attribute))))
+    };
+    let answer = send(&body("user.login"));
+    assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+    assert_eq!(answer.header("content-type"), Some("application/x-protobuf"));
+    assert_eq!(actions(&service), ["user.login"]);
+    let answer = send(&body("nonsense"));
+    assert!(answer.status == 200 && answer.body.contains("action/invalid"), "{}", answer.body);
+    send(b"\x0a\xff").rejected(400, "validation/invalid_json");
+}

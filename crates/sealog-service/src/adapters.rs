@@ -1,0 +1,188 @@
+//! What shippers send: items of which each is taken or refused by itself, through the same validation and the same writes as `POST /v1/events`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft};
+use sealog_core::id::{Hash, RequestId, Ulid};
+use sealog_core::json;
+use sealog_core::reject::{FieldProblem, Reject};
+use sealog_formats::input::Adapter;
+use sealog_store::IdempotencyKey;
+use sealog_store::pool::Lane;
+use sha2::{Digest, Sha256};
+
+use crate::ingest::{
+    Client, Ingest, IngestError, Origin, PARSED_AT_ONCE_BYTES_MAX, Producer, admit, with_suggestion,
+};
+
+/// Most errors that an answer describes.
+pub const ERRORS_MAX: usize = 100;
+
+/// What became of an item.
+#[derive(Debug)]
+pub enum Fate {
+    Stored(Ulid),
+    Rejected(Reject),
+    /// The request was given up before it.
+    NotTried,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub struct Taken {
+    /// In the order in which they were sent.
+    pub fates: Vec<Fate>,
+    /// Stored now, and not by an earlier request with the same key.
+    pub sealed: usize,
+    /// All that is stored was so before.
+    pub replayed: bool,
+    /// Why the rest was not tried. It may succeed later.
+    pub stopped: Option<IngestError>,
+}
+
+impl Taken {
+    pub fn stored(&self) -> usize {
+        self.fates.iter().filter(|fate| matches!(fate, Fate::Stored(_))).count()
+    }
+
+    pub fn rejected(&self) -> impl Iterator<Item = (usize, &Reject)> {
+        self.fates.iter().enumerate().filter_map(|(index, fate)| match fate {
+            Fate::Rejected(reject) => Some((index, reject)),
+            Fate::Stored(_) | Fate::NotTried => None,
+        })
+    }
+
+    /// How many batches that is: each counts as a request.
+    pub fn batches(&self) -> usize {
+        self.fates.len().div_ceil(BATCH_EVENTS_MAX)
+    }
+}
+
+impl Ingest {
+    /// Stores the items that can be stored, as batches of at most 100: each batch whole or not at all, in the order of the items.
+    ///
+    /// With a key, each batch has one that is derived from it, and an item is stored once, however often the request is sent. Which of its items were accepted
+    /// is part of what makes a batch the same: where that has changed in between (an action was registered, say), the key stands for something
+    /// else, and the answer is a conflict instead of a guess.
+    pub async fn take(
+        &self,
+        producer: &Arc<Producer>,
+        adapter: Adapter,
+        key_hash: Option<Hash>,
+        body: Bytes,
+        client: Client,
+        request_id: RequestId,
+    ) -> Result<Taken, IngestError> {
+        let origin = self.origin(client);
+        let keyed = key_hash.map(|key_hash| (key_hash, fingerprint(adapter, &body)));
+        let read = if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
+            read(adapter, &body, producer, &origin)
+        } else {
+            let producer = Arc::clone(producer);
+            let (whose, bytes) = (producer.chain.tenant_id, body.len());
+            let act = move || read(adapter, &body, &producer, &origin);
+            let panicked = |_| IngestError::Internal("parsing a body has panicked, or the store is closing");
+            self.pool().run(Lane::Compute, whose, bytes, act).await.map_err(panicked)?
+        };
+        let mut read = read?.into_iter();
+        let (mut taken, mut replays) =
+            (Taken { fates: Vec::with_capacity(read.len()), sealed: 0, replayed: false, stopped: None }, 0);
+        for number in 0u64.. {
+            let batch: Vec<Result<Draft, Reject>> = read.by_ref().take(BATCH_EVENTS_MAX).collect();
+            if batch.is_empty() {
+                break;
+            }
+            let key = keyed.map(|(key_hash, body)| key_of(key_hash, body, number, &batch));
+            let (drafts, mut fates) = divide(batch);
+            if !drafts.is_empty() && taken.stopped.is_none() {
+                match self.append(producer, drafts, key, request_id).await {
+                    Ok(ingested) => {
+                        replays += usize::from(ingested.replayed);
+                        taken.sealed += if ingested.replayed { 0 } else { ingested.receipt.log_ids.len() };
+                        let mut log_ids = ingested.receipt.log_ids.iter();
+                        for fate in fates.iter_mut().filter(|fate| matches!(fate, Fate::NotTried)) {
+                            if let Some(log_id) = log_ids.next() {
+                                *fate = Fate::Stored(*log_id);
+                            }
+                        }
+                    }
+                    // Nothing has happened yet, and nothing has to be told apart.
+                    Err(error) if taken.stored() == 0 => return Err(error),
+                    Err(error) => taken.stopped = Some(error),
+                }
+            }
+            taken.fates.extend(fates);
+        }
+        taken.replayed = replays > 0 && taken.sealed == 0;
+        Ok(taken)
+    }
+}
+
+/// All that can be said of a body without asking the store.
+fn read(
+    adapter: Adapter,
+    body: &[u8],
+    producer: &Producer,
+    origin: &Origin,
+) -> Result<Vec<Result<Draft, Reject>>, Reject> {
+    let items = adapter.items(body)?;
+    let mut has_suggestion = false;
+    let draft = |item: &str| {
+        if !item.trim_start().starts_with('{') && json::canonical(item).is_ok() {
+            return Err(Reject::InvalidField { field: "event", problem: FieldProblem::NotAnObject });
+        }
+        let mut draft = event::parse_single(item.as_bytes())??;
+        admit(producer, &mut draft, origin)?;
+        Ok(draft)
+    };
+    let read = items.into_iter().map(|item| match item.and_then(|item| draft(&item)) {
+        // To find the closest name takes a while: the first one gets it.
+        Err(reject @ Reject::ActionInvalid { .. }) if !has_suggestion => {
+            has_suggestion = true;
+            Err(with_suggestion(reject, producer))
+        }
+        other => other,
+    });
+    Ok(read.collect())
+}
+
+/// The drafts of a batch, and a place for the fate of each item.
+fn divide(batch: Vec<Result<Draft, Reject>>) -> (Vec<Draft>, Vec<Fate>) {
+    let (mut drafts, mut fates) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+    for item in batch {
+        match item {
+            Ok(draft) => {
+                drafts.push(draft);
+                fates.push(Fate::NotTried);
+            }
+            Err(reject) => fates.push(Fate::Rejected(reject)),
+        }
+    }
+    (drafts, fates)
+}
+
+fn fingerprint(adapter: Adapter, body: &[u8]) -> Hash {
+    let mut hasher = Sha256::new();
+    hasher.update(adapter.path());
+    hasher.update(b"\0");
+    hasher.update(body);
+    Hash(hasher.finalize().into())
+}
+
+/// The key of a batch: the first one's is the request's own, so that its use for another endpoint is noticed.
+fn key_of(key_hash: Hash, body: Hash, number: u64, batch: &[Result<Draft, Reject>]) -> IdempotencyKey {
+    let key_hash = if number == 0 {
+        key_hash
+    } else {
+        let mut hasher = Sha256::new();
+        hasher.update(key_hash.0);
+        hasher.update(number.to_le_bytes());
+        Hash(hasher.finalize().into())
+    };
+    let mut hasher = Sha256::new();
+    hasher.update(body.0);
+    hasher.update(number.to_le_bytes());
+    hasher.update(batch.iter().map(|item| u8::from(item.is_ok())).collect::<Vec<_>>());
+    IdempotencyKey { key_hash, fingerprint: Hash(hasher.finalize().into()) }
+}

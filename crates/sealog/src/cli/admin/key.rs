@@ -1,0 +1,50 @@
+//! `sealog admin key`.
+
+use clap::{ArgMatches, Command};
+use sealog_client::Method;
+use serde_json::Map;
+
+use super::super::exit::Failure;
+use super::session::{Column, Session, flag, group, id, of_project, positional, texts};
+
+const COLUMNS: [Column; 7] = [
+    ("key_id", 36),
+    ("name", 24),
+    ("mode", 4),
+    ("prefix", 12),
+    ("expires_at", 24),
+    ("revoked_at", 24),
+    ("last_used_at", 24),
+];
+
+pub(super) fn command() -> Command {
+    group(
+        "key",
+        "API keys of a project",
+        [
+            Command::new("list").about("Lists the keys of a project").arg(of_project()),
+            Command::new("create")
+                .about("Makes a key, and shows it this once")
+                .arg(of_project())
+                .arg(positional("name", "NAME", "What it is for"))
+                .arg(flag("mode", "MODE", "live or test").required(true).value_parser(["live", "test"]))
+                .arg(flag("expires_at", "TIME", "When it ends, in ISO 8601")),
+            Command::new("revoke")
+                .about("Revokes a key: no request with it is taken from then on")
+                .arg(positional("key_id", "KEY_ID", "The id of the key, not the key itself")),
+        ],
+    )
+}
+
+pub(super) async fn run(session: &Session, verb: &str, matches: &ArgMatches) -> Result<(), Failure> {
+    let of_project = || Ok::<_, Failure>(format!("/operator/v1/projects/{}/keys", id(matches, "project")?));
+    match verb {
+        "list" => session.list(&of_project()?, "keys", &COLUMNS).await,
+        "create" => session.create(&of_project()?, texts(matches, &["name", "mode", "expires_at"])).await,
+        _ => {
+            let path = format!("/operator/v1/keys/{}/revoke", id(matches, "key_id")?);
+            let revoked = session.send(Method::POST, &path, Map::new()).await?;
+            session.put(&revoked)
+        }
+    }
+}

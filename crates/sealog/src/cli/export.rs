@@ -1,0 +1,283 @@
+//! `sealog export`: the events of a chain, or those that match, into one file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use indicatif::ProgressBar;
+use sealog_client::Client;
+use sealog_service::exports::COLUMNS;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::connect::{self, Key};
+use super::exit::{Exit, Failure};
+use super::listing::{Filters, with_filters};
+use super::progress;
+use super::walk::{self, Walk};
+
+pub(super) fn command() -> Command {
+    let seq = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help(help)
+    };
+    let command = Command::new("export")
+        .about("Exports events to a file or standard output, oldest first")
+        .long_about(
+            "Exports events to a file or standard output, oldest first: all that there are when it begins, or those that match.\n\n\
+             ndjson has each event as the service sends it, byte for byte: `sealog-verify` checks such a file without a service or a key. csv has the columns of the dashboard's exports; a cell is empty \
+             where there is no value.\n\n\
+             The file appears under its name when it is whole: a command that fails or is killed leaves none, and one that was there before as it was. `sealog follow` goes on where it was.",
+        )
+        .arg(
+            Arg::new("format")
+                .long("format")
+                .value_name("FORMAT")
+                .default_value("ndjson")
+                .value_parser(PossibleValuesParser::new(["ndjson", "csv"]))
+                .help("What the file is"),
+        )
+        .arg(
+            Arg::new("output")
+                .long("output")
+                .short('o')
+                .value_name("FILE")
+                .help("The file; otherwise standard output"),
+        )
+        .arg(
+            Arg::new("force")
+                .long("force")
+                .action(ArgAction::SetTrue)
+                .requires("output")
+                .help("Replaces a file that is there"),
+        )
+        .arg(seq("from", "The first chain_seq"))
+        .arg(seq("to", "The last chain_seq"))
+        .arg(
+            Arg::new("in_flight")
+                .long("in-flight")
+                .value_name("N")
+                .default_value("4")
+                .value_parser(value_parser!(u64).range(1..=16))
+                .help("How many requests may be under way at once; events stay in order"),
+        );
+    connect::with_flags(with_filters(command))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let from = matches.get_one::<u64>("from").copied().unwrap_or(1);
+    let to = matches.get_one::<u64>("to").copied();
+    if to.is_some_and(|to| to < from) {
+        return Err(Failure::usage("--to must not be less than --from"));
+    }
+    let path = matches.get_one::<String>("output").map(PathBuf::from);
+    if let Some(path) = path.as_deref().filter(|path| path.exists() && !matches.get_flag("force")) {
+        return Err(Failure::usage(format!(
+            "{} is there already: name another file, or give --force",
+            path.display()
+        )));
+    }
+    let client = Arc::new(connect::client(matches, Key::Needed)?);
+    let is_csv = matches.get_one::<String>("format").is_some_and(|format| format == "csv");
+    let mut sink = Sink::open(path.as_deref(), is_csv)?;
+    let is_quiet = matches.get_flag("quiet");
+    let done = connect::block_on(async {
+        let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
+        let range = (from, to, in_flight.expect("at most 16"));
+        export(&client, Filters::of(matches), range, &mut sink, is_quiet).await
+    })?;
+    sink.finish(path.as_deref())?;
+    if path.is_some() && matches.get_flag("json") {
+        let Done { events, first, last, missing } = done;
+        let report = json!({ "events": events, "first_seq": first, "last_seq": last, "missing": missing });
+        println!("{report}");
+    } else if !is_quiet {
+        eprintln!("sealog: {}", done.told());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Default)]
+struct Done {
+    events: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+    missing: u64,
+}
+
+impl Done {
+    fn told(&self) -> String {
+        let mut text = match (self.first, self.last) {
+            (Some(first), Some(last)) => format!("{} events were exported, #{first} to #{last}", self.events),
+            _ => "there are no such events".into(),
+        };
+        if self.missing > 0 {
+            text.push_str(&format!(
+                "; {} are not there: dropped for their age, or damaged (`sealog verify` says which)",
+                self.missing
+            ));
+        }
+        text
+    }
+}
+
+async fn export(
+    client: &Arc<Client>,
+    filters: Filters,
+    (from, to, in_flight): (u64, Option<u64>, usize),
+    sink: &mut Sink,
+    is_quiet: bool,
+) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    // What comes while it is under way is for the next one.
+    let Some(newest) = walk::newest(client, &filters).await? else { return Ok(done) };
+    let end = to.map_or(newest.seq, |to| to.min(newest.seq));
+    let from = walk::first_kept(client, from).await?.max(from);
+    if from > end {
+        return Ok(done);
+    }
+    let bar = progress::bar(is_quiet, "Exporting", Some(end + 1 - from));
+    let mut walk = Walk::new(Arc::clone(client), filters, newest.chain, from - 1, in_flight);
+    while let Some(step) = walk.next(end).await? {
+        done.missing += step.missing;
+        for event in &step.events {
+            done.first.get_or_insert(event.seq);
+            done.last = Some(event.seq);
+            done.events += 1;
+            if !sink.put(&event.text)? {
+                return Ok(done);
+            }
+        }
+        bar.set_position(step.done + 1 - from);
+    }
+    ProgressBar::finish_and_clear(&bar);
+    Ok(done)
+}
+
+enum To {
+    /// Beside the name that it gets in the end.
+    Part {
+        path: PathBuf,
+        file: BufWriter<File>,
+    },
+    Stdout(BufWriter<std::io::Stdout>),
+}
+
+struct Sink {
+    to: To,
+    is_csv: bool,
+    row: Vec<u8>,
+}
+
+impl Sink {
+    fn open(path: Option<&Path>, is_csv: bool) -> Result<Sink, Failure> {
+        let to = match path {
+            None => To::Stdout(BufWriter::with_capacity(256 << 10, std::io::stdout())),
+            Some(path) => {
+                let part = path.with_added_extension("part");
+                let _ = std::fs::remove_file(&part);
+                // Events can be anything: nobody else is to read them.
+                let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&part);
+                let file = file.map_err(|error| {
+                    Failure::usage(format!("{} cannot be written: {error}", part.display()))
+                })?;
+                To::Part { path: part, file: BufWriter::with_capacity(256 << 10, file) }
+            }
+        };
+        let mut sink = Sink { to, is_csv, row: Vec::new() };
+        if is_csv {
+            sink.row.extend_from_slice(COLUMNS.join(",").as_bytes());
+            sink.row.extend_from_slice(b"\r\n");
+            sink.write()?;
+        }
+        Ok(sink)
+    }
+
+    /// False if nobody is left to read it.
+    fn put(&mut self, event: &RawValue) -> Result<bool, Failure> {
+        self.row.clear();
+        if self.is_csv {
+            put_row(event, &mut self.row)?;
+        } else {
+            self.row.extend_from_slice(event.get().as_bytes());
+            self.row.push(b'\n');
+        }
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<bool, Failure> {
+        let written = match &mut self.to {
+            To::Part { file, .. } => file.write_all(&self.row),
+            To::Stdout(out) => out.write_all(&self.row),
+        };
+        closed_is_no_error(written)
+    }
+
+    fn finish(self, path: Option<&Path>) -> Result<(), Failure> {
+        match (self.to, path) {
+            (To::Part { path: part, mut file }, Some(path)) => {
+                file.flush()?;
+                file.get_ref().sync_all()?;
+                std::fs::rename(&part, path)?;
+            }
+            (To::Stdout(mut out), _) => closed_is_no_error(out.flush()).map(|_| ())?,
+            _ => unreachable!("a part has a name to get"),
+        }
+        Ok(())
+    }
+}
+
+fn closed_is_no_error(written: std::io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// In the order of the columns, quoted as the dashboard's exports are. `metadata` is the text that was hashed.
+fn put_row(event: &RawValue, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let bad = |error| Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"));
+    let fields: std::collections::HashMap<&str, &RawValue> =
+        serde_json::from_str(event.get()).map_err(bad)?;
+    for (at, column) in COLUMNS.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let Some(value) = fields.get(column).map(|value| value.get()).filter(|value| *value != "null") else {
+            continue;
+        };
+        let decoded = if value.starts_with('"') { Some(serde_json::from_str::<String>(value)) } else { None };
+        // A lone surrogate has no text: it stays the escape that it is.
+        let text = decoded.and_then(Result::ok).unwrap_or_else(|| value.to_owned());
+        let is_plain = |byte: u8| !matches!(byte, b'"' | b',' | b'\r' | b'\n' | b' ' | b'\t');
+        if !text.is_empty() && text.bytes().all(is_plain) {
+            out.extend_from_slice(text.as_bytes());
+        } else {
+            out.push(b'"');
+            out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+            out.push(b'"');
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_metadata_as_it_was_hashed_and_tells_an_empty_text_from_none() {
+        let event = r#"{"log_id":"L","action":"a, \"b\"","actor_id":"","metadata":{"n":1.0e5},"chain_seq":7,"hash":"h"}"#;
+        let mut row = Vec::new();
+        put_row(&RawValue::from_string(event.into()).unwrap(), &mut row).unwrap();
+        let text = String::from_utf8(row).unwrap();
+        assert_eq!(text, "7,L,,\"a, \"\"b\"\"\",\"\",,,,,,,,,,,\"{\"\"n\"\":1.0e5}\",,,,,h\r\n");
+        assert_eq!(COLUMNS.len(), 21);
+    }
+}

@@ -1,0 +1,389 @@
+//! `sealog import`: events of a file, as NDJSON, CSV or CloudEvents.
+//!
+//! The key of a batch is made of what is in it and where it stands in the file: the same file again makes the same batches with the same keys, and the service stores nothing twice.
+//! [`csv`] and [`cloudevents`] make events of what stands in a file, [`state`] knows how far an import has come when keys are long forgotten.
+
+mod cloudevents;
+mod csv;
+mod report;
+mod state;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use sealog_client::{Client, ClientError};
+use serde_json::json;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::connect::{self, Key};
+use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
+use super::exit::{Exit, Failure};
+use super::lines::{self, Line};
+use super::spool::Batch;
+use super::{output, progress};
+use report::Report;
+use state::State;
+
+pub(super) fn command() -> Command {
+    connect::with_flags(
+        Command::new("import")
+            .about("Imports events from a file: NDJSON, CSV or CloudEvents")
+            .long_about(
+                "Imports events from a file, in its order, 100 to a request.\n\n\
+                 ndjson   an event in JSON on each line, as the API takes it; lines of an export are fine, too\n\
+                 csv      a header, and an event in each row. Columns called action, actor_id, resource, severity, actor_type, resource_type, session_id, ts_client or metadata (a JSON object) are these fields; \
+                 metadata.NAME and all others are members of metadata, as text. --map COLUMN=FIELD says otherwise, and COLUMN=- leaves a column out. What the service makes itself (log_id, hash and the like) is left out\n\
+                 cloudevents   an event of CloudEvents 1.0 in JSON on each line: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, time ts_client, data the metadata\n\n\
+                 An event gets the time at which it is imported; a column or member timestamp becomes ts_client.\n\n\
+                 Run the same command again after it was interrupted: each batch has an idempotency key that is made of its content and its place, so that nothing is stored twice within 24 hours, and with \
+                 --state FILE at any later time. A row that is not taken is named on standard error with its line, and in --report; the others are stored, and the command ends with 6. \
+                 Rows in --rejects can be corrected and imported on their own.",
+            )
+            .arg(Arg::new("file").value_name("FILE").required(true).help("The file; - is standard input"))
+            .arg(
+                Arg::new("from")
+                    .long("from")
+                    .value_name("FORMAT")
+                    .value_parser(PossibleValuesParser::new(["ndjson", "csv", "cloudevents"]))
+                    .help("What the file is [default: by its ending: .csv is csv, everything else ndjson]"),
+            )
+            .arg(
+                Arg::new("map")
+                    .long("map")
+                    .value_name("COLUMN=FIELD")
+                    .action(ArgAction::Append)
+                    .help("csv: what a column is; cloudevents: TYPE=ACTION; may be repeated"),
+            )
+            .arg(
+                Arg::new("set")
+                    .long("set")
+                    .value_name("FIELD=TEXT")
+                    .action(ArgAction::Append)
+                    .help("csv: a field that no column has, such as action=user.login; may be repeated"),
+            )
+            .arg(
+                Arg::new("delimiter")
+                    .long("delimiter")
+                    .value_name("CHARACTER")
+                    .default_value(",")
+                    .help("csv: what stands between values; tab for a tab"),
+            )
+            .arg(
+                Arg::new("state")
+                    .long("state")
+                    .value_name("FILE")
+                    .help("Keeps how far the import is, and goes on from there"),
+            )
+            .arg(
+                Arg::new("report")
+                    .long("report")
+                    .value_name("FILE")
+                    .help("Writes a JSON object for each row that was not taken: line, code, message, request_id"),
+            )
+            .arg(
+                Arg::new("rejects")
+                    .long("rejects")
+                    .value_name("FILE")
+                    .help("Writes the rows that were not taken, as events in JSON"),
+            )
+            .arg(
+                Arg::new("in_flight")
+                    .long("in-flight")
+                    .value_name("N")
+                    .default_value("1")
+                    .value_parser(value_parser!(u64).range(1..=16))
+                    .help("How many batches may be under way at once; with more than one their order is not kept"),
+            )
+            .arg(
+                Arg::new("dry_run")
+                    .long("dry-run")
+                    .action(ArgAction::SetTrue)
+                    .help("Sends nothing: prints the events that the rows would become, one for each line"),
+            ),
+    )
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let path = matches.get_one::<String>("file").expect("clap asks for it");
+    let given = matches.get_one::<String>("from").map(String::as_str);
+    let format = given.unwrap_or(if path.ends_with(".csv") { "csv" } else { "ndjson" });
+    let texts = |name: &str| -> Vec<String> {
+        matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
+    };
+    if format != "csv" && !texts("set").is_empty() {
+        return Err(Failure::usage("--set is for --from csv"));
+    }
+    let (rows, convert): (_, Convert) = match format {
+        "csv" => {
+            let delimiter = matches.get_one::<String>("delimiter").expect("has a default");
+            (csv::rows(path, delimiter, &texts("map"), &texts("set"))?, Box::new(Ok))
+        }
+        "cloudevents" => {
+            let map = cloudevents::Map::parse(&texts("map"))?;
+            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &map)))
+        }
+        _ if !texts("map").is_empty() => {
+            return Err(Failure::usage("--map is for --from csv and --from cloudevents"));
+        }
+        _ => (lines::lines(path)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
+    };
+    let report = Report::open(
+        matches.get_one::<String>("report").map(PathBuf::from),
+        matches.get_one::<String>("rejects").map(PathBuf::from),
+    )?;
+    if matches.get_flag("dry_run") {
+        return shown(rows, &convert, report);
+    }
+    let state = State::open(matches.get_one::<String>("state").map(PathBuf::from))?;
+    let client = Arc::new(connect::client(matches, Key::Needed)?);
+    let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
+    let is_quiet = matches.get_flag("quiet");
+    let mut import = Import {
+        client,
+        convert,
+        state,
+        report,
+        in_flight: in_flight.expect("at most 16"),
+        stored: 0,
+        known: 0,
+        bar: progress::counted(is_quiet, "Importing"),
+    };
+    let ended = connect::block_on(import.run(rows));
+    import.bar.finish_and_clear();
+    let Import { stored, known, report, .. } = &import;
+    let rejected = report.rejected();
+    if matches.get_flag("json") {
+        output::put(&format!(
+            "{}\n",
+            json!({ "stored": stored, "stored_before": known, "rejected": rejected })
+        ))?;
+    } else if !is_quiet {
+        let before = if *known > 0 { format!(", {known} were stored before") } else { String::new() };
+        eprintln!("sealog: {stored} events were stored{before}, {rejected} rows were not taken");
+    }
+    ended?;
+    Ok(if rejected > 0 { Exit::Invalid.into() } else { ExitCode::SUCCESS })
+}
+
+type Convert = Box<dyn Fn(Box<RawValue>) -> Result<Box<RawValue>, String>>;
+
+/// What an exported event calls its time is not for others to say: it becomes what the client says.
+fn with_its_time(event: Box<RawValue>) -> Box<RawValue> {
+    let text = event.get();
+    if !text.contains("\"timestamp\"") {
+        return event;
+    }
+    let Ok(fields) = serde_json::from_str::<std::collections::HashMap<String, &RawValue>>(text) else {
+        return event;
+    };
+    match fields.get("timestamp") {
+        Some(time) if time.get().starts_with('"') && !fields.contains_key("ts_client") => {
+            let open = text.trim_end().trim_end_matches('}').trim_end();
+            // The last brace alone is the object's own: what was trimmed too much is put back.
+            let braces = text.trim_end().len() - text.trim_end().trim_end_matches('}').len() - 1;
+            let open = format!("{open}{}", "}".repeat(braces));
+            RawValue::from_string(format!("{open},\"ts_client\":{}}}", time.get())).unwrap_or(event)
+        }
+        _ => event,
+    }
+}
+
+/// What `--dry-run` prints.
+fn shown(
+    mut rows: mpsc::Receiver<std::io::Result<Line>>,
+    convert: &Convert,
+    mut report: Report,
+) -> Result<ExitCode, Failure> {
+    while let Some(row) = rows.blocking_recv() {
+        let Line { number, event } = row.map_err(|error| unreadable(&error))?;
+        match event.and_then(convert) {
+            Err(why) => report.unfit(number, &why)?,
+            Ok(event) => {
+                if !output::put(&format!("{}\n", event.get()))? {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(if report.rejected() > 0 { Exit::Invalid.into() } else { ExitCode::SUCCESS })
+}
+
+fn unreadable(error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failure, format!("the file cannot be read any further: {error}"))
+}
+
+struct Import {
+    client: Arc<Client>,
+    convert: Convert,
+    state: State,
+    report: Report,
+    in_flight: usize,
+    stored: u64,
+    /// By an earlier command.
+    known: u64,
+    bar: indicatif::ProgressBar,
+}
+
+/// Events that travel together, and the lines that they were.
+#[derive(Default)]
+struct Gathered {
+    events: Vec<Box<RawValue>>,
+    lines: Vec<u64>,
+    bytes: usize,
+    /// The last line that was looked at, whether it became an event or not.
+    last_line: u64,
+}
+
+impl Gathered {
+    /// From content and place alone, so that another run makes the same.
+    fn key(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(b"sealog import\n");
+        for (line, event) in self.lines.iter().zip(&self.events) {
+            digest.update(line.to_le_bytes());
+            digest.update((event.get().len() as u64).to_le_bytes());
+            digest.update(event.get().as_bytes());
+        }
+        let hex: String = digest.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("import-{hex}")
+    }
+}
+
+type Sent = (Vec<u64>, Batch, u64, Delivered);
+
+impl Import {
+    async fn run(&mut self, mut rows: mpsc::Receiver<std::io::Result<Line>>) -> Result<(), Failure> {
+        let mut under_way: VecDeque<JoinHandle<Sent>> = VecDeque::new();
+        let mut gathered = Gathered::default();
+        loop {
+            let row = rows.recv().await;
+            let is_over = row.is_none();
+            if let Some(row) = row {
+                let Line { number, event } = row.map_err(|error| unreadable(&error))?;
+                if self.state.is_known(number, event.as_deref())? {
+                    self.known += 1;
+                    continue;
+                }
+                gathered.last_line = number;
+                match event.and_then(&self.convert) {
+                    // The line of progress makes room for what is said.
+                    Err(why) => self.bar.clone().suspend(|| self.report.unfit(number, &why))?,
+                    Ok(event) => {
+                        let bytes = event.get().len() + 1;
+                        if gathered.bytes + bytes > BYTES_MAX && !gathered.events.is_empty() {
+                            let mut full = std::mem::take(&mut gathered);
+                            full.last_line = number - 1;
+                            self.send(full, &mut under_way).await?;
+                        }
+                        gathered.last_line = number;
+                        gathered.bytes += bytes;
+                        gathered.lines.push(number);
+                        gathered.events.push(event);
+                    }
+                }
+            }
+            if gathered.events.len() >= EVENTS_MAX || (is_over && !gathered.events.is_empty()) {
+                self.send(std::mem::take(&mut gathered), &mut under_way).await?;
+            }
+            if is_over {
+                break;
+            }
+        }
+        while let Some(sent) = under_way.pop_front() {
+            self.settle(sent).await?;
+        }
+        self.state.done(gathered.last_line)?;
+        self.state.ended()
+    }
+
+    async fn send(
+        &mut self,
+        gathered: Gathered,
+        under_way: &mut VecDeque<JoinHandle<Sent>>,
+    ) -> Result<(), Failure> {
+        while under_way.len() >= self.in_flight {
+            let first = under_way.pop_front().expect("there is one");
+            self.settle(first).await?;
+        }
+        let client = Arc::clone(&self.client);
+        let batch = Batch { idempotency_key: gathered.key(), events: gathered.events };
+        let (lines, last_line) = (gathered.lines, gathered.last_line);
+        under_way.push_back(tokio::spawn(async move {
+            let delivered = deliver(&client, &batch).await;
+            (lines, batch, last_line, delivered)
+        }));
+        Ok(())
+    }
+
+    async fn settle(&mut self, sent: JoinHandle<Sent>) -> Result<(), Failure> {
+        let unfinished = |error| Failure::new(Exit::Failure, format!("a request was not finished: {error}"));
+        let (lines, batch, last_line, delivered) = sent.await.map_err(unfinished)?;
+        let (sealed, replayed) = (delivered.sealed.len() as u64, delivered.replayed as u64);
+        self.known += replayed;
+        self.stored += sealed - replayed;
+        self.bar.inc(sealed);
+        for (at, error) in &delivered.refused {
+            let event = batch.events[*at].get();
+            self.bar.clone().suspend(|| self.report.refused(lines[*at], error, event))?;
+        }
+        match delivered.unheard {
+            None => self.state.done(last_line),
+            Some(error) => Err(interrupted(error, &lines)),
+        }
+    }
+}
+
+fn interrupted(error: ClientError, lines: &[u64]) -> Failure {
+    let mut failure = Failure::from(error);
+    let from = lines.first().copied().unwrap_or(1);
+    failure.message.push_str(&format!(
+        "\n  what stands before line {from} is stored; run the same command again within 24 hours, and nothing is stored twice (with --state at any time)"
+    ));
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exported_events_time_becomes_what_the_client_says() {
+        let timed = |text: &str| with_its_time(RawValue::from_string(text.into()).unwrap()).get().to_owned();
+        assert_eq!(
+            timed(r#"{"action":"a","metadata":{"n":{}},"timestamp":"T"}"#),
+            r#"{"action":"a","metadata":{"n":{}},"timestamp":"T","ts_client":"T"}"#
+        );
+        assert_eq!(
+            timed(r#"{"timestamp":"T","action":"a","metadata":{"n":{}}}"#),
+            r#"{"timestamp":"T","action":"a","metadata":{"n":{}},"ts_client":"T"}"#
+        );
+        for same in [
+            r#"{"action":"a"}"#,
+            r#"{"action":"a","metadata":{"timestamp":"T"}}"#,
+            r#"{"timestamp":"T","ts_client":"U"}"#,
+            r#"{"timestamp":5}"#,
+        ] {
+            assert_eq!(timed(same), same);
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_same_for_the_same_rows_at_the_same_place_and_no_other() {
+        let gathered = |line: u64, text: &str| Gathered {
+            events: vec![RawValue::from_string(text.into()).unwrap()],
+            lines: vec![line],
+            ..Gathered::default()
+        };
+        let key = gathered(1, "{}").key();
+        assert_eq!(key, gathered(1, "{}").key());
+        assert_ne!(key, gathered(2, "{}").key());
+        assert_ne!(key, gathered(1, "{ }").key());
+    }
+}

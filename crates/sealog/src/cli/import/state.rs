@@ -1,0 +1,107 @@
+//! How far an import has come: the last line whose batch was answered, and a digest of all lines up to it, by which another file is told.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::super::exit::{Exit, Failure};
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    sealog_import: u32,
+    line: u64,
+    digest: String,
+}
+
+fn other(path: &Path) -> Failure {
+    Failure::usage(format!(
+        "the file is not the one that {} is the state of, or was changed in what was imported already: import what is new as a file of its own, or name another state",
+        path.display()
+    ))
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    path: Option<PathBuf>,
+    kept: Option<Kept>,
+    /// Of all lines so far.
+    digest: Sha256,
+    /// Digests at lines that are under way, oldest first.
+    waiting: std::collections::VecDeque<(u64, String)>,
+}
+
+impl State {
+    pub(super) fn open(path: Option<PathBuf>) -> Result<State, Failure> {
+        let Some(path) = path else { return Ok(State::default()) };
+        let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+        let kept = match std::fs::read(&path) {
+            Ok(text) => Some(serde_json::from_slice::<Kept>(&text).map_err(|error| {
+                bad(format!("it is not the state of an import ({error}): name another file, or remove it to begin again"))
+            })?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(bad(error.to_string())),
+        };
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.sealog_import != 1) {
+            return Err(bad(format!("it is of another version of this program ({})", kept.sealog_import)));
+        }
+        Ok(State { path: Some(path), kept, ..State::default() })
+    }
+
+    /// Whether an earlier command has done this line. Every line is asked for once, in order.
+    pub(super) fn is_known(&mut self, line: u64, event: Result<&RawValue, &String>) -> Result<bool, Failure> {
+        let Some(path) = &self.path else { return Ok(false) };
+        self.digest.update(line.to_le_bytes());
+        self.digest.update(event.map_or_else(String::as_bytes, |event| event.get().as_bytes()));
+        let hex = |digest: &Sha256| -> String {
+            digest.clone().finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        let Some(kept) = &self.kept else {
+            self.waiting.push_back((line, hex(&self.digest)));
+            return Ok(false);
+        };
+        let is_other = line > kept.line || (line == kept.line && hex(&self.digest) != kept.digest);
+        if is_other {
+            return Err(other(path));
+        }
+        if line == kept.line {
+            self.kept = None;
+        }
+        Ok(true)
+    }
+
+    /// The file has ended: it must have had all that was imported already.
+    pub(super) fn ended(&self) -> Result<(), Failure> {
+        match (&self.path, &self.kept) {
+            (Some(path), Some(_)) => Err(other(path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything up to this line was answered.
+    pub(super) fn done(&mut self, line: u64) -> Result<(), Failure> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let mut reached = None;
+        while self.waiting.front().is_some_and(|(waiting, _)| *waiting <= line) {
+            reached = self.waiting.pop_front();
+        }
+        let Some((line, digest)) = reached else { return Ok(()) };
+        let replaced = || -> io::Result<()> {
+            let new = path.with_added_extension("new");
+            let mut file =
+                OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            serde_json::to_writer(&mut file, &Kept { sealog_import: 1, line, digest })?;
+            file.write_all(b"\n")?;
+            file.sync_data()?;
+            std::fs::rename(&new, path)
+        };
+        replaced().map_err(|error| {
+            Failure::new(Exit::Failure, format!("{} cannot be written: {error}", path.display()))
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! `sealog login`: keeps an address and a key in a profile.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use zeroize::Zeroizing;
+
+use super::connect;
+use super::exit::{Exit, Failure};
+use super::{ask, profile};
+
+pub(super) fn command() -> Command {
+    connect::with_flags(
+        Command::new("login")
+            .about("Keeps an address and a key in a profile, for all other commands")
+            .long_about(
+                "Keeps an address and a key in a profile of ~/.config/sealog/config.toml, which nobody else can read, for all other commands.\n\n\
+                 The key is asked for and not shown, or read from standard input with --stdin; never an argument, because arguments are seen by others. It is tried once before it is kept.",
+            )
+            .arg(
+                Arg::new("operator")
+                    .long("operator")
+                    .action(ArgAction::SetTrue)
+                    .help("Keeps the operator token, for `sealog admin`, beside the key"),
+            )
+            .arg(
+                Arg::new("stdin")
+                    .long("stdin")
+                    .action(ArgAction::SetTrue)
+                    .help("Reads the key from standard input, one line"),
+            )
+            .arg(
+                Arg::new("no_check")
+                    .long("no-check")
+                    .action(ArgAction::SetTrue)
+                    .help("Keeps it without asking the service whether it works"),
+            ),
+    )
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let is_operator = matches.get_flag("operator");
+    let Some(path) = profile::path(connect::var) else {
+        return Err(Failure::usage(
+            "there is no place for profiles, since neither HOME nor XDG_CONFIG_HOME is set: set one of them",
+        ));
+    };
+    let name = matches.get_one::<String>("profile").cloned().or_else(|| connect::var("SEALOG_PROFILE"));
+    let name = name.unwrap_or_else(|| profile::DEFAULT.to_owned());
+    let text = read(&path)?;
+    // One that is there keeps what is not given now.
+    let known = text.is_some() && profile::names(&path)?.contains(&name);
+    let mut kept = profile::read(Some(&path), known.then_some(name.as_str()))?;
+    if !known {
+        kept = profile::Profile::default();
+    }
+    let url = matches.get_one::<String>("url").cloned().or_else(|| connect::var("SEALOG_URL"));
+    let url = url.or(kept.url.take()).unwrap_or_else(|| connect::URL.to_owned());
+    let what = if is_operator { "Operator token" } else { "API key" };
+    let secret = match matches.get_flag("stdin") {
+        true => ask::piped(),
+        false if matches.get_flag("no-input") => None,
+        false => ask::hidden(&format!("{what} for {url}: ")),
+    };
+    let secret = secret.ok_or_else(|| {
+        Failure::new(
+            Exit::Authentication,
+            "no key was given: run it on a terminal, or give --stdin and pipe one line in",
+        )
+    })?;
+    if !matches.get_flag("no_check") {
+        let client = connect::with_key(matches, url.clone(), Some(Zeroizing::clone(&secret)))?;
+        let path = if is_operator { "/operator/v1/tenants" } else { "/v1/events" };
+        connect::block_on(async { Ok(client.get(path, &[("limit", "1")]).await?) })?;
+    }
+    kept.url = Some(url.clone());
+    *(if is_operator { &mut kept.operator_token } else { &mut kept.key }) = Some(secret);
+    let text = profile::with_profile(text.as_deref().map_or("", String::as_str), &name, &kept);
+    profile::write(&path, &text)
+        .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
+    if !matches.get_flag("quiet") {
+        let asks = if name == profile::DEFAULT { String::new() } else { format!(" (--profile {name})") };
+        eprintln!("sealog: the profile {name:?} of {} leads to {url}{asks}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(Zeroizing::new(text))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(format!("{}: {error}", path.display()))),
+    }
+}

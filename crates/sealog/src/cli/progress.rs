@@ -1,0 +1,38 @@
+//! Progress on standard error, drawn on a terminal only.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// So many of a known number; where it is not known, of an unknown one.
+pub(super) fn bar(is_quiet: bool, doing: &str, total: Option<u64>) -> ProgressBar {
+    match total {
+        None => counted(is_quiet, doing),
+        Some(total) => styled(
+            is_quiet,
+            Some(total),
+            &format!("{doing} {{wide_bar}} {{human_pos}} of {{human_len}} events, {{per_sec}}, {{eta}} left"),
+        ),
+    }
+}
+
+pub(super) fn counted(is_quiet: bool, doing: &str) -> ProgressBar {
+    styled(is_quiet, None, &format!("{doing} {{spinner}} {{human_pos}} events, {{per_sec}}"))
+}
+
+fn styled(is_quiet: bool, total: Option<u64>, template: &str) -> ProgressBar {
+    if is_quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Events in a second.
+pub(super) fn rate(events: u64, took: Duration) -> u64 {
+    // Whole events are exact enough, and a rate of no time at all is none.
+    u64::try_from(u128::from(events) * 1_000_000 / took.as_micros().max(1)).unwrap_or(u64::MAX)
+}

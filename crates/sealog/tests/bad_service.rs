@@ -1,0 +1,164 @@
+//! `sealog log` beside a service that is slow, full, or loses its answers: nothing that was read is lost, and nothing counts twice.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use support::stage::*;
+
+/// What happens to a request on its way.
+#[derive(Clone, Copy)]
+enum Fault {
+    None,
+    /// The service is asked too much.
+    Busy,
+    /// A proxy whose service is away.
+    Away,
+    /// The service has done it, and nobody hears of it.
+    LostAnswer,
+    /// The connection ends before the service has heard anything.
+    Unheard,
+    /// Half an answer.
+    Cut,
+}
+
+/// Stands between the command and the service, and spoils the first requests, one by one.
+fn spoiled(service: &str, faults: &'static [Fault]) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (service, seen) = (service.to_owned(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let (service, seen) = (service.clone(), Arc::clone(&counted));
+            std::thread::spawn(move || {
+                while let Some(request) = request(&client) {
+                    let at = seen.fetch_add(1, Ordering::Relaxed);
+                    let fault = faults.get(at).copied().unwrap_or(Fault::None);
+                    if !answered(&client, &service, &request, fault) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, seen)
+}
+
+/// Head and body of the next request.
+fn request(client: &TcpStream) -> Option<Vec<u8>> {
+    let mut reader = BufReader::new(client);
+    let (mut head, mut length) = (Vec::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+        head.extend_from_slice(line.as_bytes());
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    head.extend_from_slice(&body);
+    Some(head)
+}
+
+/// Whether the connection goes on.
+fn answered(mut client: &TcpStream, service: &str, request: &[u8], fault: Fault) -> bool {
+    let refused = |status: &str, code: &str| {
+        let body = format!("{{\"error\":{{\"code\":\"{code}\",\"message\":\"later\"}}}}");
+        format!("HTTP/1.1 {status}\r\nRetry-After: 0\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            .into_bytes()
+    };
+    let forwarded = || {
+        let mut upstream = TcpStream::connect(service).unwrap();
+        let text = String::from_utf8_lossy(request).replacen("\r\n", "\r\nConnection: close\r\n", 1);
+        upstream.write_all(text.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        upstream.read_to_end(&mut answer).unwrap();
+        answer
+    };
+    match fault {
+        Fault::Unheard => false,
+        Fault::Busy => client.write_all(&refused("429 Too Many Requests", "rate/limit_exceeded")).is_ok(),
+        Fault::Away => {
+            client.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\ngone").is_ok()
+        }
+        Fault::LostAnswer => {
+            forwarded();
+            false
+        }
+        Fault::Cut => {
+            let answer = forwarded();
+            let _ = client.write_all(&answer[..answer.len() / 2]);
+            false
+        }
+        Fault::None => {
+            let _ = client.write_all(&forwarded());
+            false
+        }
+    }
+}
+
+#[test]
+fn a_service_that_is_busy_or_away_or_loses_its_answers_gets_each_line_once_and_in_order() {
+    const FAULTS: [Fault; 8] = [
+        Fault::LostAnswer,
+        Fault::Busy,
+        Fault::None,
+        Fault::Cut,
+        Fault::Away,
+        Fault::None,
+        Fault::Unheard,
+        Fault::LostAnswer,
+    ];
+    let stage = Stage::new();
+    let (address, seen) = spoiled(&stage.address, &FAULTS);
+    let url = format!("http://{address}");
+    let (code, said, noted) =
+        stage.piped(&["log", "--file", "-", "--url", &url, "--retries", "9"], &lines(600));
+    assert_eq!((code, noted.as_str()), (Some(0), ""), "{noted}");
+    assert_eq!(said.lines().count(), 600);
+    assert!(seen.load(Ordering::Relaxed) >= 6 + FAULTS.len() - 2, "every fault was met");
+    assert_eq!(actors(&stage), expected(600));
+}
+
+#[test]
+fn a_service_that_stays_full_ends_it_with_5_and_what_was_read_is_in_the_spool() {
+    let stage = Stage::new();
+    let (address, _) = spoiled(&stage.address, &[Fault::Busy; 40]);
+    let url = format!("http://{address}");
+    let spool = stage.path("spool");
+    let args = ["log", "--file", "-", "--url", &url, "--retries", "0", "--spool", &spool];
+    let (code, said, noted) = stage.piped(&args, &lines(320));
+    assert_eq!((code, said.as_str()), (Some(5), ""), "{noted}");
+    assert!(noted.contains("rate/limit_exceeded") && noted.contains("320 events wait in"), "{noted}");
+    assert_eq!(stage.events().len(), 0);
+    // With the same spool and a service that has room again.
+    let (code, _, noted) = stage.piped(&["log", "--file", "-", "--spool", &spool], "");
+    assert_eq!(code, Some(0), "{noted}");
+    assert_eq!(actors(&stage), expected(320));
+}
+
+#[test]
+fn a_service_that_does_not_answer_in_time_is_one_that_is_away() {
+    let stage = Stage::new();
+    // Takes connections, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let spool = stage.path("spool");
+    let args = ["log", "--file", "-", "--url", &url, "--retries", "0", "--timeout", "1", "--spool", &spool];
+    let (code, _, noted) = stage.piped(&args, &lines(30));
+    assert!(code == Some(5) && noted.contains("has not answered within 1 s"), "{noted}");
+    let (code, _, _) = stage.piped(&["log", "--file", "-", "--spool", &spool], &lines(0));
+    assert_eq!(code, Some(0));
+    assert_eq!(actors(&stage), expected(30));
+}

@@ -1,0 +1,197 @@
+//! `sealog export` and `sealog import`.
+
+mod support;
+
+use std::process::Stdio;
+
+use sealog_testing::eventually;
+use serde_json::Value;
+use support::stage::*;
+
+fn put(stage: &Stage, name: &str, text: &str) -> String {
+    let path = stage.path(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn an_export_has_every_event_as_the_api_has_it_oldest_first_and_appears_when_it_is_whole() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.piped(&["log", "--file", "-"], &lines(730)).0, Some(0));
+    let out = stage.path("out.ndjson");
+    let (code, said, noted) = stage.run(&["export", "--output", &out]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(noted.contains("730 events were exported, #1 to #730"), "{noted}");
+    let text = std::fs::read_to_string(&out).unwrap();
+    let exported: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut listed = stage.events();
+    listed.reverse();
+    assert_eq!(exported, listed);
+    assert!(text.contains("\"metadata\":{\"n\":17.0}"), "numbers as they were sent");
+    // To standard output the same, and a part of it.
+    assert_eq!(stage.run(&["export", "--quiet"]).1, text);
+    let part = stage.run(&["export", "--from", "101", "--to", "350", "--in-flight", "1"]).1;
+    assert_eq!(part.lines().collect::<Vec<_>>(), text.lines().skip(100).take(250).collect::<Vec<_>>());
+    let one = stage.run(&["export", "--actor-id", "u17"]).1;
+    assert_eq!(one.lines().collect::<Vec<_>>(), [text.lines().nth(17).unwrap()]);
+    assert_eq!(stage.run(&["export", "--date-to", "2001-01-01"]).1, "");
+    // A file that is there is not replaced by accident, nor by an export that fails.
+    let (code, _, noted) = stage.run(&["export", "--output", &out]);
+    assert!(code == Some(2) && noted.contains("--force"), "{noted}");
+    stage.stop();
+    assert_eq!(stage.run(&["export", "--output", &out, "--force", "--retries", "0"]).0, Some(5));
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
+}
+
+#[test]
+fn csv_goes_out_and_comes_in_with_all_that_the_api_takes() {
+    let stage = Stage::new();
+    let event = r#"{"action":"document.shared","actor_id":"u, \"1\"","resource":"document/9","session_id":"s","metadata":{"n":1.0,"t":"a\nb"}}"#;
+    assert_eq!(stage.piped(&["log", "--file", "-"], &format!("{event}\n")).0, Some(0));
+    let out = stage.path("out.csv");
+    assert_eq!(stage.run(&["export", "--format", "csv", "--output", &out]).0, Some(0));
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert!(text.starts_with("chain_seq,log_id,timestamp,action,"), "{text}");
+    let (code, _, noted) = stage.run(&["import", &out]);
+    assert_eq!(code, Some(0), "{noted}");
+    let events = stage.events();
+    assert_eq!(events.len(), 2);
+    for name in ["action", "actor_id", "resource", "session_id", "metadata"] {
+        assert_eq!(events[0][name], events[1][name], "{name}");
+    }
+    assert_eq!(events[0]["ts_client"], events[1]["timestamp"]);
+}
+
+#[test]
+fn rows_that_are_not_taken_are_named_with_their_lines_and_the_others_are_stored_once() {
+    let stage = Stage::new();
+    let file = put(
+        &stage,
+        "in.csv",
+        "when,what,actor_id,team\n2026-01-01T00:00:00Z,user.login,u1,blue\n,no.such,u2,\n,user.login,u3\n,user.logout,u4,\"red\ngreen\"\n",
+    );
+    let (report, rejects) = (stage.path("report"), stage.path("rejects"));
+    let args = [
+        "import",
+        &file,
+        "--map",
+        "when=ts_client",
+        "--map",
+        "what=action",
+        "--report",
+        &report,
+        "--rejects",
+        &rejects,
+    ];
+    let (code, said, noted) = stage.run(&args);
+    assert_eq!((code, said.as_str()), (Some(6), ""), "{noted}");
+    assert!(noted.contains("line 3: action/invalid") && noted.contains("line 4: it has 3 values"), "{noted}");
+    assert!(noted.contains("2 events were stored, 2 rows were not taken"), "{noted}");
+    let rows: Vec<Value> = std::fs::read_to_string(&report)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let by_line = |line: u64| rows.iter().find(|row| row["line"] == line).unwrap();
+    assert_eq!(by_line(3)["code"], "action/invalid");
+    assert!(by_line(3)["request_id"].as_str().unwrap().starts_with("req_"));
+    assert_eq!(by_line(4)["message"], "it has 3 values, and the header 4");
+    assert!(std::fs::read_to_string(&rejects).unwrap().contains("no.such"));
+    assert_eq!(actors(&stage), ["u1", "u4"]);
+    assert_eq!(stage.events()[0]["metadata"]["team"], "red\ngreen");
+    // Again: nothing is stored twice.
+    let (code, said, _) = stage.run(&[&args[..], &["--json"]].concat());
+    let done: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (code, &done["stored"], &done["stored_before"], &done["rejected"]),
+        (Some(6), &0.into(), &2.into(), &2.into())
+    );
+    assert_eq!(stage.events().len(), 2);
+}
+
+#[test]
+fn an_import_that_is_killed_goes_on_without_a_loss_or_a_double() {
+    let mut stage = Stage::new();
+    let file = put(&stage, "in.ndjson", &lines(6000));
+    let state = stage.path("state");
+    for round in 0..4 {
+        let before = stage.events().len();
+        let mut command = stage.command(&["import", &file, "--state", &state]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("some of it is stored", || {
+            stage.events().len() > before + 300 * round || child.try_wait().unwrap().is_some()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if round == 1 {
+            // Also without what was kept, within a day.
+            std::fs::remove_file(&state).unwrap();
+        }
+    }
+    let (code, _, noted) = stage.run(&["import", &file, "--state", &state]);
+    assert_eq!(code, Some(0), "{noted}");
+    assert_eq!(actors(&stage), expected(6000));
+    // With the state nobody has to be asked any more, and another file is not taken for this one.
+    stage.stop();
+    let (code, _, noted) = stage.run(&["import", &file, "--state", &state]);
+    assert!(code == Some(0) && noted.contains("0 events were stored, 6000 were stored before"), "{noted}");
+    let other = put(&stage, "other.ndjson", &lines(5999));
+    let (code, _, noted) = stage.run(&["import", &other, "--state", &state]);
+    assert!(code == Some(2) && noted.contains("is not the one"), "{noted}");
+    let (code, _, noted) = stage.run(&["import", &other, "--retries", "0"]);
+    assert!(code == Some(5) && noted.contains("run the same command again"), "{noted}");
+}
+
+#[test]
+fn cloudevents_are_imported_by_their_attributes() {
+    let stage = Stage::new();
+    let text = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"org.example.signed-in","subject":"session/5","authid":"u1","time":"2026-01-01T00:00:00Z","data":{"n":1.0}}
+{"specversion":"1.0","id":"2","source":"/shop"}
+"#;
+    let file = put(&stage, "in.json", text);
+    let args = ["import", &file, "--from", "cloudevents", "--map", "org.example.signed-in=user.login"];
+    let (code, _, noted) = stage.run(&args);
+    assert!(code == Some(6) && noted.contains("line 2: it has no type"), "{noted}");
+    let event = &stage.events()[0];
+    assert_eq!(
+        (&event["action"], &event["resource"], &event["actor_id"]),
+        (&"user.login".into(), &"session/5".into(), &"u1".into())
+    );
+    assert_eq!(event["metadata"], serde_json::json!({ "n": 1.0, "ce_id": "1", "ce_source": "/shop" }));
+    let (code, said, _) = stage.run(&[&args[..], &["--dry-run"]].concat());
+    assert!(code == Some(6) && said.starts_with(r#"{"action":"user.login","#), "{said}");
+    assert_eq!(stage.events().len(), 1);
+}
+
+#[test]
+fn a_file_or_a_format_that_does_not_fit_has_an_error_that_says_what_to_do() {
+    let stage = Stage::new();
+    let csv = put(&stage, "in.csv", "who,what\nu1,user.login\n");
+    let home = stage.home.to_str().unwrap();
+    for (args, said) in [
+        (&["import", "/no/such/file"][..], "cannot be read"),
+        (&["import", home], "is a directory"),
+        (&["import", &csv], "--map COLUMN=action"),
+        (&["import", &csv, "--from", "xml"], "ndjson, csv, cloudevents"),
+        (&["import", &csv, "--map", "nobody=action"], "the header has who, what"),
+        (&["import", &csv, "--map", "what=verb"], "there are action, actor_id"),
+        (&["import", &csv, "--delimiter", "ab"], "one character"),
+        (&["import", &csv, "--from", "ndjson", "--set", "action=x"], "--from csv"),
+        (&["import", &csv, "--map", "what=action", "--report", "/no/such/dir/x"], "cannot be written"),
+        (&["export", "--format", "xml"], "ndjson, csv"),
+        (&["export", "--from", "5", "--to", "4"], "--to must not be less"),
+        (&["export", "--output", "/no/such/dir/x"], "cannot be written"),
+        (&["follow", "--format", "xml"], "json"),
+        (&["follow", "--output", "/no/such/dir/x"], "cannot be written"),
+        (&["follow", "--unknown"], "unexpected argument"),
+        (&["verify", "--report", "/no/such/dir/x"], "cannot be written"),
+        (&["verify", "--data", home], "there is no store in"),
+        (&["man", "nothing"], "there are"),
+        (&["completions", "tcsh"], "bash"),
+    ] {
+        let (code, out, noted) = stage.run(args);
+        assert!(matches!(code, Some(2 | 4)) && noted.contains(said), "{args:?}: {code:?} {noted}");
+        assert_eq!(out, "", "{args:?}");
+    }
+    assert_eq!(stage.events().len(), 0);
+}
