@@ -18,7 +18,7 @@ pub(super) fn items<'b>(body: &str) -> Result<Vec<Item<'b>>, Reject> {
     let mut items: Vec<Item<'b>> = Vec::new();
     for of_resource in array(&canonical, "resourceLogs") {
         let resource = member(of_resource, "resource").filter(|value| value.starts_with('{'));
-        let resource = resource.map(|resource| attributes_object(resource)).transpose()?.flatten();
+        let resource = resource.map(attributes_object).transpose()?.flatten();
         for of_scope in array(of_resource, "scopeLogs") {
             for record in array(of_scope, "logRecords") {
                 check_count(items.len() + 1)?;
