@@ -15,6 +15,7 @@ fmt:
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace --bins --features sealog/otlp -- -D warnings
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
@@ -37,11 +38,11 @@ tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
 
-# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, policy and size. About six minutes.
+# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. At most eight minutes, which the time-out sees to.
 browser *ARGS:
     cargo build --locked -p sealog
     scripts/browser-setup
-    cd tests/browser && timeout 900 node --test --test-concurrency=2 {{ARGS}}
+    cd tests/browser && timeout 480 node --test --test-concurrency=2 {{ARGS}}
 
 # About a thousand generated requests and as many malformed ones, the same each time, to a real server; and whether /openapi.json is OpenAPI 3.1.
 fuzz-quick:
@@ -92,6 +93,10 @@ bench-pages *ARGS: _bench-build
 bench-cli *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" cli --json {{bench_out}}/cli.json {{ARGS}} | tee {{bench_out}}/cli.md
 
+# What backups beside full ingest cost it, and how fast they are made and verified: about three minutes, 3 GB of disk under bench/data.
+bench-backup *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" backup --json {{bench_out}}/backup.json {{ARGS}} | tee {{bench_out}}/backup.md
+
 # Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL.
 bench-postgres *ARGS: _bench-build
     scripts/bench-setup
@@ -100,6 +105,10 @@ bench-postgres *ARGS: _bench-build
 # This build beside another one of the server, in one run: what a change costs. About three minutes.
 bench-compare OTHER *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/compare.toml --compare {{OTHER}} --json {{bench_out}}/compare.json {{ARGS}} | tee {{bench_out}}/compare.md
+
+# Singles over TLS beside the same program without it, in one run: about three minutes.
+bench-tls *ARGS: _bench-build
+    "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/tls.toml --json {{bench_out}}/tls.json {{ARGS}} | tee {{bench_out}}/tls.md
 
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth

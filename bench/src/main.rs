@@ -2,6 +2,7 @@
 //!
 //! One subcommand for each seam that is measured; they share the workload, the driver and the report.
 
+mod backup;
 mod bare;
 mod bare_http;
 mod cli;
@@ -49,6 +50,8 @@ enum What {
     Pages(pages::PagesArgs),
     /// `sealog log` from standard input and `sealog follow` into a file, beside the service's rate of batches
     Cli(cli::CliArgs),
+    /// What a backup beside full ingest costs it
+    Backup(backup::BackupArgs),
     /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         What::Growth(args) => growth::run(&args),
         What::Pages(args) => pages::run(&args),
         What::Cli(args) => cli::run(&args),
+        What::Backup(args) => backup::run(&args),
         What::BareHttp(args) => bare_http::run(&args),
         What::Probe(args) => store::reopen::probe(&args),
     };

@@ -53,8 +53,8 @@ fn a_tiny_run_against_the_real_server_has_no_wrong_answer() {
         ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
     let (report, stdout) = report("http-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
     let rows = rows(&report);
-    // Beside the bare server two, the sync three and the quiet neighbour two; five alone; one for the memory of each of two servers.
-    assert_eq!(rows.len(), 2 + 3 + 2 + 5 + 2, "{stdout}");
+    // Beside the bare server two, the sync three and the quiet neighbour two; four without TLS; five alone; one for the memory of each of three servers.
+    assert_eq!(rows.len(), 2 + 3 + 2 + 4 + 5 + 3, "{stdout}");
     for row in rows {
         let doubt = row["doubt"].as_str().unwrap_or_default();
         assert!(!doubt.contains("wrong answers") && !doubt.contains("not served"), "{doubt}");

@@ -30,7 +30,7 @@ const [server, browser] = await Promise.all([demo({ events: Number(process.env.E
 try {
   const owner = server.people.find((person) => person.role === "owner");
   const cookies = await signedIn(browser, server, owner.address, owner.password);
-  await verify(cookies);
+  await prepare(cookies);
   for (const { name, open } of SHOTS) {
     for (const dark of [false, true]) {
       const { context, page } = await visitor(browser, { dark, cookies });
@@ -50,13 +50,20 @@ try {
   await server.stop();
 }
 
-/// So that there is something to see of it.
-async function verify(cookies) {
+/// A verification and an export, so that there is something to see of them.
+async function prepare(cookies) {
   const { context, page } = await visitor(browser, { cookies });
   await page.goto(`${server.url}/app`);
   await go(page, "Verification");
   await page.getByRole("button", { name: "Verify", exact: true }).click();
   await page.getByText("events are valid").waitFor({ timeout: 60_000 });
+  await go(page, "Exports");
+  await page.getByLabel("Action").fill("hipaa.phi_disclosed");
+  await page.getByRole("button", { name: "Create export" }).click();
+  const link = page.getByRole("link", { name: "Download" }).first();
+  // The first complete download counts its rows.
+  const [file] = await Promise.all([page.waitForEvent("download"), link.click()]);
+  await file.path();
   await context.close();
 }
 

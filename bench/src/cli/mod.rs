@@ -49,7 +49,7 @@ struct Repeat {
 pub fn run(args: &CliArgs) -> Outcome<()> {
     let setting = Setting::new(&args.setting, "cli")?;
     let program = args.programs.sealog();
-    let mut sealog = Sealog::create(&setting, &program, "one", 1)?;
+    let mut sealog = Sealog::create(&setting, &program, "one", 1, None)?;
     let input = setting.dir.join("events.ndjson");
     let mut repeats = Vec::new();
     for repeat in 1..=setting.repeats {
@@ -60,7 +60,7 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
             let tick = |text: &str| setting.progress.say(text);
             let (addresses, limit) = (sealog.addresses(), setting.slice);
             let loaded = load(
-                addresses,
+                (addresses, None),
                 args.connections,
                 Pace::Closed,
                 limit,

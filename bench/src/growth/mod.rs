@@ -84,7 +84,7 @@ pub fn run(args: &GrowthArgs) -> Outcome<()> {
     let setting = Setting::new(&args.setting, "growth")?;
     let program = args.programs.sealog();
     let mut sizes = Vec::new();
-    let mut sealog = Sealog::create(&setting, &program, "one", 1)?;
+    let mut sealog = Sealog::create(&setting, &program, "one", 1, None)?;
     let mut filled = 0;
     for size in [events / 20, events / 4, events] {
         sizes.push(measure(&setting, &mut sealog, filled..size, events)?);
@@ -92,7 +92,7 @@ pub fn run(args: &GrowthArgs) -> Outcome<()> {
     }
     retire(sealog)?;
     let many = if chains > 0 {
-        let mut sealog = Sealog::create(&setting, &program, "many", chains)?;
+        let mut sealog = Sealog::create(&setting, &program, "many", chains, None)?;
         let many = measure(&setting, &mut sealog, 0..events / 4, events / 4)?;
         retire(sealog)?;
         Some(many)
@@ -200,7 +200,7 @@ fn sample(
             let limit = if kind.send.events() > 0 { setting.slice } else { setting.slice / 6 };
             let counters = || sealog.counters();
             let (loaded, cpu, bytes) = load(
-                sealog.addresses(),
+                (sealog.addresses(), None),
                 shape.connections,
                 Pace::Closed,
                 limit,
@@ -254,6 +254,7 @@ fn kill_while_it_writes(setting: &Setting, sealog: &mut Sealog, chain: usize) ->
             std::thread::scope(|scope| {
                 let writer = scope.spawn(|| {
                     let load = Load {
+                        tls: None,
                         addresses: &addresses,
                         connections: CONNECTIONS,
                         pace: Pace::Closed,

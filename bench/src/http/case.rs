@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_rustls::rustls::ClientConfig;
 
 use super::load::{Load, Loaded, Pace};
 use super::plan::{Beside, Case, PlannedPace};
@@ -183,13 +185,13 @@ impl Bench<'_> {
                             self.drive(sealog, case, &mut requests, neighbour, pace, self.setting.slice)
                         })?);
                     }
-                    at if case.beside[at - 1] == Beside::Other => {
+                    at if matches!(case.beside[at - 1], Beside::Other | Beside::Plain) => {
                         let (Some(other), Some(requests)) = (other.as_deref_mut(), &mut other_requests)
                         else {
                             return Err("no other build was given: --compare FILE".into());
                         };
                         let neighbour = case.neighbour.as_ref();
-                        let slice = self.setting.quietly(&say(", another build"), || {
+                        let slice = self.setting.quietly(&say(", the other server"), || {
                             self.drive(other, case, requests, neighbour, pace, self.setting.slice)
                         })?;
                         beside[at - 1] = Some(Slice { value: Ok(slice.value), others: slice.others });
@@ -254,7 +256,7 @@ impl Bench<'_> {
                     let tick =
                         |text: &str| setting.progress.say(&say(&format!(", bare hyper server: {text}")));
                     let (loaded, cpu, _) = load(
-                        &[*address],
+                        (&[*address], None),
                         case.connections,
                         pace,
                         setting.slice,
@@ -302,7 +304,9 @@ impl Bench<'_> {
             Beside::LargeCopy => Peer::Copy { group: 1000 },
             Beside::SameTable => Peer::SameTable { group: 1000 },
             Beside::Quipu => Peer::Quipu { connections: case.connections },
-            Beside::Other => return Err("another build has a server and requests of its own".into()),
+            Beside::Other | Beside::Plain => {
+                return Err("another server has requests of its own".into());
+            }
         };
         let what = say(&format!(", {}", peer.name()));
         let peers = &mut self.peers;
@@ -354,7 +358,7 @@ impl Bench<'_> {
     ) -> Outcome<Side> {
         let name = case.name();
         let tick = |text: &str| self.setting.progress.say(&format!("{name}: {text}"));
-        let addresses = &sealog.addresses()[..nodes];
+        let (addresses, tls) = (&sealog.addresses()[..nodes], sealog.tls());
         let counters = || sealog.counters();
         let over = AtomicBool::new(false);
         let (outcome, noise) = std::thread::scope(|scope| -> Outcome<_> {
@@ -366,7 +370,7 @@ impl Bench<'_> {
                     Some(scope.spawn(move || {
                         let limit = Duration::from_secs(3600);
                         let noise = load(
-                            addresses,
+                            (addresses, tls),
                             NEIGHBOUR_CONNECTIONS,
                             Pace::Closed,
                             limit,
@@ -379,7 +383,8 @@ impl Bench<'_> {
                     }))
                 }
             };
-            let outcome = load(addresses, case.connections, pace, limit, requests, &counters, None, &tick);
+            let outcome =
+                load((addresses, tls), case.connections, pace, limit, requests, &counters, None, &tick);
             over.store(true, Ordering::Relaxed);
             let noise = match noise {
                 None => None,
@@ -403,7 +408,7 @@ impl Bench<'_> {
 /// Drives a server for this long after a warm-up; also returns its CPU time and device bytes.
 #[allow(clippy::too_many_arguments, reason = "all of them change from call to call")]
 pub fn load(
-    addresses: &[SocketAddr],
+    (addresses, tls): (&[SocketAddr], Option<&Arc<ClientConfig>>),
     connections: usize,
     pace: Pace,
     limit: Duration,
@@ -413,7 +418,8 @@ pub fn load(
     tick: &dyn Fn(&str),
 ) -> Outcome<(Loaded, Duration, u64)> {
     let warm_up = (limit / 5).min(Duration::from_secs(1));
-    let load = Load { addresses, connections, pace, warm_up, limit, busy: None, stop, tally: None, tick };
+    let load =
+        Load { addresses, tls, connections, pace, warm_up, limit, busy: None, stop, tally: None, tick };
     let mut marks = Vec::new();
     let loaded = load.run(requests, &mut || marks.push(counters()))?;
     match marks[..] {

@@ -1,26 +1,38 @@
 //! One request after the other over one connection, for what is prepared and checked around the measurements.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use tokio_rustls::rustls::ClientConfig;
+
 use super::answer::Answers;
+use super::stream::Stream;
 use crate::Outcome;
 
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     answers: Answers,
     token: String,
 }
 
 impl Client {
     pub fn connect(address: SocketAddr, token: &str) -> Outcome<Client> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Client::connect_with(address, token, None)
+    }
+
+    /// As [`Client::connect`], with TLS where there is a configuration for it.
+    pub fn connect_with(
+        address: SocketAddr,
+        token: &str,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Outcome<Client> {
+        let stream = Stream::connect(address, tls)?;
+        stream.tcp().set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(Client { stream, answers: Answers::default(), token: token.to_owned() })
     }
 

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,10 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
+use tokio_rustls::rustls::ClientConfig;
+
 use super::answer::Answers;
+use super::stream::Stream;
 use crate::Outcome;
 use crate::driver::nanos;
 
@@ -48,6 +52,7 @@ pub enum Pace {
 pub struct Load<'a> {
     /// Connections are spread over them.
     pub addresses: &'a [SocketAddr],
+    pub tls: Option<&'a Arc<ClientConfig>>,
     pub connections: usize,
     pub pace: Pace,
     pub warm_up: Duration,
@@ -96,7 +101,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const LATE_MAX: Duration = Duration::from_secs(20);
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     answers: Answers,
     request: Option<Sent>,
     /// Whether the kernel has been asked to say when more can be written.
@@ -142,10 +147,9 @@ impl<'a> Running<'a> {
         epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)?;
         let mut connections = Vec::with_capacity(load.connections);
         for (at, address) in (0..load.connections).zip(load.addresses.iter().cycle()) {
-            let stream = TcpStream::connect(address)?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            epoll::add(&epoll, &stream, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
+            let stream = Stream::connect(*address, load.tls)?;
+            stream.tcp().set_nonblocking(true)?;
+            epoll::add(&epoll, stream.tcp(), epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
             connections.push(Connection {
                 stream,
                 answers: Answers::default(),
@@ -286,7 +290,17 @@ impl<'a> Running<'a> {
     fn write(&mut self, at: usize) -> Outcome<()> {
         let connection = &mut self.connections[at];
         let Some(sent) = &mut connection.request else { return Ok(()) };
+        let length: usize = sent.request.parts.iter().map(Bytes::len).sum();
         let wanted = loop {
+            // TLS has taken all of it, and the kernel may not have.
+            if sent.written == length {
+                match connection.stream.flush() {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(format!("cannot send: {error}").into()),
+                }
+                break connection.stream.has_unsent();
+            }
             let mut skip = sent.written;
             let mut parts = [IoSlice::new(&[]); 3];
             for (slice, part) in parts.iter_mut().zip(&sent.request.parts) {
@@ -301,15 +315,15 @@ impl<'a> Running<'a> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(format!("cannot send: {error}").into()),
             }
-            if sent.written == sent.request.parts.iter().map(Bytes::len).sum::<usize>() {
-                break false;
+            if sent.written == length {
+                break connection.stream.has_unsent();
             }
         };
         if wanted != connection.waits_to_write {
             connection.waits_to_write = wanted;
             let flags =
                 if wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            epoll::modify(&self.epoll, &connection.stream, epoll::EventData::new_u64(at as u64), flags)?;
+            epoll::modify(&self.epoll, connection.stream.tcp(), epoll::EventData::new_u64(at as u64), flags)?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod plan;
 mod rows;
 pub mod sealog;
 pub mod source;
+pub mod stream;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,7 @@ pub use case::Side;
 use case::{Bench, Measured};
 use plan::Beside;
 use sealog::Sealog;
+use stream::Certificate;
 
 #[derive(Args, Debug)]
 pub struct HttpArgs {
@@ -81,15 +83,22 @@ pub fn run(args: &HttpArgs) -> Outcome<()> {
                 retire(&bench, sealog, other, &mut memory)?;
             }
             setting.progress.say("starting a server");
+            let certificate =
+                if case.tls { Some(Certificate::make(&setting.dir.join("certificate"))?) } else { None };
             let mut sealog = match case.store {
-                plan::Store::Embedded => Sealog::create(&setting, &bench.program, "sealog", case.chains)?,
+                plan::Store::Embedded => {
+                    Sealog::create(&setting, &bench.program, "sealog", case.chains, certificate)?
+                }
                 plan::Store::Postgres => {
                     Sealog::create_on_postgres(&setting, &bench.program, case.nodes, case.chains)?
                 }
             };
             let mut other = match &args.compare {
                 Some(program) if case.store == plan::Store::Embedded => {
-                    Some(Sealog::create(&setting, program, "other", case.chains)?)
+                    Some(Sealog::create(&setting, program, "other", case.chains, None)?)
+                }
+                None if case.tls => {
+                    Some(Sealog::create(&setting, &bench.program, "other", case.chains, None)?)
                 }
                 _ => None,
             };

@@ -30,6 +30,9 @@ struct Run {
     /// Where the events are kept.
     #[serde(default)]
     store: Store,
+    /// Whether the server speaks TLS.
+    #[serde(default)]
+    tls: bool,
     /// Servers on one database that connections are spread over.
     #[serde(default = "one")]
     nodes: Vec<usize>,
@@ -95,6 +98,8 @@ pub enum Beside {
     OneNode,
     /// quipu-server.
     Quipu,
+    /// The same server without TLS.
+    Plain,
     /// Another build of Sealog (`--compare`).
     Other,
 }
@@ -117,6 +122,7 @@ pub struct Case {
     pub chains: usize,
     pub idempotency: bool,
     pub store: Store,
+    pub tls: bool,
     pub nodes: usize,
     pub fill: u64,
     pub pace: PlannedPace,
@@ -127,14 +133,17 @@ pub struct Case {
 
 impl Case {
     /// Cases that are equal in this share a server.
-    pub fn server(&self) -> (Store, usize, usize, u64) {
-        (self.store, self.nodes, self.chains, self.fill)
+    pub fn server(&self) -> (Store, bool, usize, usize, u64) {
+        (self.store, self.tls, self.nodes, self.chains, self.fill)
     }
 
     pub fn name(&self) -> String {
         let mut name = self.send.name();
         if self.store == Store::Postgres {
             name += " on PostgreSQL";
+        }
+        if self.tls {
+            name += " over TLS";
         }
         if self.nodes > 1 {
             name += &format!(", {} nodes", self.nodes);
@@ -178,6 +187,12 @@ pub fn read(paths: &[impl AsRef<Path>]) -> Outcome<Vec<Case>> {
     if cases.iter().any(|case| case.store == Store::Postgres && case.fill > 0) {
         return Err("only an embedded store can be filled beforehand".into());
     }
+    if cases.iter().any(|case| case.tls && case.store == Store::Postgres) {
+        return Err("only a server on the embedded store is measured with TLS".into());
+    }
+    if cases.iter().any(|case| case.beside.contains(&Beside::Plain) && !case.tls) {
+        return Err("\"plain\" stands beside a server with tls = true".into());
+    }
     cases.sort_by_key(Case::server);
     Ok(cases)
 }
@@ -195,6 +210,7 @@ impl Run {
                             chains,
                             idempotency,
                             store: self.store,
+                            tls: self.tls,
                             nodes,
                             fill: self.fill,
                             pace: self.pace,

@@ -82,6 +82,15 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
             row(case, Beside::Other, ", p99", |side| side.us.p99, None),
         ]
     });
+    let plain = rows(Beside::Plain, &|_| true, &|case| {
+        let target = bound(case, Beside::Plain, |bounds| bounds.requests_min);
+        vec![
+            row(case, Beside::Plain, ", requests/s", |side| side.requests_per_s, target.map(at_least)),
+            row(case, Beside::Plain, ", CPU a request", |side| side.cpu_us, None),
+            row(case, Beside::Plain, ", p50", |side| side.us.p50, None),
+            row(case, Beside::Plain, ", p99", |side| side.us.p99, None),
+        ]
+    });
     let lone: Vec<Row> = measured.iter().filter(|case| case.case.beside.is_empty()).map(lone).collect();
     let sections = [
         section(
@@ -120,6 +129,7 @@ pub fn sections(measured: &[Measured], memory: &[Memory]) -> Vec<Section> {
             alone,
         ),
         section("Beside another build", "Sealog over the build that was given with `--compare`", other),
+        section("With TLS", "Sealog over TLS over the same program without it", plain),
         section("Others", "none: nothing stands beside these", lone),
         section(
             "Memory of the server at the end of its cases",

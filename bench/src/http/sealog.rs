@@ -12,9 +12,11 @@ use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use serde_json::{Value, json};
+use tokio_rustls::rustls::ClientConfig;
 
 use super::client::Client;
 use super::load::Loaded;
+use super::stream::Certificate;
 use crate::Outcome;
 use crate::driver::{self, Until};
 use crate::machine::device_bytes_written;
@@ -43,6 +45,8 @@ pub struct Sealog {
     /// Of all nodes; the first one's process is the one above.
     addresses: Vec<SocketAddr>,
     on_postgres: Option<OnPostgres>,
+    /// Of a server that speaks TLS.
+    certificate: Option<Certificate>,
     /// The last one belongs to another tenant than the rest.
     pub accounts: Vec<Account>,
     /// How many events each chain must have.
@@ -64,10 +68,16 @@ pub fn default_program() -> PathBuf {
 
 impl Sealog {
     /// A new server with `chains` chains of one tenant, and one more of another.
-    pub fn create(setting: &Setting, program: &Path, name: &str, chains: usize) -> Outcome<Sealog> {
+    pub fn create(
+        setting: &Setting,
+        program: &Path,
+        name: &str,
+        chains: usize,
+        certificate: Option<Certificate>,
+    ) -> Outcome<Sealog> {
         let dir = setting.dir.join(name);
-        let (process, address) = start(program, &dir, setting.quick, None)?;
-        Sealog::furnish(setting, program, dir, process, vec![address], None, chains)
+        let (process, address) = start(program, &dir, setting.quick, None, certificate.as_ref())?;
+        Sealog::furnish(setting, program, dir, process, vec![address], (None, certificate), chains)
     }
 
     /// The same with some nodes on a database, which runs as long as they do.
@@ -83,13 +93,14 @@ impl Sealog {
         let (mut processes, mut addresses) = (Vec::new(), Vec::new());
         for node in 0..nodes {
             let own = dir.join(format!("node-{node}"));
-            let (process, address) = start(program, &own, setting.quick, Some(&cluster.url("postgres")))?;
+            let (process, address) =
+                start(program, &own, setting.quick, Some(&cluster.url("postgres")), None)?;
             processes.push(process);
             addresses.push(address);
         }
         let first = processes.remove(0);
         let on_postgres = Some(OnPostgres { others: processes, database });
-        Sealog::furnish(setting, program, dir, first, addresses, on_postgres, chains)
+        Sealog::furnish(setting, program, dir, first, addresses, (on_postgres, None), chains)
     }
 
     fn furnish(
@@ -98,7 +109,7 @@ impl Sealog {
         dir: PathBuf,
         process: Process,
         addresses: Vec<SocketAddr>,
-        on_postgres: Option<OnPostgres>,
+        (on_postgres, certificate): (Option<OnPostgres>, Option<Certificate>),
         chains: usize,
     ) -> Outcome<Sealog> {
         let address = addresses[0];
@@ -109,10 +120,11 @@ impl Sealog {
             process: Some(process),
             addresses,
             on_postgres,
+            certificate,
             accounts: Vec::new(),
             expected: vec![0; chains + 1],
         };
-        let mut client = Client::connect(address, TOKEN)?;
+        let mut client = Client::connect_with(address, TOKEN, sealog.tls())?;
         let crowd = tenant(&mut client)?;
         for at in 0..chains {
             if at % 500 == 499 {
@@ -128,7 +140,12 @@ impl Sealog {
     }
 
     pub fn client(&self) -> Outcome<Client> {
-        Client::connect(self.addresses[0], "")
+        Client::connect_with(self.addresses[0], "", self.tls())
+    }
+
+    /// What a client needs to believe it.
+    pub fn tls(&self) -> Option<&Arc<ClientConfig>> {
+        self.certificate.as_ref().map(|certificate| &certificate.client)
     }
 
     pub fn addresses(&self) -> &[SocketAddr] {
@@ -162,7 +179,8 @@ impl Sealog {
     ) -> Outcome<()> {
         stop(self.process.take().ok_or("the server is not running")?)?;
         act(self)?;
-        let (process, address) = start(&self.program, &self.dir, self.unsafe_storage, None)?;
+        let (process, address) =
+            start(&self.program, &self.dir, self.unsafe_storage, None, self.certificate.as_ref())?;
         (self.process, self.addresses) = (Some(process), vec![address]);
         Ok(())
     }
@@ -257,6 +275,7 @@ fn start(
     dir: &Path,
     unsafe_storage: bool,
     database: Option<&str>,
+    certificate: Option<&Certificate>,
 ) -> Outcome<(Process, SocketAddr)> {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEALOG_")) {
@@ -274,6 +293,9 @@ fn start(
         .envs(database.map(|url| ("SEALOG_STORE", url)))
         .env("SEALOG_ALLOW_UNSAFE_STORAGE", unsafe_storage.to_string())
         .current_dir(dir.parent().unwrap_or(dir));
+    if let Some(Certificate { file, key, .. }) = certificate {
+        command.env("SEALOG_TLS_CERT", file).env("SEALOG_TLS_KEY", key);
+    }
     Process::start("sealog", command, |line| {
         let entry: Value = serde_json::from_str(line).ok()?;
         let listening = entry["fields"]["message"] == "listening";

@@ -84,7 +84,7 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         return Err("--events must be at least 2000".into());
     }
     let setting = Setting::new(&args.setting, "pages")?;
-    let mut sealog = Sealog::create(&setting, &args.programs.sealog(), "one", 1)?;
+    let mut sealog = Sealog::create(&setting, &args.programs.sealog(), "one", 1, None)?;
     let (mut visitor, account) = Visitor::claim(sealog.addresses()[0], FirstRun::read(sealog.dir())?)?;
     // The chain that this person may see takes the place of the one that was made.
     sealog.accounts[0] = account;
@@ -255,8 +255,16 @@ fn ingest(setting: &Setting, sealog: &mut Sealog, send: &Send) -> Outcome<Side> 
     let chain = sealog.accounts.len() - 1;
     let mut requests = Requests::new(sealog, send, chain, 1, false)?;
     let counters = || sealog.counters();
-    let (loaded, cpu, bytes) =
-        load(sealog.addresses(), 64, Pace::Closed, setting.slice, &mut requests, &counters, None, &|_| {})?;
+    let (loaded, cpu, bytes) = load(
+        (sealog.addresses(), None),
+        64,
+        Pace::Closed,
+        setting.slice,
+        &mut requests,
+        &counters,
+        None,
+        &|_| {},
+    )?;
     sealog.acknowledge(&loaded);
     Side::of_load(&loaded, cpu, bytes)
 }

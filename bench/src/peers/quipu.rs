@@ -141,6 +141,7 @@ fn events(loaded: &Loaded) -> u64 {
 
 fn load(address: SocketAddr, connections: usize, limit: Duration) -> Outcome<Loaded> {
     let load = Load {
+        tls: None,
         addresses: &[address],
         connections,
         pace: Pace::Closed,

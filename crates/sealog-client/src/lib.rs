@@ -7,9 +7,11 @@ mod address;
 mod client;
 mod connection;
 mod error;
+mod once;
 mod retry;
 
 pub use client::{Answer, Client, Settings};
 pub use error::{ClientError, Problem};
 pub use hyper::Method;
+pub use once::Once;
 pub use retry::Retries;

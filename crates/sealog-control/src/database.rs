@@ -1,5 +1,9 @@
 //! An open database: one of the two drivers beneath the seam.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use sealog_core::id::ProjectId;
 use sealog_store::StoreError;
 use sealog_store::embedded::Directory;
 use sealog_store::postgres::sessions::Sessions;
@@ -57,6 +61,14 @@ impl Database {
         match &self.0 {
             Driver::Sqlite(file) => file.has_room(bytes),
             Driver::Postgres(_) => true,
+        }
+    }
+
+    /// Copies everything into a new file; the projects that the copy knows. A database server has its own tools for that.
+    pub(crate) fn copy_to(&self, schema: &Schema, path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+        match &self.0 {
+            Driver::Sqlite(file) => file.copy_to(schema, path),
+            Driver::Postgres(_) => Err(DbError::Refused("a database is copied by its own tools".into())),
         }
     }
 

@@ -25,6 +25,7 @@ mod case_record;
 pub mod case_search;
 mod case_words;
 mod control;
+mod copy;
 pub mod credentials;
 pub mod database;
 pub mod db;
@@ -84,6 +85,7 @@ pub use case_words::{
     IdentityMethod, IdentityOutcome, RefusalGround,
 };
 pub use control::{Answer, Control};
+pub use copy::projects_of_copy;
 pub use credentials::{Credentials, Shown};
 pub use db::ListPage;
 pub use device::{Device, DeviceSeen, Devices};

@@ -3,6 +3,7 @@
 //! Each change is one transaction in the write-ahead log of SQLite, synced before its answer
 //! (`synchronous=FULL`).
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,10 +15,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{FromSql, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use sealog_core::id::ProjectId;
 use sealog_store::embedded::{Directory, FILE_MODE};
 use sealog_store::sync::lock;
 
-use crate::db::{Db, DbError, Lock, Row, Schema, Value, damaged, translate};
+use crate::db::{Db, DbError, Lock, Row, Schema, Value, all, damaged, translate};
 use crate::error::OpenError;
 use crate::reserve::Reserve;
 
@@ -132,10 +134,41 @@ impl File {
         made
     }
 
+    /// Copies what is committed into a new file, by a connection of its own: whoever reads or changes goes on meanwhile. The projects that the copy knows.
+    pub(crate) fn copy_to(&self, schema: &Schema, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // SQLite takes a file that is empty, and would make one as wide as the umask lets it.
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(to)
+            .map_err(|error| DbError::Failed(format!("{}: {error}", to.display())))?;
+        let name = to.to_str().ok_or_else(|| DbError::Failed("the path is no text".into()))?;
+        match &self.directory {
+            None => self.lock().db.execute("VACUUM INTO ?1", [name])?,
+            Some(directory) => {
+                let from = directory.path().join(format!("{}.db", schema.name));
+                let db = Connection::open_with_flags(from, flags)?;
+                db.busy_timeout(BUSY_TIMEOUT)?;
+                db.execute("VACUUM INTO ?1", [name])?
+            }
+        };
+        projects_of_copy(to)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Whoever panicked here has rolled its transaction back on the way out.
         lock(&self.inner)
     }
+}
+
+/// The projects that a copy knows.
+pub(crate) fn projects_of_copy(path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let copy = Connection::open_with_flags(path, flags)?;
+    let sql = "SELECT id FROM {projects} UNION ALL SELECT project_id FROM {system_projects}";
+    all(&mut Statements(&copy), sql, &[], |row| row.get("id")).map(BTreeSet::from_iter)
 }
 
 fn transact<T>(

@@ -1,7 +1,5 @@
 //! What shippers send becomes events: by the table, item by item, and nothing of `metadata` is written anew.
 
-use std::borrow::Cow;
-
 use sealog_core::event::parse_single;
 use sealog_core::reject::{Code, Reject};
 use sealog_formats::input::{Adapter, ITEMS_MAX};
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 
 fn items(adapter: Adapter, body: &str) -> Vec<Result<String, Reject>> {
     let items = adapter.items(body.as_bytes()).unwrap();
-    items.into_iter().map(|item| item.map(Cow::into_owned)).collect()
+    items.into_iter().map(|item| item.map(std::borrow::Cow::into_owned)).collect()
 }
 
 fn values(adapter: Adapter, body: &str) -> Vec<Value> {

@@ -15,6 +15,7 @@ use sealog_service::notices::Reminders;
 use sealog_service::notify::Notifier;
 use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
+use sealog_service::replication::Replication;
 use sealog_service::retention::Retention;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Figures, Scheduler, Verifier};
@@ -51,6 +52,9 @@ pub struct App {
     pub(crate) bodies: Budget,
     pub(crate) openapi: Served,
     pub(crate) docs: Docs,
+    pub(crate) started_ms: u64,
+    /// Nothing where it is off.
+    pub(crate) replication: Option<Replication>,
     pub(crate) last_ready: LastAnswer,
 }
 
@@ -162,11 +166,18 @@ impl App {
             reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
         };
+        let replication = if config.replication {
+            Replication::new(Arc::clone(&store), Arc::clone(&control.whole))
+        } else {
+            None
+        };
         Arc::new(App {
+            replication,
             admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, wake),
             auth: Auth::new(Arc::clone(&control.keys), &config),
             ingest,
             jobs,
+            started_ms: world.now_ms(),
             store,
             control,
             world,

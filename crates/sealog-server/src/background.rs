@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::app::App;
 use crate::http::Server;
 use crate::respond;
+use crate::tls;
 
 /// How often the last use of keys is written.
 const KEY_USES_EVERY: Duration = Duration::from_secs(60);
@@ -15,7 +16,10 @@ pub async fn run(app: Arc<App>, server: &Server) {
     let own = async {
         tokio::select! {
             () = server.stop.stopped() => {}
-            ((), ()) = async { tokio::join!(write_key_uses(&app), say_left_out()) } => {}
+            ((), (), ()) = async {
+                let now_s = || app.world.now_ms() / 1000;
+                tokio::join!(write_key_uses(&app), say_left_out(), tls::follow(app.config.tls.as_ref(), now_s))
+            } => {}
         }
     };
     tokio::join!(own, app.jobs.run(&server.stop));

@@ -1,5 +1,6 @@
 //! What an operator decides.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use sealog_service::geo::Geo;
 use sealog_service::mail::Smtp;
 use sealog_service::verification::Schedule;
 
+use crate::tls::Tls;
+use crate::traces::Traces;
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where clients reach the server.
@@ -22,9 +26,19 @@ pub struct Config {
     pub app_url: String,
     /// Without one, the operator's interface does not exist.
     pub operator_token: Option<Secret>,
+    /// Whether replicas of the store may be made by whoever has the operator's token.
+    pub replication: bool,
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
+    /// The directory whose disk `/metrics` tells of.
+    pub data_dir: Option<PathBuf>,
+    /// With one, the main listener and the console's speak TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// How long browsers that came with TLS come with nothing else; 0 to not tell them.
+    pub hsts_seconds: u32,
+    /// Who is told of every request.
+    pub traces: Option<Arc<dyn Traces>>,
     /// Without one, events have no `country` and no `city`.
     pub geo: Option<Arc<Geo>>,
     /// Without one, mails wait.
@@ -81,8 +95,13 @@ impl Config {
             docs_url: format!("{base_url}/docs"),
             app_url: format!("{base_url}/app"),
             operator_token: None,
+            replication: false,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
+            data_dir: None,
+            tls: None,
+            hsts_seconds: 0,
+            traces: None,
             geo: None,
             smtp: None,
             limits: LimitConfig {

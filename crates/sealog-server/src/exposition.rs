@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use hyper::{HeaderMap, Response, StatusCode};
@@ -15,6 +16,7 @@ use sealog_store::stats::HistogramView;
 use crate::app::App;
 use crate::client_address::is_local;
 use crate::respond::{Body, Failure, with_type};
+use crate::tls::Tls;
 
 /// Lets whoever sits on this machine or has the operator's token through. For the main listener; one that is for metrics alone is in the operator's network.
 pub(crate) fn admit(app: &App, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reject> {
@@ -48,6 +50,9 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "Connections that were closed at once: their address had too many, all in use.",
     );
     text.sample("sealog_connections_refused_total", "", metrics.connections_refused.load(Ordering::Relaxed));
+    if let Some(tls) = &app.config.tls {
+        certificate(&mut text, tls);
+    }
     text.family(
         "sealog_memory_held_bytes",
         "gauge",
@@ -113,6 +118,8 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     );
     text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
 
+    text.family("sealog_verification_scheduled", "gauge", "1 if chains are verified every night.");
+    text.sample("sealog_verification_scheduled", "", u64::from(app.config.verification.is_some()));
     let scheduled = &app.jobs.scheduler.figures;
     for (name, figure, help) in [
         (
@@ -173,6 +180,9 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.sample("sealog_reads_waiting", "", store.reads_waiting);
     text.family("sealog_storage_bytes", "gauge", "What the log and its indexes take on disk.");
     text.sample("sealog_storage_bytes", "", store.storage_bytes);
+    if let Some(dir) = &app.config.data_dir {
+        disk(&mut text, dir);
+    }
     text.family(
         "sealog_store_findings",
         "gauge",
@@ -239,7 +249,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     for (cause, count) in app.admin.sign_ins().by_cause() {
         text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);
     }
-    process(&mut text);
+    process(&mut text, app);
     Ok(text.0)
 }
 
@@ -247,8 +257,51 @@ fn by_mode(mode: Mode) -> String {
     format!("mode=\"{}\"", mode.as_str())
 }
 
+/// Of a server with TLS.
+fn certificate(text: &mut Text, tls: &Tls) {
+    let figures = &tls.figures;
+    text.family(
+        "sealog_tls_certificate_not_after_timestamp_seconds",
+        "gauge",
+        "When the certificate in use ends.",
+    );
+    text.sample("sealog_tls_certificate_not_after_timestamp_seconds", "", tls.not_after_s());
+    text.family(
+        "sealog_tls_certificate_refused",
+        "gauge",
+        "1 while the certificate or key on disk cannot be used, and the one before stays in use.",
+    );
+    text.sample("sealog_tls_certificate_refused", "", u64::from(tls.refused().is_some()));
+    text.family(
+        "sealog_tls_certificate_reloads_total",
+        "counter",
+        "Changes of the certificate on disk, by what came of them.",
+    );
+    for (result, count) in [("taken", &figures.taken), ("refused", &figures.refused)] {
+        let count = count.load(Ordering::Relaxed);
+        text.sample("sealog_tls_certificate_reloads_total", &format!("result=\"{result}\""), count);
+    }
+    text.family(
+        "sealog_tls_handshakes_failed_total",
+        "counter",
+        "Connections that did not come to terms about TLS.",
+    );
+    text.sample("sealog_tls_handshakes_failed_total", "", figures.handshakes_failed.load(Ordering::Relaxed));
+}
+
+/// What is left where the data directory is, for whoever may fill it.
+fn disk(text: &mut Text, dir: &Path) {
+    let Ok(disk) = rustix::fs::statvfs(dir) else { return };
+    text.family("sealog_disk_free_bytes", "gauge", "Room on the disk of the data directory.");
+    text.sample("sealog_disk_free_bytes", "", disk.f_bavail.saturating_mul(disk.f_frsize));
+    text.family("sealog_disk_size_bytes", "gauge", "Size of the disk of the data directory.");
+    text.sample("sealog_disk_size_bytes", "", disk.f_blocks.saturating_mul(disk.f_frsize));
+}
+
 /// The customary figures of a process, where the system tells them.
-fn process(text: &mut Text) {
+fn process(text: &mut Text, app: &App) {
+    text.family("process_start_time_seconds", "gauge", "When the process was started.");
+    text.sample("process_start_time_seconds", "", app.started_ms / 1000);
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     if let Some(pages) = pages.and_then(|statm| statm.split(' ').nth(1)?.parse::<u64>().ok()) {
         text.family("process_resident_memory_bytes", "gauge", "Memory of the process.");

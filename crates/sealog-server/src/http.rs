@@ -2,16 +2,14 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -21,6 +19,7 @@ use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
 use sealog_service::ingest::Client;
 use sealog_service::{Stop, Visit};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower_service::Service;
@@ -28,15 +27,20 @@ use tower_service::Service;
 use crate::api;
 use crate::app::App;
 use crate::body::RequestBody;
-use crate::client_address::{self, is_proxy};
+use crate::catch_panic::CatchPanic;
+use crate::client_address::{self, is_local, is_proxy};
 use crate::connections::{Connections, Place};
 use crate::framing;
+use crate::http2;
 use crate::limits::{counted_address, share};
 use crate::metrics;
 use crate::operator_routes;
+use crate::redirect;
 use crate::respond::{self, Answer, Body, Failure};
 use crate::router::{self, Origin};
 use crate::routes;
+use crate::tls::{self, Tls};
+use crate::traces::Answered;
 use crate::wire::{InFlight, Wire};
 
 /// How long a stop waits for requests under way.
@@ -77,6 +81,7 @@ impl Default for Server {
     }
 }
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Where a connection came in.
@@ -87,6 +92,8 @@ enum Listener {
     Metrics,
     /// The one that has the operator's console and nothing else.
     Console,
+    /// Plain HTTP beside TLS, which leads there and nowhere else.
+    Plain,
 }
 
 /// What answers the requests of a listener.
@@ -94,6 +101,16 @@ struct Front {
     app: Arc<App>,
     listener: Listener,
     router: Router,
+    secure: Option<Secure>,
+}
+
+/// What a listener with TLS has more.
+struct Secure {
+    tls: Arc<Tls>,
+    /// Tells browsers to come with TLS from now on.
+    hsts: Option<HeaderValue>,
+    /// For those who speak plain HTTP to it.
+    plain: Arc<Front>,
 }
 
 /// Serves connections until the server is stopped and what was under way is done.
@@ -123,10 +140,22 @@ pub async fn serve_console(app: Arc<App>, pages: Router, listener: TcpListener, 
     accept(Front::new(app, Listener::Console, pages), listener, connections, server).await;
 }
 
+/// As [`serve`], for a listener that leads whoever comes with plain HTTP to TLS.
+pub async fn serve_plain(app: Arc<App>, listener: TcpListener, server: &Server) {
+    let connections = Arc::clone(&app.connections);
+    accept(Front::new(app, Listener::Plain, Router::new()), listener, connections, server).await;
+}
+
 impl Front {
     fn new(app: Arc<App>, listener: Listener, pages: Router) -> Arc<Front> {
         let router = router::new(Arc::clone(&app), pages);
-        Arc::new(Front { app, listener, router })
+        let has_tls = matches!(listener, Listener::Main | Listener::Console);
+        let secure = app.config.tls.clone().filter(|_| has_tls).map(|tls| {
+            let seconds = app.config.hsts_seconds;
+            let hsts = HeaderValue::try_from(format!("max-age={seconds}")).ok().filter(|_| seconds > 0);
+            Secure { tls, hsts, plain: Front::new(Arc::clone(&app), Listener::Plain, Router::new()) }
+        });
+        Arc::new(Front { app, listener, router, secure })
     }
 }
 
@@ -187,6 +216,65 @@ async fn connection(
     if !spoke {
         return;
     }
+    match &front.secure {
+        None => exchange(front, stream, peer, place, stop).await,
+        Some(secure) if first != [tls::HANDSHAKE] => {
+            exchange(Arc::clone(&secure.plain), stream, peer, place, stop).await;
+        }
+        // Kept apart, so that a connection without TLS does not pay for its memory.
+        Some(_) => Box::pin(connection_with_tls(front, stream, peer, place, stop)).await,
+    }
+}
+
+/// Agrees on keys, and on HTTP/1.1 or HTTP/2. A client has as long for it as for headers, and then as long for its first byte as any other.
+async fn connection_with_tls(
+    front: Arc<Front>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: Arc<Place>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let Some(secure) = &front.secure else { return };
+    let deadlines = front.app.config.deadlines;
+    let begun = async {
+        let handshake = tokio::time::timeout(deadlines.headers, secure.tls.handshake(stream));
+        let mut stream = match handshake.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let first = tokio::time::timeout(deadlines.first_byte, stream.fill_buf()).await;
+        matches!(first, Ok(Ok(bytes)) if !bytes.is_empty()).then_some(stream)
+    };
+    let begun = tokio::select! {
+        begun = begun => begun,
+        () = place.usage.ended() => None,
+        _ = stop.wait_for(|stopped| *stopped) => None,
+    };
+    let Some(stream) = begun else { return };
+    if !tls::speaks_http_2(&stream) {
+        return exchange(front, stream, peer, place, stop).await;
+    }
+    let peer = Client::new(peer.ip());
+    let used = Arc::clone(&place);
+    let handle = move |request| {
+        let (front, peer, place) = (Arc::clone(&front), peer.clone(), Arc::clone(&used));
+        async move { handle(&front, request, peer, &place).await }
+    };
+    http2::serve(stream, place, deadlines, stop, handle).await;
+}
+
+/// Speaks HTTP/1.1, over TCP or over TLS.
+async fn exchange(
+    front: Arc<Front>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    place: Arc<Place>,
+    mut stop: watch::Receiver<bool>,
+) {
     let peer = Client::new(peer.ip());
     let deadlines = front.app.config.deadlines;
     let usage = Arc::clone(&place.usage);
@@ -240,7 +328,7 @@ async fn connection(
 }
 
 /// A request that hyper cannot parse never reaches a handler, but is answered like any other: unless hyper's own answer went out behind another one, which the client had not taken yet.
-fn unparsable(error: &hyper::Error, wire: &Wire) -> Option<Failure> {
+fn unparsable<S: AsyncRead + AsyncWrite + Unpin>(error: &hyper::Error, wire: &Wire<S>) -> Option<Failure> {
     // hyper knows the preface of HTTP/2 and ends the connection without a word.
     if error.is_parse_version_h2() {
         return Some(Failure::malformed(framing::HTTP_2));
@@ -274,6 +362,8 @@ async fn handle(
     let (mut parts, body) = request.into_parts();
     let mut body = RequestBody::new(body, &parts.headers);
     let place = metrics::Place::of(&parts.method, parts.uri.path());
+    let traces = app.config.traces.as_deref();
+    let traceparent = traces.and_then(|_| parts.headers.get(TRACEPARENT).cloned());
     // Kept apart, since they are rare and the future of a request is moved.
     if !body.has_ended() && matches!(parts.method, Method::GET | Method::HEAD) {
         // Before it is answered: pages hold memory that others wait for.
@@ -295,8 +385,16 @@ async fn handle(
     }
     let id = HeaderValue::from_bytes(&request_id.to_text()).expect("letters, digits and an underscore");
     response.headers_mut().insert(X_REQUEST_ID, id);
+    if let Some(hsts) = front.secure.as_ref().and_then(|secure| secure.hsts.clone()) {
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts);
+    }
     app.metrics.answered(place, response.status(), begun.elapsed());
     let (route, method) = (place.route(), place.method());
+    if let Some(traces) = traces {
+        let (status, took) = (response.status().as_u16(), begun.elapsed());
+        let traceparent = traceparent.as_ref().map(HeaderValue::as_bytes);
+        traces.answered(&Answered { route, method, status, request_id, took, traceparent });
+    }
     tracing::debug!(%request_id, method, route, status = response.status().as_u16(), "answered");
     response
 }
@@ -333,6 +431,14 @@ async fn answer(
         }
     }
     let is_here = match front.listener {
+        Listener::Plain => {
+            let is_probe = redirect::PROBES.contains(&path);
+            if !is_probe || !is_local(peer.address, headers, &app.config.trusted_proxies) {
+                return redirect::to_https(parts, &app.config.app_url)
+                    .ok_or_else(|| Reject::PathNotFound.into());
+            }
+            true
+        }
         Listener::Main => path != routes::METRICS || !app.config.metrics_apart,
         Listener::Metrics => path == routes::METRICS,
         Listener::Console => path == CONSOLE || path.starts_with(CONSOLE_BEGINNING),
@@ -379,25 +485,4 @@ async fn route(
     let response = front.router.clone().call(Request::from_parts(parts, lent)).await;
     body.take_back(&loan);
     respond::from_router(response.unwrap_or_else(|never| match never {}))
-}
-
-/// Turns a panic while a request is answered into an error for that request alone.
-struct CatchPanic<'a, F>(Pin<&'a mut F>);
-
-impl<F: Future> Future for CatchPanic<'_, F> {
-    type Output = Result<F::Output, String>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => {
-                let text = panic
-                    .downcast_ref::<&str>()
-                    .map(|text| (*text).to_owned())
-                    .or_else(|| panic.downcast_ref::<String>().cloned());
-                Poll::Ready(Err(format!("panic: {}", text.unwrap_or_default())))
-            }
-        }
-    }
 }

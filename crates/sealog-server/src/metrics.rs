@@ -18,8 +18,8 @@ const OPERATOR: usize = PATHS.len();
 const OTHER: usize = PATHS.len() + 1;
 const ROUTES: usize = PATHS.len() + 2;
 const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "other"];
-const STATUSES: [u16; 18] =
-    [200, 201, 202, 304, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 431, 500, 503, 0];
+const STATUSES: [u16; 19] =
+    [200, 201, 202, 304, 308, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 431, 500, 503, 0];
 const BATCH_BOUNDS: &[u64] = &[1, 2, 5, 10, 25, 50, 100];
 
 #[derive(Debug)]

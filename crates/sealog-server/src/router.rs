@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::client_address::is_local;
 use crate::respond::{self, Answer, Failure};
 use crate::routes::{self, Operation, Path};
-use crate::{api, exposition, operator, operator_routes};
+use crate::{api, exposition, operator, operator_routes, replication};
 
 /// Most that a page reads of a form, unless its own router says otherwise.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -43,6 +43,7 @@ pub(crate) fn new(app: Arc<App>, pages: Router) -> Router {
     for known in &operator_routes::PATHS {
         router = add(router, operator_routes::BEGINNING, known, answer_operator);
     }
+    router = replication::add(router, &app);
     // Here pages have nothing, even those that take all paths that are left.
     for beginning in [routes::BEGINNING, operator_routes::BEGINNING] {
         router = route(router, &format!("{beginning}{{*rest}}"), &any(not_found));

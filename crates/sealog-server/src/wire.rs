@@ -87,25 +87,28 @@ impl<B: hyper::body::Body + Unpin> hyper::body::Body for Tracked<B> {
     }
 }
 
+/// Over a TCP socket, or over TLS on top of one.
 #[derive(Debug)]
-pub(crate) struct Wire {
-    stream: TcpStream,
+pub(crate) struct Wire<S = TcpStream> {
+    stream: S,
     in_flight: InFlight,
     /// hyper has answered a request itself, and nobody has seen it.
     withheld: bool,
     write_deadline: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
+    /// It is a flush that waits: TLS takes bytes before the socket does.
+    flushing: bool,
     usage: Arc<Usage>,
 }
 
-impl Wire {
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: S,
         usage: Arc<Usage>,
         in_flight: InFlight,
         write_deadline: Duration,
-    ) -> Wire {
-        Wire { stream, in_flight, withheld: false, write_deadline, stalled: None, usage }
+    ) -> Wire<S> {
+        Wire { stream, in_flight, withheld: false, write_deadline, stalled: None, flushing: false, usage }
     }
 
     /// Whether an answer of hyper's own was withheld, so that the client still waits for one.
@@ -119,7 +122,8 @@ impl Wire {
         if let Some(last) = last {
             self.send(&last).await?;
         }
-        self.stream.shutdown().await?;
+        // TLS says goodbye first, and the client may not listen.
+        tokio::time::timeout(self.write_deadline, self.stream.shutdown()).await??;
         if !unread {
             return Ok(());
         }
@@ -169,7 +173,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -179,7 +183,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -214,7 +218,16 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(flushed) => flushed?,
+            Poll::Pending => {
+                self.flushing = true;
+                return self.within_deadline(context, Poll::Pending);
+            }
+        }
+        if std::mem::take(&mut self.flushing) && self.stalled.take().is_some() {
+            self.usage.stalled.store(false, Ordering::Relaxed);
+        }
         self.in_flight.flushed();
         Poll::Ready(Ok(()))
     }

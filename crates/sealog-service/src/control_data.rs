@@ -24,6 +24,8 @@ pub struct ControlData {
     pub operators: Arc<dyn Operators>,
     pub outbox_desk: Arc<dyn OutboxDesk>,
     pub disclosing: Arc<dyn Disclosing>,
+    /// All of it, for those who copy it.
+    pub whole: Arc<Control>,
 }
 
 impl From<Arc<Control>> for ControlData {
@@ -42,7 +44,8 @@ impl From<Arc<Control>> for ControlData {
             endings: Arc::clone(&control) as _,
             operators: Arc::clone(&control) as _,
             disclosing: Arc::clone(&control) as _,
-            outbox_desk: control,
+            outbox_desk: Arc::clone(&control) as _,
+            whole: control,
         }
     }
 }

@@ -5,7 +5,6 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -13,6 +12,8 @@ use std::time::Duration;
 use maxminddb::{LookupResult, PathElement, Reader, path};
 use sealog_store::sync::{lock, read, write};
 use tokio::sync::oneshot;
+
+use crate::stamp::Stamp;
 
 /// What is known of an address. Absence is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -182,29 +183,6 @@ struct Followed {
     /// What was refused already; an inner nothing is a file that was not there.
     refused: Option<Option<Stamp>>,
     refused_why: Option<String>,
-}
-
-/// Tells one content of a file from another. Whoever keeps the time of a copy does not keep the time of its change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> io::Result<Stamp> {
-        let file = std::fs::metadata(path)?;
-        Ok(Stamp {
-            device: file.dev(),
-            inode: file.ino(),
-            bytes: file.len(),
-            modified: (file.mtime(), file.mtime_nsec()),
-            changed: (file.ctime(), file.ctime_nsec()),
-        })
-    }
 }
 
 enum Unusable {

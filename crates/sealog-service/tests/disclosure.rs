@@ -114,11 +114,8 @@ impl Stage {
             drain,
             runner: Wake::default(),
         };
-        let searcher = Searcher {
-            control: Arc::clone(&control) as _,
-            store: Arc::clone(&store) as _,
-            world: Arc::clone(&world) as _,
-        };
+        let searcher =
+            Searcher::new(Arc::clone(&control) as _, Arc::clone(&store) as _, Arc::clone(&world) as _);
         let runner = Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world) as _,
@@ -358,11 +355,8 @@ fn a_search_that_was_stopped_goes_on_where_it_was_also_in_another_process() {
             let due = wait(stage.control.due_jobs("case-search".into(), stage.world.now_ms(), 1)).unwrap();
             let job = due.into_iter().next().expect("it is due");
             // As a process does that ends after a piece: nothing but control data knows of it.
-            let searcher = Searcher {
-                control: Arc::clone(&stage.control) as _,
-                store: Arc::clone(&stage.store) as _,
-                world: Arc::clone(&stage.world) as _,
-            };
+            let (control, store) = (Arc::clone(&stage.control), Arc::clone(&stage.store));
+            let searcher = Searcher::new(control as _, store as _, Arc::clone(&stage.world) as _);
             stage.wait(sealog_service::jobs::Work::step(&searcher, &job, b"")).unwrap()
         };
         for _ in 0..3 {

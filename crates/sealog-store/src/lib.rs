@@ -19,6 +19,7 @@ pub mod postgres;
 mod query;
 mod reading;
 pub mod reference;
+pub mod segments;
 pub mod stats;
 mod store;
 pub mod sync;

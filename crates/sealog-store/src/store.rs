@@ -16,6 +16,7 @@ use crate::feed::{Follower, Scope, Start};
 use crate::loss::Loss;
 use crate::pool::FairPool;
 use crate::query::{ChainHead, Chunk, List, Range};
+use crate::segments::Segments;
 use crate::stats::StoreStats;
 use crate::types::BoxFuture;
 use crate::verify::{self, ChainReader};
@@ -150,6 +151,11 @@ pub trait Store: Send + Sync {
     /// What is degraded although events are accepted, in words that anybody may read (`/readyz` shows them).
     fn notices(&self) -> Vec<&'static str> {
         Vec::new()
+    }
+
+    /// Its files, for whoever copies them. Nothing for a store that has its own tools for that.
+    fn segments(&self) -> Option<&dyn Segments> {
+        None
     }
 
     /// The threads for everything that must not run on an event loop. The store's own reads run there; callers parse, hash and render there.

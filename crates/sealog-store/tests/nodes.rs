@@ -294,13 +294,16 @@ impl Drop for Node {
     }
 }
 
-/// Every acknowledgement is there as it was given, and nothing is there twice.
-fn check_ledger(database: &Database, store: &dyn Store, acked: &[(String, u64, String)]) -> usize {
-    // What a process had sent before it was killed, the database may still be doing.
+/// What a process had sent before it was killed, the database may still be doing.
+fn await_killed(database: &Database) {
     let sessions = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '{HAMMERING}'"
     );
     eventually("the sessions of killed processes have ended", || database.sql(&sessions) == "0");
+}
+
+/// Every acknowledgement is there as it was given, and nothing is there twice.
+fn check_ledger(store: &dyn Store, acked: &[(String, u64, String)]) -> usize {
     let events = line(store);
     let mut found = HashMap::new();
     for event in &events {
@@ -325,7 +328,8 @@ fn three_processes_on_one_hot_chain_and_kill_9_of_each_lose_nothing() {
         eventually("each process gets somewhere", || nodes.iter().all(|node| node.count() >= 40));
         acked.extend(nodes.into_iter().flat_map(Node::kill));
     }
-    let events = check_ledger(&database, &store, &acked);
+    await_killed(&database);
+    let events = check_ledger(&store, &acked);
     println!("processes=6 acked={} events={events} lost=0 duplicated=0", acked.len());
     // Nobody is left behind with a lock.
     append(&store, live(), vec![login("after")]);
@@ -364,7 +368,8 @@ fn a_stopped_node_that_holds_the_chain_holds_it_for_three_seconds_at_most_and_it
     eventually("it comes back by itself", || stopped.count() > before + 10);
     let acked = stopped.kill();
     // What it had sealed on the old head is not there; what it tried again is there once.
-    check_ledger(&database, &store, &acked);
+    await_killed(&database);
+    check_ledger(&store, &acked);
     let after = get(&store, live(), receipt.log_ids[0]).unwrap();
     assert_eq!(after.sealed.hash, receipt.hash);
 }

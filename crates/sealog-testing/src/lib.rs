@@ -6,6 +6,7 @@
 //!
 //! A helper comes here when a second test file needs it; until then it stays with the test that it explains.
 
+pub mod certificate;
 pub mod dice;
 pub mod doubtful;
 pub mod drafts;

@@ -67,6 +67,47 @@ impl Cluster {
         Cluster::start_on(&copy, "wal_retrieve_retry_interval = '100ms'")
     }
 
+    /// A cluster that archives its write-ahead log, in `archive` of its directory.
+    pub fn archiving() -> Cluster {
+        Cluster::start(
+            "archive_mode = on\narchive_command = 'mkdir -p ../archive && test ! -f ../archive/%f && cp %p ../archive/%f'",
+        )
+    }
+
+    /// Makes a base backup, in `base` of its directory.
+    pub fn base_backup(&self) {
+        let (base, port) = (self.dir.join("base"), self.port.to_string());
+        let args = [
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-U",
+            "owner",
+            "-D",
+            base.to_str().unwrap(),
+            "-c",
+            "fast",
+            "--no-sync",
+        ];
+        let made = self.run("pg_basebackup", &args);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    /// Another cluster, of the base backup of this one and what it has archived, up to a named restore point or to the end.
+    pub fn recovered(&self, target: Option<&str>) -> Cluster {
+        let dir = self.dir.display();
+        // The copy has the settings of the old cluster; those that come later count.
+        let copy = format!("cp -r {dir}/base data && chmod 700 data && touch data/recovery.signal");
+        let target = target.map_or(String::new(), |name| {
+            format!("recovery_target_name = '{name}'\nrecovery_target_action = 'promote'\n")
+        });
+        let settings = format!("archive_mode = off\nrestore_command = 'cp {dir}/archive/%f %p'\n{target}");
+        let cluster = Cluster::start_on(&copy, &settings);
+        eventually("it takes changes", || cluster.sql("postgres", "SELECT pg_is_in_recovery()") == "f");
+        cluster
+    }
+
     /// Makes a standby a primary.
     pub fn promote(&self) {
         let data = self.dir.join("data");

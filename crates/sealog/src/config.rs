@@ -9,13 +9,16 @@ use std::sync::Arc;
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use sealog_server::config::{Config, LimitConfig};
+use sealog_server::tls::Tls;
 use sealog_service::Secret;
 use sealog_service::geo::Geo;
 use sealog_service::mail::{Relay, Sender, Smtp};
 use sealog_service::verification::Schedule;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::logging;
 use crate::plans;
+use crate::secret_files;
 use crate::store::{OpenOptions, Place};
 
 struct Setting {
@@ -38,6 +41,30 @@ const SETTINGS: &[Setting] = &[
         value: "ADDRESS",
         default: None,
         help: "Address and port that serve /metrics, and nothing else, to whoever can reach them [default: on the main address, to this machine or with the operator token]",
+    },
+    Setting {
+        key: "tls.cert",
+        value: "FILE",
+        default: None,
+        help: "Certificate and its chain (PEM): the server speaks TLS then; needs tls.key; read again when it changes",
+    },
+    Setting {
+        key: "tls.key",
+        value: "FILE",
+        default: None,
+        help: "Private key of the certificate (PEM); read again when it changes",
+    },
+    Setting {
+        key: "tls.redirect_listen",
+        value: "ADDRESS",
+        default: None,
+        help: "Address and port that lead plain HTTP to the https address of the dashboard, such as 0.0.0.0:80",
+    },
+    Setting {
+        key: "tls.hsts_seconds",
+        value: "N",
+        default: Some("31536000"),
+        help: "How long browsers that came with TLS come with nothing else; 0 to not tell them",
     },
     Setting {
         key: "data_dir",
@@ -154,6 +181,12 @@ const SETTINGS: &[Setting] = &[
         help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
     },
     Setting {
+        key: "replication.enabled",
+        value: "BOOL",
+        default: Some("false"),
+        help: "Lets whoever has the operator's token copy the whole store, secrets included, with sealog replicate; for the embedded store",
+    },
+    Setting {
         key: "ops.enabled",
         value: "BOOL",
         default: Some("false"),
@@ -176,6 +209,12 @@ const SETTINGS: &[Setting] = &[
         value: "LEVEL",
         default: Some("info"),
         help: "What is logged: error, warn, info, or debug for a line about every request as well",
+    },
+    Setting {
+        key: "log_format",
+        value: "FORMAT",
+        default: Some("auto"),
+        help: "How it is logged: json, text, or auto for text on a terminal and JSON otherwise",
     },
     Setting {
         key: "on_store_failure",
@@ -265,6 +304,8 @@ pub(crate) struct Settings {
     pub listen: SocketAddr,
     /// Where `/metrics` is served, if not on `listen`.
     pub metrics_listen: Option<SocketAddr>,
+    /// Where plain HTTP is led to TLS.
+    pub redirect_listen: Option<SocketAddr>,
     pub ops: Ops,
     pub store: Place,
     pub data_dir: PathBuf,
@@ -272,6 +313,7 @@ pub(crate) struct Settings {
     pub exit_on_store_failure: bool,
     pub clock_strict: bool,
     pub log_level: tracing::Level,
+    pub log_format: logging::Format,
     pub server: Config,
     /// Whether `base_url` follows from where the server listens, once that is known.
     pub base_url_given: bool,
@@ -291,7 +333,11 @@ impl Settings {
         if self.app_url_given || self.base_url_given {
             return Some(self.server.app_url.clone());
         }
-        (self.listen.port() != 0).then(|| Config::at(&format!("http://{}", self.listen)).app_url)
+        (self.listen.port() != 0).then(|| Config::at(&format!("{}://{}", self.scheme(), self.listen)).app_url)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.server.tls.is_some() { "https" } else { "http" }
     }
 
     /// Where operators reach the console of a server with these settings, or why that cannot be said.
@@ -304,7 +350,7 @@ impl Settings {
         }
         let unknown = "where the console will be is not known before the server has a port; give --ops-url as the server has it";
         match self.ops.listen {
-            Some(address) if address.port() != 0 => Ok(format!("http://{address}/ops")),
+            Some(address) if address.port() != 0 => Ok(format!("{}://{address}/ops", self.scheme())),
             Some(_) => Err(unknown.into()),
             // On the host of the dashboard, whatever its path is.
             None => {
@@ -319,7 +365,7 @@ impl Settings {
     pub(crate) fn listening_on(&mut self, address: SocketAddr) {
         self.listen = address;
         if !self.base_url_given {
-            self.server.base_url = format!("http://{address}");
+            self.server.base_url = format!("{}://{address}", self.scheme());
         }
         if !self.docs_url_given {
             self.server.docs_url = format!("{}/docs", self.server.base_url);
@@ -384,13 +430,18 @@ fn given(
     matches: &ArgMatches,
     environment: impl Iterator<Item = (String, String)>,
 ) -> Result<Given, ConfigError> {
-    let environment: BTreeMap<String, String> =
-        environment.filter(|(name, _)| name.starts_with("SEALOG_")).collect();
-    let file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
+    let mut environment: BTreeMap<String, String> = environment
+        .filter(|(name, _)| name.starts_with("SEALOG_") || name == secret_files::CREDENTIALS)
+        .collect();
+    let credentials = environment.remove(secret_files::CREDENTIALS).map(PathBuf::from);
+    let mut file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
         Some(path) => read_file(Path::new(path))?,
         None if Path::new("sealog.toml").exists() => read_file(Path::new("sealog.toml"))?,
         None => BTreeMap::new(),
     };
+    let secrets =
+        secret_files::take(&mut environment, credentials.as_deref(), variable).map_err(ConfigError)?;
+    file.extend(secrets);
     let flags = SETTINGS.iter().filter_map(|setting| {
         Some((setting.key.to_owned(), matches.get_one::<String>(setting.key)?.clone()))
     });
@@ -558,7 +609,16 @@ impl Values {
             "an address and port other than that of listen, such as 127.0.0.1:9090",
             |text| text.parse().ok().filter(|address| *address != listen || listen.port() == 0),
         )?;
-        let others = [Some(listen), metrics_listen];
+        let redirect_listen = self.get(
+            "tls.redirect_listen",
+            "an address and port other than those of listen and metrics_listen, such as 0.0.0.0:80",
+            |text| {
+                let address: Option<SocketAddr> = text.parse().ok();
+                let others = [Some(listen), metrics_listen];
+                address.filter(|address| address.port() == 0 || !others.contains(&Some(*address)))
+            },
+        )?;
+        let others = [Some(listen), metrics_listen, redirect_listen];
         let ops = Ops {
             enabled: self.required("ops.enabled", "true or false", |text| text.parse().ok())?,
             listen: self.get(
@@ -589,6 +649,8 @@ impl Values {
         server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
             (text.len() >= 16).then(|| Secret(text.to_owned()))
         })?;
+        server.replication =
+            self.required("replication.enabled", "true or false", |text| text.parse().ok())?;
         server.trusted_proxies =
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
         if let Some((file, place)) = self.0.get("geoip_db") {
@@ -597,6 +659,8 @@ impl Values {
             server.geo = Some(Arc::new(geo));
         }
         server.metrics_apart = metrics_listen.is_some();
+        server.tls = self.tls()?;
+        server.hsts_seconds = self.required("tls.hsts_seconds", number, rate)?;
         server.smtp = self.smtp()?;
         server.verification = self.schedule()?;
         server.test_retention_days =
@@ -615,6 +679,7 @@ impl Values {
         Ok(Settings {
             listen,
             metrics_listen,
+            redirect_listen,
             ops,
             store,
             data_dir: self
@@ -634,11 +699,40 @@ impl Values {
                 "debug" => Some(tracing::Level::DEBUG),
                 _ => None,
             })?,
+            log_format: self.required("log_format", "json, text or auto", logging::Format::parse)?,
             server,
             base_url_given: base_url.is_some(),
             docs_url_given: docs_url.is_some(),
             app_url_given: app_url.is_some(),
         })
+    }
+
+    /// All or nothing: half of it would be a server that people take for a safe one.
+    fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
+        let place = |key: &str| self.0.get(key).map_or("", |(_, place)| place);
+        let without = |given: &str, missing: &str| {
+            Err(ConfigError(format!("{}: {given} needs {missing} as well", place(given))))
+        };
+        let file = |key: &str| self.0.get(key).map(|(file, _)| Path::new(file));
+        let tls = match (file("tls.cert"), file("tls.key")) {
+            (Some(certificate), Some(key)) => Tls::open(certificate, key)
+                .map_err(|why| ConfigError(format!("{}: TLS cannot be used: {why}", place("tls.cert"))))?,
+            (Some(_), None) => return without("tls.cert", "tls.key"),
+            (None, Some(_)) => return without("tls.key", "tls.cert"),
+            (None, None) if self.0.contains_key("tls.redirect_listen") => {
+                return without("tls.redirect_listen", "tls.cert");
+            }
+            (None, None) => return Ok(None),
+        };
+        for key in ["base_url", "app_url"] {
+            if self.0.get(key).is_some_and(|(url, _)| url.starts_with("http://")) {
+                let place = place(key);
+                return Err(ConfigError(format!(
+                    "{place}: {key} must begin with https:// where tls.cert is given"
+                )));
+            }
+        }
+        Ok(Some(Arc::new(tls)))
     }
 
     fn schedule(&self) -> Result<Option<Schedule>, ConfigError> {

@@ -2,19 +2,28 @@
 
 mod accept_loss;
 mod admin;
+mod backup;
 mod cli;
 mod config;
 mod copy;
 mod demo;
 mod demo_mark;
+mod files;
 mod first_run;
+mod logging;
 mod migrate;
 mod ops_user;
+// Tests compile it, too: so it does not rot where nobody builds with it.
+#[cfg(any(feature = "otlp", test))]
+mod otlp;
 mod plans;
 mod reference;
 mod reset;
+mod restoring_mark;
+mod secret_files;
 mod serve;
 mod store;
+mod supervisor;
 
 use std::process::ExitCode;
 
@@ -37,6 +46,9 @@ fn main() -> ExitCode {
         Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
         Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("backup", matches)) => backup::run(matches),
+        Some(("restore", matches)) => backup::restore(matches),
+        Some(("replicate", matches)) => backup::replicate(matches),
         Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap asks for a subcommand"),
     };
@@ -60,7 +72,8 @@ fn command() -> Command {
                 "Runs the server.\n\nOn an empty data directory it first creates a tenant, a project, a live and a test key and an owner for the dashboard, and shows them once: \
                  on a terminal they are printed, otherwise they are in the file first-run.txt in the data directory, which only its owner can read.\n\n\
                  Every setting can be given as a flag, in the environment, or in the file sealog.toml in the working directory; flags win over the environment, and that over the file. \
-                 An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced.\n\n\
+                 An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced. \
+                 SIGHUP has the certificate looked at at once, unless the server runs on a terminal.\n\n\
                  Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line is wrong, 74 a write or sync of the store has failed; start it again then.",
             ),
         ))
@@ -70,6 +83,9 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommand(backup::command())
+        .subcommand(backup::restore_command())
+        .subcommand(backup::replicate_command())
         .subcommands(cli::commands())
 }
 

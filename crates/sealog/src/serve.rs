@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,13 @@ use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Dashboard, Pages};
 use sealog_docs::Program;
 use sealog_server::config::Config;
+use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
 use sealog_service::admin::Admin;
 use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
 use sealog_store::world::{SystemWorld, World};
-use sealog_store::{StoreError, embedded};
+use sealog_store::{Store, StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -27,12 +29,11 @@ use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
-use crate::{config, demo_mark, first_run};
+use crate::supervisor::{Pulses, Supervisor};
+use crate::{config, demo_mark, first_run, logging};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 4096;
-
-const FIRST_TIMER: Duration = Duration::from_millis(500);
 
 /// Says that a write or sync of the store has failed: `EX_IOERR` of sysexits.h.
 const EXIT_STORE_FAILED: u8 = 74;
@@ -48,7 +49,7 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, St
     let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
     settings.server.program = Arc::new(program);
     demo_mark::refuse(&settings.data_dir)?;
-    log_to_stderr(settings.log_level);
+    logging::to_stderr(settings.log_level, settings.log_format);
     serve(settings, &prepare)
 }
 
@@ -61,6 +62,8 @@ pub(crate) fn serve(
     let files = raise_file_limit();
     settings.server.connections_max = connections_max(settings.server.connections_max, files);
     // One for the store and for requests: trials and rate windows go by the same time as events.
+    let supervisor = Supervisor::from_environment();
+    supervisor.status("opening the store");
     let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::new(SystemWorld), settings.clock_strict));
     let main = runtime()?;
     let Some((store, mut stop)) = main.block_on(open_store(&settings, &world))? else {
@@ -69,6 +72,8 @@ pub(crate) fn serve(
     let (listener, address) = main.block_on(async { listen_alone(settings.listen) })?;
     let metrics =
         settings.metrics_listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
+    let plain =
+        settings.redirect_listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
     let console =
         settings.ops.listen.map(|wanted| main.block_on(async { listen_alone(wanted) })).transpose()?;
     settings.listening_on(address);
@@ -94,10 +99,17 @@ pub(crate) fn serve(
         store.close();
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(tls) = &settings.server.tls {
+        tls.say(world.now_ms() / 1000);
+    } else if !address.ip().to_canonical().is_loopback() && settings.server.trusted_proxies.is_empty() {
+        tracing::warn!(%address, "plain HTTP can be reached from other machines: keys and passwords can be read on the way; give tls.cert and tls.key, or put a proxy with TLS in front and name it in trusted_proxies");
+    }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let data_dir = settings.data_dir.clone();
+    settings.server.data_dir = Some(data_dir.clone());
     let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
+    let traces = traces(&mut settings.server)?;
     let app =
         App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
     let documented = Arc::clone(&app);
@@ -120,12 +132,19 @@ pub(crate) fn serve(
         tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
         listener
     });
+    let plain = plain.map(|(listener, address)| {
+        tracing::info!(%address, "plain HTTP is led to TLS");
+        listener
+    });
     if metrics.is_none() {
         tracing::info!(
             "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
         );
     }
-    serve_on_all_cores(&main, (&app, &pages), (listener, metrics, console), address, stop, failure, &admin)?;
+    supervisor.ready(&format!("listening on {address}"));
+    let listeners = Listeners { main: listener, address, metrics, console, plain };
+    let watched = Watched { supervisor, pulses: Pulses::of(cores()), stop, traces: Box::pin(traces) };
+    serve_on_all_cores(&main, (&app, &pages), listeners, watched, failure, &admin)?;
     drop(app);
     store.close();
     drop(admin);
@@ -302,13 +321,71 @@ async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
     tokio::time::sleep(FAILURE_GRACE).await;
 }
 
+/// Has requests traced where the variables of OpenTelemetry name a receiver; returns what sends them.
+#[cfg(feature = "otlp")]
+fn traces(config: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let settings = crate::otlp::Settings::from_variables(|name| std::env::var(name).ok())?;
+    let mut sending = None;
+    if let Some(settings) = settings {
+        tracing::info!(endpoint = settings.endpoint, "traces of requests are sent by OTLP");
+        let (traces, exporter) = crate::otlp::open(settings)?;
+        (config.traces, sending) = (Some(traces), Some(exporter));
+    }
+    Ok(async {
+        if let Some(exporter) = sending {
+            exporter.run().await;
+        }
+    })
+}
+
+/// Who asks for traces is told that this build has none.
+#[cfg(not(feature = "otlp"))]
+#[allow(clippy::unnecessary_wraps, reason = "as a build that has them")]
+fn traces(_: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("OTEL_EXPORTER_OTLP_ENDPOINT") || is_set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
+        tracing::warn!(
+            "no traces are sent: this program was built without them (cargo build --features otlp)"
+        );
+    }
+    Ok(std::future::ready(()))
+}
+
+/// Where connections come in.
+struct Listeners {
+    main: TcpListener,
+    address: SocketAddr,
+    metrics: Option<TcpListener>,
+    console: Option<TcpListener>,
+    plain: Option<TcpListener>,
+}
+
+/// Who started the server: what they are told, and what they say.
+struct Watched {
+    supervisor: Supervisor,
+    pulses: Pulses,
+    stop: Stop,
+    /// Sends traces, if anybody wants them.
+    traces: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// Whether a new start would help: the store's writer is stuck, or an event loop is. A full disk or a database that is away is not mended by it, and reads go on meanwhile.
+fn progress(store: &dyn Store, pulses: &Pulses, seen: &mut Vec<u64>) -> Result<(), String> {
+    if let Err(error @ StoreError::Stalled) = store.ready() {
+        return Err(error.to_string());
+    }
+    match pulses.still(seen)[..] {
+        [] => Ok(()),
+        ref stuck => Err(format!("event loops do not turn: {stuck:?}")),
+    }
+}
+
 /// One event loop for each core, all listening on the same port: the kernel spreads connections over them, and no request crosses threads before the store.
 fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
     (app, pages): (&Arc<App>, &Pages),
-    (listener, metrics, console): (TcpListener, Option<TcpListener>, Option<TcpListener>),
-    address: SocketAddr,
-    mut stop: Stop,
+    Listeners { main: listener, address, metrics, console, plain }: Listeners,
+    Watched { supervisor, pulses, mut stop, traces }: Watched,
     failure: impl Future<Output = ()>,
     admin: &AdminSocket,
 ) -> Result<(), String> {
@@ -316,24 +393,31 @@ fn serve_on_all_cores(
     let mut threads = Vec::new();
     for number in 1..cores() {
         let (app, pages, server) = (Arc::clone(app), pages.router(), Arc::clone(&server));
+        let pulses = pulses.clone();
         let thread = std::thread::Builder::new().name(format!("sealog-http-{number}")).spawn(move || {
             let runtime = runtime()?;
-            equip(&runtime);
+            equip(&runtime, pulses.beat(number));
             let listener = runtime.block_on(async { listen(address) })?;
             runtime.block_on(sealog_server::serve_with_pages(app, pages, listener, &server));
             Ok::<(), String>(())
         });
         threads.push(thread.map_err(|error| error.to_string())?);
     }
-    equip(main);
+    equip(main, pulses.clone().beat(0));
+    main.spawn(traces);
     main.block_on(async {
         let stopping = Notify::new();
+        let mut seen = Vec::new();
+        let fed = supervisor.feed(|| progress(&*app.store, &pulses, &mut seen));
         let stop = async {
             tokio::select! {
                 () = stop.asked() => {}
                 () = failure => {}
+                () = fed => {}
+                () = reload_when_told(app.config.tls.as_deref()) => {}
             }
             tracing::info!("stopping");
+            supervisor.stopping();
             server.stop();
             pages.dashboard.stop_streams();
             stopping.notify_one();
@@ -344,6 +428,11 @@ fn serve_on_all_cores(
             async {
                 if let Some(listener) = metrics {
                     sealog_server::serve_metrics(Arc::clone(app), listener, &server).await;
+                }
+            },
+            async {
+                if let Some(listener) = plain {
+                    sealog_server::serve_plain(Arc::clone(app), listener, &server).await;
                 }
             },
             async {
@@ -362,21 +451,34 @@ fn serve_on_all_cores(
     Ok(())
 }
 
+/// Has the certificate looked at when SIGHUP comes. On a terminal that signal says that the person is gone, and ends the process as it always did. Never returns.
+async fn reload_when_told(tls: Option<&Tls>) {
+    if stderr().is_terminal() {
+        return std::future::pending().await;
+    }
+    let Ok(mut told) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    loop {
+        if told.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+        match tls {
+            Some(tls) => tls.look_now(),
+            None => tracing::info!("nothing to read again: the server has no certificate"),
+        }
+    }
+}
+
 /// An event loop on this thread.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }
 
 /// The tasks that every event loop needs.
-fn equip(runtime: &tokio::runtime::Runtime) {
+fn equip(runtime: &tokio::runtime::Runtime, pulse: impl Future<Output = ()> + Send + 'static) {
     // What its tasks append in one turn goes to the store together.
     runtime.spawn(embedded::batch_by_tick());
     // A runtime wakes itself, by a system call, for every timer that is due before all others. Those of requests are due in seconds; with this one they never come first.
-    runtime.spawn(async {
-        loop {
-            tokio::time::sleep(FIRST_TIMER).await;
-        }
-    });
+    runtime.spawn(pulse);
 }
 
 /// What a supervisor and a person at a terminal send.
@@ -457,12 +559,6 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
         socket.listen(BACKLOG)
     };
     listen().map_err(|error| format!("cannot listen on {address}: {error}"))
-}
-
-/// For people on a terminal, as JSON for machines.
-pub(crate) fn log_to_stderr(level: tracing::Level) {
-    let lines = tracing_subscriber::fmt().with_writer(stderr).with_target(false).with_max_level(level);
-    if stderr().is_terminal() { lines.init() } else { lines.json().init() }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError};
 
+use crate::restoring_mark;
+
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -97,6 +99,7 @@ impl Opened {
         };
         match place {
             Place::Embedded => {
+                restoring_mark::refuse(data_dir).map_err(|problem| cannot(&problem, false))?;
                 let options =
                     embedded::Options { allow_unsafe_storage, world, ..embedded::Options::default() };
                 let store = EmbeddedStore::open(data_dir, &options).map_err(|error| {
@@ -127,6 +130,14 @@ impl Opened {
         match &self.kind {
             Kind::Embedded(store) => Arc::clone(store) as _,
             Kind::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// The database, if it is in one.
+    pub(crate) fn database(&self) -> Option<&Arc<PostgresStore>> {
+        match &self.kind {
+            Kind::Embedded(_) => None,
+            Kind::Postgres(store) => Some(store),
         }
     }
 

@@ -36,9 +36,9 @@ const REST_MAX: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub struct Searcher {
-    pub control: Arc<dyn Disclosing>,
-    pub store: Arc<dyn Store>,
-    pub world: Arc<dyn World>,
+    control: Arc<dyn Disclosing>,
+    store: Arc<dyn Store>,
+    world: Arc<dyn World>,
     /// Whether the last piece was held up by events that come in.
     is_crowded: Arc<AtomicBool>,
 }
@@ -112,13 +112,12 @@ impl Position {
 }
 
 impl Searcher {
+    pub fn new(control: Arc<dyn Disclosing>, store: Arc<dyn Store>, world: Arc<dyn World>) -> Searcher {
+        Searcher { control, store, world, is_crowded: Arc::default() }
+    }
+
     pub fn of(desk: &Disclosures) -> Searcher {
-        Searcher {
-            control: Arc::clone(&desk.control),
-            store: Arc::clone(&desk.store),
-            world: Arc::clone(&desk.world),
-            is_crowded: Arc::default(),
-        }
+        Searcher::new(Arc::clone(&desk.control), Arc::clone(&desk.store), Arc::clone(&desk.world))
     }
 
     async fn piece(&self, job: &Job) -> Result<Step, StoreError> {

@@ -112,6 +112,8 @@ vocabulary! {
     MAIL_GIVEN_UP = "sealog.mail_given_up", "configuration", "warning",
         "An operator gave up a mail on behalf of the organisation.";
     JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
+    STORE_RESTORED = "sealog.store_restored", "configuration", "critical",
+        "The store was restored from a backup; if that is older than what the store is known to have held, the lost events are named.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

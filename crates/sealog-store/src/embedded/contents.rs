@@ -162,6 +162,12 @@ impl Contents {
         self.dropped_through.load(Ordering::SeqCst)
     }
 
+    /// The last segment that was dropped, and the file that says so. Nothing where none was.
+    pub(crate) fn dropped_file(&self) -> (u64, Option<Vec<u8>>) {
+        let dropped = lock(&self.dropped);
+        (dropped.through, (dropped.through > 0).then(|| dropped.encode(self.world.now_ms())))
+    }
+
     /// Whether a file that can be made at any time may be written: what it would take of the reserve is for files that have to be.
     pub(crate) fn check_room_for(&self, bytes: usize) -> io::Result<()> {
         let free = self.disk.free_bytes(&self.dir)?;

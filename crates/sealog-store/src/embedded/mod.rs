@@ -5,6 +5,7 @@
 //!
 //! This file only names what others import. Inside the folder an item is imported from the file that defines it.
 
+pub mod backup;
 mod cache;
 mod contents;
 mod counting;

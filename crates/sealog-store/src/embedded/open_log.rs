@@ -14,6 +14,7 @@ use super::index::salt::IndexSalt;
 use super::log::segment;
 use super::options::Options;
 use super::recovery::finding::Finding;
+use super::recovery::high_water_mark::Place;
 use super::recovery::recover;
 use super::recovery::state::RecoveryError;
 use super::upkeep::Upkeep;
@@ -262,6 +263,11 @@ fn clock_behind(contents: &Contents) -> Option<Finding> {
 }
 
 impl Log {
+    /// Up to where events are lost or damaged that no high-water mark spoke for.
+    pub(crate) fn unproven_to(&self) -> Option<Place> {
+        self.upkeep.unproven_to()
+    }
+
     /// One step of retention; nothing while nothing may be written.
     pub(crate) fn drop_oldest(&self, before_ms: u64) -> Result<DropStep, StoreError> {
         self.writer.accepts()?;

@@ -33,6 +33,7 @@ use crate::feed::{Follower, Scope, Start};
 use crate::loss::Loss;
 use crate::pool::{FairPool, Lane, Payer};
 use crate::query::{ChainHead, Chunk, LOOKUP_COST, List, Range};
+use crate::segments::Segments;
 use crate::stats::StoreStats;
 use crate::store::{DropStep, Store};
 use crate::types::BoxFuture;
@@ -141,7 +142,7 @@ impl EmbeddedStore {
         self.feed.close();
     }
 
-    fn log(&self, mode: Mode) -> &Arc<Log> {
+    pub(super) fn log(&self, mode: Mode) -> &Arc<Log> {
         match mode {
             Mode::Live => self.live.log(),
             Mode::Test => self.test.log(),
@@ -278,6 +279,10 @@ impl Store for EmbeddedStore {
             clock: clock.stats(),
         });
         Box::pin(async move { stats.await.map_err(|_| StoreError::Closing) })
+    }
+
+    fn segments(&self) -> Option<&dyn Segments> {
+        Some(self)
     }
 
     fn pool(&self) -> &FairPool {

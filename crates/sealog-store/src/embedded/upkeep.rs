@@ -11,7 +11,7 @@ use sealog_core::id::ChainId;
 use super::contents::Contents;
 use super::index::sidecar::SegmentEnd;
 use super::log::segment::is_no_room;
-use super::recovery::high_water_mark::{Extent, MarkFile};
+use super::recovery::high_water_mark::{Extent, MarkFile, Place};
 use crate::sync::{lock, wait_for};
 
 /// Below that of the threads that answer requests.
@@ -192,6 +192,11 @@ impl Upkeep {
     /// The segment that the high-water mark has reached.
     pub(crate) fn covered_segment(&self) -> u64 {
         lock(&self.mark).marked().extent.segment
+    }
+
+    /// Up to where events are lost or damaged that no high-water mark spoke for.
+    pub(crate) fn unproven_to(&self) -> Option<Place> {
+        lock(&self.mark).marked().unproven_to
     }
 
     fn extent(&self) -> Extent {

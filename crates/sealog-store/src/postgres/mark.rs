@@ -37,6 +37,8 @@ pub(super) struct MarkFile {
     state: Mutex<State>,
 }
 
+const FILE: &str = "postgres.mark";
+
 #[derive(Debug)]
 struct State {
     heads: BTreeMap<ChainId, Head>,
@@ -46,6 +48,13 @@ struct State {
     whole_bytes: u64,
     /// Something is in `heads` only.
     behind: bool,
+}
+
+/// The heads in the high-water mark of a server's data directory, whichever database it belongs to.
+pub fn read_mark(dir: &Path) -> io::Result<BTreeMap<ChainId, Head>> {
+    let found = std::fs::read(dir.join(FILE))?;
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
+    decode(&found).map(|(_, heads)| heads).ok_or_else(damaged)
 }
 
 impl MarkFile {
@@ -60,7 +69,7 @@ impl MarkFile {
         store_id: Uuid,
     ) -> io::Result<(MarkFile, BTreeMap<ChainId, Head>)> {
         disk.create_dir(dir)?;
-        let path = dir.join("postgres.mark");
+        let path = dir.join(FILE);
         let found = match disk.open(&path) {
             Ok(file) => disk::read_all(&*file)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -30,6 +30,7 @@ pub use error::OpenError;
 pub use event_clock::ClockBehind;
 pub use inner::SharedVersion;
 pub use loss::Finding;
+pub use mark::read_mark;
 pub use migrate::{Look, look, migrate, schema_version};
 pub use options::{Options, Time};
 pub use store::{PostgresStore, StartupLock};

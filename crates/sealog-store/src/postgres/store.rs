@@ -107,6 +107,28 @@ impl PostgresStore {
         self.inner.findings.all()
     }
 
+    /// Tells this database from others, and stays the same in its copies.
+    pub fn store_id(&self) -> Uuid {
+        Uuid(self.inner.store_id)
+    }
+
+    /// Compares heads that somebody has kept with what is there, and records in the database what is lost, as a server does with its own high-water mark at its start. From then on the chains
+    /// that are shorter take no events until their loss is accepted. The losses that are known then.
+    pub fn note_losses(
+        &self,
+        known: BTreeMap<ChainId, Head>,
+    ) -> BoxFuture<'_, Result<Vec<Finding>, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let session = Session::connect(&inner.target).await?;
+            let (mut known, failed) = (known, |error: Error| unavailable(&error));
+            loss::detect(&session, &mut known).await.map_err(failed)?;
+            loss::announce(&session).await;
+            inner.findings.refresh(&session).await.map_err(failed)?;
+            Ok(inner.findings.all())
+        })
+    }
+
     /// The version in the shared row, as it was last seen.
     pub fn version(&self) -> u64 {
         self.inner.versions.borrow().version

@@ -11,6 +11,7 @@ pub(crate) mod host;
 pub(crate) mod inspect;
 mod link_text;
 pub(crate) mod loss;
+pub(crate) mod moment;
 pub(crate) mod operations;
 pub(crate) mod ops_user;
 mod protocol;

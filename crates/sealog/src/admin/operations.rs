@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::{inspect, loss, ops_user, reset};
+use super::{inspect, loss, moment, ops_user, reset};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,7 @@ pub(crate) enum Request {
     Reset(reset::Request),
     OpsUser(ops_user::Request),
     Inspect,
+    TakeMoment(moment::Request),
 }
 
 impl Request {
@@ -23,6 +24,7 @@ impl Request {
             Request::Reset(_) => "reset",
             Request::OpsUser(_) => "ops-user",
             Request::Inspect => "doctor",
+            Request::TakeMoment(_) => "backup",
         }
     }
 }
@@ -34,6 +36,7 @@ pub(crate) enum Answer {
     Reset(reset::Made),
     OpsUser(ops_user::Done),
     Inspect(inspect::State),
+    TakeMoment(moment::Taken),
 }
 
 /// Does what a command asks. An error is a text for the operator.
@@ -43,5 +46,6 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
         Request::OpsUser(request) => ops_user::run(host, &request).await.map(Answer::OpsUser),
         Request::Inspect => inspect::state(host).await.map(Answer::Inspect),
+        Request::TakeMoment(moment::Request {}) => moment::take(host).await.map(Answer::TakeMoment),
     }
 }

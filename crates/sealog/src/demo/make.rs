@@ -177,7 +177,7 @@ impl Maker {
         let (in_plan, custom) = (plan.frameworks, HashMap::new());
         let mut people = HashMap::new();
         for (email, role) in PEOPLE.into_iter().filter(|(_, role)| *role != Role::Auditor) {
-            people.insert(role.as_str(), add_member(&admin, &*clock, tenant_id, email, role).await?);
+            people.insert(role.as_str(), add_member(&admin, &clock, tenant_id, email, role).await?);
         }
         let person = |role: Role| people.get(role.as_str()).copied().ok_or("the demo has one of each role");
         let whose = (tenant_id, portal.id, person(Role::PrivacyOfficer)?);
@@ -296,7 +296,7 @@ impl Maker {
             }
             Chapter::Auditor => {
                 let (email, role) = PEOPLE[4];
-                let person_id = add_member(&self.admin, &*self.clock, self.tenant_id, email, role).await?;
+                let person_id = add_member(&self.admin, &self.clock, self.tenant_id, email, role).await?;
                 let grants = Grants { projects: Some(vec![self.billing.project.id]), ..Grants::default() };
                 let ends_at = iso_ms(self.clock.now_ms() + AUDITOR_LEAVES_MS);
                 let ends_at = Some(Some(ends_at));

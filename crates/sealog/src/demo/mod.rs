@@ -27,7 +27,7 @@ use crate::config::Settings;
 use crate::demo_mark::{self, Found};
 use crate::first_run::Failure;
 use crate::store::Opened;
-use crate::{config, serve};
+use crate::{config, logging, serve};
 
 use people::SignIn;
 
@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, St
     ];
     let mut settings = config::of_flags(&given).map_err(|error| error.to_string())?;
     settings.server.program = Arc::new(program);
-    serve::log_to_stderr(settings.log_level);
+    logging::to_stderr(settings.log_level, settings.log_format);
     let asked = settings.listen;
     settings.listen = on_loopback(asked);
     if settings.listen != asked {

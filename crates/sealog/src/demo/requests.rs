@@ -91,7 +91,9 @@ impl Office {
         let Some(case) = self.access.take() else { return Ok(()) };
         let note = "The code came back from the same address.";
         let checked = self.desk.check_identity(self.seen(&case), "email_challenge", "confirmed", note).await;
-        let case = self.step(&checked.map_err(failed)?, "in_progress", "Identity is confirmed.").await?;
+        let case = self
+            .step(&checked.map_err(|error| failed(&error))?, "in_progress", "Identity is confirmed.")
+            .await?;
         let patient = first_id("pat");
         let case = self.add(&case, "resource", &format!("patient/{patient}"), "Patient index").await?;
         self.access = Some(self.add(&case, "actor_id", &first_id("usr"), "Portal account").await?);
@@ -118,12 +120,15 @@ impl Office {
         };
         let scope = ScopeInput { projects: vec![self.project_id.to_string()], ..ScopeInput::default() };
         let note = "Entered from the privacy mailbox.";
-        self.desk.open(self.officer, self.tenant_id, &intake, &scope, note).await.map_err(failed)
+        self.desk
+            .open(self.officer, self.tenant_id, &intake, &scope, note)
+            .await
+            .map_err(|error| failed(&error))
     }
 
     async fn step(&self, case: &Case, to: &str, note: &str) -> Result<Case, String> {
         let step = Move { to: to.into(), note: note.into(), ..Move::default() };
-        self.desk.step(self.seen(case), &step).await.map_err(failed)
+        self.desk.step(self.seen(case), &step).await.map_err(|error| failed(&error))
     }
 
     async fn add(&self, case: &Case, kind: &str, value: &str, source: &str) -> Result<Case, String> {
@@ -133,7 +138,7 @@ impl Office {
             value: value.into(),
             source: source.into(),
         };
-        self.desk.add_identifier(self.seen(case), &input).await.map_err(failed)
+        self.desk.add_identifier(self.seen(case), &input).await.map_err(|error| failed(&error))
     }
 
     fn seen(&self, case: &Case) -> Seen {
@@ -147,6 +152,6 @@ impl Office {
     }
 }
 
-fn failed(error: CaseError) -> String {
+fn failed(error: &CaseError) -> String {
     format!("a request of the demo: {error:?}")
 }

@@ -80,3 +80,9 @@ pub fn cut_log(data: &Path, segment: u32, requests: usize) {
     }
     std::fs::write(&path, &bytes[..at]).unwrap();
 }
+
+/// Whether no server starts on a directory that is being restored.
+pub fn restoring_is_refused(data: &Path) -> bool {
+    let (code, _, error) = ended(serving(sealog(), data).output().unwrap());
+    code == Some(1) && error.contains("was not finished")
+}

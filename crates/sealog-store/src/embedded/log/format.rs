@@ -458,6 +458,11 @@ impl RecordSlice<'_> {
         self.bytes.get(56..88).and_then(|bytes| bytes.try_into().ok()).map_or(Hash::ZERO, Hash)
     }
 
+    /// What is verified of it, where it stands. Nothing for a record that is damaged.
+    pub(crate) fn verifiable(&self, chain: ChainId) -> Option<Record<'_>> {
+        if self.intact { borrow_checked(self.bytes, chain, self.chain_seq) } else { None }
+    }
+
     pub(crate) fn event(&self, chain: ChainId) -> Option<StoredEvent> {
         if self.intact { decode_event(self.bytes, chain, self.chain_seq) } else { None }
     }
@@ -486,6 +491,11 @@ pub(crate) fn borrow_record<'a>(
     if record.len() < RECORD_FIXED_LEN || !seed.is_right(record, chain_seq) {
         return None;
     }
+    borrow_checked(record, chain, chain_seq)
+}
+
+/// Of a record whose checksum is right.
+fn borrow_checked(record: &[u8], chain: ChainId, chain_seq: u64) -> Option<Record<'_>> {
     let mut take = Take(&record[..record.len() - 4]);
     take.u32()?;
     let annotations_len = take.u32()? as usize;

@@ -71,10 +71,21 @@ impl Piece<'_> {
 
 /// Everything from the header to `end`, in order. Zeros at the end are no piece.
 pub(crate) fn walk<'a>(content: &'a [u8], end: u64, salt: &'a Salt, mode: Mode) -> Vec<Piece<'a>> {
+    walk_from(content, SEGMENT_HEADER_LEN as u64, end, salt, mode)
+}
+
+/// The same from an offset where a frame ends.
+pub(crate) fn walk_from<'a>(
+    content: &'a [u8],
+    from: u64,
+    end: u64,
+    salt: &'a Salt,
+    mode: Mode,
+) -> Vec<Piece<'a>> {
     let end = usize::try_from(end).unwrap_or(usize::MAX).min(content.len());
     let content = &content[..end];
     let mut pieces = Vec::new();
-    let mut at = SEGMENT_HEADER_LEN;
+    let mut at = usize::try_from(from).unwrap_or(usize::MAX).max(SEGMENT_HEADER_LEN);
     while at < content.len() {
         if let Some(frame) = Frame::decode(&content[at..], at as u64, salt, mode) {
             at += frame.header.length as usize;

@@ -60,7 +60,7 @@ impl Dropped {
         self.anchors.get(&chain).copied().unwrap_or(Head::EMPTY)
     }
 
-    fn encode(&self, now_ms: u64) -> Vec<u8> {
+    pub(crate) fn encode(&self, now_ms: u64) -> Vec<u8> {
         let mut out = Vec::from(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -84,7 +84,7 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("dropped")
 }
 
-fn decode(bytes: &[u8]) -> Option<Dropped> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<Dropped> {
     let mut take = Take(bytes);
     if take.bytes(8)? != MAGIC || take.u32()? != VERSION || take.u32()? != crc32c::crc32c(take.0) {
         return None;

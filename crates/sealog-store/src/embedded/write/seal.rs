@@ -294,7 +294,7 @@ mod tests {
         let mut sealer = sealer();
         let group = seal(&mut sealer, append(chain(1), 1, Some(key)).0, known(Head::EMPTY), NOW_MS);
         assert_eq!(receipt(&group).request_id, Some(Ulid(9)));
-        assert_eq!(group.frames[0].key.map(|key| key.received_ms), Some(NOW_MS));
+        assert_eq!(group.frames[0].contained.key.map(|key| key.received_ms), Some(NOW_MS));
     }
 
     #[test]

@@ -1,0 +1,210 @@
+//! Whether a backup is whole: every file has its digest, and every chain is walked from its first event to the head in the manifest, on all cores. Nothing is restored for it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Mode, Ulid};
+use sealog_core::verify::Broken;
+use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
+use sha2::{Digest, Sha256};
+
+use super::manifest::{LogText, Manifest, SegmentText, hex};
+use super::place::{Place, segment_name};
+use super::progress::Progress;
+use super::target::digest;
+
+/// What is in a backup, and what is wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub files: u64,
+    pub bytes: u64,
+    pub events: u64,
+    pub chains: usize,
+    /// Files and places in them, with what is wrong.
+    pub damaged: Vec<String>,
+    pub broken: Vec<BrokenChain>,
+    /// Of the events that were looked for, those that are there.
+    pub found: BTreeMap<Ulid, (ChainId, Head)>,
+    /// The last event of each chain that was dropped.
+    pub dropped: BTreeMap<ChainId, Head>,
+}
+
+#[derive(Debug)]
+pub(super) struct BrokenChain {
+    pub chain: ChainId,
+    pub chain_seq: u64,
+    pub why: String,
+}
+
+impl Checked {
+    pub(super) fn is_whole(&self) -> bool {
+        self.damaged.is_empty() && self.broken.is_empty()
+    }
+}
+
+/// `wanted` are events to look for.
+pub(super) fn check(
+    place: &Place,
+    manifest: &Manifest,
+    wanted: &HashSet<Ulid>,
+    progress: &Progress,
+) -> Result<Checked, String> {
+    let mut checked = Checked::default();
+    progress.begin(manifest.bytes());
+    let mut ends = BTreeMap::new();
+    for file in &manifest.files {
+        checked.files += 1;
+        checked.bytes += file.bytes;
+        let path = place.file_path(&file.sha256);
+        match File::open(&path).and_then(digest) {
+            Ok((bytes, sha256)) if bytes == file.bytes && sha256 == file.sha256 => {}
+            Ok(_) => {
+                checked.damaged.push(format!("{} ({}): its digest is another one", path.display(), file.name))
+            }
+            Err(error) => checked.damaged.push(format!("{} ({}): {error}", path.display(), file.name)),
+        }
+        progress.add(file.bytes);
+    }
+    for mode in Mode::ALL {
+        let Some(log) = manifest.log(mode) else { continue };
+        let dropped = match manifest.file(&format!("{}/dropped", log.mode)) {
+            None => BTreeMap::new(),
+            Some(file) => {
+                let read = std::fs::read(place.file_path(&file.sha256)).ok();
+                match read.as_deref().and_then(read_dropped) {
+                    Some((_, anchors)) => anchors,
+                    None => {
+                        checked.damaged.push(format!("{}/dropped cannot be read", log.mode));
+                        BTreeMap::new()
+                    }
+                }
+            }
+        };
+        ends.extend(check_log(place, log, &dropped, wanted, &mut checked, progress));
+        checked.dropped.extend(dropped);
+    }
+    compare(manifest, &ends, &mut checked)?;
+    checked.chains = manifest.heads.len();
+    Ok(checked)
+}
+
+/// How a chain ended in the files.
+type Ends = BTreeMap<ChainId, (Head, Option<Broken>)>;
+
+fn check_log(
+    place: &Place,
+    log: &LogText,
+    dropped: &BTreeMap<ChainId, Head>,
+    wanted: &HashSet<Ulid>,
+    checked: &mut Checked,
+    progress: &Progress,
+) -> Ends {
+    for number in &log.missing {
+        checked
+            .damaged
+            .push(format!("{} log: segment {number} was missing when the backup was made", log.mode));
+    }
+    let mut walk = Walk::behind(dropped.iter().map(|(chain, head)| (*chain, *head)));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // As many segments as there are cores stand in memory at a time.
+    for some in log.segments.chunks(threads) {
+        for (segment, looked) in some.iter().zip(look_at(place, &log.mode, some, wanted)) {
+            checked.files += 1;
+            checked.bytes += segment.bytes;
+            progress.add(segment.bytes);
+            checked.damaged.extend(looked.damaged);
+            if let Some(contents) = looked.contents {
+                checked
+                    .found
+                    .extend(contents.found.iter().map(|(chain, head)| (head.log_id, (*chain, *head))));
+                walk.add(contents);
+            }
+        }
+    }
+    checked.events += walk.events;
+    walk.finish().into_iter().map(|(chain, ended)| (chain, (ended.head, ended.broken))).collect()
+}
+
+struct Looked {
+    contents: Option<SegmentContents>,
+    damaged: Vec<String>,
+}
+
+/// Each on a core of its own.
+fn look_at(place: &Place, mode: &str, segments: &[SegmentText], wanted: &HashSet<Ulid>) -> Vec<Looked> {
+    let looked: Vec<Mutex<Option<Looked>>> = segments.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let at = segments.iter().position(|other| std::ptr::eq(other, segment)).unwrap_or(0);
+            let found = look_at_one(place, mode, segment, wanted);
+            *looked[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..segments.len() {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+    let found = looked.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner));
+    found.collect()
+}
+
+fn look_at_one(place: &Place, mode: &str, segment: &SegmentText, wanted: &HashSet<Ulid>) -> Looked {
+    let name = segment_name(mode, segment.number, &segment.salt);
+    let content = match place.read_segment(mode, segment) {
+        Ok(content) => content,
+        Err(error) => return Looked { contents: None, damaged: vec![format!("{name}: {error}")] },
+    };
+    let mut damaged = Vec::new();
+    if hex(&Sha256::digest(&content)) != segment.sha256 {
+        damaged.push(format!("{name}: its digest is another one"));
+    }
+    let contents = SegmentContents::read(&content, true, wanted).filter(|contents| {
+        contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
+    });
+    match &contents {
+        None => damaged.push(format!("{name}: its header is damaged")),
+        Some(contents) => {
+            damaged.extend(
+                contents.damage.iter().map(|(from, to)| format!("{name}: bytes {from} to {to} are damaged")),
+            );
+        }
+    }
+    Looked { contents, damaged }
+}
+
+/// Holds what the files have against what the manifest says.
+fn compare(manifest: &Manifest, ends: &Ends, checked: &mut Checked) -> Result<(), String> {
+    let (heads, lost) = (manifest.heads()?, manifest.lost()?);
+    for (chain, head) in &heads {
+        let (end, broken) = ends.get(chain).copied().unwrap_or((Head::EMPTY, None));
+        let (chain_seq, why) = match broken {
+            Some(broken) => (broken.at, broken.reason.explain().to_owned()),
+            None if end == *head => continue,
+            None if end.chain_seq < head.chain_seq => (
+                end.chain_seq + 1,
+                format!("the chain ends at {} and the manifest has {}", end.chain_seq, head.chain_seq),
+            ),
+            None => (head.chain_seq, "it has another event here than the manifest says".to_owned()),
+        };
+        checked.broken.push(BrokenChain { chain: *chain, chain_seq, why });
+    }
+    for (chain, (end, _)) in ends.iter().filter(|(chain, _)| !heads.contains_key(chain)) {
+        let why = "the manifest does not know the chain".to_owned();
+        checked.broken.push(BrokenChain { chain: *chain, chain_seq: end.chain_seq, why });
+    }
+    for (chain, recorded) in lost {
+        let end = heads.get(&chain).copied().unwrap_or(Head::EMPTY);
+        if !checked.broken.iter().any(|broken| broken.chain == chain) {
+            let why =
+                format!("the store had lost events up to {} when the backup was made", recorded.chain_seq);
+            checked.broken.push(BrokenChain { chain, chain_seq: end.chain_seq + 1, why });
+        }
+    }
+    Ok(())
+}

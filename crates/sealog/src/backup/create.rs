@@ -1,0 +1,130 @@
+//! `sealog backup create`.
+
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_store::world::{SystemWorld, World};
+use serde_json::json;
+
+use super::flags::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
+use super::make::{Made, make};
+use super::manifest::Manifest;
+use super::place::Place;
+use super::progress::Progress;
+use super::source::{DataDir, Unread};
+use super::target::{IntoPlace, IntoStream, Pace, Target};
+use crate::admin::client::{self, OTHER_ANSWER};
+use crate::admin::moment;
+use crate::admin::operations::{Answer, Request};
+use crate::config::{self, Settings};
+use crate::store;
+
+/// How often segments of test events may be dropped while they are copied.
+const TRIES: usize = 5;
+/// Behind everything that answers requests.
+const NICENESS: i32 = 19;
+
+pub(super) fn command() -> Command {
+    config::with_flags(
+        Command::new("create")
+            .about("Backs up the embedded store, while its server runs or is stopped")
+            .long_about(
+                "Backs up the embedded store of a data directory, while its server runs or is stopped.\n\n\
+                 A backup is everything that was durable at one moment: the logs of live and test events, control data (tenants, keys, people, settings), and the secrets beside them. \
+                 Whoever has it can read every event, so keep it as you keep the store.\n\n\
+                 DIR keeps any number of backups of one store. They share the segments of the log, so a second backup copies only what has come since; a backup that is interrupted leaves the earlier ones as they were. \
+                 With - in place of DIR, one whole backup is written to standard output as a tar stream, which `sealog restore --from -` reads.\n\n\
+                 The command runs with the lowest priority and leaves the disk to the server half of the time. Run it as the user of the server, or as root.",
+            ),
+    )
+    .after_help(EXIT_CODES)
+    .arg(dir_argument("The directory of the backups, or - for a stream on standard output"))
+    .arg(Arg::new("fast").long("fast").action(ArgAction::SetTrue).help("Takes as much of the disk and the processors as there is"))
+    .arg(json_flag())
+    .arg(quiet_flag())
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+    let to = matches.get_one::<String>("dir").expect("clap asks for it").as_str();
+    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    if settings.store != store::Place::Embedded {
+        return Err("this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)".into());
+    }
+    let pace = Pace { gentle: !matches.get_flag("fast") };
+    if pace.gentle {
+        // Without it everything works as well, only less evenly.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
+    let is_quiet = matches.get_flag("quiet");
+    let progress = Progress::new("Copying", is_quiet);
+    let made = if to == "-" {
+        if stdout().is_terminal() {
+            return Err("standard output is a terminal; send the stream to a file or a program".into());
+        }
+        let mut target = IntoStream::begin(stdout().lock(), pace)?;
+        once(&settings, &mut target, &[], &progress).map_err(|unread| match unread {
+            Unread::Failed(problem) => problem,
+            Unread::Gone => "old test events were dropped while they were copied; try again".into(),
+        })?
+    } else {
+        let place = Place::create(Path::new(to))?;
+        into_place(&settings, &place, pace, &progress)?
+    };
+    progress.finish();
+    report(&made, to, matches.get_flag("json"), is_quiet);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn into_place(settings: &Settings, place: &Place, pace: Pace, progress: &Progress) -> Result<Made, String> {
+    let known = place.manifests()?;
+    for _ in 0..TRIES {
+        let mut target = IntoPlace { place, known: &known, pace };
+        match once(settings, &mut target, &known, progress) {
+            Ok(made) => return Ok(made),
+            Err(Unread::Failed(problem)) => return Err(problem),
+            // What was copied so far is in its place, and a new moment leaves out what was dropped.
+            Err(Unread::Gone) => {}
+        }
+    }
+    Err("segments disappear while they are copied; look whether the data directory is whole (sealog verify --data)".into())
+}
+
+fn once(
+    settings: &Settings,
+    target: &mut dyn Target,
+    known: &[Manifest],
+    progress: &Progress,
+) -> Result<Made, Unread> {
+    let answer = client::run(settings, &Request::TakeMoment(moment::Request {})).map_err(Unread::Failed)?;
+    let Answer::TakeMoment(taken) = answer else { return Err(Unread::Failed(OTHER_ANSWER.into())) };
+    let opened = DataDir::open(&settings.data_dir, settings.data_dir.join(taken.dir));
+    let (source, moment) = opened.map_err(Unread::Failed)?;
+    make(&source, &moment, target, known, SystemWorld.now_ms(), progress)
+}
+
+fn report(made: &Made, to: &str, as_json: bool, is_quiet: bool) {
+    let Made { manifest, copied_segments, copied_bytes, shared_segments } = made;
+    if !is_quiet {
+        for fault in &manifest.faults {
+            eprintln!("sealog: the store is damaged, and so is this backup: {fault}");
+        }
+    }
+    // The stream has standard output for itself.
+    let say = |text: String| if to == "-" { eprintln!("{text}") } else { println!("{text}") };
+    if as_json {
+        say(json!({
+            "id": manifest.id, "made_at": manifest.made_at, "dir": to, "chains": manifest.heads.len(), "events": manifest.events(),
+            "bytes": manifest.bytes(), "copied_bytes": copied_bytes, "copied_segments": copied_segments, "shared_segments": shared_segments,
+            "faults": manifest.faults,
+        }).to_string());
+    } else if to != "-" || !is_quiet {
+        say(format!(
+            "backup {}: {} events in {} chains; {copied_segments} segments copied ({copied_bytes} bytes), {shared_segments} shared with earlier backups",
+            manifest.id,
+            manifest.events(),
+            manifest.heads.len()
+        ));
+    }
+}

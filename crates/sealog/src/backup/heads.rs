@@ -1,0 +1,94 @@
+//! `sealog backup heads`: the heads of a database, noted beside its own backups.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use sealog_core::time::iso_ms;
+use sealog_store::postgres;
+use sealog_store::world::{SystemWorld, World};
+
+use super::flags::{EXIT_CODES, dir_argument, json_flag};
+use super::head_text;
+use super::make::name;
+use super::manifest::{FORMAT, Manifest, POSTGRESQL, StoreText};
+use super::place::Place;
+use crate::config;
+use crate::store::{self, Opened};
+
+pub(super) fn command() -> Command {
+    config::with_flags(
+        Command::new("heads")
+            .about("Notes the last event of every chain of a database, to check a restore against")
+            .long_about(
+                "Notes the last event of every chain of a PostgreSQL database, with its hash, in DIR.\n\n\
+                 The database is backed up by its own tools (docs/operating.md). What they cannot tell after a restore is whether events are missing: run this command after each backup, on \
+                 another machine than the database if you can, and compare with `sealog restore check` after a restore. It can run as often as you like; each run adds one small file.",
+            ),
+    )
+    .after_help(EXIT_CODES)
+    .arg(dir_argument("The directory of the notes; the database is --store"))
+    .arg(json_flag())
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+    let dir = matches.get_one::<String>("dir").expect("clap asks for it");
+    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let store::Place::Postgres(_) = &settings.store else {
+        return Err("--store: give the postgres:// URL of a database; `sealog backup create` has the heads of an embedded store in its backups".into());
+    };
+    let opened =
+        Opened::open_unmarked(&settings.store, &settings.data_dir).map_err(|error| error.to_string())?;
+    let noted = note(&opened, Path::new(dir));
+    opened.close();
+    let manifest = noted?;
+    if matches.get_flag("json") {
+        println!(
+            "{}",
+            serde_json::json!({ "id": manifest.id, "made_at": manifest.made_at, "dir": dir, "chains": manifest.heads.len(), "events": manifest.events() })
+        );
+    } else {
+        println!("heads {}: {} events in {} chains", manifest.id, manifest.events(), manifest.heads.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn note(opened: &Opened, dir: &Path) -> Result<Manifest, String> {
+    let database = opened.database().ok_or("this is no database")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let store = opened.store();
+    let heads = runtime.block_on(store.heads()).map_err(|error| error.to_string())?;
+    let place = Place::create(dir)?;
+    let (known, now_ms) = (place.manifests()?, SystemWorld.now_ms());
+    let id = database.store_id().to_string();
+    if let Some(other) = known.iter().find(|manifest| manifest.store.id != id) {
+        return Err(format!(
+            "{}: the directory belongs to another store ({} {}); use another one",
+            dir.display(),
+            other.store.kind,
+            other.store.id
+        ));
+    }
+    let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
+    let manifest = Manifest {
+        format: FORMAT.into(),
+        id: name(number, now_ms),
+        number,
+        made_at: iso_ms(now_ms),
+        made_at_ms: now_ms,
+        sealog_version: env!("CARGO_PKG_VERSION").into(),
+        store: StoreText {
+            kind: POSTGRESQL.into(),
+            format: format!("schema {}", postgres::schema_version()),
+            id,
+        },
+        logs: Vec::new(),
+        files: Vec::new(),
+        heads: head_text::texts(&heads.into_iter().collect()),
+        lost: Vec::new(),
+        faults: store.faults(),
+    };
+    place.put_manifest(&manifest)?;
+    Ok(manifest)
+}

@@ -1,0 +1,61 @@
+//! `sealog backup` and `sealog restore`: copies of a store that are checked before they are relied on. `docs/adr/0025-backups-of-shared-segments.md` has the reasons.
+//!
+//! [`create`] asks the server for a moment of the store ([`moment`]), copies what is new from the data directory ([`source`]) into a directory or a stream ([`target`]) and writes a manifest
+//! ([`manifest`]). [`check`] walks the chains of a backup. [`restore`] makes a data directory of one, and [`rollback`] knows what it must not end behind.
+
+mod check;
+mod create;
+mod flags;
+mod head_text;
+mod heads;
+mod list;
+mod make;
+mod manifest;
+mod moment;
+mod place;
+mod progress;
+mod record;
+mod remote;
+mod replica;
+mod replicate;
+mod restore;
+mod restore_check;
+mod restore_target;
+mod rollback;
+mod rollback_flags;
+mod source;
+mod stopped;
+mod tar;
+mod target;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+use flags::EXIT_CODES;
+
+pub(crate) use replicate::{command as replicate_command, run as replicate};
+pub(crate) use restore::{command as restore_command, run as restore};
+
+pub(crate) fn command() -> Command {
+    Command::new("backup")
+        .about("Makes, lists and verifies backups")
+        .after_help(EXIT_CODES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(create::command())
+        .subcommand(list::command())
+        .subcommand(verify::command())
+        .subcommand(heads::command())
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+    match matches.subcommand() {
+        Some(("create", matches)) => create::run(matches),
+        Some(("list", matches)) => list::run(matches),
+        Some(("verify", matches)) => verify::run(matches),
+        Some(("heads", matches)) => heads::run(matches),
+        _ => unreachable!("clap asks for a subcommand"),
+    }
+}

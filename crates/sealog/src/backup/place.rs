@@ -1,0 +1,172 @@
+//! The directory that backups are kept in.
+//!
+//! ```text
+//! FORMAT                           the line "sealog backup 1"
+//! backups/000001-20261116T173915Z.json   a manifest for each backup
+//! live/00000001-SALT.log           segments, shared by all backups that have them. They only grow, behind what any manifest names
+//! test/00000001-SALT.log
+//! files/SHA256                     control data and other files, by their digest
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::manifest::{FORMAT, Manifest, SegmentText, hex};
+use crate::files::{make_dir, sync_dir, write_new};
+
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// Whoever writes is alone.
+    _lock: Option<File>,
+}
+
+/// A manifest as it was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub id: String,
+    pub manifest: Result<Manifest, String>,
+}
+
+impl Place {
+    /// For reading.
+    pub(super) fn open(path: &Path) -> Result<Place, String> {
+        let format = path.join("FORMAT");
+        match fs::read_to_string(&format) {
+            Ok(text) if text.trim_end() == FORMAT => Ok(Place { path: path.to_owned(), _lock: None }),
+            Ok(text) if text.starts_with("sealog embedded") => Err(format!(
+                "{}: this is the data directory of a store; backups have a directory of their own, on another disk if you can",
+                path.display()
+            )),
+            Ok(text) => Err(format!(
+                "{}: the directory has the format “{}”, and this program reads “{FORMAT}”",
+                path.display(),
+                text.trim_end()
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+                "{}: there are no backups here; `sealog backup create` makes one",
+                path.display()
+            )),
+            Err(error) => Err(format!("{}: {error}", format.display())),
+        }
+    }
+
+    /// For writing. A directory that is not there is made; one that has something else in it is left alone.
+    pub(super) fn create(path: &Path) -> Result<Place, String> {
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        make_dir(path).map_err(failed)?;
+        let lock = File::open(path).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!("{}: another backup is being written here; wait for it", path.display()));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        if !path.join("FORMAT").exists() {
+            let mut entries = fs::read_dir(path).map_err(failed)?.flatten();
+            if let Some(other) = entries.find(|entry| !entry.file_name().to_string_lossy().ends_with(".tmp"))
+            {
+                return Err(format!(
+                    "{}: the directory has other files in it ({}); give one that is new, empty, or has backups of this store",
+                    path.display(),
+                    other.file_name().to_string_lossy()
+                ));
+            }
+            write_new(&path.join("FORMAT"), format!("{FORMAT}\n").as_bytes()).map_err(failed)?;
+        }
+        let place = Place { _lock: Some(lock), ..Place::open(path)? };
+        for dir in ["backups", "live", "test", "files"] {
+            make_dir(&path.join(dir)).map_err(failed)?;
+        }
+        sync_dir(path).map_err(failed)?;
+        Ok(place)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All backups, oldest first.
+    pub(super) fn list(&self) -> Result<Vec<Found>, String> {
+        let dir = self.path.join("backups");
+        let failed = |error: io::Error| format!("{}: {error}", dir.display());
+        let mut found = Vec::new();
+        let entries = match fs::read_dir(&dir) {
+            // Of a first backup that was killed as it began.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            if let Some(id) = name.strip_suffix(".json") {
+                let bytes = fs::read(dir.join(&name)).map_err(failed)?;
+                found.push(Found { id: id.to_owned(), manifest: Manifest::decode(&bytes) });
+            }
+        }
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(found)
+    }
+
+    /// Those whose manifests can be read, oldest first.
+    pub(super) fn manifests(&self) -> Result<Vec<Manifest>, String> {
+        Ok(self.list()?.into_iter().filter_map(|found| found.manifest.ok()).collect())
+    }
+
+    pub(super) fn segment_path(&self, mode: &str, number: u64, salt: &str) -> PathBuf {
+        self.path.join(segment_name(mode, number, salt))
+    }
+
+    pub(super) fn file_path(&self, sha256: &str) -> PathBuf {
+        self.path.join("files").join(sha256)
+    }
+
+    /// The part of a segment that counts. Nothing is said of its digest.
+    pub(super) fn read_segment(&self, mode: &str, segment: &SegmentText) -> io::Result<Vec<u8>> {
+        let file = File::open(self.segment_path(mode, segment.number, &segment.salt))?;
+        let mut content = Vec::with_capacity(usize::try_from(segment.bytes).unwrap_or(0));
+        file.take(segment.bytes).read_to_end(&mut content)?;
+        if (content.len() as u64) < segment.bytes {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file is shorter than its manifest says",
+            ));
+        }
+        Ok(content)
+    }
+
+    /// Keeps a small file under its digest. Whether it was new.
+    pub(super) fn put_file(&self, content: &[u8]) -> Result<(String, bool), String> {
+        let sha256 = hex(&Sha256::digest(content));
+        let path = self.file_path(&sha256);
+        // One that was damaged since is replaced: it is what its name says.
+        if fs::read(&path).is_ok_and(|there| there == content) {
+            return Ok((sha256, false));
+        }
+        write_new(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((sha256, true))
+    }
+
+    /// Last, and only when everything else is durable: from here on it is a backup.
+    pub(super) fn put_manifest(&self, manifest: &Manifest) -> Result<(), String> {
+        for dir in ["live", "test", "files"] {
+            let dir = self.path.join(dir);
+            sync_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        let path = self.path.join("backups").join(format!("{}.json", manifest.id));
+        write_new(&path, &manifest.encode()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Takes a backup out of the list. What it alone had stays until somebody removes it.
+    pub(super) fn remove_manifest(&self, id: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join("backups").join(format!("{id}.json")))
+    }
+}
+
+/// Its path in the directory and in a stream.
+pub(super) fn segment_name(mode: &str, number: u64, salt: &str) -> String {
+    format!("{mode}/{number:08}-{salt}.log")
+}

@@ -1,0 +1,69 @@
+//! The record of a restore in the system chains: which backup, and what was lost with it.
+
+use std::sync::Arc;
+
+use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Tenants};
+use sealog_core::id::TenantId;
+use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_store::world::SystemWorld;
+use serde_json::{Value, json};
+
+use super::rollback::Behind;
+
+/// Tenants that are read at once.
+const PAGE: usize = 100;
+/// Chains that one record names; how many there are it says in any case.
+const CHAINS_MAX: usize = 100;
+
+/// What happened, for every tenant the same.
+#[derive(Debug)]
+pub(super) struct Restored<'a> {
+    pub backup: &'a str,
+    pub made_at: &'a str,
+    pub reason: Option<&'a str>,
+    pub lost: &'a [Behind],
+}
+
+/// Puts the records where the next start of the server drains them from. The tenants of lost chains are told which; a receipt that names no chain is told to all.
+pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> Result<usize, String> {
+    let recorder = Recorder::new(Actor::Host, Arc::new(SystemWorld));
+    let (mut after, mut count) = (None, 0);
+    loop {
+        let page =
+            control.tenants(ListPage { after, limit: PAGE }).await.map_err(|error| error.to_string())?;
+        let records: Vec<(TenantId, NewRecord)> =
+            page.iter().map(|tenant| (tenant.id, record(&recorder, tenant.id, restored))).collect();
+        count += records.len();
+        control.add_records(records).await.map_err(|error| error.to_string())?;
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = Some(last.id.0),
+            _ => return Ok(count),
+        }
+    }
+}
+
+fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> NewRecord {
+    let Restored { backup, made_at, reason, lost } = restored;
+    let concerns = |behind: &&Behind| behind.chain.is_none_or(|chain| chain.tenant_id == tenant_id);
+    let of_tenant: Vec<&Behind> = lost.iter().filter(concerns).collect();
+    let mut metadata = json!({ "backup": backup, "made_at": made_at, "rolled_back_chains": of_tenant.len() });
+    if !of_tenant.is_empty() {
+        metadata["rolled_back"] = of_tenant.iter().take(CHAINS_MAX).map(|behind| told(behind)).collect();
+        metadata["reason"] = json!(reason);
+    }
+    recorder.record(&actions::STORE_RESTORED, &format!("backup/{backup}"), metadata)
+}
+
+fn told(behind: &Behind) -> Value {
+    let Behind { chain, known, end_seq, .. } = behind;
+    match chain {
+        Some(chain) => json!({
+            "project_id": chain.project_id.to_string(),
+            "mode": chain.mode.as_str(),
+            "lost_from": known.chain_seq.min(end_seq + 1),
+            "lost_to": known.chain_seq,
+            "recorded_hash": known.hash.to_string(),
+        }),
+        None => json!({ "log_id": known.log_id.to_string() }),
+    }
+}

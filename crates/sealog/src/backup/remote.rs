@@ -1,0 +1,72 @@
+//! The server that a replica follows.
+
+use sealog_client::{Client, ClientError};
+use serde::Deserialize;
+
+use super::moment::Moment;
+use super::source::Unread;
+
+/// Asked for at once; the server gives no more.
+const PIECE: u64 = 4 << 20;
+
+pub(super) struct Remote {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// A moment, with the control data that belongs to it.
+#[derive(Debug, Deserialize)]
+pub(super) struct RemoteMoment {
+    #[serde(flatten)]
+    pub moment: Moment,
+    pub control: ControlText,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ControlText {
+    pub sha256: String,
+    pub bytes: u64,
+}
+
+impl Remote {
+    pub(super) fn new(client: Client) -> Result<Remote, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(Remote { client, runtime: runtime.map_err(|error| error.to_string())? })
+    }
+
+    pub(super) fn moment(&self) -> Result<RemoteMoment, ClientError> {
+        self.runtime.block_on(self.client.get("/operator/v1/replication/moment", &[]))?.json()
+    }
+
+    pub(super) fn salt(&self) -> Result<Vec<u8>, ClientError> {
+        Ok(self.runtime.block_on(self.client.get("/operator/v1/replication/salt", &[]))?.body.to_vec())
+    }
+
+    /// The copy of the control data with this digest.
+    pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Unread> {
+        self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)
+    }
+
+    pub(super) fn segment(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
+        self.bytes(&format!("segments/{mode}/{number}"), from, to)
+    }
+
+    fn bytes(&self, path: &str, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
+        let path = format!("/operator/v1/replication/{path}");
+        let mut bytes = Vec::with_capacity(usize::try_from(to - from).unwrap_or(0));
+        while from + (bytes.len() as u64) < to {
+            let at = from + bytes.len() as u64;
+            let (first, end) = (at.to_string(), to.min(at + PIECE).to_string());
+            let answer = self.runtime.block_on(self.client.get(&path, &[("from", &first), ("to", &end)]));
+            match answer {
+                Ok(answer) if answer.body.is_empty() => {
+                    return Err(Unread::Failed(format!("the server has fewer bytes of {path} than it said")));
+                }
+                Ok(answer) => bytes.extend_from_slice(&answer.body),
+                Err(ClientError::Refused(problem)) if problem.status == 404 => return Err(Unread::Gone),
+                Err(error) => return Err(Unread::Failed(error.to_string())),
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,439 @@
+//! The copy that `sealog replicate` keeps: a directory of backups with one backup, which grows.
+//!
+//! ```text
+//! t0  the server tells a moment
+//! t1  new bytes of segments are read, and every event in them is verified against the head that the copy has of its chain
+//! t2  they are written behind what the manifest names, and synced
+//! t3  the next manifest is there; the one before is removed
+//! ```
+//! A kill before t3 leaves the copy as it was at t0, with bytes behind its end that are written over.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use sealog_core::chain::Head;
+use sealog_core::id::ChainId;
+use sealog_core::time::iso_ms;
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk, read_dropped};
+use sealog_store::world::{SystemWorld, World};
+use sha2::{Digest, Sha256};
+
+use super::head_text;
+use super::make::{lost_fault, name};
+use super::manifest::{EMBEDDED, FORMAT, FileText, LogText, Manifest, SegmentText, StoreText, hex, unhex};
+use super::moment::LogMoment;
+use super::place::{Place, segment_name};
+use super::remote::{Remote, RemoteMoment};
+use super::stopped::Stopped;
+
+/// What a look has brought.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub copied_bytes: u64,
+    pub events: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Replica {
+    place: Place,
+    manifest: Option<Manifest>,
+    /// The last segment of each log, as far as it is there.
+    open: BTreeMap<String, Open>,
+}
+
+/// A segment that may grow.
+#[derive(Debug, Default)]
+struct Open {
+    content: Vec<u8>,
+    hasher: Sha256,
+    /// Where every chain of the log stood when it began, if that is known.
+    before: Option<BTreeMap<ChainId, Head>>,
+}
+
+/// A log as it will be in the next manifest.
+struct Grown {
+    text: LogText,
+    heads: BTreeMap<ChainId, Head>,
+    open: Open,
+}
+
+impl Replica {
+    /// Goes on from what the newest manifest says.
+    pub(super) fn open(place: Place) -> Result<Replica, Stopped> {
+        let manifest = place.list().map_err(Stopped::Refused)?.into_iter().next_back();
+        let manifest = match manifest {
+            None => None,
+            Some(found) => Some(found.manifest.map_err(|problem| {
+                Stopped::Refused(format!("{}: {problem}. Begin a new directory", found.id))
+            })?),
+        };
+        let open = Replica::load(&place, manifest.as_ref())?;
+        Ok(Replica { place, manifest, open })
+    }
+
+    /// The last segment of each log, as the manifest says.
+    fn load(place: &Place, manifest: Option<&Manifest>) -> Result<BTreeMap<String, Open>, Stopped> {
+        let mut open = BTreeMap::new();
+        for log in manifest.iter().flat_map(|manifest| &manifest.logs) {
+            let Some(last) = log.segments.last() else { continue };
+            let name = segment_name(&log.mode, last.number, &last.salt);
+            let damaged = |why: String| {
+                Stopped::Refused(format!(
+                    "{name}: {why}. The copy is damaged: `sealog backup verify` says where; begin a new directory"
+                ))
+            };
+            let content = place.read_segment(&log.mode, last).map_err(|error| damaged(error.to_string()))?;
+            let hasher = Sha256::new_with_prefix(&content);
+            if hex(&hasher.clone().finalize()) != last.sha256 {
+                return Err(damaged("its digest is another one".into()));
+            }
+            open.insert(log.mode.clone(), Open { content, hasher, before: None });
+        }
+        Ok(open)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.manifest.as_ref().map_or("-", |manifest| &manifest.id)
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.manifest.as_ref().map_or(0, Manifest::events)
+    }
+
+    pub(super) fn chains(&self) -> usize {
+        self.manifest.as_ref().map_or(0, |manifest| manifest.heads.len())
+    }
+
+    /// Brings the copy up to what is durable now. After a failure it is what it was.
+    pub(super) fn follow(&mut self, remote: &Remote) -> Result<Round, Stopped> {
+        let open = std::mem::take(&mut self.open);
+        let followed = self.try_follow(remote, open);
+        if followed.is_err() {
+            self.open = Replica::load(&self.place, self.manifest.as_ref())?;
+        }
+        followed
+    }
+
+    fn try_follow(&mut self, remote: &Remote, mut before: BTreeMap<String, Open>) -> Result<Round, Stopped> {
+        let RemoteMoment { moment, control } = remote.moment()?;
+        if let Some(manifest) = &self.manifest
+            && manifest.store.id != moment.store_id
+        {
+            return Err(Stopped::Refused(format!(
+                "the directory has a copy of the store {}, and the server has {}; use another directory",
+                manifest.store.id, moment.store_id
+            )));
+        }
+        let (mut round, mut heads) = (Round::default(), BTreeMap::new());
+        let (mut logs, mut open) = (Vec::new(), BTreeMap::new());
+        for log in &moment.logs {
+            let grown = self.follow_log(remote, log, before.remove(&log.mode), &mut round)?;
+            heads.extend(grown.heads);
+            open.insert(log.mode.clone(), grown.open);
+            logs.push(grown.text);
+        }
+        let mut files = Vec::new();
+        let known = self.manifest.as_ref().and_then(|manifest| manifest.file("control.db"));
+        let is_same = known.is_some_and(|file| file.sha256 == control.sha256);
+        if is_same && let Some(manifest) = &self.manifest {
+            files.extend(manifest.files.iter().filter(|file| !file.name.ends_with("dropped")).cloned());
+        } else {
+            files.push(self.put("control.db", &remote.control(&control)?)?);
+            files.push(self.put("index.salt", &remote.salt()?)?);
+        }
+        for log in &moment.logs {
+            if let Some(dropped) = log.dropped.as_deref().and_then(unhex) {
+                files.push(self.put(&format!("{}/dropped", log.mode), &dropped)?);
+            }
+        }
+        let lost = moment.logs.iter().flat_map(|log| log.lost.clone()).collect();
+        self.open = open;
+        self.publish(moment.store_id, logs, files, head_text::texts(&heads), lost)?;
+        Ok(round)
+    }
+
+    fn put(&self, name: &str, content: &[u8]) -> Result<FileText, Stopped> {
+        let (sha256, _) = self.place.put_file(content).map_err(Stopped::Refused)?;
+        Ok(FileText { name: name.to_owned(), bytes: content.len() as u64, sha256 })
+    }
+
+    /// What the copy has of a log.
+    fn known(&self, mode: &str) -> Option<&LogText> {
+        self.manifest.as_ref()?.logs.iter().find(|log| log.mode == mode)
+    }
+
+    fn follow_log(
+        &self,
+        remote: &Remote,
+        log: &LogMoment,
+        open: Option<Open>,
+        round: &mut Round,
+    ) -> Result<Grown, Stopped> {
+        let mode = head_text::mode(&log.mode)
+            .ok_or_else(|| Stopped::Refused(format!("the server has a log of mode {}", log.mode)))?;
+        let of_log = |heads: BTreeMap<ChainId, Head>| {
+            heads.into_iter().filter(|(chain, _)| chain.mode == mode).collect()
+        };
+        let had: BTreeMap<ChainId, Head> = match &self.manifest {
+            Some(manifest) => of_log(manifest.heads().map_err(Stopped::Refused)?),
+            None => BTreeMap::new(),
+        };
+        let mut text = LogText {
+            mode: log.mode.clone(),
+            commit: log.commit,
+            dropped_through: log.dropped_through,
+            unproven_to: log.unproven_to,
+            segments: Vec::new(),
+            missing: Vec::new(),
+        };
+        let full = self.keep_full(log, &mut text)?;
+        let (mut walk_heads, mut open) = self.begin(log, open, &had)?;
+        for segment in log.segments.iter().filter(|segment| full.is_none_or(|number| segment.number > number))
+        {
+            let name = segment_name(&log.mode, segment.number, &segment.salt);
+            let is_last = log.segments.last().is_some_and(|last| last.number == segment.number);
+            let from = open.content.len() as u64;
+            if from < segment.bytes {
+                let bytes = remote.segment(&log.mode, segment.number, from, segment.bytes)?;
+                round.copied_bytes += bytes.len() as u64;
+                open.content.extend_from_slice(&bytes);
+                open.before.get_or_insert_with(|| walk_heads.clone());
+                let mut walk = Walk::behind(walk_heads);
+                let contents = SegmentContents::read_from(&open.content, from, true, &HashSet::new());
+                let contents = contents.filter(|contents| {
+                    contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
+                });
+                let contents = contents.ok_or_else(|| {
+                    Stopped::Broken(format!("{name}: the server's segment has no sound header"))
+                })?;
+                if let Some((from, to)) = contents.damage.first() {
+                    return Err(Stopped::Broken(format!(
+                        "{name}: bytes {from} to {to} are damaged at the server; look at its log. The copy is as it was"
+                    )));
+                }
+                walk.add(contents);
+                round.events += walk.events;
+                walk_heads = sound(walk)?;
+                self.write(&name, from, &bytes)?;
+                open.hasher.update(&bytes);
+            }
+            let sha256 = hex(&open.hasher.clone().finalize());
+            text.segments.push(SegmentText {
+                number: segment.number,
+                salt: segment.salt.clone(),
+                bytes: segment.bytes,
+                sha256,
+            });
+            if !is_last {
+                open = Open { before: Some(walk_heads.clone()), ..Open::default() };
+            }
+        }
+        not_behind(&had, &walk_heads, log)?;
+        Ok(Grown { text, heads: walk_heads, open })
+    }
+
+    /// Takes over the segments that the copy has whole, and that the server has as well. The number of the last one.
+    fn keep_full(&self, log: &LogMoment, text: &mut LogText) -> Result<Option<u64>, Stopped> {
+        let Some(known) = self.known(&log.mode) else { return Ok(None) };
+        let Some((_, full)) = known.segments.split_last() else { return Ok(None) };
+        let there: BTreeMap<u64, _> = log.segments.iter().map(|segment| (segment.number, segment)).collect();
+        let mut last = None;
+        for segment in full.iter().filter(|segment| segment.number > log.dropped_through) {
+            let is_same = there
+                .get(&segment.number)
+                .is_some_and(|found| found.salt == segment.salt && found.bytes == segment.bytes);
+            if !is_same {
+                return Err(other_store(log, segment.number));
+            }
+            text.segments.push(segment.clone());
+            last = Some(segment.number);
+        }
+        Ok(last)
+    }
+
+    /// Where the walk goes on: the heads, and what is there of the segment that grows.
+    fn begin(
+        &self,
+        log: &LogMoment,
+        open: Option<Open>,
+        had: &BTreeMap<ChainId, Head>,
+    ) -> Result<(BTreeMap<ChainId, Head>, Open), Stopped> {
+        let known = self.known(&log.mode).and_then(|known| known.segments.last());
+        let known = known.filter(|known| known.number > log.dropped_through);
+        let (Some(known), Some(mut open)) = (known, open) else {
+            // A new copy, or everything that it had was dropped.
+            let mut heads = had.clone();
+            if let Some(dropped) = log.dropped.as_deref().and_then(unhex) {
+                let (_, anchors) = read_dropped(&dropped)
+                    .ok_or_else(|| Stopped::Refused("what was dropped cannot be read".into()))?;
+                heads.extend(anchors.into_iter().filter(|(chain, anchor)| {
+                    had.get(chain).is_none_or(|head| head.chain_seq < anchor.chain_seq)
+                }));
+            }
+            return Ok((heads, Open::default()));
+        };
+        let now =
+            log.segments.iter().find(|segment| segment.number == known.number && segment.salt == known.salt);
+        let Some(now) = now else {
+            // A start takes the place of a segment that nothing was ever written to.
+            let is_empty = known.bytes <= Header::LEN as u64;
+            return if is_empty {
+                Ok((had.clone(), Open::default()))
+            } else {
+                Err(other_store(log, known.number))
+            };
+        };
+        if now.bytes >= known.bytes {
+            return Ok((had.clone(), open));
+        }
+        // A server that was killed writes its last group again, into the next segment: back to where this one ends now.
+        let before = match open.before.take() {
+            Some(before) => before,
+            None => self.heads_before(log, known.number)?,
+        };
+        open.content.truncate(usize::try_from(now.bytes).unwrap_or(0));
+        let mut walk = Walk::behind(before.clone());
+        let contents = SegmentContents::read(&open.content, true, &HashSet::new());
+        walk.add(contents.ok_or_else(|| other_store(log, known.number))?);
+        let hasher = Sha256::new_with_prefix(&open.content);
+        Ok((sound(walk)?, Open { content: open.content, hasher, before: Some(before) }))
+    }
+
+    /// Where every chain stood before a segment, by the segments that the copy has.
+    fn heads_before(&self, log: &LogMoment, number: u64) -> Result<BTreeMap<ChainId, Head>, Stopped> {
+        let anchors = match log.dropped.as_deref().and_then(unhex) {
+            Some(dropped) => read_dropped(&dropped).map(|(_, anchors)| anchors).unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
+        let mut walk = Walk::behind(anchors);
+        let segments = self.known(&log.mode).into_iter().flat_map(|known| &known.segments);
+        for segment in
+            segments.filter(|segment| segment.number > log.dropped_through && segment.number < number)
+        {
+            let read = self.place.read_segment(&log.mode, segment);
+            let content =
+                read.map_err(|error| Stopped::Refused(format!("the copy cannot be read: {error}")))?;
+            let contents = SegmentContents::read(&content, false, &HashSet::new());
+            walk.add(contents.ok_or_else(|| {
+                Stopped::Refused(format!("segment {} of the copy is damaged", segment.number))
+            })?);
+        }
+        Ok(walk.heads())
+    }
+
+    /// Behind what the manifest names.
+    fn write(&self, name: &str, from: u64, bytes: &[u8]) -> Result<(), Stopped> {
+        let path = self.place.path().join(name);
+        let written = || {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.write_all_at(bytes, from)?;
+            file.set_len(from + bytes.len() as u64)?;
+            file.sync_all()
+        };
+        written().map_err(|error: io::Error| Stopped::Refused(format!("{}: {error}", path.display())))
+    }
+
+    fn publish(
+        &mut self,
+        store_id: String,
+        logs: Vec<LogText>,
+        files: Vec<FileText>,
+        heads: Vec<head_text::HeadText>,
+        lost: Vec<head_text::HeadText>,
+    ) -> Result<(), Stopped> {
+        let now_ms = SystemWorld.now_ms();
+        if let Some(manifest) = &self.manifest
+            && (&manifest.logs, &manifest.files, &manifest.lost) == (&logs, &files, &lost)
+        {
+            return Ok(());
+        }
+        let number = self.manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
+        let store = StoreText { kind: EMBEDDED.into(), format: EmbeddedStore::format().into(), id: store_id };
+        let manifest = Manifest {
+            format: FORMAT.into(),
+            id: name(number, now_ms),
+            number,
+            made_at: iso_ms(now_ms),
+            made_at_ms: now_ms,
+            sealog_version: env!("CARGO_PKG_VERSION").into(),
+            store,
+            logs,
+            files,
+            heads,
+            faults: lost.iter().map(lost_fault).collect(),
+            lost,
+        };
+        self.place.put_manifest(&manifest).map_err(Stopped::Refused)?;
+        self.manifest = Some(manifest);
+        self.sweep();
+        Ok(())
+    }
+
+    /// Removes what only earlier manifests had. What cannot be removed is removed the next time.
+    fn sweep(&self) {
+        let Some(manifest) = &self.manifest else { return };
+        for found in self.place.list().into_iter().flatten().filter(|found| found.id != manifest.id) {
+            let _ = self.place.remove_manifest(&found.id);
+        }
+        let files: BTreeSet<&str> = manifest.files.iter().map(|file| file.sha256.as_str()).collect();
+        let path = |log: &LogText, segment: &SegmentText| {
+            self.place.segment_path(&log.mode, segment.number, &segment.salt)
+        };
+        let segments: BTreeSet<_> = manifest
+            .logs
+            .iter()
+            .flat_map(|log| log.segments.iter().map(move |segment| path(log, segment)))
+            .collect();
+        for dir in ["files", "live", "test"] {
+            for entry in fs::read_dir(self.place.path().join(dir)).into_iter().flatten().flatten() {
+                let is_used = segments.contains(&entry.path())
+                    || files.contains(entry.file_name().to_string_lossy().as_ref());
+                if !is_used {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+    }
+}
+
+/// The heads of a walk in which nothing is broken.
+fn sound(walk: Walk) -> Result<BTreeMap<ChainId, Head>, Stopped> {
+    let ended = walk.finish();
+    if let Some((chain, broken)) = ended.iter().find_map(|(chain, ended)| Some((chain, ended.broken?))) {
+        return Err(Stopped::Broken(format!(
+            "chain {chain} is broken at {} at the server: {}. The copy is as it was, and may have what the server has lost: keep it",
+            broken.at,
+            broken.reason.explain()
+        )));
+    }
+    Ok(ended.into_iter().map(|(chain, ended)| (chain, ended.head)).collect())
+}
+
+fn other_store(log: &LogMoment, number: u64) -> Stopped {
+    Stopped::Refused(format!(
+        "{} log: the server has another segment {number} than this copy: its store was restored, or has lost events. The copy is as it was, and may have what the server has lost: keep it, and begin a new directory",
+        log.mode
+    ))
+}
+
+/// A copy is never made shorter.
+fn not_behind(
+    had: &BTreeMap<ChainId, Head>,
+    now: &BTreeMap<ChainId, Head>,
+    log: &LogMoment,
+) -> Result<(), Stopped> {
+    for (chain, head) in had {
+        let found = now.get(chain).copied().unwrap_or(Head::EMPTY);
+        let is_other = found.chain_seq == head.chain_seq && found != *head;
+        if found.chain_seq < head.chain_seq || is_other {
+            return Err(Stopped::Refused(format!(
+                "{} log: chain {chain} ends at {} at the server, and at {} in this copy. The copy is as it was, and may have what the server has lost: keep it, and begin a new directory",
+                log.mode, found.chain_seq, head.chain_seq
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,371 @@
+//! `sealog restore`: makes a data directory of a backup.
+//!
+//! ```text
+//! t0  the backup is verified; a head that it ends behind is known, or not
+//! t1  RESTORING stands in the target: no server opens it from here on, and a restore that is run again begins anew
+//! t2  segments, control data and secrets are there and synced, with the high-water mark of the backup
+//! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted, records added
+//! t4  RESTORING is removed
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write, stdin};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_control::{Control, projects_of_copy};
+use sealog_core::chain::Head;
+use sealog_core::id::ChainId;
+use sealog_store::Store;
+use sealog_store::embedded::backup::{CopyEnd, segment_file_name, write_mark};
+use sealog_store::embedded::disk::{Disk, RealDisk};
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::world::{SystemWorld, World};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::check::{Checked, check};
+use super::flags::{EXIT_BROKEN, EXIT_CODES, json_flag, quiet_flag};
+use super::manifest::{EMBEDDED, LogText, Manifest, SegmentText, hex};
+use super::place::Place;
+use super::progress::Progress;
+use super::record::{Restored, add_records};
+use super::restore_target::{OLD_MARKS, abandon, prepare};
+use super::rollback::{Behind, Known};
+use super::rollback_flags::{known_to, rollback_args};
+use super::verify::select;
+use super::{restore_check, tar};
+use crate::files::{create_file, make_dir, sync_dir, write_new};
+use crate::restoring_mark;
+
+/// Where a stream is unpacked.
+const SPOOL: &str = "restore.tmp";
+/// Heads that are shown of those that a restore would end behind.
+const SHOWN_MAX: usize = 20;
+
+pub(crate) fn command() -> Command {
+    Command::new("restore")
+        .about("Makes a data directory of a backup")
+        .long_about(
+            "Makes a data directory of a backup.\n\n\
+             The backup is verified first: a damaged or incomplete one is refused, and so is a target that is not empty. A restore must not take events back in silence, so it is also refused \
+             when the backup ends before an event that is known to have been: by a newer backup in the same directory, by a receipt (--receipt), or by the high-water mark of the old data \
+             directory (--old-data, or what is left of one in the target). --accept-rollback restores it all the same; the lost events are then named in each chain (sealog.loss_accepted), and \
+             every restore is recorded in the system chains of all tenants (sealog.store_restored) when the server is next started.\n\n\
+             A restore that was interrupted is run again, and begins anew.",
+        )
+        .after_help(EXIT_CODES)
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .arg(Arg::new("from").long("from").value_name("DIR|-").required(true).help("The directory of the backups, or - for a stream on standard input"))
+        .arg(Arg::new("to").long("to").value_name("DATA").required(true).help("The data directory to make; new, or empty"))
+        .arg(Arg::new("backup").long("backup").value_name("ID").help("Another backup than the newest, as `sealog backup list` names it"))
+        .arg(Arg::new("accept-damage").long("accept-damage").action(ArgAction::SetTrue).help("Restores a backup although chains in it are broken: of a store that was damaged when it was made. Files must be as the manifest says"))
+        .arg(Arg::new("allow-unsafe-storage").long("allow-unsafe-storage").action(ArgAction::SetTrue).help("Restores onto a file system that cannot keep events safe, for tests"))
+        .args(rollback_args())
+        .arg(json_flag())
+        .arg(quiet_flag())
+        .subcommand(restore_check::command())
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+    if let Some(("check", matches)) = matches.subcommand() {
+        return restore_check::run(matches);
+    }
+    let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let (from, to) =
+        (given("from").expect("clap asks for it"), Path::new(given("to").expect("clap asks for it")));
+    let mut known = Known::default();
+    known_to(matches, &mut known)?;
+    prepare(to, &mut known)?;
+    let spool = to.join(SPOOL);
+    let place = if from == "-" {
+        make_dir(&spool).map_err(|error| format!("{}: {error}", spool.display()))?;
+        tar::unpack(stdin().lock(), &spool).map_err(|problem| abandon(to, problem))?;
+        Place::open(&spool).map_err(|problem| abandon(to, problem))?
+    } else {
+        Place::open(Path::new(from)).map_err(|problem| abandon(to, problem))?
+    };
+    let restore = Restore {
+        place,
+        to: to.to_owned(),
+        accept_rollback: matches.get_flag("accept-rollback"),
+        accept_damage: matches.get_flag("accept-damage"),
+        reason: given("reason").map(str::to_owned),
+        allow_unsafe_storage: matches.get_flag("allow-unsafe-storage"),
+        is_quiet: matches.get_flag("quiet"),
+    };
+    let done = match restore.run(given("backup"), &mut known) {
+        Ok(done) => done,
+        Err(Refused { problem, is_broken, is_begun }) => {
+            // Nothing was restored yet, so the target is as it was found.
+            let problem = if is_begun { problem } else { abandon(to, problem) };
+            eprintln!("sealog: {problem}");
+            return Ok(if is_broken { ExitCode::from(EXIT_BROKEN) } else { ExitCode::FAILURE });
+        }
+    };
+    let Done { manifest, events, lost } = done;
+    if matches.get_flag("json") {
+        let lost: Vec<String> = lost.iter().map(Behind::say).collect();
+        println!(
+            "{}",
+            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost })
+        );
+    } else {
+        for behind in &lost {
+            println!("accepted: {}", behind.say());
+        }
+        println!(
+            "restored backup {} of {}: {events} events in {} chains, all heads as in the backup",
+            manifest.id,
+            manifest.made_at,
+            manifest.heads.len()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Restore {
+    place: Place,
+    to: PathBuf,
+    accept_rollback: bool,
+    accept_damage: bool,
+    reason: Option<String>,
+    allow_unsafe_storage: bool,
+    is_quiet: bool,
+}
+
+struct Done {
+    manifest: Manifest,
+    events: u64,
+    lost: Vec<Behind>,
+}
+
+struct Refused {
+    problem: String,
+    is_broken: bool,
+    /// Files were written.
+    is_begun: bool,
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Refused {
+        Refused { problem, is_broken: false, is_begun: false }
+    }
+}
+
+impl Restore {
+    fn run(&self, id: Option<&str>, known: &mut Known) -> Result<Done, Refused> {
+        let manifest = select(&self.place, id)?;
+        if manifest.store.kind != EMBEDDED {
+            return Err(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id).into());
+        }
+        known.add_newer(&self.place, &manifest)?;
+        let progress = Progress::new("Verifying", self.is_quiet);
+        let checked = check(&self.place, &manifest, &known.wanted(), &progress)?;
+        progress.finish();
+        self.refuse_damage(&manifest, &checked)?;
+        let lost = known.behind(&manifest.heads()?, &checked.found, &checked.dropped);
+        self.refuse_rollback(&manifest, &lost)?;
+        let begun = |problem: String| Refused { problem, is_broken: false, is_begun: true };
+        self.copy(&manifest).map_err(begun)?;
+        self.finish(&manifest, &lost).map_err(begun)?;
+        Ok(Done { manifest, events: checked.events, lost })
+    }
+
+    fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
+        // Files that differ from the manifest are never restored; a store that was damaged when it was backed up may be.
+        let of_store =
+            |problem: &String| problem.contains("are damaged") || problem.contains("was missing when");
+        let changed: Vec<&String> = checked.damaged.iter().filter(|problem| !of_store(problem)).collect();
+        let is_accepted = self.accept_damage && changed.is_empty();
+        if checked.is_whole() || is_accepted {
+            return Ok(());
+        }
+        let mut problem = format!("backup {} is not whole; nothing was restored", manifest.id);
+        for damaged in &checked.damaged {
+            problem += &format!("\n  {damaged}");
+        }
+        for broken in checked.broken.iter().take(SHOWN_MAX) {
+            problem +=
+                &format!("\n  chain {} is broken at {}: {}", broken.chain, broken.chain_seq, broken.why);
+        }
+        problem += if changed.is_empty() {
+            "\nThe store was damaged when this backup was made. Choose an earlier one (--backup), or restore it as it was with --accept-damage"
+        } else {
+            "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
+        };
+        Err(Refused { problem, is_broken: !checked.broken.is_empty(), is_begun: false })
+    }
+
+    fn refuse_rollback(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), Refused> {
+        if lost.is_empty() || self.accept_rollback {
+            return Ok(());
+        }
+        let mut problem = format!(
+            "backup {} of {} is older than what is known to have been; nothing was restored",
+            manifest.id, manifest.made_at
+        );
+        for behind in lost.iter().take(SHOWN_MAX) {
+            problem += &format!("\n  {}", behind.say());
+        }
+        if lost.len() > SHOWN_MAX {
+            problem += &format!("\n  and {} more", lost.len() - SHOWN_MAX);
+        }
+        problem += "\nLook for a newer backup or another copy of the events. If they are lost for good, --accept-rollback goes on without them, and says so in the chains";
+        Err(problem.into())
+    }
+
+    /// Everything but what follows from opening it.
+    fn copy(&self, manifest: &Manifest) -> Result<(), String> {
+        let failed = |error: io::Error| format!("{}: {error}", self.to.display());
+        let progress = Progress::new("Restoring", self.is_quiet);
+        progress.begin(manifest.bytes());
+        for log in &manifest.logs {
+            make_dir(&self.to.join(&log.mode)).map_err(failed)?;
+            for segment in &log.segments {
+                self.copy_segment(log, segment)?;
+                progress.add(segment.bytes);
+            }
+        }
+        for file in &manifest.files {
+            let content = fs::read(self.place.file_path(&file.sha256)).map_err(failed)?;
+            check_digest(&file.name, &content, &file.sha256)?;
+            write_new(&self.to.join(&file.name), &content).map_err(failed)?;
+            progress.add(file.bytes);
+        }
+        write_new(&self.to.join("FORMAT"), format!("{}\n", manifest.store.format).as_bytes())
+            .map_err(failed)?;
+        for log in &manifest.logs {
+            sync_dir(&self.to.join(&log.mode)).map_err(failed)?;
+        }
+        sync_dir(&self.to).map_err(failed)?;
+        progress.finish();
+        Ok(())
+    }
+
+    fn copy_segment(&self, log: &LogText, segment: &SegmentText) -> Result<(), String> {
+        let from = self.place.segment_path(&log.mode, segment.number, &segment.salt);
+        let to = self.to.join(&log.mode).join(segment_file_name(segment.number));
+        // It was verified, and may have been changed since: what is written is what was verified.
+        let copied = || {
+            let (mut hasher, mut out) = (Sha256::new(), create_file(&to)?);
+            let mut source = File::open(&from)?.take(segment.bytes);
+            let (mut piece, mut bytes) = (vec![0; 1 << 20], 0);
+            loop {
+                let count = source.read(&mut piece)?;
+                if count == 0 {
+                    break;
+                }
+                hasher.update(&piece[..count]);
+                out.write_all(&piece[..count])?;
+                bytes += count as u64;
+            }
+            out.sync_all()?;
+            Ok::<_, io::Error>(bytes == segment.bytes && hex(&hasher.finalize()) == segment.sha256)
+        };
+        match copied() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("{}: the file has changed while it was restored", from.display())),
+            Err(error) => Err(format!("{}: {error}", to.display())),
+        }
+    }
+
+    /// Opens the store once, holds it against the manifest, accepts what is lost and adds the records.
+    fn finish(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), String> {
+        let heads = manifest.heads()?;
+        let projects = projects_of_copy(&self.to.join("control.db")).map_err(|error| error.to_string())?;
+        // A chain of a project that the control data does not know would be made by its own acceptance, and nobody could read it.
+        let accepted: BTreeMap<ChainId, Head> = lost
+            .iter()
+            .filter_map(|behind| Some((behind.chain?, behind.known)))
+            .filter(|(chain, _)| projects.contains(&chain.project_id))
+            .collect();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        for log in &manifest.logs {
+            let Some(last) = log.segments.last() else { continue };
+            let end = CopyEnd {
+                commit: log.commit,
+                segment: last.number,
+                offset: last.bytes,
+                unproven_to: log.unproven_to,
+            };
+            let of_log = |(chain, _): &(&ChainId, &Head)| chain.mode.as_str() == log.mode;
+            let mut marked: BTreeMap<ChainId, Head> =
+                heads.iter().filter(of_log).map(|(chain, head)| (*chain, *head)).collect();
+            for known in [&manifest.lost()?, &accepted] {
+                marked.extend(known.iter().filter(of_log));
+            }
+            let (dir, mode) =
+                (self.to.join(&log.mode), super::head_text::mode(&log.mode).ok_or("an unknown log")?);
+            write_mark(&disk, &dir, mode, end, &marked, SystemWorld.now_ms())
+                .map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        let options = Options { allow_unsafe_storage: self.allow_unsafe_storage, ..Options::default() };
+        let store = EmbeddedStore::open(&self.to, &options).map_err(|error| error.to_string())?;
+        let control = Control::embedded(&store).map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let done = runtime.block_on(self.complete(&store, &control, manifest, &heads, &accepted, lost));
+        store.close();
+        drop(control);
+        drop(store);
+        done?;
+        self.unmark().map_err(|error| format!("{}: {error}", self.to.display()))
+    }
+
+    async fn complete(
+        &self,
+        store: &EmbeddedStore,
+        control: &Control,
+        manifest: &Manifest,
+        heads: &BTreeMap<ChainId, Head>,
+        accepted: &BTreeMap<ChainId, Head>,
+        lost: &[Behind],
+    ) -> Result<(), String> {
+        let restored: BTreeMap<ChainId, Head> =
+            store.heads().await.map_err(|error| error.to_string())?.into_iter().collect();
+        let other = heads.iter().find(|(chain, head)| restored.get(chain) != Some(head));
+        if let Some((chain, head)) = other.filter(|_| manifest.faults.is_empty()) {
+            let found = restored.get(chain).map_or(0, |head| head.chain_seq);
+            return Err(format!(
+                "chain {chain}: the restored store ends at {found}, and the backup at {}; nothing may rely on it",
+                head.chain_seq
+            ));
+        }
+        let reason = self
+            .reason
+            .clone()
+            .unwrap_or_else(|| format!("restored from backup {} of {}", manifest.id, manifest.made_at));
+        for chain in accepted.keys() {
+            store
+                .accept_loss(*chain, reason.clone())
+                .await
+                .map_err(|error| format!("chain {chain}: {error}"))?;
+        }
+        let record =
+            Restored { backup: &manifest.id, made_at: &manifest.made_at, reason: Some(&reason), lost };
+        add_records(control, &record).await.map(drop)
+    }
+
+    fn unmark(&self) -> io::Result<()> {
+        for left in [SPOOL, OLD_MARKS] {
+            match fs::remove_dir_all(self.to.join(left)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::remove_file(restoring_mark::path(&self.to))?;
+        sync_dir(&self.to)
+    }
+}
+
+fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), String> {
+    if hex(&Sha256::digest(content)) == sha256 {
+        return Ok(());
+    }
+    Err(format!("{name}: the file has changed while it was restored"))
+}

@@ -1,0 +1,107 @@
+//! The directory that a backup is restored into: what may stand in it before, and what is left after a restore that ended early.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use sealog_core::id::Mode;
+
+use super::rollback::Known;
+use crate::files::{make_dir, sync_dir, write_new};
+use crate::restoring_mark;
+
+/// What may stand in a target that counts as empty: what is left of an old store once its data is gone.
+/// And what a restore leaves that was killed before it began.
+const REMAINS: [&str; 6] = ["LOCK", "lost+found", "live", "test", OLD_MARKS, "RESTORING.tmp"];
+/// High-water marks that were found in the target.
+pub(super) const OLD_MARKS: &str = "old-marks.tmp";
+
+/// Looks at the target, and marks it as one that is being restored.
+pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", to.display());
+    make_dir(to).map_err(failed)?;
+    let mark = restoring_mark::path(to);
+    if mark.exists() {
+        // Of a restore that was interrupted. What it found of an old store stands in the mark's place until the end.
+        let kept = to.join(OLD_MARKS);
+        if kept.exists() {
+            known.add_marks(&kept)?;
+        }
+        return empty(to).map_err(failed);
+    }
+    for entry in fs::read_dir(to).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if !REMAINS.contains(&name.as_str()) {
+            return Err(not_empty(to, &name));
+        }
+    }
+    for mode in Mode::ALL {
+        let dir = to.join(mode.as_str());
+        for entry in fs::read_dir(&dir).into_iter().flatten() {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            if name != "mark" {
+                return Err(not_empty(to, &format!("{}/{name}", mode.as_str())));
+            }
+        }
+    }
+    known.add_marks(to)?;
+    let kept = || {
+        for mode in Mode::ALL {
+            let found = to.join(mode.as_str()).join("mark");
+            if found.exists() {
+                let dir = to.join(OLD_MARKS).join(mode.as_str());
+                make_dir(&dir)?;
+                write_new(&dir.join("mark"), &fs::read(found)?)?;
+            }
+        }
+        write_new(&mark, restoring_mark::LINE.as_bytes())?;
+        empty(to)
+    };
+    kept().map_err(failed)
+}
+
+fn not_empty(to: &Path, name: &str) -> String {
+    format!(
+        "{}: the directory is not empty ({name}). Give a new one, or move the old one aside and name it with --old-data, so that nothing is lost in silence",
+        to.display()
+    )
+}
+
+/// Removes what an interrupted restore has left.
+fn empty(to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == OLD_MARKS || name == "lost+found" || entry.path() == restoring_mark::path(to) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?
+        } else {
+            fs::remove_file(entry.path())?
+        }
+    }
+    sync_dir(to)
+}
+
+/// Leaves the target as it was found: with the high-water marks that stood there, and nothing else. The problem is handed on.
+pub(super) fn abandon(to: &Path, problem: String) -> String {
+    let left = || {
+        empty(to)?;
+        for mode in Mode::ALL {
+            let kept = to.join(OLD_MARKS).join(mode.as_str()).join("mark");
+            if kept.exists() {
+                make_dir(&to.join(mode.as_str()))?;
+                write_new(&to.join(mode.as_str()).join("mark"), &fs::read(kept)?)?;
+            }
+        }
+        if to.join(OLD_MARKS).exists() {
+            fs::remove_dir_all(to.join(OLD_MARKS))?;
+        }
+        fs::remove_file(restoring_mark::path(to))
+    };
+    match left() {
+        Ok(()) => problem,
+        Err(error) => format!("{problem}. {} cannot be emptied: {error}", to.display()),
+    }
+}

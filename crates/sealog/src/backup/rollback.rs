@@ -1,0 +1,272 @@
+//! What a restored store must not end behind: heads that a newer backup, a receipt or the high-water mark of the old directory names.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Hash, Mode, Ulid};
+use sealog_store::embedded::backup::read_mark;
+use sealog_store::embedded::disk::{Disk, RealDisk};
+use sealog_store::postgres::read_mark as read_postgres_mark;
+use serde::Deserialize;
+
+use super::head_text::HeadText;
+use super::manifest::Manifest;
+use super::place::Place;
+
+/// Everything that is known to have been.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By chain, the furthest, and what names it.
+    heads: BTreeMap<ChainId, (Head, String)>,
+    /// Of events whose chain is not named.
+    receipts: Vec<Receipt>,
+}
+
+/// What a client has of an event: the answer to its request, or the event itself.
+#[derive(Clone, Debug, Deserialize)]
+struct Receipt {
+    log_id: String,
+    chain_seq: Option<u64>,
+    hash: Option<String>,
+    tenant_id: Option<String>,
+    project_id: Option<String>,
+    mode: Option<String>,
+}
+
+/// A head that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// Nothing for a receipt that does not name it.
+    pub chain: Option<ChainId>,
+    pub known: Head,
+    /// Where the chain ends.
+    pub end_seq: u64,
+    pub by: String,
+}
+
+impl Behind {
+    pub(super) fn say(&self) -> String {
+        let Behind { chain, known, end_seq, by } = self;
+        match chain {
+            Some(chain) if *end_seq < known.chain_seq => format!(
+                "chain {chain}: events {} to {} would be lost ({by} has event {} with hash {})",
+                end_seq + 1,
+                known.chain_seq,
+                known.chain_seq,
+                known.hash
+            ),
+            Some(chain) => format!(
+                "chain {chain}: event {} is another one ({by} has it with hash {})",
+                known.chain_seq, known.hash
+            ),
+            None => format!("event {} would be lost ({by})", known.log_id),
+        }
+    }
+}
+
+impl Known {
+    fn note(&mut self, chain: ChainId, head: Head, by: &str) {
+        let known = self.heads.entry(chain).or_insert((Head::EMPTY, String::new()));
+        if head.chain_seq > known.0.chain_seq {
+            *known = (head, by.to_owned());
+        }
+    }
+
+    /// Of the backups that were made after this one, of the same store.
+    pub(super) fn add_newer(&mut self, place: &Place, than: &Manifest) -> Result<(), String> {
+        for newer in place.manifests()? {
+            if newer.number > than.number && newer.store.id == than.store.id {
+                self.add_manifest(&newer)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), String> {
+        let by = format!("backup {}", manifest.id);
+        for (chain, head) in manifest.heads()? {
+            self.note(chain, head, &by);
+        }
+        Ok(())
+    }
+
+    /// Of a data directory, or of what is left of one. Whether there was a high-water mark.
+    pub(super) fn add_marks(&mut self, data_dir: &Path) -> Result<bool, String> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let mut is_there = false;
+        for mode in Mode::ALL {
+            let dir = data_dir.join(mode.as_str());
+            let by = format!("the high-water mark in {}", dir.display());
+            let marked =
+                read_mark(&disk, &dir, mode).map_err(|error| format!("{}: {error}", dir.display()))?;
+            let Some(marked) = marked else { continue };
+            is_there = true;
+            if marked.is_damaged {
+                eprintln!("sealog: {by} is damaged in part; it may have known more than can be read");
+            }
+            for (chain, head) in marked.heads {
+                self.note(chain, head, &by);
+            }
+        }
+        let path = data_dir.join("postgres.mark");
+        if path.exists() {
+            let by = format!("the high-water mark {}", path.display());
+            let heads =
+                read_postgres_mark(data_dir).map_err(|error| format!("{}: {error}", path.display()))?;
+            is_there = true;
+            for (chain, head) in heads {
+                self.note(chain, head, &by);
+            }
+        }
+        Ok(is_there)
+    }
+
+    /// A file with the answer of a request, several of them, or events.
+    pub(super) fn add_receipts(&mut self, path: &Path) -> Result<(), String> {
+        let failed = |why: String| {
+            format!(
+                "{}: {why}; a receipt is a JSON object with log_id, chain_seq and hash, or several, one for each line",
+                path.display()
+            )
+        };
+        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+        if bytes.trim_ascii().is_empty() {
+            return Err(failed("it is empty".into()));
+        }
+        let by = format!("the receipt {}", path.display());
+        for receipt in serde_json::Deserializer::from_slice(&bytes).into_iter::<Receipt>() {
+            let receipt = receipt.map_err(|error| failed(error.to_string()))?;
+            if Ulid::parse(&receipt.log_id).is_none() {
+                return Err(failed(format!("{} is no log_id", receipt.log_id)));
+            }
+            match receipt.head() {
+                Some((chain, head)) => self.note(chain, head, &by),
+                None => self.receipts.push(receipt),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids of events to look for.
+    pub(super) fn wanted(&self) -> HashSet<Ulid> {
+        self.heads.values().map(|(head, _)| head.log_id).chain(self.unplaced()).collect()
+    }
+
+    /// Of receipts that do not name their chain.
+    pub(super) fn unplaced(&self) -> impl Iterator<Item = Ulid> {
+        self.receipts.iter().filter_map(|receipt| Ulid::parse(&receipt.log_id))
+    }
+
+    pub(super) fn heads(&self) -> impl Iterator<Item = (ChainId, Head, &str)> {
+        self.heads.iter().map(|(chain, (head, by))| (*chain, *head, by.as_str()))
+    }
+
+    /// What is known and not there: the heads of the chains, the wanted events that were found, and the last events that were dropped for their age.
+    pub(super) fn behind(
+        &self,
+        heads: &BTreeMap<ChainId, Head>,
+        found: &BTreeMap<Ulid, (ChainId, Head)>,
+        dropped: &BTreeMap<ChainId, Head>,
+    ) -> Vec<Behind> {
+        let mut behind = Vec::new();
+        for (chain, known, by) in self.heads() {
+            let end_seq = heads.get(&chain).map_or(0, |head| head.chain_seq);
+            let is_dropped = dropped.get(&chain).is_some_and(|head| head.chain_seq >= known.chain_seq);
+            let is_there =
+                heads.get(&chain) == Some(&known) || found.get(&known.log_id) == Some(&(chain, known));
+            if !is_dropped && !is_there {
+                behind.push(Behind { chain: Some(chain), known, end_seq, by: by.to_owned() });
+            }
+        }
+        for receipt in &self.receipts {
+            let Some(log_id) = Ulid::parse(&receipt.log_id) else { continue };
+            let there = found.get(&log_id).filter(|(_, head)| {
+                receipt.chain_seq.is_none_or(|seq| seq == head.chain_seq)
+                    && receipt.hash.as_deref().is_none_or(|hash| hash == head.hash.to_string())
+            });
+            if there.is_none() {
+                let hash = receipt.hash.as_deref().and_then(Hash::parse).unwrap_or(Hash::ZERO);
+                let known = Head { chain_seq: receipt.chain_seq.unwrap_or(0), log_id, hash };
+                behind.push(Behind {
+                    chain: None,
+                    known,
+                    end_seq: 0,
+                    by: format!("the receipt of {log_id}"),
+                });
+            }
+        }
+        behind
+    }
+}
+
+impl Receipt {
+    /// Of one that names its chain. Events do not say their mode; one of a test chain has to.
+    fn head(&self) -> Option<(ChainId, Head)> {
+        let text = HeadText {
+            tenant_id: self.tenant_id.clone()?,
+            project_id: self.project_id.clone()?,
+            mode: self.mode.clone().unwrap_or_else(|| Mode::Live.as_str().to_owned()),
+            chain_seq: self.chain_seq?,
+            log_id: self.log_id.clone(),
+            hash: self.hash.clone()?,
+        };
+        text.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealog_core::id::{ProjectId, TenantId, Uuid};
+
+    fn chain(mode: Mode) -> ChainId {
+        ChainId { tenant_id: TenantId(Uuid([1; 16])), project_id: ProjectId(Uuid([2; 16])), mode }
+    }
+
+    fn head(chain_seq: u64, byte: u8) -> Head {
+        Head {
+            chain_seq,
+            log_id: Ulid(u128::from(chain_seq) << 64 | u128::from(byte)),
+            hash: Hash([byte; 32]),
+        }
+    }
+
+    #[test]
+    fn a_head_is_there_at_the_end_in_the_middle_or_among_what_was_dropped_and_nowhere_else() {
+        let chain = chain(Mode::Test);
+        let behind = |known: Head, end: Head, found: &[Head], dropped: Head| {
+            let mut all = Known::default();
+            all.note(chain, known, "x");
+            let found = found.iter().map(|head| (head.log_id, (chain, *head))).collect();
+            let (heads, dropped) = (BTreeMap::from([(chain, end)]), BTreeMap::from([(chain, dropped)]));
+            all.behind(&heads, &found, &dropped).len()
+        };
+        assert_eq!(behind(head(5, 1), head(5, 1), &[], Head::EMPTY), 0);
+        assert_eq!(behind(head(5, 1), head(5, 2), &[], Head::EMPTY), 1, "another event");
+        assert_eq!(behind(head(5, 1), head(4, 1), &[], Head::EMPTY), 1, "too short");
+        assert_eq!(behind(head(5, 1), head(9, 1), &[head(5, 1)], Head::EMPTY), 0);
+        assert_eq!(behind(head(5, 1), head(9, 1), &[], Head::EMPTY), 1, "not in the middle");
+        assert_eq!(behind(head(5, 1), head(9, 1), &[], head(6, 1)), 0, "dropped");
+    }
+
+    #[test]
+    fn a_receipt_is_an_answer_or_an_event_and_several_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("receipts");
+        let (known, id) = (head(7, 3), chain(Mode::Live));
+        let event = serde_json::to_string(&HeadText::new(id, known)).unwrap();
+        let answer = format!(r#"{{"log_id":"{}","request_id":"req_1"}}"#, head(8, 4).log_id);
+        std::fs::write(&path, format!("{event}\n{answer}\n")).unwrap();
+        let mut all = Known::default();
+        all.add_receipts(&path).unwrap();
+        assert_eq!(all.heads().map(|(chain, head, _)| (chain, head)).collect::<Vec<_>>(), [(id, known)]);
+        assert!(all.wanted().contains(&head(8, 4).log_id));
+        assert_eq!(all.behind(&BTreeMap::new(), &BTreeMap::new(), &BTreeMap::new()).len(), 2);
+        for wrong in ["", " \n", "{", "{}", r#"{"log_id":"x"}"#, "[]"] {
+            std::fs::write(&path, wrong).unwrap();
+            assert!(all.add_receipts(&path).unwrap_err().contains("a receipt is"), "{wrong}");
+        }
+    }
+}

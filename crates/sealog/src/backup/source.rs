@@ -1,0 +1,77 @@
+//! Where a backup comes from: a data directory on this machine, or a server elsewhere.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::moment::Moment;
+use crate::admin::moment::MOMENT_FILE;
+
+/// Why bytes of a segment could not be had.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It was dropped for its age meanwhile.
+    Gone,
+    Failed(String),
+}
+
+pub(super) trait Source {
+    /// Exactly these bytes of a segment.
+    fn read(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Unread>;
+
+    /// Files beside the logs, with their paths in the data directory.
+    fn files(&self) -> Result<Vec<(String, Vec<u8>)>, String>;
+}
+
+/// A data directory, whether or not a server has it open: what is durable in it never changes.
+#[derive(Debug)]
+pub(super) struct DataDir {
+    data_dir: PathBuf,
+    /// What the server has put there for this backup: a copy of the control data.
+    handed_over: PathBuf,
+}
+
+impl DataDir {
+    /// The moment that was handed over in a directory of its own, which is removed in the end.
+    pub(super) fn open(data_dir: &Path, handed_over: PathBuf) -> Result<(DataDir, Moment), String> {
+        let path = handed_over.join(MOMENT_FILE);
+        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let moment = serde_json::from_slice(&bytes);
+        let moment =
+            moment.map_err(|error| format!("{}: {error}; use the program of the server", path.display()))?;
+        Ok((DataDir { data_dir: data_dir.to_owned(), handed_over }, moment))
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // One that a killed command has left is removed with a later one.
+        let _ = fs::remove_dir_all(&self.handed_over);
+    }
+}
+
+impl Source for DataDir {
+    fn read(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
+        let path = self.data_dir.join(mode).join(format!("{number:08}.log"));
+        let mut bytes = vec![0; usize::try_from(to - from).unwrap_or(usize::MAX)];
+        let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, from));
+        match read {
+            Ok(()) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unread::Gone),
+            Err(error) => Err(Unread::Failed(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    fn files(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let mut files = Vec::new();
+        for (name, path) in [
+            ("control.db", self.handed_over.join("control.db")),
+            ("index.salt", self.data_dir.join("index.salt")),
+        ] {
+            let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            files.push((name.to_owned(), bytes));
+        }
+        Ok(files)
+    }
+}

@@ -1,0 +1,120 @@
+//! Damage: in a backup, in the store that it was made of, and disks without room.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{SEALOG, clean, first_key, serve};
+use crate::{Stage, chains, ended, heads};
+
+/// Of a segment without events.
+const HEADER_LEN: u64 = 128;
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_flipped_byte_in_any_kind_of_file_is_found_named_and_not_restored() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 10);
+    stage.create();
+    let (live, test) = (stage.files("live"), stage.files("test"));
+    let mut victims =
+        vec![(live[0].clone(), 10), (test[0].clone(), 200), (stage.files("backups")[0].clone(), 300)];
+    victims.extend(
+        live.iter().map(|file| (file.clone(), usize::try_from(file.metadata().unwrap().len()).unwrap() / 2)),
+    );
+    victims.extend(stage.files("files").into_iter().map(|file| (file, 20)));
+    for (file, at) in victims {
+        let before = fs::read(&file).unwrap();
+        if before.len() <= at {
+            continue;
+        }
+        flip(&file, at);
+        let (code, said, error) = stage.verify();
+        let is_segment = file.extension().is_some_and(|extension| extension == "log");
+        let has_events = is_segment && before.len() as u64 > HEADER_LEN;
+        assert_eq!(code, Some(if has_events { 10 } else { 1 }), "{}: {said} {error}", file.display());
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        assert!(said.contains(name) || error.contains(name), "{}: {said} {error}", file.display());
+        let (code, _, error) = stage.restore("restored", &["--accept-damage"]);
+        assert!(matches!(code, Some(1 | 10)), "{}: {error}", file.display());
+        assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0, "nothing is left behind");
+        fs::write(&file, before).unwrap();
+    }
+    assert_eq!(stage.verify().0, Some(0));
+    let removed = &live[1];
+    let bytes = fs::read(removed).unwrap();
+    fs::remove_file(removed).unwrap();
+    assert_eq!(stage.verify().0, Some(10));
+    assert_eq!(stage.restore("restored", &[]).0, Some(10));
+    fs::write(removed, bytes).unwrap();
+    // Nothing was restored by all that, and the backup still can be.
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+}
+
+#[test]
+fn a_backup_heals_a_file_that_was_damaged_since() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 10);
+    stage.create();
+    // The newest that has events: what comes behind it is a segment that a start has begun.
+    let has_events = |file: &PathBuf| file.metadata().unwrap().len() > HEADER_LEN;
+    let last = stage.files("live").into_iter().rfind(has_events).unwrap();
+    fs::remove_file(&last).unwrap();
+    assert_eq!(stage.verify().0, Some(10));
+    stage.create();
+    assert!(last.is_file());
+    assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
+}
+
+#[test]
+fn a_backup_of_a_damaged_store_says_so_and_is_restored_as_it_was_only_on_demand() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 10);
+    let segment = stage.data().join("live/00000002.log");
+    flip(&segment, 5000);
+    let (code, said, error) = stage.backup(&["create", "--json"], true);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(said.contains("segment 2: bytes") && error.contains("the store is damaged"), "{said} {error}");
+    assert_eq!(stage.verify().0, Some(10));
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(10) && error.contains("--accept-damage"), "{error}");
+    let (code, _, error) = stage.restore("restored", &["--accept-damage"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(
+        fs::read(stage.path("restored").join("live/00000002.log")).unwrap()[5000],
+        fs::read(segment).unwrap()[5000]
+    );
+}
+
+#[test]
+fn a_full_disk_fails_the_backup_and_nothing_else() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    for _ in 0..10 {
+        assert_eq!(server.post(&key).0, 202);
+    }
+    stage.create();
+    let listed = stage.backup(&["list", "--json"], false).1;
+    // No file of this process may grow beyond 8 KiB, which is answered as a disk without room is.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+    let mut command = clean(Command::new("sh"));
+    command
+        .args(["-c", script, "sh", SEALOG, "backup", "create"])
+        .arg(stage.path("other"))
+        .arg("--data-dir")
+        .arg(stage.data());
+    let (code, _, error) = ended(command.output().unwrap());
+    assert!(code == Some(1) && !error.is_empty(), "{code:?} {error}");
+    assert_eq!(stage.backup(&["list", "--json"], false).1, listed);
+    assert_eq!(fs::read_dir(stage.path("other").join("backups")).unwrap().count(), 0);
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(server.get("-", "/readyz").0, 200);
+    server.stop();
+}

@@ -1,0 +1,271 @@
+//! Backups that are made, shared, listed, streamed and restored.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use sealog_core::id::Mode;
+use sealog_store::Store;
+use sealog_testing::*;
+use serde_json::Value;
+
+use crate::support::{first_key, sealog, serve};
+use crate::{Stage, chains, ended, heads};
+
+#[test]
+fn a_backup_under_load_is_restored_verified_and_has_everything_that_was_acknowledged_before_it() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let (key, address) = (first_key(&stage.data()), server.address.clone());
+    let (enough, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let load = {
+        let (enough, acked, key) = (Arc::clone(&enough), Arc::clone(&acked), key.clone());
+        std::thread::spawn(move || {
+            while !enough.load(Ordering::SeqCst) {
+                let authorization = format!("Bearer {key}");
+                let headers = [("Authorization", authorization.as_str())];
+                let (status, _) =
+                    http::request(&address, "POST", "/v1/events", &headers, crate::support::LOGIN);
+                acked.fetch_add(usize::from(status == 202), Ordering::SeqCst);
+            }
+        })
+    };
+    let mut before = 0;
+    for round in 1..=3 {
+        eventually("events come", || acked.load(Ordering::SeqCst) >= 20 * round);
+        before = acked.load(Ordering::SeqCst);
+        assert_eq!(stage.create()["faults"], serde_json::json!([]));
+    }
+    enough.store(true, Ordering::SeqCst);
+    load.join().unwrap();
+    server.await_drained();
+    let (_, verified) = server.get(&key, "/v1/events/verify");
+    server.stop();
+    let (code, said, error) = stage.backup(&["verify", "--all"], false);
+    assert_eq!((code, said.matches("whole").count()), (Some(0), 3), "{said}{error}");
+    let (code, said, error) = stage.restore("restored", &[]);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+    let (old, new) = (heads(&stage.data()), heads(&stage.path("restored")));
+    assert_eq!(old.keys().collect::<Vec<_>>(), new.keys().collect::<Vec<_>>());
+    assert!(new.iter().all(|(chain, head)| head.chain_seq <= old[chain].chain_seq));
+    let events = new.iter().find(|(chain, _)| !chain.is_system()).unwrap().1.chain_seq;
+    assert!(events >= before as u64, "{events} {before} {verified}");
+
+    // It goes on, with the keys that it had, and says that it was restored.
+    let server = serve(&stage.path("restored"));
+    let (_, body) = server.get(&key, "/v1/events/verify");
+    assert!(body.contains(r#""valid":true"#), "{body}");
+    assert_eq!(server.post(&key).0, 202);
+    server.await_drained();
+    server.stop();
+    assert!(crate::rollback::restored_events(&stage.path("restored")).len() == 1);
+}
+
+#[test]
+fn a_second_backup_copies_what_is_new_and_shares_the_rest() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 20);
+    let first = stage.create();
+    let files = |stage: &Stage| stage.files("live").len() + stage.files("test").len();
+    let segments = files(&stage);
+    assert!(segments > 6, "{segments}");
+    assert_eq!(first["copied_segments"], segments);
+    // Nothing has happened: a start of the store begins a segment, and that is all.
+    let second = stage.create();
+    assert!(second["copied_bytes"].as_u64().unwrap() <= 2 * 128, "{second}");
+    stage.fill(&chains()[..1], 5);
+    let third = stage.create();
+    let copied = third["copied_bytes"].as_u64().unwrap();
+    assert!(copied > 0 && copied < first["copied_bytes"].as_u64().unwrap() / 2, "{first} {third}");
+    assert_eq!(third["events"], first["events"].as_u64().unwrap() + 250);
+    let (code, said, _) = stage.backup(&["list", "--json"], false);
+    assert_eq!((code, said.lines().count()), (Some(0), 3), "{said}");
+    assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
+    // Each of them can be restored, and has what it had.
+    for made in [&first, &third] {
+        let id = made["id"].as_str().unwrap();
+        let (code, _, error) = stage.restore(id, &["--backup", id, "--accept-rollback"]);
+        assert_eq!(code, Some(0), "{error}");
+        let restored = heads(&stage.path(id));
+        let events: u64 = chains().iter().map(|chain| restored[chain].chain_seq).sum();
+        assert_eq!(events, made["events"].as_u64().unwrap());
+    }
+    // Nobody but the owner reads any of it.
+    for folder in ["backups", "live", "test", "files"] {
+        for file in stage.files(folder) {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_a_whole_backup_and_part_of_one_is_refused() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 10);
+    let made =
+        sealog().args(["backup", "create", "-", "--fast", "--data-dir"]).arg(stage.data()).output().unwrap();
+    assert_eq!(made.status.code(), Some(0), "{}", String::from_utf8_lossy(&made.stderr));
+    let restore = |bytes: &[u8], to: &str| {
+        let mut command = sealog();
+        command.args(["restore", "--from", "-", "--to"]).arg(stage.path(to));
+        feed(command, bytes)
+    };
+    let (code, _, error) = restore(&made.stdout, "whole");
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(heads(&stage.path("whole")), heads(&stage.data()));
+    for (name, end) in
+        [("part", made.stdout.len() / 2), ("no-manifest", made.stdout.len() - 4096), ("nothing", 0)]
+    {
+        let (code, _, error) = restore(&made.stdout[..end], name);
+        assert_eq!(code, Some(1), "{name} {error}");
+        assert_eq!(std::fs::read_dir(stage.path(name)).unwrap().count(), 0, "{name}: nothing is left behind");
+    }
+    // Any tar can unpack it, and the directory is one of backups.
+    std::fs::create_dir(stage.backups()).unwrap();
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg("-").arg("-C").arg(stage.backups());
+    assert_eq!(feed(tar, &made.stdout).0, Some(0));
+    assert_eq!(stage.verify().0, Some(0));
+    let mut full = sealog();
+    full.args(["backup", "create", "-", "--data-dir"]).arg(stage.data());
+    full.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let (code, _, error) = ended(full.stderr(Stdio::piped()).output().unwrap());
+    assert!(code == Some(1) && error.contains("No space left"), "{code:?} {error}");
+}
+
+/// Runs a command with this on its standard input.
+pub fn feed(mut command: Command, bytes: &[u8]) -> crate::Ended {
+    use std::io::Write;
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that has seen enough may close it.
+    let _ = stdin.write_all(bytes);
+    drop(stdin);
+    ended(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn test_events_that_were_dropped_stay_dropped_and_their_chain_goes_on() {
+    let stage = Stage::new();
+    let test = chain(1, 1, Mode::Test);
+    stage.fill(&[test], 30);
+    assert_eq!(stage.create()["faults"], serde_json::json!([]));
+    let store = stage.open_small();
+    // Index files come a moment after their segments, and only indexed segments are dropped.
+    let far = u64::MAX >> 8;
+    eventually("a segment is dropped", || wait(store.drop_test_events(far)).unwrap().events > 0);
+    let first_seq = wait(store.head(test)).unwrap().first_seq();
+    drop(store);
+    assert!(first_seq > 1);
+    stage.fill(&[test], 5);
+    let second = stage.create();
+    assert_eq!(second["faults"], serde_json::json!([]));
+    assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    let store =
+        sealog_store::embedded::EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
+    let head = wait(store.head(test)).unwrap();
+    assert!(head.first_seq() >= first_seq && head.durable.chain_seq == 35 * 50, "{head:?}");
+    assert!(verify(&store, test).broken.is_none());
+    append(&store, test, vec![login("next")]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    let said = |args: &[&str]| {
+        let (code, _, error) = ended(sealog().args(args).output().unwrap());
+        (code, error)
+    };
+    let (data, backups) = (stage.data().display().to_string(), stage.backups().display().to_string());
+    let others = stage.path("data/live").display().to_string();
+    let nowhere = stage.path("nowhere").display().to_string();
+    for (args, code, with) in [
+        (vec!["backup", "verify", &backups], 1, "there are no backups here"),
+        (vec!["backup", "create", &data, "--data-dir", &data], 1, "a directory of their own"),
+        (vec!["backup", "create", &others, "--data-dir", &data], 1, "has other files in it"),
+        (vec!["backup", "create", &backups, "--data-dir", &nowhere], 1, "there is no store"),
+        (vec!["backup", "create", &backups, "--store", "postgres://nobody@127.0.0.1:1/x"], 1, "database"),
+        (vec!["backup", "create"], 2, "DIR"),
+        (vec!["restore", "--from", &backups, "--to", &data], 1, "not empty"),
+        (vec!["restore", "--from", &backups], 2, "--to"),
+        (vec!["backup", "create", &backups, "--no-such-flag"], 2, "--no-such-flag"),
+    ] {
+        let (ended, error) = said(&args);
+        assert!(ended == Some(code) && error.contains(with), "{args:?} {ended:?} {error}");
+    }
+    stage.create();
+    assert_eq!(said(&["backup", "verify", &backups, "--backup", "x"]).0, Some(1));
+    // Backups of another store do not go into the same directory.
+    let other = Stage::new();
+    other.fill(&chains()[..1], 1);
+    let other = other.data().display().to_string();
+    let (code, error) = said(&["backup", "create", &backups, "--data-dir", &other]);
+    assert!(code == Some(1) && error.contains("another store"), "{error}");
+    for command in [
+        &["backup", "create"][..],
+        &["backup", "verify"],
+        &["backup", "list"],
+        &["backup", "heads"],
+        &["restore"],
+        &["restore", "check"],
+    ] {
+        let help = sealog().args(command).arg("--help").output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        assert!(help.contains("Exit codes") && help.contains("--json"), "{command:?} {help}");
+    }
+    let _: Value = stage.create();
+}
+
+#[test]
+fn the_data_of_every_earlier_build_is_backed_up_and_restored() {
+    for build in fixture::BUILDS {
+        for name in ["stopped", "killed"] {
+            let fixture = fixture::Fixture::load(build, name);
+            let unpacked = fixture.unpacked(&format!("{name}.tar.gz"));
+            let stage = Stage::new();
+            let moved = Command::new("cp").arg("-r").arg(unpacked.path()).arg(stage.data()).status();
+            assert!(moved.unwrap().success());
+            assert_eq!(stage.create()["faults"], serde_json::json!([]), "{build} {name}");
+            assert_eq!(stage.verify().0, Some(0), "{build} {name}");
+            assert_eq!(stage.restore("restored", &[]).0, Some(0), "{build} {name}");
+            let restored = heads(&stage.path("restored"));
+            for (chain, chain_seq, hash, _) in fixture.chains() {
+                assert_eq!(
+                    (restored[&chain].chain_seq, &*restored[&chain].hash.to_string()),
+                    (chain_seq, hash)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 2);
+    assert!(shell(&stage, &documented("## Backup and restore")).contains("whole"));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+}
+
+/// The first block of commands in a section of docs/operating.md.
+pub fn documented(section: &str) -> String {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+    let text = std::fs::read_to_string(guide).unwrap();
+    let rest = text.split_once(&format!("\n{section}\n")).expect("the section is there").1;
+    rest.split("```").nth(1).unwrap().trim().to_owned()
+}
+
+/// Runs commands as somebody at a shell does who has the program in the path; what they said.
+pub fn shell(stage: &Stage, commands: &str) -> String {
+    let bin = std::path::Path::new(crate::support::SEALOG).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut bash = crate::support::clean(Command::new("bash"));
+    bash.args(["-euo", "pipefail", "-c", commands]).current_dir(stage.path("")).env("PATH", path);
+    let (code, said, error) = ended(bash.output().unwrap());
+    assert_eq!(code, Some(0), "{commands}\n{said}\n{error}");
+    said
+}

@@ -1,0 +1,201 @@
+//! `sealog replicate`: a copy on another machine, kept by the server's own words.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sealog_testing::*;
+use serde_json::Value;
+
+use crate::support::{LOGIN, Running, first_key, sealog, serving, signal, start};
+use crate::{Ended, Stage, ended, heads};
+
+const TOKEN: &str = "the-operators-token";
+
+fn serve(data: &Path) -> Running {
+    let mut command = serving(sealog(), data);
+    command
+        .args(["--limits-per-ip-rps", "0", "--replication-enabled", "true"])
+        .env("SEALOG_OPERATOR_TOKEN", TOKEN);
+    start(command)
+}
+
+fn following(server: &Running, stage: &Stage, token: &str) -> Command {
+    let mut command = sealog();
+    command.args(["replicate", "--from", &format!("http://{}", server.address), "--to"]).arg(stage.backups());
+    command.env("SEALOG_OPERATOR_TOKEN", token);
+    command
+}
+
+fn once(server: &Running, stage: &Stage) -> Ended {
+    ended(following(server, stage, TOKEN).arg("--once").output().unwrap())
+}
+
+/// Sends events until it is told that it is enough.
+struct Load {
+    enough: Arc<AtomicBool>,
+    acked: Arc<AtomicU64>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Load {
+    fn start(server: &Running, key: &str) -> Load {
+        let (enough, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (address, authorization) = (server.address.clone(), format!("Bearer {key}"));
+        let (stop, count) = (Arc::clone(&enough), Arc::clone(&acked));
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                let headers = [("Authorization", authorization.as_str())];
+                let (status, _) = http::request(&address, "POST", "/v1/events", &headers, LOGIN);
+                count.fetch_add(u64::from(status == 202), Ordering::SeqCst);
+            }
+        });
+        Load { enough, acked, thread }
+    }
+
+    fn acked(&self) -> u64 {
+        self.acked.load(Ordering::SeqCst)
+    }
+
+    fn stop(self) {
+        self.enough.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_heads() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    let load = Load::start(&server, &key);
+    let status = stage.path("status.json");
+    let mut follower = following(&server, &stage, TOKEN);
+    let mut follower = follower.arg("--status").arg(&status).stderr(Stdio::null()).spawn().unwrap();
+    let read = || -> Value {
+        std::fs::read(&status).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    };
+    for _ in 0..2 {
+        let sent = load.acked();
+        eventually("the replica has what was sent", || {
+            read()["events"].as_u64().is_some_and(|events| events > sent)
+        });
+    }
+    assert!(read()["behind_ms"].as_u64().is_some_and(|behind| behind < 10_000), "{}", read());
+    load.stop();
+    server.await_drained();
+    // A server that was killed writes its last group again, into another segment: the same events.
+    signal(server.pid(), "-KILL");
+    drop(server);
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    let server = serve(&stage.data());
+    assert_eq!(server.post(&key).0, 202);
+    server.await_drained();
+    let (code, _, error) = once(&server, &stage);
+    assert_eq!(code, Some(0), "{error}");
+    // As the operating guide has it, but for the names.
+    let guide = crate::made::documented("### A replica on another machine");
+    let address = format!("http://{}", server.address);
+    let command = guide.replace('…', TOKEN).replace("https://log.example.org", &address);
+    crate::made::shell(&stage, &format!("{command} --once"));
+    assert!(stage.path("replica/backups").is_dir() && stage.path("replica.status").is_file(), "{command}");
+    server.stop();
+    assert_eq!(stage.verify().0, Some(0));
+    assert_eq!(stage.files("backups").len(), 1, "one backup that grows");
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+}
+
+#[test]
+fn kill_9_of_a_replica_at_random_moments_loses_nothing_and_doubles_nothing() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    let load = Load::start(&server, &key);
+    let mut dice = Dice::new(seed("kill_9_of_a_replica"));
+    let (mut kills, mut whole) = (0, 0);
+    for _ in 0..8 {
+        let sent = load.acked();
+        eventually("events come", || load.acked() > sent);
+        let command = following(&server, &stage, TOKEN);
+        if crate::kill::killed_after(command, Duration::from_micros(dice.below(400_000))) {
+            panic!("it goes on until it is stopped");
+        }
+        kills += 1;
+        if !stage.backups().join("FORMAT").exists() || stage.files("backups").is_empty() {
+            continue;
+        }
+        whole += 1;
+        let (code, said, error) = stage.verify();
+        assert_eq!(code, Some(0), "{said}{error}");
+    }
+    load.stop();
+    server.await_drained();
+    let (code, _, error) = once(&server, &stage);
+    assert_eq!(code, Some(0), "{error}");
+    server.stop();
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+    println!("replicate: kills={kills} copies_checked={whole} lost=0 dup=0");
+}
+
+#[test]
+fn nobody_but_the_operator_replicates_and_only_where_it_is_on() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    for path in ["moment", "salt", "segments/live/1?from=0&to=10", "control/00?from=0&to=10"] {
+        let path = format!("/operator/v1/replication/{path}");
+        assert_eq!(server.get(&key, &path).0, 401, "{path}");
+        assert_eq!(server.request("GET", &path, &[], "").0, 401, "{path}");
+    }
+    let (code, _, error) = ended(following(&server, &stage, &key).arg("--once").output().unwrap());
+    assert_eq!(code, Some(1), "{error}");
+    // One answer is bounded, whatever is asked for, and what is not there is not found.
+    assert_eq!(server.get(TOKEN, "/operator/v1/replication/segments/live/99?from=0&to=1").0, 404);
+    assert_eq!(server.get(TOKEN, "/operator/v1/replication/segments/other/1?from=0&to=1").0, 404);
+    server.stop();
+    let mut off = serving(sealog(), &stage.data());
+    off.env("SEALOG_OPERATOR_TOKEN", TOKEN);
+    let server = start(off);
+    let (code, _, error) = once(&server, &stage);
+    assert!(code == Some(1) && error.contains("replication.enabled"), "{error}");
+    server.stop();
+    let (code, _, error) = ended(
+        sealog()
+            .args(["replicate", "--from", "http://127.0.0.1:1", "--to"])
+            .arg(stage.backups())
+            .output()
+            .unwrap(),
+    );
+    assert!(code == Some(1) && error.contains("SEALOG_OPERATOR_TOKEN"), "{error}");
+}
+
+#[test]
+fn a_server_that_was_taken_back_is_not_followed_and_the_copy_stays() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    assert_eq!(server.post(&key).0, 202);
+    server.await_drained();
+    server.stop();
+    let earlier = stage.path("earlier");
+    let copied = Command::new("cp").arg("-r").arg(stage.data()).arg(&earlier).status().unwrap();
+    assert!(copied.success());
+    let server = serve(&stage.data());
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(once(&server, &stage).0, Some(0));
+    server.stop();
+    let server = serve(&earlier);
+    assert_eq!(server.post(&key).0, 202);
+    let (code, _, error) = once(&server, &stage);
+    assert!(code == Some(1) && error.contains("keep it"), "{error}");
+    server.stop();
+    assert_eq!(stage.verify().0, Some(0));
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+}
