@@ -124,8 +124,8 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 
 /// What was searched for: the first `q`. Anything else in the query is for nobody.
 fn words(query: &str) -> String {
-    let values = query.split('&').filter_map(|pair| pair.strip_prefix("q="));
-    values.into_iter().next().and_then(query::form_decode).unwrap_or_default()
+    let first = query.split('&').find_map(|pair| pair.strip_prefix("q="));
+    first.and_then(query::form_decode).unwrap_or_default()
 }
 
 #[cfg(test)]
