@@ -41,5 +41,6 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     renamed?;
-    sync_dir(path.parent().unwrap_or(Path::new(".")))
+    // A name alone has a parent, and it is empty.
+    sync_dir(path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))
 }

@@ -231,5 +231,5 @@ fn a_loss_that_recovery_has_found_is_accepted_in_the_console_and_the_chain_goes_
     assert!(asked.get("/ops/losses?accepted=6").contains("accepted as event 6"));
     server.await_drained();
     let log = server.stop();
-    assert!(log.contains("an operator accepted the loss"), "{log}");
+    assert!(log.contains("the loss of a chain's last events was accepted"), "{log}");
 }
