@@ -41,6 +41,7 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     renamed?;
-    // A name alone has a parent, and it is empty.
-    sync_dir(path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    // A name without a directory has an empty one for its parent.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    sync_dir(parent.unwrap_or(Path::new(".")))
 }
