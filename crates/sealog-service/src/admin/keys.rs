@@ -72,6 +72,8 @@ impl Admin {
         let (tenant_id, old) = self.administration().key(id).await?.ok_or(AdminError::NotFound)?;
         let expires_at = self.key_policy_of(tenant_id).await?.end_of(expires_at, now_ms)?;
         let (new, text) = generate(&recorder, old.project_id, old.name, old.mode, expires_at);
+        // The two keys of a roll are of one moment: the overlap is what was asked for, to the millisecond.
+        let new = NewKey { created_at_ms: now_ms, ..new };
         let old_ends_at_ms = now_ms.saturating_add(input.overlap_ms);
         let roll = KeyRoll { old: id, new, old_ends_at_ms, now_ms };
         let records = Records::told_by(move |old: Option<&ApiKey>, new: &ApiKey| {
