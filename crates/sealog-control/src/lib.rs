@@ -169,6 +169,17 @@ pub trait Operators: OpsUsers + OpsSessions + Attempts {}
 
 impl<T: OpsUsers + OpsSessions + Attempts + ?Sized> Operators for T {}
 
+/// What a server that starts would find in a PostgreSQL database: the tables of events and those of control data.
+pub fn look(url: &str) -> Result<store_postgres::Look, store_postgres::OpenError> {
+    store_postgres::look(url, &[postgres::steps(&SCHEMA)])
+}
+
+/// What a server that starts would find of control data in a data directory: steps of the schema that were made, and
+/// that this program knows. Nothing where there is no such file yet. An error is what it would refuse.
+pub fn look_in_directory(dir: &std::path::Path) -> Result<Option<(usize, usize)>, OpenError> {
+    sqlite::look(dir, &SCHEMA)
+}
+
 /// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many
 /// steps that took.
 pub fn migrate(url: &str) -> Result<usize, store_postgres::OpenError> {

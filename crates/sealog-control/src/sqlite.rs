@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -27,6 +27,9 @@ use crate::reserve::Reserve;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The write-ahead log is copied into the file when it has this many pages (4 MiB).
 const CHECKPOINT_PAGES: i32 = 1024;
+
+/// Of the header of the file.
+const HEADER_BYTES: u64 = 100;
 
 /// The open file. One connection is enough: people change little, and what requests ask for is cached above.
 #[derive(Debug)]
@@ -315,6 +318,39 @@ fn open_file(dir: &Path, path: &Path, schema: &Schema, locking: Locking) -> Resu
     Ok(db)
 }
 
+/// How many migrations the file of a directory has seen, and how many there are; nothing where there is no file. Another process may have it open.
+pub(crate) fn look(dir: &Path, schema: &Schema) -> Result<Option<(usize, usize)>, OpenError> {
+    let path = dir.join(format!("{}.db", schema.name));
+    let looked = || {
+        let file = match fs::File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(Unopened::Io)?,
+        };
+        let mut beginning = Vec::new();
+        file.take(HEADER_BYTES).read_to_end(&mut beginning).map_err(Unopened::Io)?;
+        let log = dir.join(format!("{}.db-wal", schema.name));
+        let is_whole = fs::metadata(log).map_or(true, |log| log.len() == 0);
+        // SQLite reads a file in this mode only where it may make others beside it. Without a write-ahead log the
+        // file itself has the number, in its header.
+        let version = if is_whole {
+            version_in(&beginning)
+        } else {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let db = Connection::open_with_flags(&path, flags)?;
+            db.busy_timeout(BUSY_TIMEOUT)?;
+            db.pragma_query_value(None, "user_version", |row| row.get(0))?
+        };
+        Ok(Some((known(version, schema)?, schema.sqlite.len())))
+    };
+    looked().map_err(|error: Unopened| error.of(schema, path.clone()))
+}
+
+/// "The user version", a number in the header of the file format of SQLite. A file that is yet to be made has none.
+fn version_in(header: &[u8]) -> i64 {
+    let number = header.get(60..64).and_then(|bytes| bytes.try_into().ok());
+    number.map_or(0, |bytes| i64::from(i32::from_be_bytes(bytes)))
+}
+
 fn open_in_memory(schema: &Schema) -> Result<Connection, Unopened> {
     let mut db = Connection::open_in_memory()?;
     set_pragmas(&db, "memory")?;
@@ -362,7 +398,10 @@ fn check_pragma<T: FromSql + PartialEq + std::fmt::Debug>(
 
 /// How many migrations the file has seen.
 fn known_version(db: &Connection, schema: &Schema) -> Result<usize, Unopened> {
-    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    known(db.pragma_query_value(None, "user_version", |row| row.get(0))?, schema)
+}
+
+fn known(version: i64, schema: &Schema) -> Result<usize, Unopened> {
     match usize::try_from(version) {
         Ok(known) if known <= schema.sqlite.len() => Ok(known),
         _ => Err(Unopened::UnknownVersion(version)),

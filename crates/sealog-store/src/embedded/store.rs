@@ -18,7 +18,7 @@ use super::data_dir::{self, DataDir, Directory};
 use super::feed::follow;
 use super::feed::recent::Feed;
 use super::index::salt::IndexSalt;
-use super::log::disk::{self, Disk};
+use super::log::disk::{self, Disk, RealDisk};
 #[cfg(feature = "mutants")]
 use super::mutants;
 use super::open_log::{self, Log};
@@ -106,6 +106,11 @@ impl EmbeddedStore {
     /// Whether a directory is on stable storage, or why not; for a look before a start.
     pub fn check_storage(dir: &Path) -> Result<(), OpenError> {
         refuse_unsafe_storage(dir)
+    }
+
+    /// Whether there is a store in a directory, as a start would find it. An error is what it would refuse.
+    pub fn check_format(dir: &Path) -> Result<bool, OpenError> {
+        has_format(dir, &RealDisk)
     }
 
     /// What its files are, as they say themselves.
@@ -332,6 +337,15 @@ impl Store for EmbeddedStore {
 }
 
 fn check_format(dir: &Path, disk: &dyn Disk) -> Result<(), OpenError> {
+    if has_format(dir, disk)? {
+        return Ok(());
+    }
+    let path = dir.join("FORMAT");
+    disk::replace(disk, &path, FORMAT_LINE.as_bytes()).map_err(|error| OpenError::Io { path, error })
+}
+
+/// False where there is no store yet. Another format than this one is an error.
+fn has_format(dir: &Path, disk: &dyn Disk) -> Result<bool, OpenError> {
     let path = dir.join("FORMAT");
     let io = |error| OpenError::Io { path: path.clone(), error };
     match disk.open(&path) {
@@ -339,14 +353,12 @@ fn check_format(dir: &Path, disk: &dyn Disk) -> Result<(), OpenError> {
             let content = disk::read_all(&*file).map_err(io)?;
             let found = String::from_utf8_lossy(&content);
             if found == FORMAT_LINE {
-                Ok(())
+                Ok(true)
             } else {
                 Err(OpenError::UnknownFormat { found: found.trim().to_owned() })
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            disk::replace(disk, &path, FORMAT_LINE.as_bytes()).map_err(io)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(io(error)),
     }
 }

@@ -76,16 +76,44 @@ async fn version(session: &Session, schema: &Schema) -> Result<i64, OpenError> {
     Ok(session.client.query_typed(&version, &[]).await.map_err(failed)?[0].get(0))
 }
 
+/// What a start finds of a schema.
+#[derive(Clone, Debug)]
+pub struct SchemaState {
+    pub name: String,
+    /// Steps that were made, and that this program knows.
+    pub made: i64,
+    pub wanted: i64,
+    /// Whether this role may make those that are missing.
+    may_migrate: bool,
+}
+
+impl SchemaState {
+    /// Why no server starts on it.
+    pub fn refusal(&self) -> Option<OpenError> {
+        let SchemaState { made, wanted, may_migrate, .. } = *self;
+        let is_refused = made > wanted || (made < wanted && !may_migrate);
+        is_refused.then_some(OpenError::Schema { found: made, wanted })
+    }
+}
+
+/// Looks at a schema without a change to it.
+pub(super) async fn state(session: &Session, schema: &Schema) -> Result<SchemaState, OpenError> {
+    Ok(SchemaState {
+        name: schema.name.clone(),
+        made: version(session, schema).await?,
+        wanted: schema.wanted(),
+        may_migrate: may_migrate(session, schema).await?,
+    })
+}
+
 /// Brings the schema up to date where this role may, and refuses to go on with another version than the program's.
 pub(super) async fn prepare(session: &Session, schema: &Schema) -> Result<(), OpenError> {
-    let (found, wanted) = (version(session, schema).await?, schema.wanted());
-    if found == wanted {
-        return Ok(());
+    let state = state(session, schema).await?;
+    match state.refusal() {
+        Some(refusal) => Err(refusal),
+        None if state.made == state.wanted => Ok(()),
+        None => run(session, schema).await.map(drop),
     }
-    if found > wanted || !may_migrate(session, schema).await? {
-        return Err(OpenError::Schema { found, wanted });
-    }
-    run(session, schema).await.map(drop)
 }
 
 /// Makes the steps that are missing and says how many there were.
@@ -212,38 +240,6 @@ pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
             distribute(session).await?;
         }
         Ok(steps)
-    })
-}
-
-/// What a start would find in a database.
-#[derive(Clone, Debug)]
-pub struct Look {
-    /// As PostgreSQL says itself.
-    pub server: String,
-    /// Steps of the schema that were made, and that this program knows.
-    pub schema: (i64, i64),
-    /// Whether this role may make those that are missing.
-    pub may_migrate: bool,
-    /// Settings that are off and without which a database cannot keep what it acknowledges.
-    pub unsafe_off: Vec<String>,
-    pub now_ms: i64,
-}
-
-/// Looks at a database without a change to it.
-pub fn look(url: &str) -> Result<Look, OpenError> {
-    with_session(url, async |session| {
-        let schema = Schema::of_events();
-        let row = "SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-                       (SELECT coalesce(string_agg(name, ','), '') FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off')";
-        let rows = session.client.query_typed(row, &[]).await.map_err(failed)?;
-        let off: String = rows[0].get(2);
-        Ok(Look {
-            server: rows[0].get(0),
-            schema: (version(session, &schema).await?, schema.wanted()),
-            may_migrate: may_migrate(session, &schema).await?,
-            unsafe_off: off.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
-            now_ms: rows[0].get(1),
-        })
     })
 }
 

@@ -280,7 +280,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
 }
 
 /// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database may have its own.
-async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Error> {
+pub(super) async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Error> {
     let sql = "SELECT name FROM unnest(ARRAY['fsync', 'synchronous_commit', 'full_page_writes']) AS name WHERE current_setting(name) = 'off'";
     Ok(session.query(sql, &[], &[]).await?.iter().map(|row| row.get("name")).collect())
 }

@@ -10,10 +10,11 @@ use clap::ArgMatches;
 use rustix::process::{Resource, getrlimit};
 use sealog_core::time::iso_ms;
 use sealog_store::embedded::{self, EmbeddedStore};
-use sealog_store::postgres;
+use sealog_store::postgres::{Look, OpenError};
 
 use crate::config::{self, Settings};
 use crate::store::Place;
+use crate::{demo_mark, restoring_mark};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum State {
@@ -67,6 +68,11 @@ fn fails(detail: impl Into<String>, advice: impl Into<String>) -> Said {
     Said { state: State::Fails, ..warns(detail, advice) }
 }
 
+/// What a start would say; that tells what to do as well.
+fn refused(problem: impl Into<String>) -> Said {
+    Said { state: State::Fails, ..fine(problem) }
+}
+
 /// What a probe may look at.
 struct Context<'a> {
     settings: &'a Settings,
@@ -74,6 +80,8 @@ struct Context<'a> {
     is_offline: bool,
     /// A server that has the data directory open, by its process id.
     running: Option<String>,
+    /// What is in the database. Nothing where there is none, or it is not asked.
+    database: Option<Result<Look, OpenError>>,
 }
 
 type Probe = fn(&Context<'_>) -> Said;
@@ -116,7 +124,11 @@ pub(in super::super) fn all(matches: &ArgMatches, is_offline: bool) -> Vec<Found
         }
     };
     let running = holder(&settings.data_dir);
-    let context = Context { settings: &settings, is_offline, running };
+    let database = match &settings.store {
+        Place::Postgres(url) if !is_offline => Some(sealog_control::look(&url.0)),
+        _ => None,
+    };
+    let context = Context { settings: &settings, is_offline, running, database };
     let mut found = vec![named("settings", fine("understood; `sealog config print` shows them"))];
     found.extend(PROBES.iter().map(|(name, probe)| named(name, probe(&context))));
     found
@@ -141,6 +153,9 @@ fn existing(dir: &Path) -> PathBuf {
 fn data_directory(context: &Context<'_>) -> Said {
     let dir = &context.settings.data_dir;
     let shown = dir.display();
+    if let Err(problem) = demo_mark::refuse(dir) {
+        return refused(problem);
+    }
     let there = existing(dir);
     let writable = rustix::fs::access(
         &there,
@@ -218,16 +233,14 @@ fn room(context: &Context<'_>) -> Said {
 }
 
 fn store(context: &Context<'_>) -> Said {
-    match &context.settings.store {
-        Place::Embedded => embedded_store(context),
-        Place::Postgres(_) if context.is_offline => off("PostgreSQL, not asked (--offline)"),
-        Place::Postgres(url) => match postgres::look(&url.0) {
-            Err(error) => fails(
-                error.to_string(),
-                "is the database there, and are address, user and password of the setting store right?",
-            ),
-            Ok(look) => database(&look, context.settings.allow_unsafe_storage),
-        },
+    match (&context.settings.store, &context.database) {
+        (Place::Embedded, _) => embedded_store(context),
+        (Place::Postgres(_), None) => off("PostgreSQL, not asked (--offline)"),
+        (Place::Postgres(_), Some(Err(error))) => fails(
+            error.to_string(),
+            "is the database there, and are address, user and password of the setting store right?",
+        ),
+        (Place::Postgres(_), Some(Ok(look))) => database(look, context.settings.allow_unsafe_storage),
     }
 }
 
@@ -238,45 +251,47 @@ fn embedded_store(context: &Context<'_>) -> Said {
             "another one cannot start on the same data directory",
         );
     }
-    let format = context.settings.data_dir.join("FORMAT");
-    match std::fs::read_to_string(&format) {
-        Ok(text) if text.trim_end() == EmbeddedStore::format() => {
-            fine(format!("embedded, format “{}”", text.trim_end()))
+    let dir = &context.settings.data_dir;
+    if let Err(problem) = restoring_mark::refuse(dir) {
+        return refused(problem);
+    }
+    let has_format = match EmbeddedStore::check_format(dir) {
+        Ok(has_format) => has_format,
+        Err(error @ embedded::OpenError::Io { .. }) => {
+            return fails(
+                error.to_string(),
+                "run the check and the server as the user who owns the data directory",
+            );
         }
-        Ok(text) => fails(
-            format!(
-                "its format is {:?}, and this program has {:?}",
-                text.trim_end(),
-                EmbeddedStore::format()
-            ),
-            "use the version that wrote it, or a newer one",
+        Err(error) => return refused(error.to_string()),
+    };
+    let control = match sealog_control::look_in_directory(dir) {
+        Ok(control) => control,
+        Err(error) => return refused(error.to_string()),
+    };
+    if !has_format {
+        return fine("embedded; there is none yet, and the first start makes one with its keys");
+    }
+    let told = format!("embedded, format “{}”", EmbeddedStore::format());
+    match control {
+        Some((made, wanted)) if made < wanted => warns(
+            format!("{told}, control data {made} of {wanted}"),
+            "the next start makes the missing steps; no earlier version opens it then: make a backup first",
         ),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            fine("embedded; there is none yet, and the first start makes one with its keys")
-        }
-        Err(error) => fails(
-            format!("{}: {error}", format.display()),
-            "run the check and the server as the user who owns the data directory",
-        ),
+        _ => fine(told),
     }
 }
 
-fn database(look: &postgres::Look, allow_unsafe: bool) -> Said {
-    let postgres::Look { server, schema: (made, wanted), may_migrate, unsafe_off, .. } = look;
-    let told = format!("PostgreSQL {server}, schema {made} of {wanted}");
-    if made > wanted {
-        return fails(told, "the schema is of a newer version of Sealog: use that one");
+fn database(look: &Look, allow_unsafe_storage: bool) -> Said {
+    if let Some(refusal) = look.refusal(allow_unsafe_storage) {
+        return refused(format!("PostgreSQL {}: {refusal}", look.server));
     }
-    if made < wanted && !may_migrate {
-        return fails(told, "run `sealog migrate` as the owner of the schema");
-    }
-    if !unsafe_off.is_empty() && !allow_unsafe {
-        return fails(
-            format!("{told}, with {} off", unsafe_off.join(", ")),
-            "the database cannot keep what it acknowledges: turn that on",
-        );
-    }
-    if made < wanted {
+    let schemas = look.schemas.iter();
+    let told: Vec<String> = schemas
+        .map(|schema| format!("schema {} {} of {}", schema.name, schema.made, schema.wanted))
+        .collect();
+    let told = format!("PostgreSQL {}, {}", look.server, told.join(", "));
+    if look.schemas.iter().any(|schema| schema.made < schema.wanted) {
         return warns(told, "the next start makes the missing steps");
     }
     fine(told)
@@ -302,9 +317,7 @@ fn clock(context: &Context<'_>) -> Said {
             "set the clock: the time of events would stand still until it has caught up",
         );
     }
-    if let (Place::Postgres(url), false) = (&context.settings.store, context.is_offline)
-        && let Ok(look) = postgres::look(&url.0)
-    {
+    if let Some(Ok(look)) = &context.database {
         let apart = u64::try_from(look.now_ms).unwrap_or(0).abs_diff(now_ms);
         if apart > CLOCK_APART_MS {
             return warns(
