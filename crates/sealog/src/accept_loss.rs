@@ -1,10 +1,13 @@
 //! `sealog accept-loss`: lets a chain go on whose last events are lost.
 
+use std::process::ExitCode;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::client;
 use crate::admin::loss::{self, Named, no_chain};
 use crate::admin::operations::{Answer, Request};
+use crate::cli::exit::{EXIT_CODES, Failure};
 use crate::config;
 
 pub(crate) fn command() -> Command {
@@ -17,10 +20,11 @@ pub(crate) fn command() -> Command {
              verifies again and accepts events. Nothing that exists is removed, and the acceptance cannot be taken back.\n\n\
              The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. With PostgreSQL give the data \
              directory of the server that reported the loss. Run it as the user of the server, or as root.\n\n\
-             The command asks nothing. It prints what is lost, then what was sealed. It ends with 0 when the loss was accepted, and with 1 when nothing was changed: \
-             the chain has lost nothing, or the store cannot be opened, read or written.",
+             The command asks nothing. It prints what is lost, then what was sealed. It ends with 0 when the loss was accepted. With any other code nothing was changed: \
+             1 when the chain has lost nothing, or the store cannot be opened, read or written.",
         ),
     )
+    .after_help(EXIT_CODES)
     .arg(
         Arg::new("chain")
             .long("chain")
@@ -38,22 +42,24 @@ pub(crate) fn command() -> Command {
     .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).expect("clap asks for it").as_str();
-    let chain = Named::parse(text("chain")).ok_or_else(|| format!("--chain: {}", no_chain(text("chain"))))?;
+    let wrong = || Failure::usage(format!("--chain: {}", no_chain(text("chain"))));
+    let chain = Named::parse(text("chain")).ok_or_else(wrong)?;
     let reason = text("reason").to_owned();
     if reason.trim().is_empty() {
-        return Err("--reason: say why the loss is accepted; it is sealed into the chain".into());
+        let empty = "--reason: say why the loss is accepted; it is sealed into the chain";
+        return Err(Failure::usage(empty));
     }
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let settings = config::load(matches, std::env::vars())?;
     let request = Request::AcceptLoss(loss::Request { chain, reason });
     let Answer::AcceptLoss(accepted) = client::run(&settings, &request)? else {
-        return Err(client::OTHER_ANSWER.into());
+        return Err(client::OTHER_ANSWER.to_owned().into());
     };
     if matches.get_flag("json") {
         println!("{}", serde_json::to_string(&accepted).expect("texts and numbers"));
     } else {
         println!("{accepted}");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

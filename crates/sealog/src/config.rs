@@ -16,6 +16,7 @@ use sealog_service::mail::{Relay, Sender, Smtp};
 use sealog_service::verification::Schedule;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::cli::exit::Failure;
 use crate::logging;
 use crate::plans;
 use crate::secret_files;
@@ -281,6 +282,12 @@ pub(crate) struct ConfigError(String);
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::usage(error.to_string())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_control::{ControlSnapshot, KeptSearch, Snapshot};
@@ -13,6 +14,7 @@ use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
 
+use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::store::{Opened, Place};
 
 /// What is read at a time, and written while the next is read.
@@ -45,13 +47,14 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Takes the source's accounts where both stores have accounts that differ and nothing shows which are newer"),
         )
+        .after_help(EXIT_CODES)
 }
 
 const REPLACE_ACCOUNTS: &str = "replace-accounts";
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let given = |name: &str| matches.get_one::<String>(name).expect("clap asks for it").as_str();
-    let at = |name: &'static str| move |error: String| format!("--{name}: {error}");
+    let at = |name: &'static str| move |failure: Failure| prefixed(format!("--{name}"), &failure);
     must_exist(given("from")).map_err(at("from"))?;
     let from = open(given("from")).map_err(at("from"))?;
     let to = open(given("to")).map_err(at("to"))?;
@@ -62,7 +65,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
     to.close();
     let Copied { events, chains } = copied?;
     println!("copied {events} events; {chains} chains end with the same hash in both stores");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_url(text: &str) -> bool {
@@ -70,46 +73,62 @@ fn is_url(text: &str) -> bool {
 }
 
 /// To open a directory makes it a store; a misspelt source must not become one.
-fn must_exist(text: &str) -> Result<(), String> {
+fn must_exist(text: &str) -> Result<(), Failure> {
     if is_url(text) || Path::new(text).join("FORMAT").is_file() {
         return Ok(());
     }
-    Err(format!("there is no store in {text}"))
+    Err(Failure::usage(format!("there is no store in {text}")))
 }
 
-fn open(text: &str) -> Result<Opened, String> {
+fn open(text: &str) -> Result<Opened, Failure> {
     let place = if is_url(text) { Place::Postgres(Secret(text.to_owned())) } else { Place::Embedded };
-    Opened::open_unmarked(&place, Path::new(text)).map_err(|unopened| unopened.to_string())
+    Ok(Opened::open_unmarked(&place, Path::new(text))?)
+}
+
+fn prefixed(place: impl std::fmt::Display, failure: &Failure) -> Failure {
+    Failure::new(failure.exit, format!("{place}: {}", failure.message))
+}
+
+/// For errors of one chain.
+fn of_chain(chain: ChainId) -> impl Fn(Failure) -> Failure {
+    move |failure| prefixed(format!("chain {chain}"), &failure)
+}
+
+/// An event of the source is not there, or not as it was sealed.
+fn broken(problem: String) -> Failure {
+    Failure::new(Exit::Broken, problem)
 }
 
 /// Whoever mixes up the two stores must not lose one of them: both are checked before anything is written.
-async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, String> {
+async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, Failure> {
     let (source, target) = (from.control(), to.control());
     let checked = async {
         let goes_on = check_events(&*from.store(), &*to.store()).await?;
         let (source, target) = (source.export().await.map_err(text)?, target.export().await.map_err(text)?);
         check_accounts(&source, &target, goes_on || replace_accounts)?;
-        Ok::<_, String>((source != target).then_some(source))
+        Ok::<_, Failure>((source != target).then_some(source))
     };
-    let accounts = checked.await.map_err(|problem| format!("{problem}. Nothing was written"))?;
+    let unwritten =
+        |failure: Failure| Failure::new(failure.exit, format!("{}. Nothing was written", failure.message));
+    let accounts = checked.await.map_err(unwritten)?;
     if let Some(accounts) = accounts {
         target.replace(accounts.clone()).await.map_err(text)?;
         if target.export().await.map_err(text)? != accounts {
-            return Err("the accounts in the target are not those of the source".into());
+            return Err("the accounts in the target are not those of the source".to_owned().into());
         }
     }
     copy_events(&*from.store(), &*to.store()).await
 }
 
 /// What to say of a target that is not the beginning of the source.
-fn wrong_way(problem: &str) -> String {
-    format!(
+fn wrong_way(problem: &str) -> Failure {
+    Failure::usage(format!(
         "{problem}. The target must be empty or hold an earlier copy of the source; are --from and --to the wrong way round?"
-    )
+    ))
 }
 
 /// Every chain of the target must be the beginning of the source's. Whether the source has events that the target does not have.
-async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> {
+async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, Failure> {
     let (source, target) = (from.heads().await.map_err(text)?, to.heads().await.map_err(text)?);
     let known: BTreeMap<ChainId, Head> = source.iter().copied().collect();
     let mut goes_on = false;
@@ -134,17 +153,17 @@ async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> 
             continue;
         }
         let same = event_at(from, *chain, begun.chain_seq).await;
-        if same.map_err(|error| format!("chain {chain}: {error}"))?.head() != *begun {
+        if same.map_err(of_chain(*chain))?.head() != *begun {
             return Err(wrong_way(&format!(
                 "chain {chain}: the target has another event {} than the source",
                 begun.chain_seq
             )));
         }
         if to.head(*chain).await.map_err(text)?.recorded != *begun {
-            return Err(format!(
+            return Err(broken(format!(
                 "chain {chain}: the target has lost its events from {} on",
                 begun.chain_seq + 1
-            ));
+            )));
         }
         goes_on |= begun.chain_seq < head.chain_seq;
     }
@@ -152,16 +171,16 @@ async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, String> 
         let there = from.head(*chain).await.map_err(text)?;
         // A copy has no record of what was replaced: it would be as good as new.
         if there.recorded.chain_seq <= there.durable.chain_seq && there.recorded != there.durable {
-            return Err(format!(
+            return Err(broken(format!(
                 "chain {chain}: the source has another event {} than the one on record; accept the loss first (sealog accept-loss)",
                 there.recorded.chain_seq
-            ));
+            )));
         }
         if there.recorded.chain_seq > head.chain_seq {
-            return Err(format!(
+            return Err(broken(format!(
                 "chain {chain}: the source has lost its events from {} on",
                 head.chain_seq + 1
-            ));
+            )));
         }
     }
     Ok(goes_on)
@@ -172,7 +191,7 @@ fn check_accounts(
     source: &ControlSnapshot,
     target: &ControlSnapshot,
     may_be_older: bool,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     if let Some(newer) = newer_in(target, source) {
         return Err(wrong_way(&format!("the target has {newer} that the source does not have")));
     }
@@ -183,9 +202,9 @@ fn check_accounts(
     if older {
         return Ok(());
     }
-    Err(format!(
+    Err(Failure::usage(format!(
         "both stores have the same events, and their accounts differ in a way that does not show which are newer. If those of --from are, add --{REPLACE_ACCOUNTS}"
-    ))
+    )))
 }
 
 /// Something that shows that these accounts went on after the others had become a copy of them: nothing is ever deleted, and some changes are never taken back. Names, plans and
@@ -284,7 +303,7 @@ struct Copied {
     chains: usize,
 }
 
-async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String> {
+async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, Failure> {
     let mut source = Vec::new();
     for (chain, head) in from.heads().await.map_err(text)? {
         match dropped_before(from, to, chain).await? {
@@ -297,8 +316,7 @@ async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String>
     }
     let mut events = 0;
     for (number, (chain, head)) in (1..).zip(&source) {
-        let copied =
-            copy_chain(from, to, *chain, *head).await.map_err(|error| format!("chain {chain}: {error}"))?;
+        let copied = copy_chain(from, to, *chain, *head).await.map_err(of_chain(*chain))?;
         events += copied;
         eprintln!(
             "chain {number} of {}: {} events, {copied} of them copied now",
@@ -309,30 +327,31 @@ async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, String>
     for (chain, head) in &source {
         let there = to.head(*chain).await.map_err(text)?.durable;
         if there != *head {
-            return Err(format!(
+            return Err(broken(format!(
                 "chain {chain} ends at {} in the target and at {} in the source",
                 there.chain_seq, head.chain_seq
-            ));
+            )));
         }
-        compare_keys(from, to, *chain).await.map_err(|error| format!("chain {chain}: {error}"))?;
+        compare_keys(from, to, *chain).await.map_err(of_chain(*chain))?;
     }
     Ok(Copied { events, chains: source.len() })
 }
 
 /// The last event that was dropped of a chain, if the target would need it to go on.
-async fn dropped_before(from: &dyn Store, to: &dyn Store, chain: ChainId) -> Result<Option<u64>, String> {
+async fn dropped_before(from: &dyn Store, to: &dyn Store, chain: ChainId) -> Result<Option<u64>, Failure> {
     let dropped = from.head(chain).await.map_err(text)?.dropped.chain_seq;
     let begun = to.head(chain).await.map_err(text)?.durable.chain_seq;
     Ok(Some(dropped).filter(|dropped| *dropped > begun))
 }
 
 /// Every key that still counts in the source must be in the target, with the same answer.
-async fn compare_keys(from: &dyn Store, to: &dyn Store, chain: ChainId) -> Result<(), String> {
+async fn compare_keys(from: &dyn Store, to: &dyn Store, chain: ChainId) -> Result<(), Failure> {
     let after_ms = counting_after_ms() + CLOCKS_APART_MS;
     let (mut source, mut target) = (Keys::new(from, chain, 1, after_ms), Keys::new(to, chain, 1, after_ms));
     while let Some(key) = source.next().await? {
         if target.next().await? != Some(key) {
-            return Err(format!("the idempotency key of event {} is not in the target", key.first_seq));
+            let missing = format!("the idempotency key of event {} is not in the target", key.first_seq);
+            return Err(missing.into());
         }
     }
     Ok(())
@@ -344,7 +363,7 @@ fn counting_after_ms() -> u64 {
 }
 
 /// Copies what the target does not have. How much that was.
-async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head) -> Result<u64, String> {
+async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head) -> Result<u64, Failure> {
     let begun = to.head(chain).await.map_err(text)?.durable;
     let mut next = begun.chain_seq + 1;
     let mut keys = Keys::new(from, chain, next, counting_after_ms().saturating_sub(CLOCKS_APART_MS));
@@ -357,15 +376,15 @@ async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head
         for item in piece.items {
             match item {
                 Item::Event(event) if event.sealed.chain_seq == next => events.push_back(*event),
-                Item::Event(_) => return Err(format!("event {next} is missing in the source")),
+                Item::Event(_) => return Err(broken(format!("event {next} is missing in the source"))),
                 Item::Damaged { chain_seq } => {
-                    return Err(format!("event {chain_seq} is damaged in the source"));
+                    return Err(broken(format!("event {chain_seq} is damaged in the source")));
                 }
             }
             next += 1;
         }
         if events.len() == held {
-            return Err(format!("event {next} is missing in the source"));
+            return Err(broken(format!("event {next} is missing in the source")));
         }
         // What was handed over before is written while this piece was read.
         finish(&mut written).await?;
@@ -375,7 +394,8 @@ async fn copy_chain(from: &dyn Store, to: &dyn Store, chain: ChainId, head: Head
     }
     finish(&mut written).await?;
     if let Some(event) = events.front() {
-        return Err(format!("the request of event {} ends behind the chain", event.sealed.chain_seq));
+        let first = event.sealed.chain_seq;
+        return Err(broken(format!("the request of event {first} ends behind the chain")));
     }
     Ok(head.chain_seq - begun.chain_seq)
 }
@@ -396,7 +416,7 @@ impl<'a> Keys<'a> {
         Keys { store, chain, wanted, read: VecDeque::new(), whole: false }
     }
 
-    async fn peek(&mut self) -> Result<Option<KeptKey>, String> {
+    async fn peek(&mut self) -> Result<Option<KeptKey>, Failure> {
         if self.read.is_empty() && !self.whole {
             self.read = self.store.kept_keys(self.chain, self.wanted).await.map_err(text)?.into();
             self.whole = self.read.len() < self.wanted.limit;
@@ -405,7 +425,7 @@ impl<'a> Keys<'a> {
         Ok(self.read.front().copied())
     }
 
-    async fn next(&mut self) -> Result<Option<KeptKey>, String> {
+    async fn next(&mut self) -> Result<Option<KeptKey>, Failure> {
         self.peek().await?;
         Ok(self.read.pop_front())
     }
@@ -415,7 +435,7 @@ impl<'a> Keys<'a> {
     async fn cut(
         &mut self,
         events: &mut VecDeque<StoredEvent>,
-    ) -> Result<Option<(Vec<StoredEvent>, Option<KeptKey>)>, String> {
+    ) -> Result<Option<(Vec<StoredEvent>, Option<KeptKey>)>, Failure> {
         let Some(first) = events.front() else { return Ok(None) };
         let key = self.peek().await?;
         let Some(key) = key else {
@@ -423,7 +443,7 @@ impl<'a> Keys<'a> {
             return Ok(Some((events.drain(..count).collect(), None)));
         };
         match key.first_seq.checked_sub(first.sealed.chain_seq) {
-            None => Err(format!("two idempotency keys of the source claim event {}", key.first_seq)),
+            None => Err(broken(format!("two idempotency keys of the source claim event {}", key.first_seq))),
             Some(0) if events.len() < key.events => Ok(None),
             Some(0) => {
                 self.read.pop_front();
@@ -441,19 +461,23 @@ impl<'a> Keys<'a> {
 /// Waits for pieces in their order. The target has verified each event against the one before it.
 async fn finish(
     written: &mut Vec<sealog_store::BoxFuture<'_, Result<Head, StoreError>>>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     for piece in written.drain(..) {
-        piece.await.map_err(text)?;
+        piece.await.map_err(|error| match error {
+            // An event that does not follow the one before it.
+            StoreError::Refused(_) => broken(error.to_string()),
+            error => Failure::from(error.to_string()),
+        })?;
     }
     Ok(())
 }
 
-async fn event_at(store: &dyn Store, chain: ChainId, seq: u64) -> Result<StoredEvent, String> {
+async fn event_at(store: &dyn Store, chain: ChainId, seq: u64) -> Result<StoredEvent, Failure> {
     let range = Range { from: seq, to: seq, bytes_max: 1 };
     match store.range(chain, range).await.map_err(text)?.items.pop() {
         Some(Item::Event(event)) => Ok(*event),
-        Some(Item::Damaged { .. }) => Err(format!("event {seq} is damaged in the source")),
-        None => Err(format!("event {seq} is missing in the source")),
+        Some(Item::Damaged { .. }) => Err(broken(format!("event {seq} is damaged in the source"))),
+        None => Err(broken(format!("event {seq} is missing in the source"))),
     }
 }
 

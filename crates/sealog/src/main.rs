@@ -29,6 +29,8 @@ use std::process::ExitCode;
 
 use clap::Command;
 
+use cli::exit::Failure;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -39,26 +41,20 @@ fn main() -> ExitCode {
     {
         return code;
     }
-    let result = match matches.subcommand() {
+    let result: Result<ExitCode, Failure> = match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches, reference::program(command())),
         Some(("demo", matches)) => demo::run(matches, reference::program(command())),
-        Some(("copy", matches)) => copy::run(matches).map(|()| ExitCode::SUCCESS),
-        Some(("accept-loss", matches)) => accept_loss::run(matches).map(|()| ExitCode::SUCCESS),
-        Some(("reset", matches)) => reset::run(matches).map(|()| ExitCode::SUCCESS),
-        Some(("ops-user", matches)) => ops_user::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("copy", matches)) => copy::run(matches),
+        Some(("accept-loss", matches)) => accept_loss::run(matches),
+        Some(("reset", matches)) => reset::run(matches),
+        Some(("ops-user", matches)) => ops_user::run(matches),
         Some(("backup", matches)) => backup::run(matches),
         Some(("restore", matches)) => backup::restore(matches),
-        Some(("replicate", matches)) => backup::replicate(matches),
-        Some(("migrate", matches)) => migrate::run(matches).map(|()| ExitCode::SUCCESS),
+        Some(("replicate", matches)) => backup::replicate(matches).map_err(Failure::from),
+        Some(("migrate", matches)) => migrate::run(matches),
         _ => unreachable!("clap asks for a subcommand"),
     };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("sealog: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|failure| failure.say())
 }
 
 fn command() -> Command {
@@ -74,7 +70,7 @@ fn command() -> Command {
                  Every setting can be given as a flag, in the environment, or in the file sealog.toml in the working directory; flags win over the environment, and that over the file. \
                  An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced. \
                  SIGHUP has the certificate looked at at once, unless the server runs on a terminal.\n\n\
-                 Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line is wrong, 74 a write or sync of the store has failed; start it again then.",
+                 Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line or a setting is wrong, 74 a write or sync of the store has failed; start it again then.",
             ),
         ))
         .subcommand(demo::command())

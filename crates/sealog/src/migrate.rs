@@ -1,8 +1,11 @@
 //! `sealog migrate`.
 
+use std::process::ExitCode;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_store::postgres;
 
+use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::config;
 use crate::store::Place;
 
@@ -19,16 +22,26 @@ pub(crate) fn command() -> Command {
             .action(ArgAction::SetTrue)
             .help("Then distributes the tables of events over the nodes of a Citus cluster, by chain_id"),
     )
+    .after_help(EXIT_CODES)
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let settings = config::load(matches, std::env::vars())?;
     let Place::Postgres(url) = &settings.store else {
-        return Err("the embedded store has no schema to migrate; set the store to a postgres:// URL".into());
+        return Err(Failure::usage(
+            "the embedded store has no schema to migrate; set the store to a postgres:// URL",
+        ));
     };
-    let cannot = |error: postgres::OpenError| error.to_string();
+    let cannot = |error: postgres::OpenError| {
+        let exit = match error {
+            postgres::OpenError::Url(_) => Exit::Usage,
+            _ if error.may_pass() => Exit::Unavailable,
+            _ => Exit::Failure,
+        };
+        Failure::new(exit, error.to_string())
+    };
     let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
         + sealog_control::migrate(&url.0).map_err(cannot)?;
     println!("the schema is up to date; {steps} steps were made");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,13 @@
 //! `sealog ops-user`: accounts of those who run the instance, for the console at `/ops`. Nothing else makes one.
 
+use std::process::ExitCode;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
 use crate::admin::ops_user::{self, Added, Done, LISTED_MAX};
+use crate::cli::exit::{EXIT_CODES, Failure};
 use crate::config;
 
 pub(crate) fn command() -> Command {
@@ -26,6 +29,7 @@ pub(crate) fn command() -> Command {
              The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. Run it as the user of \
              the server, or as root.",
         )
+        .after_help(EXIT_CODES)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -37,7 +41,8 @@ pub(crate) fn command() -> Command {
                      before. A lost password or authenticator: remove the account and add it again.\n\n\
                      The link leads to the console of the running server; where none runs, to that of the command's own settings (ops.url, ops.listen, app_url). Where the console is \
                      off, no link is made.\n\n\
-                     The command asks nothing. Standard output is the link alone; standard error says until when it works. It ends with 0 when the link was made, and with 1 when none was.",
+                     The command asks nothing. Standard output is the link alone; standard error says until when it works. It ends with 0 when the link was made, with 2 when the address is none or the console is off, and with 1 when \
+                     somebody has the address and is signed up.",
                 ),
             )
             .arg(email())
@@ -51,7 +56,7 @@ pub(crate) fn command() -> Command {
             config::with_flags(
                 Command::new("remove").about("Removes an account, and ends its sessions").long_about(
                     "Removes an account, and ends its sessions.\n\n\
-                     What the operator has done stays in the system chains under the account's id. It ends with 0 when the account was removed, and with 1 when there is none.",
+                     What the operator has done stays in the system chains under the account's id. It ends with 0 when the account was removed, and with 4 when there is none.",
                 ),
             )
             .arg(email())
@@ -59,7 +64,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (name, matches) = matches.subcommand().expect("clap asks for one");
     let email = || matches.get_one::<String>("email").expect("clap asks for it").clone();
     let request = match name {
@@ -67,13 +72,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
         "list" => ops_user::Request::List {},
         _ => ops_user::Request::Remove { email: email() },
     };
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let settings = config::load(matches, std::env::vars())?;
     let Answer::OpsUser(done) = client::run(&settings, &Request::OpsUser(request))? else {
-        return Err(client::OTHER_ANSWER.into());
+        return Err(client::OTHER_ANSWER.to_owned().into());
     };
     if matches.get_flag("json") {
         println!("{}", serde_json::to_string(&done).expect("texts"));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     match done {
         Done::Added(Added { link, expires_at, .. }) => {
@@ -95,5 +100,5 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
         }
         Done::Removed { .. } => eprintln!("The account is removed, and its sessions have ended."),
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

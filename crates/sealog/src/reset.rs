@@ -1,10 +1,13 @@
 //! `sealog reset`: makes a link with which somebody sets a new password.
 
+use std::process::ExitCode;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
 use crate::admin::reset::{self, Made, Opens};
+use crate::cli::exit::{EXIT_CODES, Failure};
 use crate::config;
 
 pub(crate) fn command() -> Command {
@@ -17,10 +20,11 @@ pub(crate) fn command() -> Command {
              The system chain of every organisation that the person is a member of tells of it: sealog.reset_link_made, by the actor host.\n\n\
              The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. The link leads to the app_url \
              of that server; where none runs, to that of the command's own settings. Run it as the user of the server, or as root.\n\n\
-             The command asks nothing. Standard output is the link alone; standard error says until when it works. It ends with 0 when the link was made, and with 1 when none was: \
-             nobody has the address, or the store cannot be opened, read or written.",
+             The command asks nothing. Standard output is the link alone; standard error says until when it works. It ends with 0 when the link was made, with 4 when \
+             nobody has the address, and with 1 when the store cannot be opened, read or written.",
         ),
     )
+    .after_help(EXIT_CODES)
     .arg(
         Arg::new("email")
             .long("email")
@@ -31,16 +35,16 @@ pub(crate) fn command() -> Command {
     .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let email = matches.get_one::<String>("email").expect("clap asks for it").clone();
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let settings = config::load(matches, std::env::vars())?;
     let request = Request::Reset(reset::Request { email });
     let Answer::Reset(made) = client::run(&settings, &request)? else {
-        return Err(client::OTHER_ANSWER.into());
+        return Err(client::OTHER_ANSWER.to_owned().into());
     };
     if matches.get_flag("json") {
         println!("{}", serde_json::to_string(&made).expect("texts"));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let Made { link, opens, expires_at } = made;
     // Before the link: a terminal shows them in this order, and a script takes standard output.
@@ -51,5 +55,5 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), String> {
         ),
     }
     println!("{}", link.0);
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 
 use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
+use crate::cli::exit::Failure;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 use crate::supervisor::{Pulses, Supervisor};
@@ -45,8 +46,8 @@ const FAILURE_GRACE: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, String> {
-    let mut settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, Failure> {
+    let mut settings = config::load(matches, std::env::vars())?;
     settings.server.program = Arc::new(program);
     demo_mark::refuse(&settings.data_dir)?;
     logging::to_stderr(settings.log_level, settings.log_format);
@@ -57,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, St
 pub(crate) fn serve(
     mut settings: Settings,
     prepare: &impl AsyncFn(&Opened, &Arc<dyn World>, &Settings) -> Result<(), first_run::Failure>,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode, Failure> {
     // Before the store is opened, which keeps as many of its files open as it may.
     let files = raise_file_limit();
     settings.server.connections_max = connections_max(settings.server.connections_max, files);
@@ -167,14 +168,14 @@ pub(crate) fn serve(
 }
 
 /// Opens the store that the settings name. A database that cannot be reached is waited for; nothing if the server was asked to stop meanwhile.
-async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Option<(Opened, Stop)>, String> {
+async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Option<(Opened, Stop)>, Failure> {
     let (place, data_dir) = (settings.store.clone(), settings.data_dir.clone());
     let (options, world) = (settings.open_options(), Arc::clone(world));
     let open = move || Opened::open(&place, &data_dir, options, Arc::clone(&world));
     let stop = || Stop::new().map_err(|error| error.to_string());
     if settings.store == Place::Embedded {
         // Until it is open, a signal ends the process by itself. From here on it is listened to, before anyone is told that the server listens.
-        let store = open().map_err(|unopened| unopened.to_string())?;
+        let store = open()?;
         return Ok(Some((store, stop()?)));
     }
     let (mut stop, mut retry) = (stop()?, Retry::new());
@@ -195,7 +196,7 @@ async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Optio
                     return Ok(None);
                 }
             }
-            Err(unopened) => return Err(unopened.to_string()),
+            Err(unopened) => return Err(unopened.into()),
         }
     }
 }

@@ -10,6 +10,7 @@ use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError};
 
+use crate::cli::exit::{Exit, Failure};
 use crate::restoring_mark;
 
 /// Where a store is.
@@ -54,6 +55,19 @@ pub(crate) struct Unopened {
     pub may_pass: bool,
     /// Another process has it open.
     pub locked: bool,
+    /// The setting itself cannot be used.
+    is_setting: bool,
+}
+
+impl From<Unopened> for Failure {
+    fn from(unopened: Unopened) -> Failure {
+        let exit = match unopened {
+            Unopened { is_setting: true, .. } => Exit::Usage,
+            Unopened { may_pass: true, .. } => Exit::Unavailable,
+            _ => Exit::Failure,
+        };
+        Failure::new(exit, unopened.to_string())
+    }
 }
 
 impl std::fmt::Display for Unopened {
@@ -96,6 +110,7 @@ impl Opened {
             problem: error.to_string(),
             may_pass,
             locked: false,
+            is_setting: false,
         };
         match place {
             Place::Embedded => {
@@ -118,7 +133,10 @@ impl Opened {
                     ..postgres::Options::default()
                 };
                 let store = PostgresStore::open(&url.0, &options);
-                let store = store.map_err(|error| cannot(&error, error.may_pass()))?;
+                let store = store.map_err(|error| Unopened {
+                    is_setting: matches!(error, postgres::OpenError::Url(_)),
+                    ..cannot(&error, error.may_pass())
+                })?;
                 let control =
                     Control::on_postgres(&store).map_err(|error| cannot(&error, error.may_pass()))?;
                 Ok(Opened { kind: Kind::Postgres(Arc::new(store)), control: Arc::new(control) })

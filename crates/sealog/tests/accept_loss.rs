@@ -159,7 +159,7 @@ fn the_loss_of_a_system_chain_is_accepted_like_any_other() {
     assert!(verdicts[0].valid() && verdicts[0].checked == last as u64, "{verdicts:?}");
     let unknown = ProjectId::system_from_random([8; 16]);
     let (code, _, error) = accept(&data, &["--chain", &format!("{unknown}:live"), "--reason", "x"]);
-    assert!(code == Some(1) && error.contains("there is no project"), "{error}");
+    assert!(code == Some(4) && error.contains("there is no project"), "{error}");
 }
 
 #[test]
@@ -167,6 +167,10 @@ fn a_directory_without_a_store_stays_one() {
     let (_dir, data) = data_dir();
     let chain = "22222222-2222-4222-8222-222222222222:live";
     let (code, _, error) = accept(&data, &["--chain", chain, "--reason", "x"]);
-    assert!(code == Some(1) && error.contains("there is no store in"), "{error}");
+    assert!(code == Some(2) && error.contains("there is no store in"), "{error}");
     assert!(!data.exists());
+    for wrong in [["--chain", "x", "--reason", "x"], ["--chain", chain, "--reason", " "]] {
+        let (code, _, error) = accept(&data, &wrong);
+        assert!(code == Some(2) && error.contains("--"), "{error}");
+    }
 }

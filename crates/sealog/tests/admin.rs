@@ -27,7 +27,7 @@ fn connect(data: &Path) -> BufReader<UnixStream> {
     let mut lines = BufReader::new(stream.unwrap());
     let mut greeting = String::new();
     lines.read_line(&mut greeting).unwrap();
-    assert_eq!(greeting, "{\"sealog_admin\":1}\n");
+    assert_eq!(greeting, "{\"sealog_admin\":2}\n");
     lines
 }
 
@@ -77,12 +77,13 @@ fn a_running_server_accepts_a_loss_and_its_chain_goes_on_at_once() {
     server.says("received an administrative command");
 
     // The same refusals and exit codes as without a server.
-    for (args, with) in [
-        (["--chain", &chain, "--reason", "again"], "nothing is proven lost"),
-        (["--chain", "22222222-2222-4222-8222-222222222222:live", "--reason", "x"], "there is no project"),
+    let unknown = "22222222-2222-4222-8222-222222222222:live";
+    for (args, wanted, with) in [
+        (["--chain", &chain, "--reason", "again"], 1, "nothing is proven lost"),
+        (["--chain", unknown, "--reason", "x"], 4, "there is no project"),
     ] {
         let (code, said, error) = accept(&data, &args);
-        assert!(code == Some(1) && said.is_empty() && error.contains(with), "{error}");
+        assert!(code == Some(wanted) && said.is_empty() && error.contains(with), "{error}");
     }
     let (code, said, _) = accept(&data, &["--json", "--chain", &chain, "--reason", "again"]);
     assert_eq!((code, &*said), (Some(1), ""));
@@ -189,7 +190,7 @@ fn a_store_that_another_process_keeps_without_listening_is_not_waited_for_for_ev
     let held = fs::File::open(&data).unwrap();
     held.lock().unwrap();
     let (code, said, error) = accept(&data, &["--chain", &format!("{project}:live"), "--reason", "x"]);
-    assert_eq!((code, &*said), (Some(1), ""));
+    assert_eq!((code, &*said), (Some(5), ""));
     assert!(error.contains("another process has the store open") && error.contains("admin.sock"), "{error}");
 }
 
@@ -245,7 +246,12 @@ fn what_is_no_request_is_refused_with_a_reason() {
         ("x".repeat(1 << 20), "more than 65536 bytes"),
     ] {
         let answered = answer(connect(&data), request.as_bytes());
-        assert!(answered.starts_with("{\"failed\":\"") && answered.ends_with("\"}\n"), "{answered}");
+        // What the request itself cannot mean is told apart from what has failed.
+        let kind = if with == "needs a reason" { "wrong" } else { "failed" };
+        assert!(
+            answered.starts_with(&format!("{{\"{kind}\":\"")) && answered.ends_with("\"}\n"),
+            "{answered}"
+        );
         assert!(answered.contains(with), "{answered}");
     }
     let bytes: Vec<u8> = (0..=255).rev().cycle().take(5000).collect();
@@ -259,7 +265,7 @@ fn what_is_no_request_is_refused_with_a_reason() {
     assert_eq!((&*rest, server.post(&key).0), ("", 500));
     // And a reason that is too long for a request is refused by the store's rule, or by size, and nothing is sealed.
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", &"x".repeat(1001)]);
-    assert!(code == Some(1) && error.contains("at most 1000"), "{error}");
+    assert!(code == Some(2) && error.contains("at most 1000"), "{error}");
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", &"x".repeat(100_000)]);
     assert!(code == Some(1) && error.contains("more than 65536 bytes"), "{error}");
     server.stop();

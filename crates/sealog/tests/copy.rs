@@ -19,8 +19,12 @@ fn copy(from: &str, to: &str) -> (bool, String) {
 }
 
 fn copy_with(from: &str, to: &str, flags: &[&str]) -> (bool, String) {
-    let output = sealog().args(["copy", "--from", from, "--to", to]).args(flags).output().unwrap();
-    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    let (code, said, noted) = copy_ended(from, to, flags);
+    (code == Some(0), said + &noted)
+}
+
+fn copy_ended(from: &str, to: &str, flags: &[&str]) -> (Option<i32>, String, String) {
+    ended(sealog().args(["copy", "--from", from, "--to", to]).args(flags).output().unwrap())
 }
 
 fn chains() -> [ChainId; 3] {
@@ -419,11 +423,28 @@ fn a_target_with_something_else_in_it_and_a_source_with_damage_are_refused() {
 
     database.sql("UPDATE sealog.events SET actor_id = 'x' WHERE chain_seq = 12");
     let fresh = dir.path().join("fresh");
-    let (done, said) = copy(&database.url(), fresh.to_str().unwrap());
-    assert!(!done && said.contains("event 12 does not continue the chain"), "{said}");
+    let (code, _, said) = copy_ended(&database.url(), fresh.to_str().unwrap(), &[]);
+    assert!(code == Some(10) && said.contains("event 12 does not continue the chain"), "{said}");
     database.sql("DELETE FROM sealog.events WHERE chain_seq > 15");
-    let (done, said) = copy(&database.url(), dir.path().join("short").to_str().unwrap());
-    assert!(!done && said.contains("event"), "{said}");
+    let (code, _, said) = copy_ended(&database.url(), dir.path().join("short").to_str().unwrap(), &[]);
+    assert!(code == Some(10) && said.contains("event"), "{said}");
+}
+
+#[test]
+fn a_source_or_a_target_that_cannot_be_meant_ends_the_command_as_every_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (nowhere, fresh) = (dir.path().join("nowhere"), dir.path().join("fresh"));
+    let (nowhere, fresh) = (nowhere.to_str().unwrap(), fresh.to_str().unwrap());
+    let from = dir.path().join("from");
+    drop(embedded(&from));
+    for (from, to, wanted, with) in [
+        (nowhere, fresh, 2, "--from: there is no store"),
+        ("postgres://x/y?sslmode=maybe", fresh, 2, "--from: cannot open the store"),
+        (from.to_str().unwrap(), "postgres://nobody@127.0.0.1:1/x", 5, "--to: cannot open the store"),
+    ] {
+        let (code, said, noted) = copy_ended(from, to, &[]);
+        assert!(code == Some(wanted) && said.is_empty() && noted.contains(with), "{code:?} {noted}");
+    }
 }
 
 /// What is in the files of a data directory: segments as bytes, and the rest as the store reads it.
@@ -509,8 +530,8 @@ const WAYS: [(&str, &str); 7] = [
 ];
 
 fn assert_refused(from: &str, to: &str, how: &str, why: &str) {
-    let (done, said) = copy(from, to);
-    assert!(!done && said.contains(why) && said.contains("Nothing was written"), "{how}: {said}");
+    let (code, _, said) = copy_ended(from, to, &[]);
+    assert!(code == Some(2) && said.contains(why) && said.contains("Nothing was written"), "{how}: {said}");
     assert!(how == "a name" || said.contains("are --from and --to the wrong way round?"), "{said}");
 }
 

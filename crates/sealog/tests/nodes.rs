@@ -209,6 +209,13 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     assert!(done && said.contains(&format!("{steps} steps were made")), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
     assert!(done && said.contains("0 steps were made"), "{said}");
+    let ends_with = |store: &str| {
+        let output = sealog().arg("migrate").env("SEALOG_STORE", store).output().unwrap();
+        output.status.code()
+    };
+    assert_eq!(ends_with("embedded"), Some(2), "there is nothing to migrate");
+    assert_eq!(ends_with("postgres://x/y?sslmode=maybe"), Some(2));
+    assert_eq!(ends_with("postgres://nobody@127.0.0.1:1/x"), Some(5), "the database is away");
     let (done, said) = migrate(&database.url(), &["--citus"]);
     assert!(!done && said.contains("citus"), "there is no Citus here, and it says so: {said}");
     let (done, said) = migrate("embedded", &[]);

@@ -111,11 +111,11 @@ fn the_console_is_off_unless_it_is_configured_and_then_like_any_path_that_does_n
         assert_eq!(without_id(path), unknown, "{path}");
     }
     let (code, said, error) = ops_user(&data, &["add", "--email", EMAIL]);
-    assert_eq!((code, &*said), (Some(1), ""));
+    assert_eq!((code, &*said), (Some(2), ""));
     assert!(error.contains("the operator's console is off"), "{error}");
     server.stop();
     let (code, _, error) = ops_user(&data, &["add", "--email", EMAIL]);
-    assert!(code == Some(1) && error.contains("the operator's console is off"), "{error}");
+    assert!(code == Some(2) && error.contains("the operator's console is off"), "{error}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_account_is_made_on_the_host_listed_and_removed_while_the_server_runs_and_w
     let (code, _, error) = ops_user(&data, &["add", "--email", "OPERATOR@example.org"]);
     assert!(code == Some(1) && error.contains("remove that account first"), "{error}");
     let (code, _, error) = ops_user(&data, &["add", "--email", "nobody"]);
-    assert!(code == Some(1) && error.contains("no e-mail address"), "{error}");
+    assert!(code == Some(2) && error.contains("no e-mail address"), "{error}");
     let (code, said, _) = ops_user(&data, &["list"]);
     assert!(code == Some(0) && said.lines().count() == 1, "{said}");
     assert!(said.contains(EMAIL) && said.contains("  enrolled  since "), "{said}");
@@ -152,7 +152,7 @@ fn an_account_is_made_on_the_host_listed_and_removed_while_the_server_runs_and_w
     let (code, said, noted) = ops_user(&data, &["remove", "--email", EMAIL]);
     assert_eq!((code, &*said), (Some(0), ""), "{noted}");
     let (code, _, error) = ops_user(&data, &["remove", "--email", EMAIL]);
-    assert!(code == Some(1) && error.contains("no operator has this address"), "{error}");
+    assert!(code == Some(4) && error.contains("no operator has this address"), "{error}");
     let (code, said, _) = ops_user(
         &data,
         &["add", "--json", "--email", EMAIL, "--ops-enabled", "true", "--app-url", "https://log.example/app"],

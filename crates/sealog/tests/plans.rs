@@ -100,6 +100,6 @@ fn a_plan_that_is_wrong_is_an_error_at_start() {
     let mut command = sealog();
     command.env("SEALOG_CONFIG", &file);
     let (code, _, said) = ended(serving(command, &data).output().unwrap());
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(said.contains("plans.entry.frameworks: \"hippa\" is no framework"), "{said}");
 }

@@ -179,7 +179,7 @@ fn a_stopped_store_makes_a_link_that_the_next_server_honours_once() {
     let (link, _) = link(&data, &["--email", EMAIL, "--listen", "127.0.0.1:8181"]);
     secret_of(&link, "http://127.0.0.1:8181/app/reset");
     let (code, said, error) = reset(&data, &["--email", EMAIL, "--listen", "127.0.0.1:0"]);
-    assert!(code == Some(1) && said.is_empty() && error.contains("--app-url"), "{error}");
+    assert!(code == Some(2) && said.is_empty() && error.contains("--app-url"), "{error}");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn an_unknown_address_makes_nothing_and_the_command_says_so() {
     let tenant = organisation(&server, EMAIL);
     let refused = |args: &[&str]| {
         let (code, said, error) = reset(&data, args);
-        assert_eq!((code, &*said), (Some(1), ""), "{error}");
+        assert_eq!((code, &*said), (Some(4), ""), "{error}");
         assert_eq!(error, "sealog: nobody has an account with this address\n");
     };
     let nobody = "nobody@example.org";
@@ -236,7 +236,7 @@ fn an_unknown_address_makes_nothing_and_the_command_says_so() {
     let (code, said, error) = reset(&data, &[]);
     assert!(code == Some(2) && said.is_empty() && error.contains("--email"), "{error}");
     let (code, _, error) = reset(&data.join("elsewhere"), &["--email", EMAIL]);
-    assert!(code == Some(1) && error.contains("there is no store in"), "{error}");
+    assert!(code == Some(2) && error.contains("there is no store in"), "{error}");
 }
 
 #[test]

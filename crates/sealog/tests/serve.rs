@@ -142,24 +142,28 @@ fn bad_settings_are_errors_at_start() {
     let run = |arguments: &[&str], variable: Option<(&str, &str)>| {
         sealog().current_dir(dir.path()).arg("serve").args(arguments).envs(variable).output().unwrap()
     };
-    fails(&run(&["--listne", "x"], None), "--listne");
-    fails(&run(&["--listen", "nowhere"], None), "--listen: listen must be an address and port");
-    fails(&run(&[], Some(("SEALOG_LISTNE", "x"))), "SEALOG_LISTNE is not a setting");
-    fails(
+    let refused = |output: &Output, with: &str| {
+        fails(output, with);
+        assert_eq!(output.status.code(), Some(2), "{with}");
+    };
+    refused(&run(&["--listne", "x"], None), "--listne");
+    refused(&run(&["--listen", "nowhere"], None), "--listen: listen must be an address and port");
+    refused(&run(&[], Some(("SEALOG_LISTNE", "x"))), "SEALOG_LISTNE is not a setting");
+    refused(
         &run(&["--store", "mysql://x"], None),
         "--store: store must be \"embedded\" or begin with postgres://",
     );
-    fails(&run(&["--store", "postgres://x/y?sslmode=maybe"], None), "sslmode must be");
+    refused(&run(&["--store", "postgres://x/y?sslmode=maybe"], None), "sslmode must be");
     std::fs::write(dir.path().join("sealog.toml"), "[limits]\nper_ip = 1\n").unwrap();
-    fails(&run(&[], None), "sealog.toml: limits.per_ip is not a setting");
-    fails(&run(&["--config", "missing.toml"], None), "missing.toml");
+    refused(&run(&[], None), "sealog.toml: limits.per_ip is not a setting");
+    refused(&run(&["--config", "missing.toml"], None), "missing.toml");
     std::fs::remove_file(dir.path().join("sealog.toml")).unwrap();
-    fails(
+    refused(
         &run(&["--geoip-db", "missing.mmdb"], None),
         "--geoip-db: geoip_db cannot be used: missing.mmdb: No such file",
     );
     std::fs::write(dir.path().join("broken.mmdb"), "MaxMind.com").unwrap();
-    fails(
+    refused(
         &run(&[], Some(("SEALOG_GEOIP_DB", "broken.mmdb"))),
         "SEALOG_GEOIP_DB: geoip_db cannot be used: broken.mmdb: it is not a whole MMDB file",
     );

@@ -182,7 +182,7 @@ fn half_of_the_settings_and_files_that_cannot_be_used_are_refused_at_the_start()
     certificate::make(&files.path("other.pem"), &files.path("other-key.pem"));
     let refused = |args: &[&str]| {
         let (code, _, said) = ended(serving(sealog(), &files.path("data")).args(args).output().unwrap());
-        assert_eq!(code, Some(1), "{said}");
+        assert_eq!(code, Some(2), "{said}");
         said
     };
     let (certificate, key, other) =

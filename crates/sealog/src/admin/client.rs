@@ -15,6 +15,7 @@ use super::host::Host;
 use super::operations::{Answer, Request, administer};
 use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, distrusted, line, socket_path};
 use super::socket::{WORK_DEADLINE, lock_directory};
+use crate::cli::exit::{Exit, Failure};
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 
@@ -30,8 +31,8 @@ const REPLY_DEADLINE: Duration = WORK_DEADLINE.saturating_add(Duration::from_sec
 pub(crate) const OTHER_ANSWER: &str =
     "the running server has answered something else; look at its log, and use the program of the server";
 
-/// Has a command done. An error is a text for the operator.
-pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, String> {
+/// Has a command done. An error is a text for the operator, with the code that the command ends with.
+pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
     let until = Instant::now() + BUSY_WAIT;
     loop {
         if let Asked::Answered(answer) = ask(&settings.data_dir, request)? {
@@ -41,10 +42,9 @@ pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Stri
             Local::Done(answer) => return answer,
             // A server has the store open and does not listen: it is starting or stopping.
             Local::Busy(problem) if Instant::now() > until => {
-                return Err(format!(
-                    "{problem}; it takes no commands at {}",
-                    socket_path(&settings.data_dir).display()
-                ));
+                let path = socket_path(&settings.data_dir);
+                let problem = format!("{problem}; it takes no commands at {}", path.display());
+                return Err(Failure::new(Exit::Unavailable, problem));
             }
             Local::Busy(_) => std::thread::sleep(BUSY_POLL),
         }
@@ -54,13 +54,13 @@ pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Stri
 /// Asks the server that runs on a data directory; nothing where none does.
 pub(crate) fn ask_running(data_dir: &Path, request: &Request) -> Result<Option<Answer>, String> {
     match ask(data_dir, request)? {
-        Asked::Answered(answer) => answer.map(Some),
+        Asked::Answered(answer) => answer.map(Some).map_err(|failure| failure.message),
         Asked::NobodyListens => Ok(None),
     }
 }
 
 enum Asked {
-    Answered(Result<Answer, String>),
+    Answered(Result<Answer, Failure>),
     /// No server has taken notice, so that nothing was done.
     NobodyListens,
 }
@@ -107,9 +107,8 @@ fn ask(data_dir: &Path, request: &Request) -> Result<Asked, String> {
     stream.set_read_timeout(Some(REPLY_DEADLINE)).map_err(failed)?;
     // A server that has refused it already may have said why: what counts is the answer.
     let sent = stream.write_all(&line(request));
-    match read(&mut lines) {
-        Ok(Some(Reply::Done(answer))) => Ok(Asked::Answered(Ok(answer))),
-        Ok(Some(Reply::Failed(problem))) => Ok(Asked::Answered(Err(problem))),
+    match read::<Reply>(&mut lines) {
+        Ok(Some(reply)) => Ok(Asked::Answered(reply.outcome())),
         Ok(None) => Err(unknown(&match sent {
             Err(error) => format!("the request was not taken: {error}"),
             Ok(()) => "the server has ended the connection".into(),
@@ -153,30 +152,30 @@ fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Opti
 }
 
 enum Local {
-    Done(Result<Answer, String>),
+    Done(Result<Answer, Failure>),
     /// Another process has the store. Why that is known.
     Busy(String),
 }
 
 /// Opens the store and does it. Meanwhile no server can start there.
-fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, String> {
+fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, Failure> {
     let data_dir = &settings.data_dir;
     let embedded = settings.store == Place::Embedded;
     // A mistyped directory must not become a store.
     if embedded && !data_dir.join("FORMAT").is_file() {
-        return Err(format!("there is no store in {}", data_dir.display()));
+        return Err(Failure::usage(format!("there is no store in {}", data_dir.display())));
     }
     let lock = if embedded { Ok(None) } else { if_there(lock_directory(data_dir)) };
     let _lock = match lock {
         Ok(Some(None)) => return Ok(Local::Busy("another process uses the data directory".into())),
         Ok(lock) => lock,
-        Err(error) => return Err(format!("{}: {error}", data_dir.display())),
+        Err(error) => return Err(format!("{}: {error}", data_dir.display()).into()),
     };
     let world: Arc<dyn World> = Arc::new(SystemWorld);
     let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::clone(&world)) {
         Ok(opened) => opened,
         Err(unopened) if unopened.locked => return Ok(Local::Busy(unopened.to_string())),
-        Err(unopened) => return Err(unopened.to_string()),
+        Err(unopened) => return Err(unopened.into()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

@@ -12,6 +12,7 @@ use sealog_store::loss;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
+use crate::cli::exit::{Exit, Failure};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +43,7 @@ struct Acceptance {
 }
 
 /// As the console does it: the tenant's system chain has the order, by the host.
-pub(crate) async fn accept(host: &Host, request: &Request) -> Result<Accepted, String> {
+pub(crate) async fn accept(host: &Host, request: &Request) -> Result<Accepted, Failure> {
     let control = host.opened.control();
     let chain = request.chain.chain(control).await?;
     let desk = Desk {
@@ -52,17 +53,17 @@ pub(crate) async fn accept(host: &Host, request: &Request) -> Result<Accepted, S
         wake: host.wake.clone(),
     };
     let accepted = desk.accept_loss(Actor::Host, chain, &request.reason).await.map_err(|error| {
-        let cause = match error {
-            AdminError::Field(error) => error.problem,
-            AdminError::NotFound => loss::nothing_lost().to_string(),
-            AdminError::Store(error) => error.to_string(),
-            AdminError::Internal(problem) => problem,
+        let (exit, cause) = match error {
+            AdminError::Field(error) => (Exit::Usage, error.problem),
+            AdminError::NotFound => (Exit::Failure, loss::nothing_lost().to_string()),
+            AdminError::Store(error) => (Exit::Failure, error.to_string()),
+            AdminError::Internal(problem) => (Exit::Failure, problem),
         };
-        format!("chain {chain}: {cause}")
+        Failure::new(exit, format!("chain {chain}: {cause}"))
     });
     let (receipt, loss) = accepted?;
     // What was sealed is what counts.
-    let loss = loss.ok_or("the acceptance cannot be read back")?;
+    let loss = loss.ok_or_else(|| "the acceptance cannot be read back".to_owned())?;
     Ok(Accepted {
         tenant_id: chain.tenant_id.to_string(),
         project_id: chain.project_id.to_string(),
@@ -132,7 +133,7 @@ impl Named {
     }
 
     /// Its tenant is known from control data. A chain of no project would be made by its own acceptance, so a mistyped id must find nothing.
-    async fn chain(&self, control: &Control) -> Result<ChainId, String> {
+    async fn chain(&self, control: &Control) -> Result<ChainId, Failure> {
         let Named { tenant_id, project_id, mode } = *self;
         let owner = if project_id.is_system() {
             control.tenant_of_system_project(project_id).await
@@ -140,9 +141,12 @@ impl Named {
             control.project(project_id).await.map(|project| project.map(|project| project.tenant_id))
         };
         let owner = owner.map_err(|error| error.to_string())?;
-        let owner = owner.ok_or_else(|| format!("--chain: there is no project {project_id}"))?;
+        let owner = owner.ok_or_else(|| {
+            Failure::new(Exit::NotFound, format!("--chain: there is no project {project_id}"))
+        })?;
         if tenant_id.is_some_and(|tenant_id| tenant_id != owner) {
-            return Err(format!("--chain: the project {project_id} belongs to another tenant"));
+            let wrong = format!("--chain: the project {project_id} belongs to another tenant");
+            return Err(Failure::usage(wrong));
         }
         Ok(ChainId { tenant_id: owner, project_id, mode })
     }

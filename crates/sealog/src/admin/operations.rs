@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::{inspect, loss, moment, ops_user, reset};
+use crate::cli::exit::Failure;
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +40,15 @@ pub(crate) enum Answer {
     TakeMoment(moment::Taken),
 }
 
-/// Does what a command asks. An error is a text for the operator.
-pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, String> {
+/// Does what a command asks. An error is a text for the operator, with the code that the command ends with.
+pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, Failure> {
     match request {
         Request::AcceptLoss(request) => loss::accept(host, &request).await.map(Answer::AcceptLoss),
         Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
         Request::OpsUser(request) => ops_user::run(host, &request).await.map(Answer::OpsUser),
-        Request::Inspect => inspect::state(host).await.map(Answer::Inspect),
-        Request::TakeMoment(moment::Request {}) => moment::take(host).await.map(Answer::TakeMoment),
+        Request::Inspect => inspect::state(host).await.map(Answer::Inspect).map_err(Failure::from),
+        Request::TakeMoment(moment::Request {}) => {
+            moment::take(host).await.map(Answer::TakeMoment).map_err(Failure::from)
+        }
     }
 }

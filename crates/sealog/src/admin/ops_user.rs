@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::link_text;
+use crate::cli::exit::{Exit, Failure};
 
 /// Operators that one answer lists: it is one line.
 pub(crate) const LISTED_MAX: usize = 200;
@@ -48,16 +49,17 @@ pub(crate) struct Listed {
 }
 
 /// No error names the address: a running server logs errors, and its log has nobody's address.
-pub(crate) async fn run(host: &Host, request: &Request) -> Result<Done, String> {
+pub(crate) async fn run(host: &Host, request: &Request) -> Result<Done, Failure> {
     let (control, world) = (&**host.opened.control(), &*host.world);
-    let failed = |error: sealog_store::StoreError| error.to_string();
+    let failed = |error: sealog_store::StoreError| Failure::from(error.to_string());
     match request {
         Request::Add { email } => {
-            let url = host.console_url.as_ref().map_err(Clone::clone)?;
+            let url = host.console_url.as_ref().map_err(|why| Failure::usage(why.clone()))?;
             let made = add_operator(control, world, url, email).await.map_err(|error| match error {
-                AddError::Address => "this is no e-mail address".into(),
+                AddError::Address => Failure::usage("this is no e-mail address"),
                 AddError::Exists => {
-                    "an operator has this address and is signed up; remove that account first".into()
+                    let problem = "an operator has this address and is signed up; remove that account first";
+                    Failure::from(problem.to_owned())
                 }
                 AddError::Store(error) => failed(error),
             })?;
@@ -78,7 +80,10 @@ pub(crate) async fn run(host: &Host, request: &Request) -> Result<Done, String> 
         }
         Request::Remove { email } => {
             let removed = remove_operator(control, world, email).await.map_err(failed)?;
-            if removed { Ok(Done::Removed { removed }) } else { Err("no operator has this address".into()) }
+            if !removed {
+                return Err(Failure::new(Exit::NotFound, "no operator has this address"));
+            }
+            Ok(Done::Removed { removed })
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What is said on the administrative socket: three lines of JSON.
 //!
 //! ```text
-//! server  {"sealog_admin":1}                                               the version of this protocol
+//! server  {"sealog_admin":2}                                               the version of this protocol
 //! client  {"accept_loss":{"chain":"…","reason":"…"}}
-//! server  {"done":{"accept_loss":{…}}}   or   {"failed":"a text for the operator"}
+//! server  {"done":{"accept_loss":{…}}}   or   {"failed":"a text for the operator"}, {"not_found":"…"}, {"wrong":"…"}
 //! ```
 //! The server speaks first. A client that has not been greeted has not been heard, so a connection that a stopping server
 //! leaves in its queue is safe to try again elsewhere; whoever was greeted is answered.
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::operations::Answer;
+use crate::cli::exit::{Exit, Failure};
 
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Longest request, and longest answer.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -39,6 +40,32 @@ pub(super) struct Greeting {
 pub(super) enum Reply {
     Done(Answer),
     Failed(String),
+    /// What the command names is not there.
+    NotFound(String),
+    /// The command names something that cannot be.
+    Wrong(String),
+}
+
+impl From<Result<Answer, Failure>> for Reply {
+    fn from(done: Result<Answer, Failure>) -> Reply {
+        match done {
+            Ok(answer) => Reply::Done(answer),
+            Err(Failure { exit: Exit::NotFound, message }) => Reply::NotFound(message),
+            Err(Failure { exit: Exit::Usage, message }) => Reply::Wrong(message),
+            Err(Failure { message, .. }) => Reply::Failed(message),
+        }
+    }
+}
+
+impl Reply {
+    pub(super) fn outcome(self) -> Result<Answer, Failure> {
+        match self {
+            Reply::Done(answer) => Ok(answer),
+            Reply::Failed(message) => Err(message.into()),
+            Reply::NotFound(message) => Err(Failure::new(Exit::NotFound, message)),
+            Reply::Wrong(message) => Err(Failure::usage(message)),
+        }
+    }
 }
 
 /// A value as a line.

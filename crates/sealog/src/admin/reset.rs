@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::link_text;
+use crate::cli::exit::{Exit, Failure};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,14 +34,17 @@ pub(crate) enum Opens {
 }
 
 /// No error names the address: a running server logs errors, and its log has nobody's address.
-pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, String> {
+pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, Failure> {
     let Some(app_url) = &host.app_url else {
-        return Err("where the dashboard will be is not known before the server has a port; give --app-url as the server has it".into());
+        return Err(Failure::usage(
+            "where the dashboard will be is not known before the server has a port; give --app-url as the server has it",
+        ));
     };
     let made = make_reset_link(&**host.opened.control(), &host.world, app_url, &request.email).await;
     host.wake.wake();
     let made = made.map_err(|Failed(cause)| cause)?;
-    let HostLink { url, expires_at_ms, is_claim } = made.ok_or("nobody has an account with this address")?;
+    let HostLink { url, expires_at_ms, is_claim } =
+        made.ok_or_else(|| Failure::new(Exit::NotFound, "nobody has an account with this address"))?;
     let opens = if is_claim { Opens::Claim } else { Opens::NewPassword };
     Ok(Made { link: url, opens, expires_at: iso_ms(expires_at_ms) })
 }

@@ -201,10 +201,12 @@ async fn converse(stream: &mut UnixStream, host: &Host, owner: u32) -> io::Resul
             let command = request.name();
             tracing::info!(command, uid, pid, "received an administrative command");
             match timeout(WORK_DEADLINE, administer(host, request)).await {
-                Ok(Ok(answer)) => Reply::Done(answer),
-                Ok(Err(problem)) => {
-                    tracing::warn!(command, problem, "an administrative command has failed");
-                    Reply::Failed(problem)
+                Ok(done) => {
+                    if let Err(failure) = &done {
+                        let problem = &failure.message;
+                        tracing::warn!(command, problem, "an administrative command has failed");
+                    }
+                    Reply::from(done)
                 }
                 Err(_) => Reply::Failed(format!(
                     "it was not done within {} s, and may still be; look at the server's log before you try again",

@@ -10,14 +10,15 @@ use serde_json::json;
 
 use super::flags::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
 use super::make::{Made, make};
-use super::manifest::Manifest;
+use super::moment::Moment;
 use super::place::Place;
 use super::progress::Progress;
 use super::source::{DataDir, Unread};
-use super::target::{IntoPlace, IntoStream, Pace, Target};
+use super::target::{IntoPlace, IntoStream, Pace};
 use crate::admin::client::{self, OTHER_ANSWER};
 use crate::admin::moment;
 use crate::admin::operations::{Answer, Request};
+use crate::cli::exit::Failure;
 use crate::config::{self, Settings};
 use crate::store;
 
@@ -46,11 +47,13 @@ pub(super) fn command() -> Command {
     .arg(quiet_flag())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let to = matches.get_one::<String>("dir").expect("clap asks for it").as_str();
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let settings = config::load(matches, std::env::vars())?;
     if settings.store != store::Place::Embedded {
-        return Err("this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)".into());
+        return Err(Failure::usage(
+            "this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)",
+        ));
     }
     let pace = Pace { gentle: !matches.get_flag("fast") };
     if pace.gentle {
@@ -61,10 +64,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let progress = Progress::new("Copying", is_quiet);
     let made = if to == "-" {
         if stdout().is_terminal() {
-            return Err("standard output is a terminal; send the stream to a file or a program".into());
+            let terminal = "standard output is a terminal; send the stream to a file or a program";
+            return Err(Failure::usage(terminal));
         }
         let mut target = IntoStream::begin(stdout().lock(), pace)?;
-        once(&settings, &mut target, &[], &progress).map_err(|unread| match unread {
+        let (source, moment) = take(&settings)?;
+        let made = make(&source, &moment, &mut target, &[], SystemWorld.now_ms(), &progress);
+        made.map_err(|unread| match unread {
             Unread::Failed(problem) => problem,
             Unread::Gone => "old test events were dropped while they were copied; try again".into(),
         })?
@@ -77,31 +83,33 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn into_place(settings: &Settings, place: &Place, pace: Pace, progress: &Progress) -> Result<Made, String> {
+fn into_place(settings: &Settings, place: &Place, pace: Pace, progress: &Progress) -> Result<Made, Failure> {
     let known = place.manifests()?;
     for _ in 0..TRIES {
+        let (source, moment) = take(settings)?;
+        if let Some(other) = known.iter().find(|manifest| manifest.store.id != moment.store_id) {
+            return Err(Failure::usage(format!(
+                "the directory has backups of another store ({} {}), and this one is {}; use another directory",
+                other.store.kind, other.store.id, moment.store_id
+            )));
+        }
         let mut target = IntoPlace { place, known: &known, pace };
-        match once(settings, &mut target, &known, progress) {
+        match make(&source, &moment, &mut target, &known, SystemWorld.now_ms(), progress) {
             Ok(made) => return Ok(made),
-            Err(Unread::Failed(problem)) => return Err(problem),
+            Err(Unread::Failed(problem)) => return Err(problem.into()),
             // What was copied so far is in its place, and a new moment leaves out what was dropped.
             Err(Unread::Gone) => {}
         }
     }
-    Err("segments disappear while they are copied; look whether the data directory is whole (sealog verify --data)".into())
+    let gone = "segments disappear while they are copied; look whether the data directory is whole (sealog verify --data)";
+    Err(gone.to_owned().into())
 }
 
-fn once(
-    settings: &Settings,
-    target: &mut dyn Target,
-    known: &[Manifest],
-    progress: &Progress,
-) -> Result<Made, Unread> {
-    let answer = client::run(settings, &Request::TakeMoment(moment::Request {})).map_err(Unread::Failed)?;
-    let Answer::TakeMoment(taken) = answer else { return Err(Unread::Failed(OTHER_ANSWER.into())) };
-    let opened = DataDir::open(&settings.data_dir, settings.data_dir.join(taken.dir));
-    let (source, moment) = opened.map_err(Unread::Failed)?;
-    make(&source, &moment, target, known, SystemWorld.now_ms(), progress)
+/// A moment of the store, from the server that has it open or from the stopped store.
+fn take(settings: &Settings) -> Result<(DataDir, Moment), Failure> {
+    let answer = client::run(settings, &Request::TakeMoment(moment::Request {}))?;
+    let Answer::TakeMoment(taken) = answer else { return Err(OTHER_ANSWER.to_owned().into()) };
+    Ok(DataDir::open(&settings.data_dir, settings.data_dir.join(taken.dir))?)
 }
 
 fn report(made: &Made, to: &str, as_json: bool, is_quiet: bool) {

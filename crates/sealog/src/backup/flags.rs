@@ -1,16 +1,13 @@
-//! Flags and exit codes that these commands share.
+//! Flags that these commands share, and the program's one table of exit codes.
 
 use clap::{Arg, ArgAction};
 
-/// When a chain is broken.
-pub(super) const EXIT_BROKEN: u8 = 10;
+use crate::cli::exit::Exit;
 
-pub(super) const EXIT_CODES: &str = "\
-Exit codes:
-  0   done
-  1   something went wrong, or a file is damaged
-  2   the command line or a setting is wrong
-  10  a chain is broken";
+pub(super) use crate::cli::exit::EXIT_CODES;
+
+/// When a chain is broken, or a file is damaged.
+pub(super) const EXIT_BROKEN: u8 = Exit::Broken as u8;
 
 pub(super) fn json_flag() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines")

@@ -13,6 +13,7 @@ use super::head_text;
 use super::make::name;
 use super::manifest::{FORMAT, Manifest, POSTGRESQL, StoreText};
 use super::place::Place;
+use crate::cli::exit::Failure;
 use crate::config;
 use crate::store::{self, Opened};
 
@@ -31,14 +32,15 @@ pub(super) fn command() -> Command {
     .arg(json_flag())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let dir = matches.get_one::<String>("dir").expect("clap asks for it");
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+    let settings = config::load(matches, std::env::vars())?;
     let store::Place::Postgres(_) = &settings.store else {
-        return Err("--store: give the postgres:// URL of a database; `sealog backup create` has the heads of an embedded store in its backups".into());
+        return Err(Failure::usage(
+            "--store: give the postgres:// URL of a database; `sealog backup create` has the heads of an embedded store in its backups",
+        ));
     };
-    let opened =
-        Opened::open_unmarked(&settings.store, &settings.data_dir).map_err(|error| error.to_string())?;
+    let opened = Opened::open_unmarked(&settings.store, &settings.data_dir)?;
     let noted = note(&opened, Path::new(dir));
     opened.close();
     let manifest = noted?;
@@ -53,8 +55,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn note(opened: &Opened, dir: &Path) -> Result<Manifest, String> {
-    let database = opened.database().ok_or("this is no database")?;
+fn note(opened: &Opened, dir: &Path) -> Result<Manifest, Failure> {
+    let database = opened.database().ok_or_else(|| "this is no database".to_owned())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let store = opened.store();
@@ -63,12 +65,12 @@ fn note(opened: &Opened, dir: &Path) -> Result<Manifest, String> {
     let (known, now_ms) = (place.manifests()?, SystemWorld.now_ms());
     let id = database.store_id().to_string();
     if let Some(other) = known.iter().find(|manifest| manifest.store.id != id) {
-        return Err(format!(
+        return Err(Failure::usage(format!(
             "{}: the directory belongs to another store ({} {}); use another one",
             dir.display(),
             other.store.kind,
             other.store.id
-        ));
+        )));
     }
     let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
     let manifest = Manifest {

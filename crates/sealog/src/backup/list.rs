@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::flags::{EXIT_CODES, dir_argument, json_flag};
 use super::place::{Found, Place};
+use crate::cli::exit::{Exit, Failure};
 
 pub(super) fn command() -> Command {
     Command::new("list")
@@ -17,7 +18,7 @@ pub(super) fn command() -> Command {
         .arg(json_flag())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let dir = matches.get_one::<String>("dir").expect("clap asks for it");
     let listed = Place::open(Path::new(dir))?.list()?;
     let as_json = matches.get_flag("json");
@@ -48,5 +49,5 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
             }
         }
     }
-    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_sound { ExitCode::SUCCESS } else { Exit::Broken.into() })
 }

@@ -34,12 +34,6 @@ pub(super) fn make(
     progress: &Progress,
 ) -> Result<Made, Unread> {
     let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
-    if let Some(other) = known.iter().find(|manifest| manifest.store.id != moment.store_id) {
-        return Err(Unread::Failed(format!(
-            "the directory has backups of another store ({} {}), and this one is {}; use another directory",
-            other.store.kind, other.store.id, moment.store_id
-        )));
-    }
     let base = known.iter().rev().find(|manifest| goes_on(manifest, moment));
     let mut made = Made {
         manifest: Manifest {

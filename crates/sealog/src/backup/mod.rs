@@ -33,6 +33,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
+use crate::cli::exit::Failure;
 use flags::EXIT_CODES;
 
 pub(crate) use replicate::{command as replicate_command, run as replicate};
@@ -50,7 +51,7 @@ pub(crate) fn command() -> Command {
         .subcommand(heads::command())
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     match matches.subcommand() {
         Some(("create", matches)) => create::run(matches),
         Some(("list", matches)) => list::run(matches),

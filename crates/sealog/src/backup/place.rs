@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FORMAT, Manifest, SegmentText, hex};
+use crate::cli::exit::{Exit, Failure};
 use crate::files::{make_dir, sync_dir, write_new};
 
 #[derive(Debug)]
@@ -33,36 +34,37 @@ pub(super) struct Found {
 
 impl Place {
     /// For reading.
-    pub(super) fn open(path: &Path) -> Result<Place, String> {
+    pub(super) fn open(path: &Path) -> Result<Place, Failure> {
         let format = path.join("FORMAT");
         match fs::read_to_string(&format) {
             Ok(text) if text.trim_end() == FORMAT => Ok(Place { path: path.to_owned(), _lock: None }),
-            Ok(text) if text.starts_with("sealog embedded") => Err(format!(
+            Ok(text) if text.starts_with("sealog embedded") => Err(Failure::usage(format!(
                 "{}: this is the data directory of a store; backups have a directory of their own, on another disk if you can",
                 path.display()
-            )),
-            Ok(text) => Err(format!(
+            ))),
+            Ok(text) => Err(Failure::usage(format!(
                 "{}: the directory has the format “{}”, and this program reads “{FORMAT}”",
                 path.display(),
                 text.trim_end()
-            )),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+            ))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::usage(format!(
                 "{}: there are no backups here; `sealog backup create` makes one",
                 path.display()
-            )),
-            Err(error) => Err(format!("{}: {error}", format.display())),
+            ))),
+            Err(error) => Err(Failure::of_path(&format, &error)),
         }
     }
 
     /// For writing. A directory that is not there is made; one that has something else in it is left alone.
-    pub(super) fn create(path: &Path) -> Result<Place, String> {
-        let failed = |error: io::Error| format!("{}: {error}", path.display());
+    pub(super) fn create(path: &Path) -> Result<Place, Failure> {
+        let failed = |error: io::Error| Failure::of_path(path, &error);
         make_dir(path).map_err(failed)?;
         let lock = File::open(path).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(format!("{}: another backup is being written here; wait for it", path.display()));
+                let busy = format!("{}: another backup is being written here; wait for it", path.display());
+                return Err(Failure::new(Exit::Unavailable, busy));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -70,11 +72,11 @@ impl Place {
             let mut entries = fs::read_dir(path).map_err(failed)?.flatten();
             if let Some(other) = entries.find(|entry| !entry.file_name().to_string_lossy().ends_with(".tmp"))
             {
-                return Err(format!(
+                return Err(Failure::usage(format!(
                     "{}: the directory has other files in it ({}); give one that is new, empty, or has backups of this store",
                     path.display(),
                     other.file_name().to_string_lossy()
-                ));
+                )));
             }
             write_new(&path.join("FORMAT"), format!("{FORMAT}\n").as_bytes()).map_err(failed)?;
         }

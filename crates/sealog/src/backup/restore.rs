@@ -28,7 +28,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::check::{Checked, check};
-use super::flags::{EXIT_BROKEN, EXIT_CODES, json_flag, quiet_flag};
+use super::flags::{EXIT_CODES, json_flag, quiet_flag};
 use super::manifest::{EMBEDDED, LogText, Manifest, SegmentText, hex};
 use super::place::Place;
 use super::progress::Progress;
@@ -38,6 +38,7 @@ use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
 use super::verify::select;
 use super::{restore_check, tar};
+use crate::cli::exit::{Exit, Failure};
 use crate::files::{create_file, make_dir, sync_dir, write_new};
 use crate::restoring_mark;
 
@@ -71,7 +72,7 @@ pub(crate) fn command() -> Command {
         .subcommand(restore_check::command())
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if let Some(("check", matches)) = matches.subcommand() {
         return restore_check::run(matches);
     }
@@ -83,11 +84,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     prepare(to, &mut known)?;
     let spool = to.join(SPOOL);
     let place = if from == "-" {
-        make_dir(&spool).map_err(|error| format!("{}: {error}", spool.display()))?;
-        tar::unpack(stdin().lock(), &spool).map_err(|problem| abandon(to, problem))?;
-        Place::open(&spool).map_err(|problem| abandon(to, problem))?
+        make_dir(&spool).map_err(|error| Failure::of_path(&spool, &error))?;
+        tar::unpack(stdin().lock(), &spool).map_err(|failure| abandon(to, failure))?;
+        // A stream that ends well and has none of this is no backup.
+        Place::open(&spool)
+            .map_err(|Failure { message, .. }| abandon(to, Failure::new(Exit::Broken, message)))?
     } else {
-        Place::open(Path::new(from)).map_err(|problem| abandon(to, problem))?
+        Place::open(Path::new(from)).map_err(|failure| abandon(to, failure))?
     };
     let restore = Restore {
         place,
@@ -100,12 +103,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     };
     let done = match restore.run(given("backup"), &mut known) {
         Ok(done) => done,
-        Err(Refused { problem, is_broken, is_begun }) => {
-            // Nothing was restored yet, so the target is as it was found.
-            let problem = if is_begun { problem } else { abandon(to, problem) };
-            eprintln!("sealog: {problem}");
-            return Ok(if is_broken { ExitCode::from(EXIT_BROKEN) } else { ExitCode::FAILURE });
-        }
+        Err(Refused { failure, is_begun: true }) => return Err(failure),
+        // Nothing was restored yet, so the target is as it was found.
+        Err(Refused { failure, is_begun: false }) => return Err(abandon(to, failure)),
     };
     let Done { manifest, events, lost } = done;
     if matches.get_flag("json") {
@@ -145,15 +145,20 @@ struct Done {
 }
 
 struct Refused {
-    problem: String,
-    is_broken: bool,
+    failure: Failure,
     /// Files were written.
     is_begun: bool,
 }
 
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused { failure, is_begun: false }
+    }
+}
+
 impl From<String> for Refused {
     fn from(problem: String) -> Refused {
-        Refused { problem, is_broken: false, is_begun: false }
+        Failure::from(problem).into()
     }
 }
 
@@ -161,7 +166,7 @@ impl Restore {
     fn run(&self, id: Option<&str>, known: &mut Known) -> Result<Done, Refused> {
         let manifest = select(&self.place, id)?;
         if manifest.store.kind != EMBEDDED {
-            return Err(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id).into());
+            return Err(Failure::usage(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id)).into());
         }
         known.add_newer(&self.place, &manifest)?;
         let progress = Progress::new("Verifying", self.is_quiet);
@@ -170,9 +175,9 @@ impl Restore {
         self.refuse_damage(&manifest, &checked)?;
         let lost = known.behind(&manifest.heads()?, &checked.found, &checked.dropped);
         self.refuse_rollback(&manifest, &lost)?;
-        let begun = |problem: String| Refused { problem, is_broken: false, is_begun: true };
+        let begun = |failure: Failure| Refused { failure, is_begun: true };
         self.copy(&manifest).map_err(begun)?;
-        self.finish(&manifest, &lost).map_err(begun)?;
+        self.finish(&manifest, &lost).map_err(Failure::from).map_err(begun)?;
         Ok(Done { manifest, events: checked.events, lost })
     }
 
@@ -198,7 +203,7 @@ impl Restore {
         } else {
             "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
         };
-        Err(Refused { problem, is_broken: !checked.broken.is_empty(), is_begun: false })
+        Err(Failure::new(Exit::Broken, problem).into())
     }
 
     fn refuse_rollback(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), Refused> {
@@ -220,8 +225,8 @@ impl Restore {
     }
 
     /// Everything but what follows from opening it.
-    fn copy(&self, manifest: &Manifest) -> Result<(), String> {
-        let failed = |error: io::Error| format!("{}: {error}", self.to.display());
+    fn copy(&self, manifest: &Manifest) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::from(format!("{}: {error}", self.to.display()));
         let progress = Progress::new("Restoring", self.is_quiet);
         progress.begin(manifest.bytes());
         for log in &manifest.logs {
@@ -247,7 +252,7 @@ impl Restore {
         Ok(())
     }
 
-    fn copy_segment(&self, log: &LogText, segment: &SegmentText) -> Result<(), String> {
+    fn copy_segment(&self, log: &LogText, segment: &SegmentText) -> Result<(), Failure> {
         let from = self.place.segment_path(&log.mode, segment.number, &segment.salt);
         let to = self.to.join(&log.mode).join(segment_file_name(segment.number));
         // It was verified, and may have been changed since: what is written is what was verified.
@@ -269,8 +274,8 @@ impl Restore {
         };
         match copied() {
             Ok(true) => Ok(()),
-            Ok(false) => Err(format!("{}: the file has changed while it was restored", from.display())),
-            Err(error) => Err(format!("{}: {error}", to.display())),
+            Ok(false) => Err(changed(&from.display())),
+            Err(error) => Err(format!("{}: {error}", to.display()).into()),
         }
     }
 
@@ -363,9 +368,13 @@ impl Restore {
     }
 }
 
-fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), String> {
+fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), Failure> {
     if hex(&Sha256::digest(content)) == sha256 {
         return Ok(());
     }
-    Err(format!("{name}: the file has changed while it was restored"))
+    Err(changed(&name))
+}
+
+fn changed(what: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Broken, format!("{what}: the file has changed while it was restored"))
 }

@@ -18,6 +18,7 @@ use super::place::Place;
 use super::record::{Restored, add_records};
 use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
+use crate::cli::exit::Failure;
 use crate::config;
 use crate::store::{self, Opened};
 
@@ -38,15 +39,16 @@ pub(super) fn command() -> Command {
     .arg(json_flag())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
-    let settings = config::load(matches, std::env::vars()).map_err(|error| error.to_string())?;
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let settings = config::load(matches, std::env::vars())?;
     let store::Place::Postgres(_) = &settings.store else {
-        return Err("--store: give the postgres:// URL of the database; `sealog restore` compares by itself when it restores an embedded store".into());
+        return Err(Failure::usage(
+            "--store: give the postgres:// URL of the database; `sealog restore` compares by itself when it restores an embedded store",
+        ));
     };
     let mut known = Known::default();
     known_to(matches, &mut known)?;
-    let opened =
-        Opened::open_unmarked(&settings.store, &settings.data_dir).map_err(|error| error.to_string())?;
+    let opened = Opened::open_unmarked(&settings.store, &settings.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let compared = runtime.block_on(compare(&opened, matches, &mut known));
@@ -84,18 +86,19 @@ struct Compared {
     accepted: bool,
 }
 
-async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Result<Compared, String> {
-    let (store, database) = (opened.store(), opened.database().ok_or("this is no database")?);
+async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Result<Compared, Failure> {
+    let store = opened.store();
+    let database = opened.database().ok_or_else(|| "this is no database".to_owned())?;
     let text = |error: StoreError| error.to_string();
     let mut newest = None;
     if let Some(dir) = matches.get_one::<String>("heads") {
         let id = database.store_id().to_string();
         for manifest in Place::open(Path::new(dir))?.manifests()? {
             if manifest.store.id != id {
-                return Err(format!(
+                return Err(Failure::usage(format!(
                     "--heads: {} was noted of another store ({})",
                     manifest.id, manifest.store.id
-                ));
+                )));
             }
             known.add_manifest(&manifest)?;
             newest = Some(manifest);

@@ -7,6 +7,7 @@ use std::path::Path;
 use sealog_core::id::Mode;
 
 use super::rollback::Known;
+use crate::cli::exit::Failure;
 use crate::files::{make_dir, sync_dir, write_new};
 use crate::restoring_mark;
 
@@ -17,8 +18,8 @@ const REMAINS: [&str; 6] = ["LOCK", "lost+found", "live", "test", OLD_MARKS, "RE
 pub(super) const OLD_MARKS: &str = "old-marks.tmp";
 
 /// Looks at the target, and marks it as one that is being restored.
-pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), String> {
-    let failed = |error: io::Error| format!("{}: {error}", to.display());
+pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::of_path(to, &error);
     make_dir(to).map_err(failed)?;
     let mark = restoring_mark::path(to);
     if mark.exists() {
@@ -60,11 +61,11 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), String> {
     kept().map_err(failed)
 }
 
-fn not_empty(to: &Path, name: &str) -> String {
-    format!(
+fn not_empty(to: &Path, name: &str) -> Failure {
+    Failure::usage(format!(
         "{}: the directory is not empty ({name}). Give a new one, or move the old one aside and name it with --old-data, so that nothing is lost in silence",
         to.display()
-    )
+    ))
 }
 
 /// Removes what an interrupted restore has left.
@@ -84,8 +85,8 @@ fn empty(to: &Path) -> io::Result<()> {
     sync_dir(to)
 }
 
-/// Leaves the target as it was found: with the high-water marks that stood there, and nothing else. The problem is handed on.
-pub(super) fn abandon(to: &Path, problem: String) -> String {
+/// Leaves the target as it was found: with the high-water marks that stood there, and nothing else. The failure is handed on.
+pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
     let left = || {
         empty(to)?;
         for mode in Mode::ALL {
@@ -101,7 +102,10 @@ pub(super) fn abandon(to: &Path, problem: String) -> String {
         fs::remove_file(restoring_mark::path(to))
     };
     match left() {
-        Ok(()) => problem,
-        Err(error) => format!("{problem}. {} cannot be emptied: {error}", to.display()),
+        Ok(()) => failure,
+        Err(error) => {
+            let Failure { exit, message } = failure;
+            Failure::new(exit, format!("{message}. {} cannot be emptied: {error}", to.display()))
+        }
     }
 }

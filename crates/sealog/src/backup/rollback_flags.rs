@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::rollback::Known;
+use crate::cli::exit::Failure;
 
 /// What is known to have been, and what is done about it.
 pub(super) fn rollback_args() -> [Arg; 4] {
@@ -17,16 +18,16 @@ pub(super) fn rollback_args() -> [Arg; 4] {
 }
 
 /// What the command line says was there.
-pub(super) fn known_to(matches: &ArgMatches, known: &mut Known) -> Result<(), String> {
+pub(super) fn known_to(matches: &ArgMatches, known: &mut Known) -> Result<(), Failure> {
     for receipt in matches.get_many::<String>("receipt").into_iter().flatten() {
-        known.add_receipts(Path::new(receipt))?;
+        known.add_receipts(Path::new(receipt)).map_err(Failure::usage)?;
     }
     if let Some(old) = matches.get_one::<String>("old-data")
-        && !known.add_marks(Path::new(old))?
+        && !known.add_marks(Path::new(old)).map_err(Failure::usage)?
     {
-        return Err(format!(
+        return Err(Failure::usage(format!(
             "--old-data: there is no high-water mark in {old} (live/mark, test/mark or postgres.mark)"
-        ));
+        )));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use crate::cli::exit::{Exit, Failure};
 use crate::files::{create_file, make_dir};
 
 const BLOCK: usize = 512;
@@ -60,8 +61,9 @@ fn header(name: &str, bytes: u64) -> io::Result<[u8; BLOCK]> {
 }
 
 /// Unpacks a stream that this program has written into a directory. Anything else in it is refused: a path that leads elsewhere, a link, a file that it would not write.
-pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), String> {
-    let broken = |why: &str| format!("the stream is no backup, or not all of one: {why}");
+pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), Failure> {
+    let broken =
+        |why: &str| Failure::new(Exit::Broken, format!("the stream is no backup, or not all of one: {why}"));
     let failed = |error: io::Error| broken(&error.to_string());
     loop {
         let mut block = [0; BLOCK];
@@ -95,7 +97,7 @@ pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), String> {
             let _ = fs::remove_file(&path);
             return Err(match error.kind() {
                 io::ErrorKind::UnexpectedEof => broken("it ends in the middle of a file"),
-                _ => format!("{}: {error}", path.display()),
+                _ => Failure::from(format!("{}: {error}", path.display())),
             });
         }
         let mut pad = [0; BLOCK];
@@ -167,7 +169,7 @@ mod tests {
         {
             let dir = tempfile::tempdir().unwrap();
             let refused = unpack(&stream(&[(name, b"x")])[..], dir.path()).unwrap_err();
-            assert!(refused.contains(name), "{refused}");
+            assert!(refused.message.contains(name), "{refused:?}");
         }
     }
 }

@@ -8,10 +8,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::check::{Checked, check};
-use super::flags::{EXIT_BROKEN, EXIT_CODES, dir_argument, json_flag, quiet_flag};
+use super::flags::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
 use super::manifest::{EMBEDDED, Manifest};
 use super::place::{Found, Place};
 use super::progress::Progress;
+use crate::cli::exit::{Exit, Failure};
 
 pub(super) fn command() -> Command {
     Command::new("verify")
@@ -19,7 +20,7 @@ pub(super) fn command() -> Command {
         .long_about(
             "Checks that a backup is whole, without restoring it: every file is compared with its digest, and every chain is walked from its first event to the head that the manifest has for it, \
              the hash of each event recomputed, on all cores.\n\n\
-             It names what is damaged, and ends with 10 when a chain is broken. Without --backup it checks the newest one; --all checks every backup in the directory.",
+             It names what is damaged or broken, and ends with 10 then. Without --backup it checks the newest one; --all checks every backup in the directory.",
         )
         .after_help(EXIT_CODES)
         .arg(dir_argument("The directory of the backups"))
@@ -29,17 +30,18 @@ pub(super) fn command() -> Command {
         .arg(quiet_flag())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let dir = matches.get_one::<String>("dir").expect("clap asks for it");
     let place = Place::open(Path::new(dir))?;
     let manifests = if matches.get_flag("all") {
-        let read =
-            |Found { id, manifest }: Found| manifest.map_err(|problem| format!("backup {id}: {problem}"));
+        let read = |Found { id, manifest }: Found| {
+            manifest.map_err(|problem| Failure::new(Exit::Broken, format!("backup {id}: {problem}")))
+        };
         place.list()?.into_iter().map(read).collect::<Result<Vec<_>, _>>()?
     } else {
         vec![select(&place, matches.get_one::<String>("backup").map(String::as_str))?]
     };
-    let (mut is_whole, mut is_broken) = (true, false);
+    let mut is_whole = true;
     for manifest in manifests {
         if manifest.store.kind != EMBEDDED {
             eprintln!(
@@ -52,31 +54,32 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         let checked = check(&place, &manifest, &HashSet::new(), &progress)?;
         progress.finish();
         is_whole &= checked.is_whole();
-        is_broken |= !checked.broken.is_empty();
         report(&manifest, &checked, matches.get_flag("json"));
     }
-    Ok(match (is_whole, is_broken) {
-        (true, _) => ExitCode::SUCCESS,
-        (false, true) => ExitCode::from(EXIT_BROKEN),
-        (false, false) => ExitCode::FAILURE,
-    })
+    Ok(if is_whole { ExitCode::SUCCESS } else { Exit::Broken.into() })
 }
 
 /// The backup of this name, or the newest. One that cannot be read is no reason to take an older one in silence.
-pub(super) fn select(place: &Place, id: Option<&str>) -> Result<Manifest, String> {
+pub(super) fn select(place: &Place, id: Option<&str>) -> Result<Manifest, Failure> {
     let listed = place.list()?;
     let found = match id {
         Some(id) => listed.into_iter().find(|found| found.id == id),
         None => listed.into_iter().next_back(),
     };
     let dir = place.path().display();
-    let Found { id, manifest } = found.ok_or_else(|| match id {
+    let missing = || match id {
         Some(id) => {
             format!("{dir}: there is no backup {id}; `sealog backup list {dir}` names those that are there")
         }
         None => format!("{dir}: there is no backup that was completed; `sealog backup create` makes one"),
-    })?;
-    manifest.map_err(|problem| format!("backup {id}: {problem}. Choose another one with --backup, as `sealog backup list {dir}` names them"))
+    };
+    let Found { id, manifest } = found.ok_or_else(|| Failure::new(Exit::NotFound, missing()))?;
+    let unread = |problem| {
+        format!(
+            "backup {id}: {problem}. Choose another one with --backup, as `sealog backup list {dir}` names them"
+        )
+    };
+    manifest.map_err(|problem| Failure::new(Exit::Broken, unread(problem)))
 }
 
 /// For people and for machines.

@@ -34,8 +34,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, matches) = matches.subcommand().expect("clap asks for one");
-    let settings = config::effective(matches, std::env::vars(), matches.get_flag("show_secrets"))
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    let settings = config::effective(matches, std::env::vars(), matches.get_flag("show_secrets"))?;
     let text = match Form::of(matches) {
         Form::Json => format!("{}\n", as_json(&settings)),
         _ => as_toml(&settings),

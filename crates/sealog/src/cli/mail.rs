@@ -33,8 +33,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, matches) = matches.subcommand().expect("clap asks for one");
     let address = matches.get_one::<String>("address").expect("clap asks for it");
-    let settings =
-        config::load(matches, std::env::vars()).map_err(|error| Failure::usage(error.to_string()))?;
+    let settings = config::load(matches, std::env::vars())?;
     let Some(smtp) = &settings.server.smtp else {
         return Err(Failure::usage("there is no mail server: set smtp.url and smtp.from (docs/settings.md)"));
     };

@@ -13,7 +13,7 @@ mod connect;
 mod deliver;
 mod doctor;
 mod events;
-mod exit;
+pub(crate) mod exit;
 mod export;
 mod follow;
 mod format;
@@ -85,8 +85,5 @@ pub(crate) fn run(name: &str, matches: &ArgMatches, program: fn() -> Command) ->
         "man" => man::run(matches, program()),
         _ => return None,
     };
-    Some(ended.unwrap_or_else(|failure: Failure| {
-        eprintln!("sealog: {}", failure.message);
-        failure.exit.into()
-    }))
+    Some(ended.unwrap_or_else(|failure: Failure| failure.say()))
 }

@@ -23,6 +23,7 @@ use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use serde_json::json;
 
+use crate::cli::exit;
 use crate::config::Settings;
 use crate::demo_mark::{self, Found};
 use crate::first_run::Failure;
@@ -82,7 +83,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, String> {
+pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, exit::Failure> {
     let text = |name: &str| matches.get_one::<String>(name).expect("it has a default").as_str();
     let given = [
         ("listen", text("listen")),
@@ -91,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, St
         // There is nothing to lose.
         ("allow_unsafe_storage", "true"),
     ];
-    let mut settings = config::of_flags(&given).map_err(|error| error.to_string())?;
+    let mut settings = config::of_flags(&given)?;
     settings.server.program = Arc::new(program);
     logging::to_stderr(settings.log_level, settings.log_format);
     let asked = settings.listen;

@@ -118,7 +118,7 @@ fn a_stream_is_a_whole_backup_and_part_of_one_is_refused() {
         [("part", made.stdout.len() / 2), ("no-manifest", made.stdout.len() - 4096), ("nothing", 0)]
     {
         let (code, _, error) = restore(&made.stdout[..end], name);
-        assert_eq!(code, Some(1), "{name} {error}");
+        assert_eq!(code, Some(10), "{name} {error}");
         assert_eq!(std::fs::read_dir(stage.path(name)).unwrap().count(), 0, "{name}: nothing is left behind");
     }
     // Any tar can unpack it, and the directory is one of backups.
@@ -183,14 +183,27 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
     let (data, backups) = (stage.data().display().to_string(), stage.backups().display().to_string());
     let others = stage.path("data/live").display().to_string();
     let nowhere = stage.path("nowhere").display().to_string();
+    let elsewhere = stage.path("elsewhere").display().to_string();
     for (args, code, with) in [
-        (vec!["backup", "verify", &backups], 1, "there are no backups here"),
-        (vec!["backup", "create", &data, "--data-dir", &data], 1, "a directory of their own"),
-        (vec!["backup", "create", &others, "--data-dir", &data], 1, "has other files in it"),
-        (vec!["backup", "create", &backups, "--data-dir", &nowhere], 1, "there is no store"),
-        (vec!["backup", "create", &backups, "--store", "postgres://nobody@127.0.0.1:1/x"], 1, "database"),
+        (vec!["backup", "verify", &backups], 2, "there are no backups here"),
+        (vec!["backup", "create", &data, "--data-dir", &data], 2, "a directory of their own"),
+        (vec!["backup", "create", &others, "--data-dir", &data], 2, "has other files in it"),
+        (vec!["backup", "create", &backups, "--data-dir", &nowhere], 2, "there is no store"),
+        (vec!["backup", "create", &backups, "--store", "postgres://nobody@127.0.0.1:1/x"], 2, "database"),
         (vec!["backup", "create"], 2, "DIR"),
-        (vec!["restore", "--from", &backups, "--to", &data], 1, "not empty"),
+        (vec!["backup", "create", &backups, "--listen", "nowhere"], 2, "listen must be"),
+        (vec!["backup", "heads", &backups, "--data-dir", &data], 2, "--store"),
+        (
+            vec!["backup", "heads", &backups, "--store", "postgres://nobody@127.0.0.1:1/x"],
+            5,
+            "cannot open the store",
+        ),
+        (vec!["backup", "list", &nowhere], 2, "there are no backups here"),
+        (vec!["restore", "--from", &backups, "--to", &data], 2, "not empty"),
+        (vec!["restore", "--from", &nowhere, "--to", &elsewhere], 2, "there are no backups here"),
+        (vec!["restore", "--from", &nowhere, "--to", &elsewhere, "--receipt", &nowhere], 2, "a receipt is"),
+        (vec!["restore", "--from", &nowhere, "--to", &elsewhere, "--old-data", &nowhere], 2, "--old-data"),
+        (vec!["restore", "check", "--data-dir", &data], 2, "--store"),
         (vec!["restore", "--from", &backups], 2, "--to"),
         (vec!["backup", "create", &backups, "--no-such-flag"], 2, "--no-such-flag"),
     ] {
@@ -198,13 +211,15 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
         assert!(ended == Some(code) && error.contains(with), "{args:?} {ended:?} {error}");
     }
     stage.create();
-    assert_eq!(said(&["backup", "verify", &backups, "--backup", "x"]).0, Some(1));
+    assert_eq!(said(&["backup", "verify", &backups, "--backup", "x"]).0, Some(4));
+    let args = ["restore", "--from", &backups, "--to", &elsewhere, "--backup", "x"];
+    assert_eq!(said(&args).0, Some(4), "there is no such backup");
     // Backups of another store do not go into the same directory.
     let other = Stage::new();
     other.fill(&chains()[..1], 1);
     let other = other.data().display().to_string();
     let (code, error) = said(&["backup", "create", &backups, "--data-dir", &other]);
-    assert!(code == Some(1) && error.contains("another store"), "{error}");
+    assert!(code == Some(2) && error.contains("another store"), "{error}");
     for command in [
         &["backup", "create"][..],
         &["backup", "verify"],
