@@ -200,6 +200,7 @@ mod tests {
                 default: "127.0.0.1:8080".into(),
                 help: "Where".into(),
             }],
+            exit_codes: vec![("10".into(), "a chain is broken".into())],
         };
         let openapi = json!({ "paths": {}, "components": { "schemas": {} }, "tags": [] });
         Site::new(&Given {

@@ -3,6 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 use sealog_docs::{Argument, Program};
 
+use crate::cli::exit;
 use crate::config;
 
 /// All commands with their arguments, and all settings.
@@ -11,7 +12,7 @@ pub(crate) fn program(mut command: Command) -> Program {
     let mut commands = Vec::new();
     let name = command.get_name().to_owned();
     add(&command, &name, &mut commands);
-    Program { commands, settings: config::reference() }
+    Program { commands, settings: config::reference(), exit_codes: exit::codes() }
 }
 
 fn add(command: &Command, name: &str, commands: &mut Vec<sealog_docs::Command>) {

@@ -313,6 +313,16 @@ fn commands_and_settings_are_those_of_the_program() {
         let (head, body) = page(&server, &format!("/docs/commands/{name}"), "");
         assert!(head.starts_with("http/1.1 200") && body.contains(&format!("sealog {name}")), "{name}");
     }
+    // Every command ends with a code of one table.
+    let (_, verify, _) = ended(sealog().args(["verify", "--help"]).output().unwrap());
+    let codes: Vec<&str> = verify.split("Exit codes:\n").nth(1).unwrap().lines().collect();
+    assert!(codes.len() >= 8, "{verify}");
+    for row in codes {
+        let (code, meaning) = row.trim().split_once(' ').unwrap();
+        assert!(list.contains(&format!("<td>{code}</td><td>{}</td>", meaning.trim())), "{row}: {list}");
+    }
+    let (_, page_of_backup) = page(&server, "/docs/commands/backup", "");
+    assert!(page_of_backup.contains("/docs/commands#exit-codes"), "{page_of_backup}");
     let (_, settings) = page(&server, "/docs/all-settings", "");
     assert!(settings.contains("SEALOG_LIMITS_PER_IP_RPS") && settings.contains("--limits-per-ip-rps"));
     // Examples name the server that shows them.

@@ -9,6 +9,8 @@ pub struct Program {
     /// Each command before those beneath it.
     pub commands: Vec<Command>,
     pub settings: Vec<Setting>,
+    /// Codes that commands end with, and what each means.
+    pub exit_codes: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,12 +56,14 @@ pub(super) fn pages(program: &Program) -> Vec<Source> {
         if rest.is_none() {
             let about = command.about.lines().next().unwrap_or("");
             list.push_str(&format!("| [`{}`](/docs/{path}) | {} |\n", command.name, cell(about)));
-            let markdown = format!("# {}\n\n{}", command.name, described(command));
+            let codes = if program.exit_codes.is_empty() { "" } else { EXIT_CODES_LINK };
+            let markdown = format!("# {}\n\n{}{codes}", command.name, described(command));
             pages.push(Source::new(path, command.name.clone(), markdown));
         } else if let Some(page) = pages.iter_mut().find(|page| page.path == path) {
             page.markdown.push_str(&format!("\n## {}\n\n{}", command.name, described(command)));
         }
     }
+    list.push_str(&exit_codes(&program.exit_codes));
     let mut all = vec![Source::new("commands", "Commands", list).in_part("Look up")];
     all.append(&mut pages);
     all.push(Source::new("all-settings", "All settings", settings(&program.settings)).in_part("Look up"));
@@ -78,6 +82,20 @@ fn described(command: &Command) -> String {
         for argument in &command.arguments {
             text.push_str(&format!("| {} | {} |\n", code(&argument.name), cell(&plain(&argument.help))));
         }
+    }
+    text
+}
+
+/// On the page of each command.
+const EXIT_CODES_LINK: &str = "\n[Exit codes](/docs/commands#exit-codes) are the same for all commands.\n";
+
+fn exit_codes(codes: &[(String, String)]) -> String {
+    if codes.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n".to_owned();
+    for (code, meaning) in codes {
+        text.push_str(&format!("| {code} | {} |\n", cell(&plain(meaning))));
     }
     text
 }
