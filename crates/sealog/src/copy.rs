@@ -13,6 +13,7 @@ use sealog_core::verify::Item;
 use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Range, Store, StoreError, WantedKeys};
+use serde_json::json;
 
 use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::store::{Opened, Place};
@@ -47,6 +48,7 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Takes the source's accounts where both stores have accounts that differ and nothing shows which are newer"),
         )
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
         .after_help(EXIT_CODES)
 }
 
@@ -64,7 +66,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     from.close();
     to.close();
     let Copied { events, chains } = copied?;
-    println!("copied {events} events; {chains} chains end with the same hash in both stores");
+    if matches.get_flag("json") {
+        println!("{}", json!({ "events": events, "chains": chains }));
+    } else {
+        println!("copied {events} events; {chains} chains end with the same hash in both stores");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -87,8 +87,43 @@ fn command() -> Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::Command;
+
+    /// Commands without `--json`, and why.
+    const WITHOUT_JSON: [(&str, &str); 4] = [
+        ("sealog serve", "a server, which prints nothing; log_format says how it logs"),
+        ("sealog replicate", "goes on until it is stopped; --status has its state as JSON"),
+        ("sealog completions", "prints a script for a shell"),
+        ("sealog man", "prints a page for man"),
+    ];
+
     #[test]
     fn the_command_line_is_well_formed() {
         super::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_that_prints_data_has_json() {
+        let mut program = super::command();
+        program.build();
+        let mut without = Vec::new();
+        let all = runnable(&program, "sealog", &mut without);
+        assert!(all > 40, "the commands are found: {all}");
+        without.retain(|name| !WITHOUT_JSON.iter().any(|(known, _)| name == known));
+        assert_eq!(without, Vec::<String>::new());
+    }
+
+    /// Counts the commands that do something themselves, and names those without `--json`.
+    fn runnable(command: &Command, name: &str, without: &mut Vec<String>) -> usize {
+        let below: Vec<&Command> =
+            command.get_subcommands().filter(|below| below.get_name() != "help").collect();
+        // `sealog restore` works by itself, too.
+        let works = !command.is_subcommand_required_set();
+        if works && !command.get_arguments().any(|argument| argument.get_long() == Some("json")) {
+            without.push(name.to_owned());
+        }
+        let below =
+            below.iter().map(|below| runnable(below, &format!("{name} {}", below.get_name()), without));
+        usize::from(works) + below.sum::<usize>()
     }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_store::postgres;
+use serde_json::json;
 
 use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::config;
@@ -22,6 +23,7 @@ pub(crate) fn command() -> Command {
             .action(ArgAction::SetTrue)
             .help("Then distributes the tables of events over the nodes of a Citus cluster, by chain_id"),
     )
+    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
     .after_help(EXIT_CODES)
 }
 
@@ -42,6 +44,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
         + sealog_control::migrate(&url.0).map_err(cannot)?;
-    println!("the schema is up to date; {steps} steps were made");
+    if matches.get_flag("json") {
+        println!("{}", json!({ "steps": steps, "citus": matches.get_flag("citus") }));
+    } else {
+        println!("the schema is up to date; {steps} steps were made");
+    }
     Ok(ExitCode::SUCCESS)
 }

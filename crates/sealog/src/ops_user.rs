@@ -6,8 +6,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
-use crate::admin::ops_user::{self, Added, Done, LISTED_MAX};
+use crate::admin::ops_user::{self, Added, Done, LISTED_MAX, Listed};
 use crate::cli::exit::{EXIT_CODES, Failure};
+use crate::cli::output::{self, Form};
 use crate::config;
 
 pub(crate) fn command() -> Command {
@@ -87,13 +88,19 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             println!("{}", link.0);
         }
         Done::Listed { operators } => {
-            for operator in &operators {
+            let row = |operator: &Listed| {
                 let state = if operator.enrolled { "enrolled" } else { "not enrolled" };
-                println!(
-                    "{}  {}  {state}  since {}",
-                    operator.operator_id, operator.email, operator.created_at
-                );
-            }
+                [&*operator.operator_id, &operator.email, state, &operator.created_at]
+                    .map(output::plain)
+                    .to_vec()
+            };
+            let rows: Vec<Vec<String>> = operators.iter().map(row).collect();
+            output::put(&match Form::of(matches) {
+                Form::Table => {
+                    output::table(&["operator_id", "email", "state", "since"], &[36, 60, 12, 24], &rows)
+                }
+                _ => rows.iter().map(|row| row.join("\t") + "\n").collect(),
+            })?;
             if operators.len() == LISTED_MAX {
                 eprintln!("There may be more than these {LISTED_MAX}.");
             }

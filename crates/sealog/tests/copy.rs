@@ -442,9 +442,23 @@ fn a_source_or_a_target_that_cannot_be_meant_ends_the_command_as_every_other() {
         ("postgres://x/y?sslmode=maybe", fresh, 2, "--from: cannot open the store"),
         (from.to_str().unwrap(), "postgres://nobody@127.0.0.1:1/x", 5, "--to: cannot open the store"),
     ] {
-        let (code, said, noted) = copy_ended(from, to, &[]);
+        let (code, said, noted) = copy_ended(from, to, &["--json"]);
         assert!(code == Some(wanted) && said.is_empty() && noted.contains(with), "{code:?} {noted}");
     }
+}
+
+#[test]
+fn a_copy_tells_machines_what_it_has_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let source = embedded(&from);
+    append(&source.store, chains()[0], 7, "first");
+    append(&source.store, chains()[2], 3, "second");
+    drop(source);
+    let (code, said, noted) = copy_ended(from.to_str().unwrap(), to.to_str().unwrap(), &["--json"]);
+    assert_eq!(code, Some(0), "{noted}");
+    let copied: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(copied, serde_json::json!({ "events": 10, "chains": 2 }));
 }
 
 /// What is in the files of a data directory: segments as bytes, and the rest as the store reads it.

@@ -209,6 +209,8 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     assert!(done && said.contains(&format!("{steps} steps were made")), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
     assert!(done && said.contains("0 steps were made"), "{said}");
+    let (done, said) = migrate(&database.url(), &["--json"]);
+    assert!(done && said == "{\"citus\":false,\"steps\":0}\n", "{said}");
     let ends_with = |store: &str| {
         let output = sealog().arg("migrate").env("SEALOG_STORE", store).output().unwrap();
         output.status.code()

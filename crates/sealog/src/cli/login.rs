@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::connect;
 use super::exit::{Exit, Failure};
-use super::{ask, profile};
+use super::{ask, output, profile};
 
 pub(super) fn command() -> Command {
     connect::with_flags(
@@ -79,7 +80,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let text = profile::with_profile(text.as_deref().map_or("", String::as_str), &name, &kept);
     profile::write(&path, &text)
         .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
-    if !matches.get_flag("quiet") {
+    if matches.get_flag("json") {
+        let told = json!({ "profile": name, "file": path, "url": url, "operator": is_operator });
+        output::put(&format!("{told}\n"))?;
+    } else if !matches.get_flag("quiet") {
         let asks = if name == profile::DEFAULT { String::new() } else { format!(" (--profile {name})") };
         eprintln!("sealog: the profile {name:?} of {} leads to {url}{asks}", path.display());
     }

@@ -26,7 +26,7 @@ mod log;
 mod login;
 mod mail;
 mod man;
-mod output;
+pub(crate) mod output;
 mod profile;
 mod progress;
 mod spool;

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use clap::ArgMatches;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// On a terminal.
     Table,
     /// A line for each row, and tabs between its values.
@@ -14,7 +14,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    pub(super) fn of(matches: &ArgMatches) -> Form {
+    pub(crate) fn of(matches: &ArgMatches) -> Form {
         if matches.get_flag("json") {
             Form::Json
         } else if std::io::stdout().is_terminal() {
@@ -26,7 +26,7 @@ impl Form {
 }
 
 /// Text of an event on one line: what could move the cursor, colour the screen or turn the direction of writing is shown as an escape.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{061c}');
@@ -48,7 +48,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// Rows under headings, each as wide as its widest value but no wider than `most` says.
-pub(super) fn table(headings: &[&str], most: &[usize], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(headings: &[&str], most: &[usize], rows: &[Vec<String>]) -> String {
     let cell = |row: &[String], at: usize| cut(&row[at], most[at]);
     let widths: Vec<usize> = headings
         .iter()
@@ -70,7 +70,7 @@ pub(super) fn table(headings: &[&str], most: &[usize], rows: &[Vec<String>]) -> 
 }
 
 /// To standard output. Whether there is anybody left to read it: a pipe that was closed is no error.
-pub(super) fn put(text: &str) -> std::io::Result<bool> {
+pub(crate) fn put(text: &str) -> std::io::Result<bool> {
     put_bytes(text.as_bytes())
 }
 

@@ -81,6 +81,12 @@ fn a_second_backup_copies_what_is_new_and_shares_the_rest() {
     assert_eq!(third["events"], first["events"].as_u64().unwrap() + 250);
     let (code, said, _) = stage.backup(&["list", "--json"], false);
     assert_eq!((code, said.lines().count()), (Some(0), 3), "{said}");
+    // A pipe gets a line for each, with tabs and without headings.
+    let (code, said, noted) = stage.backup(&["list"], false);
+    let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!((code, noted.as_str(), rows.len()), (Some(0), "", 3), "{said}");
+    assert_eq!((rows[2][0], rows[2].len()), (third["id"].as_str().unwrap(), 6), "{said}");
+    assert_eq!(rows[2][2], third["events"].to_string(), "{said}");
     assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
     // Each of them can be restored, and has what it had.
     for made in [&first, &third] {
