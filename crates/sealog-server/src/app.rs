@@ -24,6 +24,7 @@ use sealog_store::world::World;
 
 use crate::auth::Auth;
 use crate::budget::Budget;
+use crate::client_address::UntrustedForwarders;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::docs::Docs;
@@ -56,6 +57,7 @@ pub struct App {
     /// Nothing where it is off.
     pub(crate) replication: Option<Replication>,
     pub(crate) last_ready: LastAnswer,
+    pub(crate) untrusted_forwarders: UntrustedForwarders,
 }
 
 impl App {
@@ -189,6 +191,7 @@ impl App {
             openapi: Served::new(&config),
             docs: Docs::default(),
             last_ready: LastAnswer::default(),
+            untrusted_forwarders: UntrustedForwarders::default(),
             config,
         })
     }

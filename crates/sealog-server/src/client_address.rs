@@ -1,11 +1,14 @@
 //! Whose request it is, by address: the peer's, or what trusted proxies say of it. Spec 8.2.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Mutex;
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use ipnet::IpNet;
 use sealog_service::ingest::Client;
+use sealog_store::sync::lock;
 
 /// Entries of `X-Forwarded-For` that are looked at, from the right, and the most bytes that one may have. An address in brackets with a port has 53; the rest is for spaces.
 /// So a header costs at most 32 times 65 bytes and 32 comparisons with the trusted ranges, however long it is.
@@ -14,6 +17,13 @@ const HOP_BYTES_MAX: usize = 64;
 
 /// Headers by which a proxy tells that it passes a request on.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
+/// Those of them that claim another client than the peer.
+const CLAIMS: [&str; 2] = [FORWARDED[0], FORWARDED[1]];
+
+/// How long nothing more is said of a peer whose claims are not believed.
+const SAY_EVERY_MS: u64 = 60 * 60 * 1000;
+/// Peers that are remembered for it. Anybody can send such a header from many addresses: beyond these, nothing is said.
+const PEERS_MAX: usize = 256;
 
 /// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
 pub(crate) fn behind(peer: &Client, headers: &HeaderMap, proxies: &[IpNet]) -> Client {
@@ -23,6 +33,40 @@ pub(crate) fn behind(peer: &Client, headers: &HeaderMap, proxies: &[IpNet]) -> C
     let lines = headers.get_all(FORWARDED[0]).iter().map(HeaderValue::as_bytes);
     let address = forwarded_for(peer.address, lines, |address| is_proxy(address, proxies));
     if address == peer.address { peer.clone() } else { Client::new(address) }
+}
+
+/// Peers that claim to pass requests on and are no trusted proxies: whoever forgot to name a proxy finds its address in every event, and is told why.
+#[derive(Debug, Default)]
+pub(crate) struct UntrustedForwarders(Mutex<HashMap<IpAddr, u64>>);
+
+impl UntrustedForwarders {
+    /// Logs that a claim was not believed, once an hour for each peer.
+    pub(crate) fn look(&self, peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet], now_ms: u64) {
+        let Some(header) = CLAIMS.into_iter().find(|name| headers.contains_key(*name)) else { return };
+        if !is_proxy(peer, proxies) && self.is_due(peer.to_canonical(), now_ms) {
+            tracing::warn!(
+                %peer,
+                header,
+                "the header was not believed, and the peer counts as the client: it is not among trusted_proxies. If it is your proxy, name it there (SEALOG_TRUSTED_PROXIES); if not, somebody pretends to be another client. Nothing more is said of this peer for an hour"
+            );
+        }
+    }
+
+    fn is_due(&self, peer: IpAddr, now_ms: u64) -> bool {
+        let mut said = lock(&self.0);
+        let is_recent = |at: u64| now_ms.saturating_sub(at) < SAY_EVERY_MS;
+        if said.get(&peer).is_some_and(|at| is_recent(*at)) {
+            return false;
+        }
+        if said.len() >= PEERS_MAX {
+            said.retain(|_, at| is_recent(*at));
+        }
+        if said.len() >= PEERS_MAX {
+            return false;
+        }
+        said.insert(peer, now_ms);
+        true
+    }
 }
 
 /// Whether a request was made on this machine. Behind a proxy on the same machine everyone comes from loopback: what was passed on by someone does not count.
@@ -202,6 +246,27 @@ mod tests {
     fn a_peer_that_is_no_proxy_is_the_client_whatever_it_claims() {
         let peer = Client::new("192.0.2.7".parse().unwrap());
         assert_eq!(&*behind(&peer, &headers(&[b"198.51.100.1"]), &proxies()).text, "192.0.2.7");
+    }
+
+    #[test]
+    fn of_a_peer_that_claims_another_client_and_is_no_proxy_is_told_once_an_hour() {
+        let said = UntrustedForwarders::default();
+        let (peer, other): (IpAddr, IpAddr) = ("192.0.2.7".parse().unwrap(), "192.0.2.8".parse().unwrap());
+        assert!(said.is_due(peer, 5) && !said.is_due(peer, 5));
+        assert!(said.is_due(other, 6), "another one is told of");
+        assert!(!said.is_due(peer, 4 + SAY_EVERY_MS) && said.is_due(peer, 5 + SAY_EVERY_MS));
+        assert!(!said.is_due(peer, 0), "a clock that was set back is no reason");
+    }
+
+    #[test]
+    fn a_crowd_that_claims_other_clients_takes_neither_memory_nor_the_log() {
+        let said = UntrustedForwarders::default();
+        let peer = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(number));
+        let told = (0..100_000).filter(|number| said.is_due(peer(*number), 1)).count();
+        assert_eq!((told, lock(&said.0).len()), (PEERS_MAX, PEERS_MAX));
+        // An hour later there is room again.
+        assert!(said.is_due(peer(100_000), 1 + SAY_EVERY_MS));
+        assert_eq!(lock(&said.0).len(), 1);
     }
 
     #[test]

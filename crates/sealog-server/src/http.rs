@@ -424,6 +424,12 @@ async fn answer(
     framing::check(parts)?;
     let (path, headers) = (parts.uri.path(), &parts.headers);
     let client = client_address::behind(&peer, headers, &app.config.trusted_proxies);
+    app.untrusted_forwarders.look(
+        peer.address,
+        headers,
+        &app.config.trusted_proxies,
+        request_id.received_ms(),
+    );
     if !routes::NOT_COUNTED.contains(&path) {
         let per_ip = share(app.config.limits.per_ip_rps, app.config.limits.nodes);
         if !app.limits.admit(counted_address(client.address), per_ip, request_id.received_ms()) {

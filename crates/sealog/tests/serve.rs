@@ -171,6 +171,27 @@ fn bad_settings_are_errors_at_start() {
 }
 
 #[test]
+fn a_forwarded_address_of_a_proxy_that_nobody_has_named_is_told_once_with_the_setting_to_change() {
+    const SAID: &str = "the header was not believed";
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path());
+    for header in ["X-Forwarded-For", "Forwarded", "X-Forwarded-For"] {
+        assert_eq!(server.request("GET", "/healthz", &[(header, "for=203.0.113.9")], "").0, 200);
+    }
+    let log = server.begun.clone() + &server.stop();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains(SAID)).collect();
+    assert_eq!(told.len(), 1, "{log}");
+    assert!(told[0].contains("SEALOG_TRUSTED_PROXIES") && told[0].contains("127.0.0.1"), "{log}");
+    assert!(told[0].contains("x-forwarded-for") && !told[0].contains("203.0.113.9"), "{log}");
+
+    let server = serve_with(dir.path(), &[("SEALOG_TRUSTED_PROXIES", "127.0.0.1")]);
+    assert_eq!(server.request("GET", "/healthz", &[("X-Forwarded-For", "203.0.113.9")], "").0, 200);
+    assert_eq!(server.request("GET", "/healthz", &[], "").0, 200);
+    let log = server.begun.clone() + &server.stop();
+    assert!(!log.contains(SAID), "{log}");
+}
+
+#[test]
 fn the_operator_interface_is_open_only_with_a_token() {
     let dir = tempfile::tempdir().unwrap();
     let server = serve(dir.path());
