@@ -2,9 +2,14 @@
 
 mod support;
 
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use support::*;
 
 fn root() -> PathBuf {
@@ -12,7 +17,7 @@ fn root() -> PathBuf {
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap()
+    fs::read_to_string(root().join(path)).unwrap()
 }
 
 fn run(command: &mut Command) -> Output {
@@ -44,7 +49,7 @@ fn systemd_understands_the_unit_and_its_exposure_is_the_documented_one() {
     let unit = dir.path().join("sealog.service");
     let text = read("packaging/systemd/sealog.service");
     assert!(text.contains("Type=notify\n") && text.contains("WatchdogSec=60\n"));
-    std::fs::write(&unit, text.replace("/usr/bin/sealog", SEALOG)).unwrap();
+    fs::write(&unit, text.replace("/usr/bin/sealog", SEALOG)).unwrap();
     let said = good(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit));
     assert!(!said.contains("sealog.service"), "{said}");
     let said =
@@ -97,6 +102,12 @@ fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
     assert!(said.contains("a server that hangs was started again by the watchdog"), "{said}");
 }
 
+/// Says that a test has not looked at everything. The harness keeps what `println!` and `eprintln!` say unless a test fails, so this goes past it.
+fn left_out(what: &str, why: &str) {
+    let told = format!("\nLEFT OUT: {what}: {}\n", why.trim());
+    std::io::stderr().write_all(told.as_bytes()).unwrap();
+}
+
 #[test]
 fn an_argument_that_the_package_scripts_do_not_know_is_refused() {
     let wrong = run(Command::new("scripts/build-deb").arg("--bianry"));
@@ -122,7 +133,7 @@ fn the_settings_of_the_package_are_settings_of_the_program() {
         .replace("127.0.0.1:8080", "127.0.0.1:0")
         .replace("/var/lib/sealog", data.to_str().unwrap());
     let config = dir.path().join("sealog.toml");
-    std::fs::write(&config, text).unwrap();
+    fs::write(&config, text).unwrap();
     let mut command = sealog();
     command.args(["serve", "--config"]).arg(&config);
     start(command).stop();
@@ -134,9 +145,9 @@ fn secrets_come_from_files_as_containers_and_systemd_hand_them_over() {
     let database = sealog_testing::postgres::cluster().database();
     let (dir, data) = data_dir();
     let credentials = dir.path().join("credentials");
-    std::fs::create_dir(&credentials).unwrap();
-    std::fs::write(credentials.join("operator_token"), format!("{TOKEN}\n")).unwrap();
-    std::fs::write(dir.path().join("store"), format!("{}\n", database.url())).unwrap();
+    fs::create_dir(&credentials).unwrap();
+    fs::write(credentials.join("operator_token"), format!("{TOKEN}\n")).unwrap();
+    fs::write(dir.path().join("store"), format!("{}\n", database.url())).unwrap();
     let mut command = serving(sealog(), &data);
     command.env("SEALOG_STORE_FILE", dir.path().join("store")).env("CREDENTIALS_DIRECTORY", &credentials);
     let server = start(command);
@@ -182,9 +193,7 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
         text.split(|letter: char| !(letter.is_ascii_uppercase() || letter == '_'))
             .filter(|word| word.starts_with("SEALOG_"))
             .for_each(known);
-        let parsed =
-            good(Command::new(root().join("target/venv/bin/python")).args(["-c", CHECK_COMPOSE, &path]));
-        assert!(parsed.starts_with("good"), "{parsed}");
+        compose(&path);
     }
     let chart = "packaging/helm/sealog";
     good(tool("helm").args(["lint", "--strict", chart]));
@@ -224,12 +233,81 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
     }
 }
 
-/// What a compose file must be to be one: every secret and volume that a service names is declared.
+/// Holds a compose file against the rules; how it hands the secrets over.
+fn compose(path: &str) -> Value {
+    let python = root().join("target/venv/bin/python");
+    let parsed = good(Command::new(python).args(["-c", CHECK_COMPOSE, path]));
+    serde_json::from_str(&parsed).unwrap_or_else(|error| panic!("{error}: {parsed}"))
+}
+
+/// Docker is not here. What goes before the server is a command of the shell, which is; it is run as a container runs it, on files as a person makes them.
+#[test]
+fn the_server_of_a_compose_file_can_read_the_secrets_that_only_a_person_on_the_host_could() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        left_out("the secrets of compose files", "only root can give files to the user of the container");
+        return;
+    }
+    for (store, names) in [("embedded", &["operator_token"][..]), ("postgres", &["operator_token", "store"])]
+    {
+        let handed_over = compose(&format!("packaging/docker/compose.{store}.yml"));
+        let dir = tempfile::tempdir().unwrap();
+        let (host, volume) = (dir.path().join("host"), dir.path().join("volume"));
+        for (dir, mode) in [(dir.path(), 0o755), (host.as_path(), 0o755), (volume.as_path(), 0o755)] {
+            fs::create_dir_all(dir).unwrap();
+            fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for name in names {
+            let secret =
+                if *name == "store" { "postgres://u:hunter2@127.0.0.1:1/x" } else { "0123456789abcdef" };
+            fs::write(host.join(name), format!("{secret}\n")).unwrap();
+            fs::set_permissions(host.join(name), fs::Permissions::from_mode(0o600)).unwrap();
+            std::os::unix::fs::chown(host.join(name), Some(1000), Some(1000)).unwrap();
+        }
+        let command = handed_over["command"].as_str().unwrap();
+        let command = command
+            .replace("/run/secrets/", &format!("{}/", host.display()))
+            .replace("/run/sealog/", &format!("{}/", volume.display()));
+        // Twice: a container is made anew, and its volume is not.
+        for _ in 0..2 {
+            good(Command::new("/bin/sh").args(["-euc", &command]));
+        }
+        let user = handed_over["user"].as_str().unwrap().parse().unwrap();
+        let settings = |of: &Path, uid| {
+            let mut command = sealog();
+            command.args(["config", "print", "--json"]).current_dir(dir.path()).uid(uid).gid(uid);
+            for name in names {
+                command.env(format!("SEALOG_{}_FILE", name.to_uppercase()), of.join(name));
+            }
+            ended(command.output().unwrap())
+        };
+        let (code, _, said) = settings(&host, user);
+        assert!(code == Some(2) && said.contains("Permission denied"), "as it was before: {said}");
+        let (code, said, noted) = settings(&volume, user);
+        assert_eq!(code, Some(0), "{noted}");
+        assert!(said.contains("SEALOG_OPERATOR_TOKEN_FILE"), "{said}");
+        assert_eq!(settings(&volume, user + 1).0, Some(2), "and nobody else reads them");
+    }
+}
+
+/// What a compose file must be to be one: every secret and volume that a service names is declared. And what it must be to start: the program's user reads no file of the host.
 const CHECK_COMPOSE: &str = r#"
-import sys, yaml
+import json, re, sys, yaml
 file = yaml.safe_load(open(sys.argv[1]))
-assert set(file) - {"x-sealog"} == {"services", "volumes", "secrets"}, set(file)
+assert {name for name in file if not name.startswith("x-")} == {"services", "volumes", "secrets"}, set(file)
+step = file["services"]["secrets"]
+assert step["user"] == "0:0" and {"DAC_OVERRIDE", "CHOWN", "FOWNER"} == set(step["cap_add"]), step
+command, = step["command"]
+handed = re.fullmatch(r"install -o (\d+) -g \1 -m 0400 ((?:/run/secrets/\S+ )+)/run/sealog/", command)
+assert handed, command
+copies = [path.removeprefix("/run/secrets/") for path in handed[2].split()]
+assert sorted(copies) == sorted(step["secrets"]), step
+image = open("Dockerfile").read()
+assert f"USER {handed[1]}:{handed[1]}\n" in image, handed[1]
 for name, service in file["services"].items():
+    if service["image"] == "sealog" and service is not step:
+        assert "user" not in service and "secrets" not in service, (name, "cannot read files of the host")
+        assert "secrets:/run/sealog:ro" in service["volumes"], name
+        assert service["depends_on"]["secrets"]["condition"] == "service_completed_successfully", name
     assert service["image"], name
     for secret in service.get("secrets", []):
         assert secret in file["secrets"], (name, secret)
@@ -237,8 +315,10 @@ for name, service in file["services"].items():
         assert volume.split(":")[0] in file["volumes"], (name, volume)
     for variable, value in service.get("environment", {}).items():
         if variable.endswith("_FILE"):
-            assert value.removeprefix("/run/secrets/") in service["secrets"], (name, variable)
+            place, _, secret = value.rpartition("/")
+            there = {"/run/secrets": service.get("secrets", []), "/run/sealog": copies}[place]
+            assert secret in there, (name, variable)
     for other in service.get("depends_on", {}):
         assert other in file["services"], (name, other)
-print("good")
+print(json.dumps({"user": handed[1], "command": command}))
 "#;
