@@ -199,7 +199,7 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
     good(tool("helm").args(["lint", "--strict", chart]));
     let embedded =
         good(tool("helm").args(["template", "x", chart, "--set", "settings.limits\\.per_ip_rps=7"]));
-    assert!(embedded.contains("kind: StatefulSet") && !embedded.contains("kind: Deployment"));
+    assert!(embedded.contains("  replicas: 1\n") && embedded.contains("storage: 20Gi\n"));
     assert!(
         embedded.contains("name: SEALOG_LIMITS_PER_IP_RPS\n")
             && embedded.contains("kind: PodDisruptionBudget")
@@ -214,9 +214,13 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
         "--set",
         "trustedProxies={10.0.0.0/8}",
     ]));
-    assert!(postgres.contains("kind: Deployment") && !postgres.contains("kind: StatefulSet"));
+    assert!(postgres.contains("  replicas: 2\n") && postgres.contains("storage: 1Gi\n"));
     assert!(postgres.contains("kind: ServiceMonitor") && postgres.contains("secretName: s\n"));
     for text in [&embedded, &postgres] {
+        // On a database, too, a server has a high-water mark, and docs/operating.md wants it on a disk that survives a restart.
+        assert!(text.contains("kind: StatefulSet") && !text.contains("kind: Deployment"));
+        assert!(text.contains("volumeClaimTemplates:") && text.contains("whenScaled: Retain"));
+        assert!(text.contains("mountPath: /data") && !text.contains("emptyDir"), "{text}");
         assert!(text.contains("readOnlyRootFilesystem: true") && text.contains("runAsUser: 10001"));
         text.lines()
             .filter_map(|line| line.trim().strip_prefix("- name: SEALOG_"))

@@ -18,7 +18,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.tls.existingSecret }}HTTPS{{ else }}HTTP{{ end -}}
 {{- end }}
 
-{{/* The pod, the same for both stores but for where /data comes from. */}}
+{{/* The pod, the same for both stores. */}}
 {{- define "sealog.pod" -}}
 metadata:
   labels:
@@ -124,12 +124,8 @@ spec:
           mountPath: /run/secrets/sealog-tls
           readOnly: true
         {{- end }}
+  {{- if or .Values.existingSecret .Values.tls.existingSecret }}
   volumes:
-    {{- if eq .Values.store "postgres" }}
-    # The high-water mark of this server; one that is gone is read from the database again.
-    - name: data
-      emptyDir: {}
-    {{- end }}
     {{- if .Values.existingSecret }}
     - name: secrets
       secret:
@@ -142,6 +138,7 @@ spec:
         secretName: {{ .Values.tls.existingSecret }}
         defaultMode: 0440
     {{- end }}
+  {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
