@@ -8,6 +8,9 @@ use sealog_testing::*;
 use crate::support::{restoring_is_refused, sealog};
 use crate::{Stage, chains, heads};
 
+/// How often each command is begun and killed; docs/reliability.md says so, too.
+const ROUNDS: u64 = 8;
+
 /// Runs a command and kills it after this long; whether it had ended by itself.
 pub fn killed_after(mut command: std::process::Command, wait: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -29,7 +32,7 @@ fn kill_9_of_a_backup_leaves_the_earlier_ones_whole_and_the_next_goes_on() {
     let mut dice = Dice::new(seed("kill_9_of_a_backup"));
     let (mut kills, mut completed) = (0, 0);
     let mut slowest = Duration::from_millis(200);
-    for _ in 0..8 {
+    for _ in 0..ROUNDS {
         stage.fill(&chains(), 3);
         let mut command = sealog();
         command.args(["backup", "create"]).arg(stage.backups()).arg("--data-dir").arg(stage.data());
@@ -65,7 +68,7 @@ fn kill_9_of_a_restore_leaves_no_store_and_the_next_run_begins_anew() {
     let whole = begun.elapsed();
     let mut dice = Dice::new(seed("kill_9_of_a_restore"));
     let (mut kills, mut completed, mut refused) = (0, 0, 0);
-    for round in 0..8 {
+    for round in 0..ROUNDS {
         let to = format!("restored-{round}");
         let mut command = sealog();
         command.args(["restore", "--from"]).arg(stage.backups()).arg("--to").arg(stage.path(&to));
@@ -86,4 +89,11 @@ fn kill_9_of_a_restore_leaves_no_store_and_the_next_run_begins_anew() {
     }
     println!("restore: kills={kills} completed={completed} refused_meanwhile={refused} lost=0 dup=0");
     assert!(kills > 0);
+}
+
+#[test]
+fn the_page_about_reliability_names_as_many_rounds() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reliability.md");
+    let rounds = format!("`sealog backup create` and `restore`, {ROUNDS} times each");
+    assert!(std::fs::read_to_string(page).unwrap().contains(&rounds), "{rounds}");
 }
