@@ -1,7 +1,9 @@
-//! Every command of `docs/command-line.md` and of `README.md` runs as it stands there.
+//! Every example of `README.md` and `docs/` is run or read by a test: those of the command line, of operating, of settings and of the README here, those of the pages that people begin with in `docs.rs`.
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,29 +15,49 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Language and text of each block between fences.
-fn blocks(text: &str) -> Vec<(String, String)> {
-    let mut blocks = Vec::new();
+/// A block between fences.
+#[derive(Debug)]
+struct Block {
+    /// The heading above it.
+    section: String,
+    language: String,
+    text: String,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let (mut blocks, mut section) = (Vec::new(), String::new());
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if let Some(language) = line.strip_prefix("```") {
             let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            blocks.push((language.to_owned(), body.join("\n") + "\n"));
+            let (section, language) = (section.clone(), language.to_owned());
+            blocks.push(Block { section, language, text: body.join("\n") + "\n" });
+        } else if line.starts_with('#') {
+            line.clone_into(&mut section);
         }
     }
     blocks
 }
 
-/// Runs a text as a person at a shell does who has the program in the path.
-fn shell(stage: &Stage, text: &str) {
+/// The blocks of a page of `docs/` in a language.
+fn of_page(page: &str, language: &str) -> Vec<Block> {
+    let text = std::fs::read_to_string(root().join("docs").join(page)).unwrap();
+    blocks(&text).into_iter().filter(|block| block.language == language).collect()
+}
+
+/// A shell with the program in its path, for this text.
+fn bash(text: &str) -> Command {
     let bin = Path::new(SEALOG).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = clean(Command::new("bash"));
+    command.args(["-euo", "pipefail", "-c", text]).env("PATH", path);
     command
-        .args(["-euo", "pipefail", "-c", text])
-        .current_dir(&stage.home)
-        .env("PATH", path)
-        .env("HOME", &stage.home);
+}
+
+/// Runs a text as a person at a shell does.
+fn shell(stage: &Stage, text: &str) {
+    let mut command = bash(text);
+    command.current_dir(&stage.home).env("HOME", &stage.home);
     command.env("SEALOG_URL", format!("http://{}", stage.address)).env("SEALOG_API_KEY", &stage.key);
     command
         .env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN)
@@ -49,12 +71,10 @@ fn shell(stage: &Stage, text: &str) {
 #[test]
 fn the_commands_of_the_page_about_the_command_line_run_as_they_stand_there() {
     let stage = Stage::new();
-    let text = std::fs::read_to_string(root().join("docs/command-line.md")).unwrap();
-    let run: Vec<String> =
-        blocks(&text).into_iter().filter(|(language, _)| language == "sh").map(|(_, text)| text).collect();
+    let run = of_page("command-line.md", "sh");
     assert!(run.len() >= 8, "the blocks are found");
     for block in run {
-        shell(&stage, &block);
+        shell(&stage, &block.text);
     }
     // What they have left behind is what the page says.
     let followed = std::fs::read_to_string(stage.home.join("audit.ndjson")).unwrap();
@@ -85,7 +105,7 @@ const ELSEWHERE: [&str; 3] = ["./scripts/run\n", "cargo build --release --locked
 fn the_commands_of_the_readme_run_as_they_stand_there() {
     let mut stage = Stage::new();
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let blocks: Vec<String> = blocks(&text).into_iter().map(|(_, text)| text).collect();
+    let blocks: Vec<String> = blocks(&text).into_iter().map(|block| block.text).collect();
     for elsewhere in ELSEWHERE {
         assert!(blocks.iter().any(|block| block == elsewhere), "{elsewhere:?} is not in the README any more");
     }
@@ -131,4 +151,283 @@ fn project_of(export: &Path) -> String {
     let text = std::fs::read_to_string(export).unwrap();
     let event: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     event["project_id"].as_str().unwrap().to_owned()
+}
+
+/// Which tests run, compare or read the blocks of a page, by their language. They take all of them, so that another block of the same kind is run as well.
+const RUN_BY: [(&str, &str, &str); 14] = [
+    ("README.md", "sh", "documented.rs"),
+    ("docs/command-line.md", "sh", "documented.rs"),
+    ("docs/command-line.md", "toml", "documented.rs"),
+    ("docs/concepts.md", "json", "docs.rs"),
+    ("docs/concepts.md", "sh", "docs.rs"),
+    ("docs/operating.md", "sh", "documented.rs"),
+    ("docs/operating.md", "yaml", "documented.rs"),
+    ("docs/quickstart.md", "json", "docs.rs"),
+    ("docs/quickstart.md", "sh", "docs.rs"),
+    ("docs/settings.md", "toml", "documented.rs"),
+    ("docs/shippers.md", "json", "docs.rs"),
+    ("docs/shippers.md", "sh", "docs.rs"),
+    ("docs/verify-it-yourself.md", "json", "docs.rs"),
+    ("docs/verify-it-yourself.md", "sh", "docs.rs"),
+];
+
+/// Blocks that no test runs, and why.
+const NOT_RUN: [(&str, &str, &str); 2] = [
+    ("docs/shippers.md", "ini", "a configuration of Fluent Bit, which is not here"),
+    ("docs/shippers.md", "yaml", "a configuration of the OpenTelemetry collector, which is not here"),
+];
+
+/// The README and all pages of `docs/`, by their paths.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/adr"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            pages.extend(name.ends_with(".md").then(|| format!("{folder}/{name}")));
+        }
+    }
+    assert!(pages.len() > 40, "the pages are found: {pages:?}");
+    pages
+}
+
+/// What is wrong with the blocks of a page, and of which kinds they are.
+fn kinds(page: &str, text: &str) -> (Vec<String>, Vec<String>) {
+    let (mut wrong, mut kinds) = (Vec::new(), Vec::new());
+    for line in text.lines().filter(|line| !line.starts_with("```") && line.trim_start().starts_with("```")) {
+        wrong.push(format!("{page}: an indented fence, which no test finds: {line}"));
+    }
+    for block in blocks(text) {
+        // What stands behind the language tells how a test takes it.
+        let language = block.language.split(' ').next().unwrap_or("");
+        if language.is_empty() {
+            let section = &block.section;
+            wrong.push(format!(
+                "{page}, {section:?}: a block without a language; `text` is one that is not run"
+            ));
+        } else if language != "text" {
+            kinds.push(language.to_owned());
+        }
+    }
+    (wrong, kinds)
+}
+
+#[test]
+fn every_block_of_the_documents_is_run_by_a_test_or_named_with_a_reason() {
+    let known = |page: &str, language: &str| {
+        let of = |(of, by, _): &&(&str, &str, &str)| *of == page && *by == language;
+        RUN_BY.iter().chain(&NOT_RUN).any(|row| of(&row))
+    };
+    let (mut wrong, mut found) = (Vec::new(), BTreeSet::new());
+    for page in pages() {
+        let (of_page, languages) = kinds(&page, &std::fs::read_to_string(root().join(&page)).unwrap());
+        wrong.extend(of_page);
+        for language in languages {
+            if !known(&page, &language) {
+                wrong.push(format!(
+                    "{page}: no test runs its blocks in {language}; run them, or name them in NOT_RUN"
+                ));
+            }
+            found.insert((page.clone(), language));
+        }
+    }
+    for (page, language, file) in RUN_BY {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+        let name = page.rsplit('/').next().unwrap();
+        if !std::fs::read_to_string(path).unwrap().contains(&format!("\"{name}\"")) {
+            wrong.push(format!("{file} does not know {page}"));
+        }
+        if !found.contains(&(page.to_owned(), language.to_owned())) {
+            wrong.push(format!("{page} has no block in {language} any more"));
+        }
+    }
+    for (page, language, _) in NOT_RUN {
+        if !found.contains(&(page.to_owned(), language.to_owned())) {
+            wrong.push(format!("{page} has no block in {language} any more"));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_block_that_no_test_would_find_is_noticed() {
+    let (wrong, languages) = kinds("p", "```sh\nx\n```\n\n```text like\nx\n```\n\n```yaml\nx\n```\n");
+    assert_eq!((wrong.len(), languages), (0, vec!["sh".to_owned(), "yaml".to_owned()]));
+    let (wrong, _) = kinds("p", "## Here\n\n```\nx\n```\n\n- a\n  ```sh\n  x\n  ```\n");
+    assert_eq!(wrong.len(), 3, "{wrong:?}");
+    assert!(wrong.iter().any(|wrong| wrong.contains("\"## Here\": a block without a language")), "{wrong:?}");
+}
+
+#[test]
+fn every_block_of_json_is_json() {
+    for page in pages() {
+        for block in blocks(&std::fs::read_to_string(root().join(&page)).unwrap()) {
+            if block.language == "json" {
+                let parsed: Result<serde_json::Value, _> = serde_json::from_str(&block.text);
+                assert!(parsed.is_ok(), "{page}: {parsed:?}: {}", block.text);
+            }
+        }
+    }
+}
+
+/// Replaces what differs from machine to machine; each must be there.
+fn with(text: &str, replaced: &[(&str, &str)]) -> String {
+    replaced.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from:?} is not in {text:?}");
+        text.replace(from, to)
+    })
+}
+
+/// Runs commands of the operating guide in a directory that has the data directory `data`.
+fn operate(data: &Path, env: &[(&str, &str)], text: &str) -> String {
+    let mut command = bash(text);
+    command.current_dir(data.parent().unwrap()).envs(env.iter().copied());
+    let (code, said, noted) = ended(command.output().unwrap());
+    assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
+    said
+}
+
+#[test]
+fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
+    let run = of_page("operating.md", "sh");
+    assert!(run.len() >= 8, "the blocks are found");
+    let cluster = sealog_testing::postgres::cluster();
+    for Block { section, text, .. } in run {
+        match section.as_str() {
+            "## Choosing a store" => {
+                let (database, (_dir, data)) = (cluster.database(), data_dir());
+                let url = "postgres://sealog_node:…@db.internal/sealog?sslmode=verify-full";
+                let mut command =
+                    bash(&with(&text, &[(url, &*database.url()), ("sealog serve", "exec sealog serve")]));
+                command.env("SEALOG_LISTEN", "127.0.0.1:0").env("SEALOG_DATA_DIR", &data);
+                start(command).stop();
+                assert!(!database.sql("SELECT store_id FROM sealog.store").is_empty());
+            }
+            "## A lost password" => {
+                let stage = Stage::new();
+                let (_, tenants, _) = stage.operate(&["admin", "tenant", "list", "--json"]);
+                let tenant: serde_json::Value =
+                    serde_json::from_str(tenants.lines().next().unwrap()).unwrap();
+                let tenant = tenant["tenant_id"].as_str().unwrap();
+                let made = format!(
+                    "printf 'a long password of eight words or so\\n' | sealog admin user create somebody@example.com --tenant {tenant} --role owner --password-stdin"
+                );
+                shell(&stage, &made);
+                let said = operate(&stage.data, &[], &text);
+                assert!(said.starts_with(&format!("http://{}/app/reset", stage.address)), "{said}");
+            }
+            "## Accepting a loss" => {
+                let (_dir, data) = data_dir();
+                let (_, project, _) = with_a_loss(&data);
+                let text = with(&text, &[("7d444840-9dc0-41d1-b245-5ffdce74fad2", &*project)]);
+                assert!(operate(&data, &[], &text).contains("accepted as event 6"));
+            }
+            "## The operator's console" => {
+                let (_dir, data) = data_dir();
+                serve(&data).stop();
+                let said = operate(&data, &[("SEALOG_OPS_ENABLED", "true")], &text);
+                assert!(said.contains("\tme@example.org\tnot enrolled\t"), "{said}");
+            }
+            "## Moving between stores" => {
+                let (database, (_dir, data)) = (cluster.database(), data_dir());
+                serve(&data).stop();
+                let url = "postgres://sealog_owner:…@db.internal/sealog";
+                let said = operate(&data, &[], &with(&text, &[(url, &*database.url())]));
+                assert!(said.contains("end with the same hash in both stores"), "{said}");
+            }
+            // tests/backup runs them: made.rs and replicate.rs.
+            "## Backup and restore" | "### A replica on another machine" => {}
+            other => panic!("docs/operating.md, {other:?}: no test runs this block:\n{text}"),
+        }
+    }
+}
+
+#[test]
+fn prometheus_takes_the_configuration_of_the_operating_guide() {
+    let dir = tempfile::tempdir().unwrap();
+    let alerts = root().join("monitoring/alerts.yml");
+    let blocks = of_page("operating.md", "yaml");
+    assert_eq!(blocks.len(), 1, "another one needs a test of its own");
+    let text = with(&blocks[0].text, &[("/usr/share/sealog/alerts.yml", alerts.to_str().unwrap())]);
+    std::fs::write(dir.path().join("prometheus.yml"), text).unwrap();
+    let checked =
+        Command::new("promtool").args(["check", "config", "prometheus.yml"]).current_dir(dir.path()).output();
+    let (code, said, noted) =
+        ended(checked.expect("scripts/setup installs promtool, with the package prometheus"));
+    assert_eq!(code, Some(0), "{said}{noted}");
+    assert!(said.contains("1 rule files found"), "{said}");
+}
+
+#[test]
+fn a_server_understands_the_settings_that_the_page_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    sealog_testing::certificate::make(Path::new(&path("fullchain.pem")), Path::new(&path("privkey.pem")));
+    let blocks = of_page("settings.md", "toml");
+    assert!(blocks.len() >= 2, "the blocks are found");
+    for block in blocks {
+        let text = block.text.replace("/etc/sealog/tls/", &format!("{}/", dir.path().display()));
+        std::fs::write(path("sealog.toml"), &text).unwrap();
+        let (_, said, _) =
+            ended(sealog().args(["check", "--json", "--offline"]).current_dir(dir.path()).output().unwrap());
+        let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let settings = &found["checks"][0];
+        assert_eq!(
+            (&settings["check"], &settings["state"]),
+            (&"settings".into(), &"ok".into()),
+            "{text}\n{settings}"
+        );
+        // Each of them counts: none was left out in silence.
+        let (code, said, noted) =
+            ended(sealog().args(["config", "print", "--json"]).current_dir(dir.path()).output().unwrap());
+        assert_eq!(code, Some(0), "{noted}");
+        let of_file = said.matches("\"from\":\"sealog.toml\"").count();
+        let shown = text.lines().filter(|line| line.contains(" = ")).count();
+        assert_eq!(of_file, shown, "{text}\n{said}");
+    }
+}
+
+#[test]
+fn the_profile_that_the_page_shows_is_one() {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let stage = Stage::new();
+    let blocks = of_page("command-line.md", "toml");
+    assert_eq!(blocks.len(), 1, "another one needs a test of its own");
+    let text = with(
+        &blocks[0].text,
+        &[
+            ("https://audit.example.org", &*format!("http://{}", stage.address)),
+            ("at_live_…", &*stage.key),
+            ("\"…\"", &*format!("{OPERATOR_TOKEN:?}")),
+        ],
+    );
+    let file = stage.home.join(".config/sealog/config.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let mut written =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).unwrap();
+    written.write_all(text.as_bytes()).unwrap();
+    for args in [&["events", "list", "--profile", "default"][..], &["admin", "tenant", "list"]] {
+        let mut command = stage.command(args);
+        let output = command.env_remove("SEALOG_API_KEY").env_remove("SEALOG_URL").output().unwrap();
+        let (code, said, noted) = ended(output);
+        assert_eq!(code, Some(0), "{args:?}: {said}{noted}");
+    }
+}
+
+#[test]
+fn the_exit_codes_of_the_page_are_those_of_the_program() {
+    let (_, help, _) = ended(sealog().args(["verify", "--help"]).output().unwrap());
+    let codes: Vec<String> = help
+        .split("Exit codes:\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .map(|row| row.trim().split_once(' ').unwrap())
+        .map(|(code, meaning)| format!("| {code} | {} |", meaning.trim()))
+        .collect();
+    let text = std::fs::read_to_string(root().join("docs/command-line.md")).unwrap();
+    let section = text.split_once("\n## Exit codes\n").unwrap().1;
+    let rows: Vec<&str> =
+        section.lines().filter(|line| line.starts_with("| ") && !line.contains("code |")).collect();
+    assert_eq!(rows, codes);
 }

@@ -277,7 +277,8 @@ pub fn documented(section: &str) -> String {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
     let text = std::fs::read_to_string(guide).unwrap();
     let rest = text.split_once(&format!("\n{section}\n")).expect("the section is there").1;
-    rest.split("```").nth(1).unwrap().trim().to_owned()
+    // Without its language, which ends the line of the fence.
+    rest.split("```").nth(1).unwrap().split_once('\n').unwrap().1.trim().to_owned()
 }
 
 /// Runs commands as somebody at a shell does who has the program in the path; what they said.
