@@ -95,7 +95,7 @@ fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
     let tried = run(Command::new("scripts/try-package").arg(&package));
     let said = [tried.stdout, tried.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     if tried.status.code() == Some(77) {
-        eprintln!("NOT TRIED: {said}");
+        left_out("the package was not installed, and its unit was not run", &said);
         return;
     }
     assert!(tried.status.success(), "{said}");

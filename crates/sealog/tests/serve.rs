@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -189,6 +189,24 @@ fn a_forwarded_address_of_a_proxy_that_nobody_has_named_is_told_once_with_the_se
     assert_eq!(server.request("GET", "/healthz", &[], "").0, 200);
     let log = server.begun.clone() + &server.stop();
     assert!(!log.contains(SAID), "{log}");
+}
+
+#[test]
+fn lines_of_the_log_are_text_for_people_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = serving(sealog(), dir.path());
+    command.args(["--log-format", "text"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let listening = lines.by_ref().find(|line| line.contains("listening")).expect("it listens");
+    signal(server.id(), "-TERM");
+    let rest: Vec<String> = lines.collect();
+    // A time, a level, and fields by their names; nothing of it is JSON, and no colours where nobody watches.
+    assert!(listening.contains(" INFO ") && listening.contains("address=127.0.0.1:"), "{listening}");
+    assert!(!listening.contains('{') && !listening.contains('\u{1b}'), "{listening}");
+    assert!(rest.iter().any(|line| line.contains("stopped; everything is synced")), "{rest:?}");
+    assert!(rest.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_err()), "{rest:?}");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 #[test]
