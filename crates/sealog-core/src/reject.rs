@@ -189,6 +189,10 @@ pub enum Reject {
     BodyTooLarge {
         bytes_max: usize,
     },
+    /// The events that a request to an adapter would become: attributes that it has once belong to each of them.
+    ItemsTooLarge {
+        bytes_max: usize,
+    },
     IdempotencyConflict,
     IdempotencyInFlight,
     ActionInvalid {
@@ -247,7 +251,7 @@ impl Reject {
             Reject::MissingAction => Code::ValidationMissingAction,
             Reject::BatchEmpty => Code::ValidationBatchEmpty,
             Reject::BatchTooLarge { .. } | Reject::TooManyItems { .. } => Code::ValidationBatchTooLarge,
-            Reject::BodyTooLarge { .. } => Code::ValidationBodyTooLarge,
+            Reject::BodyTooLarge { .. } | Reject::ItemsTooLarge { .. } => Code::ValidationBodyTooLarge,
             Reject::IdempotencyConflict => Code::EventIdempotencyKeyConflict,
             Reject::IdempotencyInFlight => Code::EventIdempotencyKeyInFlight,
             Reject::ActionInvalid { .. } => Code::ActionInvalid,
@@ -313,6 +317,10 @@ impl fmt::Display for Reject {
             Reject::BodyTooLarge { bytes_max } => {
                 write!(f, "the body may have at most {bytes_max} bytes here")
             }
+            Reject::ItemsTooLarge { bytes_max } => write!(
+                f,
+                "the events of this request would have more than {bytes_max} bytes together, since the attributes of a resource belong to each of its records: send fewer records at a time"
+            ),
             Reject::ActionInvalid { action, .. }
                 if action.chars().count() > crate::canonical::FIELD_SCALARS_MAX =>
             {

@@ -2,7 +2,7 @@
 
 use sealog_core::event::parse_single;
 use sealog_core::reject::{Code, Reject};
-use sealog_formats::input::{Adapter, ITEMS_MAX};
+use sealog_formats::input::{Adapter, ITEMS_MAX, MADE_BYTES_MAX};
 use serde_json::{Value, json};
 
 fn items(adapter: Adapter, body: &str) -> Vec<Result<String, Reject>> {
@@ -226,6 +226,30 @@ fn protobuf_that_is_cut_off_or_none_is_refused_and_nothing_panics() {
             assert!(sealog_core::json::canonical(&item).is_ok(), "{item}");
         }
     }
+}
+
+/// A body of two megabytes could become twenty gigabytes of events otherwise.
+#[test]
+fn attributes_of_a_resource_count_for_each_of_its_records() {
+    let attributes = MADE_BYTES_MAX / 100;
+    let value = |bytes: usize| "x".repeat(bytes);
+    let body = |records: usize, bytes: usize| {
+        let resource = json!({ "attributes": [{ "key": "k", "value": { "stringValue": value(bytes) } }] });
+        json!({ "resourceLogs": [{ "resource": resource, "scopeLogs": [{ "logRecords": vec![json!({}); records] }] }] })
+            .to_string()
+    };
+    assert_eq!(items(Adapter::OtlpJson, &body(99, attributes)).len(), 99);
+    assert_eq!(refused(Adapter::OtlpJson, body(101, attributes).as_bytes()), Code::ValidationBodyTooLarge);
+    assert_eq!(refused(Adapter::OtlpJson, body(ITEMS_MAX, 2 << 20).as_bytes()), Code::ValidationBodyTooLarge);
+    let protobuf = |records: usize, bytes: usize| {
+        let text = piece(1, value(bytes).as_bytes());
+        let resource = piece(1, &piece(1, &attribute("k", &text)));
+        let records = piece(2, &piece(2, b"").repeat(records));
+        piece(1, &[resource, records].concat())
+    };
+    assert_eq!(Adapter::OtlpProtobuf.items(&protobuf(99, attributes)).unwrap().len(), 99);
+    assert_eq!(refused(Adapter::OtlpProtobuf, &protobuf(101, attributes)), Code::ValidationBodyTooLarge);
+    assert_eq!(refused(Adapter::OtlpProtobuf, &protobuf(ITEMS_MAX, 2 << 20)), Code::ValidationBodyTooLarge);
 }
 
 #[test]

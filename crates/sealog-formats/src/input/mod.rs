@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
-pub use item::{ITEMS_MAX, Item};
+pub use item::{ITEMS_MAX, Item, MADE_BYTES_MAX};
 pub use table::{MAPPINGS, Mapping, Place, Row};
 
 /// How a body is read.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sealog_core::json::{self, Items, Members};
 use sealog_core::reject::Reject;
 
-use super::item::{Item, check_count};
+use super::item::{Item, Made, check_count};
 use super::members::{Object, member};
 use super::otlp::{DEPTH_MAX, Record};
 
@@ -15,13 +15,14 @@ pub(super) fn items<'b>(body: &str) -> Result<Vec<Item<'b>>, Reject> {
         let detail = "the body must be an ExportLogsServiceRequest: an object with `resourceLogs`".into();
         return Err(Reject::InvalidJson { detail });
     }
-    let mut items: Vec<Item<'b>> = Vec::new();
+    let (mut items, mut made): (Vec<Item<'b>>, _) = (Vec::new(), Made::default());
     for of_resource in array(&canonical, "resourceLogs") {
         let resource = member(of_resource, "resource").filter(|value| value.starts_with('{'));
         let resource = resource.map(attributes_object).transpose()?.flatten();
         for of_scope in array(of_resource, "scopeLogs") {
             for record in array(of_scope, "logRecords") {
                 check_count(items.len() + 1)?;
+                made.add(record.len() + resource.as_ref().map_or(0, String::len))?;
                 items.push(read(record).map(|record| Cow::Owned(record.event(resource.as_deref()))));
             }
         }

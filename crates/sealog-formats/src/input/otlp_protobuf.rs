@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
-use super::item::{Item, check_count};
+use super::item::{Item, Made, check_count};
 use super::members::Object;
 use super::otlp::{DEPTH_MAX, Record, quoted};
 use super::otlp_json::too_deep;
@@ -35,7 +35,7 @@ impl From<Problem> for Reject {
 }
 
 pub(super) fn items<'b>(body: &[u8]) -> Result<Vec<Item<'b>>, Reject> {
-    let mut items: Vec<Item<'b>> = Vec::new();
+    let (mut items, mut made): (Vec<Item<'b>>, _) = (Vec::new(), Made::default());
     for of_resource in pieces(body, 1) {
         let of_resource = of_resource?;
         let mut resource = None;
@@ -47,6 +47,7 @@ pub(super) fn items<'b>(body: &[u8]) -> Result<Vec<Item<'b>>, Reject> {
             for record in pieces(of_scope?, 2) {
                 check_count(items.len() + 1)?;
                 let record = record?;
+                made.add(record.len() + resource.as_ref().map_or(0, String::len))?;
                 items.push(match read(record) {
                     Ok(record) => Ok(Cow::Owned(record.event(resource.as_deref()))),
                     Err(problem) => Err(problem.into()),

@@ -84,7 +84,7 @@ async fn post(
     let taken = app.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id).await;
     let taken = taken.map_err(|error| Failure::ingest(error, request_id))?;
     // The first batch was counted when the request came.
-    caller.charge(&app.limits, taken.batches() - 1, request_id.received_ms());
+    caller.charge(&app.limits, taken.batches.saturating_sub(1), app.world.now_ms());
     if taken.sealed > 0 {
         app.metrics.sealed(caller.chain().mode, taken.sealed);
     }
