@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
+use sealog_store::cpu::thread_waited;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FORMAT, Manifest, SegmentText, hex};
@@ -17,7 +18,9 @@ use crate::files::write_new;
 /// Read at once, and written at once.
 const PIECE: u64 = 1 << 20;
 /// Longest pause after a piece.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// After a piece that waited for a core most of the time, so many times as long a pause as it took.
+const CROWDED_PAUSES: u32 = 9;
 
 /// A segment in its place.
 pub(super) struct Kept {
@@ -44,16 +47,21 @@ pub(super) trait Target {
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String>;
 }
 
-/// How fast to go. A store that accepts events has the disk first: after each piece as long a pause as it took, so that at most half of the disk's time goes into this.
+/// How fast to go. A store that accepts events comes first: after each piece as long a pause as it took, so that at most half of the disk's time goes into this, and a longer one where
+/// the server leaves no core idle, which shows in how long the piece has waited for one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub gentle: bool,
 }
 
 impl Pace {
-    fn rest(self, begun: Instant) {
-        if self.gentle {
-            std::thread::sleep(begun.elapsed().min(PAUSE_MAX));
+    /// How long to rest behind a piece that took so long, waiting for a core included.
+    fn pause(self, took: Duration, waited: Duration) -> Duration {
+        let is_crowded = waited > took / 2;
+        match (self.gentle, is_crowded) {
+            (false, _) => Duration::ZERO,
+            (true, false) => took.min(PAUSE_MAX),
+            (true, true) => (took * CROWDED_PAUSES).min(PAUSE_MAX),
         }
     }
 
@@ -68,13 +76,14 @@ impl Pace {
     ) -> Result<(), Unread> {
         let mut at = from;
         while at < to {
-            let begun = Instant::now();
+            let (begun, waited) = (Instant::now(), thread_waited());
             let end = to.min(at + PIECE);
             let bytes = source.read(mode, number, at, end)?;
             take(at, &bytes)
                 .map_err(|error| Unread::Failed(format!("the backup cannot be written: {error}")))?;
             at = end;
-            self.rest(begun);
+            let pause = self.pause(begun.elapsed(), thread_waited().saturating_sub(waited));
+            std::thread::sleep(pause);
         }
         Ok(())
     }
@@ -230,5 +239,20 @@ pub(super) fn digest(mut file: impl Read) -> io::Result<(u64, String)> {
                 bytes += count as u64;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_that_waited_for_a_core_is_followed_by_a_longer_pause() {
+        let (gentle, ms) = (Pace { gentle: true }, Duration::from_millis);
+        assert_eq!(gentle.pause(ms(10), ms(0)), ms(10));
+        assert_eq!(gentle.pause(ms(10), ms(8)), ms(90));
+        assert_eq!(gentle.pause(ms(400), ms(390)), ms(1000));
+        assert_eq!(gentle.pause(ms(3000), ms(0)), ms(1000));
+        assert_eq!(Pace { gentle: false }.pause(ms(10), ms(8)), ms(0));
     }
 }
