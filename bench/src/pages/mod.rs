@@ -30,6 +30,9 @@ pub struct PagesArgs {
     /// Events in the end; pages are also measured with a twentieth of them [default: 20000000; with --quick 20000]
     #[arg(long)]
     events: Option<u64>,
+    /// Only what people, exports and searches cost ingest, and no page by itself
+    #[arg(long)]
+    only_beside: bool,
     #[command(flatten)]
     programs: Programs,
     #[command(flatten)]
@@ -95,7 +98,9 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         })?;
         filled = size;
         visitor.sign_in(sealog.addresses()[0])?;
-        sizes.push(measure(&setting, &sealog, &visitor, size)?);
+        if !args.only_beside {
+            sizes.push(measure(&setting, &sealog, &visitor, size)?);
+        }
         if exported.is_none() {
             let path = visitor.export(sealog.addresses()[0], sealog.accounts[0].chain)?;
             exported = Some((download(&setting, &sealog, &visitor.request(&path))?, path));
