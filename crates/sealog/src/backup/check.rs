@@ -11,7 +11,8 @@ use sealog_core::verify::Broken;
 use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
 use sha2::{Digest, Sha256};
 
-use super::manifest::{LogText, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{LogText, Manifest, SegmentText, dropped_name};
 use super::place::{Place, segment_name};
 use super::progress::Progress;
 use super::target::digest;
@@ -70,7 +71,7 @@ pub(super) fn check(
     }
     for mode in Mode::ALL {
         let Some(log) = manifest.log(mode) else { continue };
-        let dropped = match manifest.file(&format!("{}/dropped", log.mode)) {
+        let dropped = match manifest.file(&dropped_name(&log.mode)) {
             None => BTreeMap::new(),
             Some(file) => {
                 let read = std::fs::read(place.file_path(&file.sha256)).ok();

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
+use sealog_core::time::iso_ms;
+use sealog_store::embedded::EmbeddedStore;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::head_text::{self, HeadText};
+use super::hex::hex;
+use super::moment::{LogMoment, Moment};
 
 pub(super) const FORMAT: &str = "sealog backup 1";
 pub(super) const EMBEDDED: &str = "embedded";
@@ -74,6 +78,26 @@ pub(super) struct FileText {
     pub sha256: String,
 }
 
+impl LogText {
+    /// Of a moment, without its segments.
+    pub(super) fn begin(log: &LogMoment) -> LogText {
+        LogText {
+            mode: log.mode.clone(),
+            commit: log.commit,
+            dropped_through: log.dropped_through,
+            unproven_to: log.unproven_to,
+            segments: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with a chain whose last events are proven lost.
+fn lost_fault(lost: &HeadText) -> String {
+    let HeadText { tenant_id, project_id, mode, chain_seq, .. } = lost;
+    format!("chain {tenant_id}/{project_id}/{mode} is known to have had event {chain_seq}, and has lost it")
+}
+
 /// The manifest with its own digest.
 #[derive(Serialize, Deserialize)]
 struct Sealed<'a> {
@@ -83,6 +107,36 @@ struct Sealed<'a> {
 }
 
 impl Manifest {
+    /// The one that comes behind those in a directory, with nothing in it yet.
+    pub(super) fn after(known: &[Manifest], store: StoreText, now_ms: u64) -> Result<Manifest, String> {
+        refuse_other_store(known, &store.id)?;
+        let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
+        Ok(Manifest {
+            format: FORMAT.into(),
+            id: name(number, now_ms),
+            number,
+            made_at: iso_ms(now_ms),
+            made_at_ms: now_ms,
+            sealog_version: env!("CARGO_PKG_VERSION").into(),
+            store,
+            logs: Vec::new(),
+            files: Vec::new(),
+            heads: Vec::new(),
+            lost: Vec::new(),
+            faults: Vec::new(),
+        })
+    }
+
+    /// The same for a moment of an embedded store, with what the store has lost by then.
+    pub(super) fn of_moment(known: &[Manifest], moment: &Moment, now_ms: u64) -> Result<Manifest, String> {
+        let format = EmbeddedStore::format().into();
+        let store = StoreText { kind: EMBEDDED.into(), format, id: moment.store_id.clone() };
+        let mut manifest = Manifest::after(known, store, now_ms)?;
+        manifest.lost = moment.logs.iter().flat_map(|log| log.lost.clone()).collect();
+        manifest.faults = manifest.lost.iter().map(lost_fault).collect();
+        Ok(manifest)
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let text = serde_json::to_string(self).expect("texts and numbers");
         let sha256 = hex(&Sha256::digest(text.as_bytes()));
@@ -137,18 +191,27 @@ impl Manifest {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Names of backups are in the order of their numbers.
+pub(super) fn name(number: u64, now_ms: u64) -> String {
+    let time: String = iso_ms(now_ms).chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let seconds = time.split('.').next().unwrap_or_default();
+    format!("{number:06}-{seconds}Z")
 }
 
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = digits.chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    pairs.collect()
+/// The file that says what was dropped of a log: its path in the data directory.
+pub(super) fn dropped_name(mode: &str) -> String {
+    format!("{mode}/dropped")
+}
+
+/// A directory has copies of one store only.
+pub(super) fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), String> {
+    match known.iter().find(|manifest| manifest.store.id != id) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "the directory has backups of another store ({} {}), and this one is {id}; use another directory",
+            other.store.kind, other.store.id
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -157,20 +220,9 @@ mod tests {
 
     #[test]
     fn a_manifest_reads_back_and_any_changed_byte_is_noticed() {
-        let manifest = Manifest {
-            format: FORMAT.into(),
-            id: "000001-20260101T000000Z".into(),
-            number: 1,
-            made_at: "2026-01-01T00:00:00.000Z".into(),
-            made_at_ms: 1,
-            sealog_version: "0".into(),
-            store: StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() },
-            logs: Vec::new(),
-            files: vec![FileText { name: "control.db".into(), bytes: 3, sha256: "ab".into() }],
-            heads: Vec::new(),
-            lost: Vec::new(),
-            faults: Vec::new(),
-        };
+        let store = StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() };
+        let mut manifest = Manifest::after(&[], store, 1).unwrap();
+        manifest.files.push(FileText { name: "control.db".into(), bytes: 3, sha256: "ab".into() });
         let bytes = manifest.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(manifest));
         // The line feed at the end is not part of it.
@@ -182,8 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_reads_back() {
-        assert_eq!(unhex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
-        assert_eq!((unhex("0"), unhex("0g")), (None, None));
+    fn names_are_in_the_order_of_backups() {
+        assert_eq!(name(7, 1_700_000_000_123), "000007-20231114T221320Z");
     }
 }

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FORMAT, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{FORMAT, Manifest, SegmentText};
 use crate::files::{make_dir, sync_dir, write_new};
 
 #[derive(Debug)]

@@ -29,7 +29,8 @@ use sha2::{Digest, Sha256};
 
 use super::check::{Checked, check};
 use super::flags::{EXIT_BROKEN, EXIT_CODES, json_flag, quiet_flag};
-use super::manifest::{EMBEDDED, LogText, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{EMBEDDED, LogText, Manifest, SegmentText};
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FORMAT, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{FORMAT, Manifest, SegmentText};
 use super::moment::SegmentMoment;
 use super::place::{Place, segment_name};
 use super::source::{Source, Unread};
