@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::hex::hex;
 use super::manifest::{FORMAT, Manifest, SegmentText};
-use crate::files::{make_dir, sync_dir, write_new};
+use crate::files::{make_dir, make_dir_durably, sync_dir, write_new};
 
 #[derive(Debug)]
 pub(super) struct Place {
@@ -58,7 +58,7 @@ impl Place {
     /// For writing. A directory that is not there is made; one that has something else in it is left alone.
     pub(super) fn create(path: &Path) -> Result<Place, String> {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        make_dir(path).map_err(failed)?;
+        make_dir_durably(path).map_err(failed)?;
         let lock = File::open(path).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}

@@ -7,7 +7,7 @@ use std::path::Path;
 use sealog_core::id::Mode;
 
 use super::rollback::Known;
-use crate::files::{make_dir, sync_dir, write_new};
+use crate::files::{make_dir, make_dir_durably, sync_dir, write_new};
 use crate::restoring_mark;
 
 /// What may stand in a target that counts as empty: what is left of an old store once its data is gone.
@@ -19,7 +19,7 @@ pub(super) const OLD_MARKS: &str = "old-marks.tmp";
 /// Looks at the target, and marks it as one that is being restored.
 pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {error}", to.display());
-    make_dir(to).map_err(failed)?;
+    make_dir_durably(to).map_err(failed)?;
     let mark = restoring_mark::path(to);
     if mark.exists() {
         // Of a restore that was interrupted. What it found of an old store stands in the mark's place until the end.
