@@ -1,6 +1,6 @@
 //! The manifest of a backup: what it consists of, and where every chain ended. Written last, so that a backup without one is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
@@ -11,12 +11,22 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::head_text::{self, HeadText};
-use super::hex::hex;
+use super::hex::{hex, unhex};
 use super::moment::{LogMoment, Moment};
 
 pub(super) const FORMAT: &str = "sealog backup 1";
 pub(super) const EMBEDDED: &str = "embedded";
 pub(super) const POSTGRESQL: &str = "postgresql";
+/// Files beside the logs: control data, and the secret of the indexes.
+pub(super) const CONTROL: &str = "control.db";
+pub(super) const INDEX_SALT: &str = "index.salt";
+
+const DIGEST_BYTES: usize = 32;
+const SALT_BYTES: usize = 16;
+/// Far above what a segment, the control data and a chain come to.
+const SEGMENT_BYTES_MAX: u64 = 1 << 40;
+const FILE_BYTES_MAX: u64 = 1 << 40;
+const CHAIN_SEQ_MAX: u64 = 1 << 48;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
@@ -161,7 +171,42 @@ impl Manifest {
         if version.format != FORMAT {
             return Err(format!("it has the format “{}”, and this program reads “{FORMAT}”", version.format));
         }
-        serde_json::from_str(text).map_err(|error| format!("the manifest cannot be read: {error}"))
+        let manifest: Manifest =
+            serde_json::from_str(text).map_err(|error| format!("the manifest cannot be read: {error}"))?;
+        match manifest.foreign() {
+            None => Ok(manifest),
+            Some(what) => Err(format!("no program of Sealog has written this manifest: {what}")),
+        }
+    }
+
+    /// What this program never writes. The digest of a manifest says that it is whole, not who made it: its names become paths, and its numbers sizes, of whoever restores it.
+    fn foreign(&self) -> Option<String> {
+        let is_digest = |text: &str| unhex(text).is_some_and(|bytes| bytes.len() == DIGEST_BYTES);
+        let (mut modes, mut names) = (BTreeSet::new(), BTreeSet::new());
+        for log in &self.logs {
+            if head_text::mode(&log.mode).is_none() || !modes.insert(log.mode.as_str()) {
+                return Some(format!("it has a log {:?}", log.mode));
+            }
+            let mut before = log.dropped_through;
+            for SegmentText { number, salt, bytes, sha256 } in &log.segments {
+                let has_salt = unhex(salt).is_some_and(|salt| salt.len() == SALT_BYTES);
+                if *number <= before || !has_salt || !is_digest(sha256) || *bytes > SEGMENT_BYTES_MAX {
+                    return Some(format!("it has a segment {number} {salt:?} with {bytes} bytes"));
+                }
+                before = *number;
+            }
+        }
+        for FileText { name, bytes, sha256 } in &self.files {
+            let mut known = Mode::ALL.iter().map(|mode| dropped_name(mode.as_str()));
+            let is_known =
+                [CONTROL, INDEX_SALT].contains(&name.as_str()) || known.any(|known| known == *name);
+            if !is_known || !names.insert(name.as_str()) || !is_digest(sha256) || *bytes > FILE_BYTES_MAX {
+                return Some(format!("it has a file {name:?} {sha256:?} with {bytes} bytes"));
+            }
+        }
+        let mut heads = self.heads.iter().chain(&self.lost);
+        let unreal = heads.find(|head| head.chain_seq > CHAIN_SEQ_MAX)?;
+        Some(format!("it has an event {}", unreal.chain_seq))
     }
 
     pub(super) fn heads(&self) -> Result<BTreeMap<ChainId, Head>, String> {
@@ -182,13 +227,18 @@ impl Manifest {
 
     /// What a restore would write.
     pub(super) fn bytes(&self) -> u64 {
-        let segments: u64 = self.logs.iter().flat_map(|log| &log.segments).map(|segment| segment.bytes).sum();
-        segments + self.files.iter().map(|file| file.bytes).sum::<u64>()
+        let segments = self.logs.iter().flat_map(|log| &log.segments).map(|segment| segment.bytes);
+        sum(segments.chain(self.files.iter().map(|file| file.bytes)))
     }
 
     pub(super) fn events(&self) -> u64 {
-        self.heads.iter().map(|head| head.chain_seq).sum()
+        sum(self.heads.iter().map(|head| head.chain_seq))
     }
+}
+
+/// Of numbers that a manifest says, which may be anything.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 /// Names of backups are in the order of their numbers.
@@ -204,7 +254,7 @@ pub(super) fn dropped_name(mode: &str) -> String {
 }
 
 /// A directory has copies of one store only.
-pub(super) fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), String> {
+fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), String> {
     match known.iter().find(|manifest| manifest.store.id != id) {
         None => Ok(()),
         Some(other) => Err(format!(
@@ -218,11 +268,66 @@ pub(super) fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), Str
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_manifest_reads_back_and_any_changed_byte_is_noticed() {
+    fn sound() -> Manifest {
         let store = StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() };
         let mut manifest = Manifest::after(&[], store, 1).unwrap();
-        manifest.files.push(FileText { name: "control.db".into(), bytes: 3, sha256: "ab".into() });
+        let sha256 = hex(&[7; DIGEST_BYTES]);
+        let segment = |number| SegmentText {
+            number,
+            salt: hex(&[1; SALT_BYTES]),
+            bytes: SEGMENT_BYTES_MAX,
+            sha256: sha256.clone(),
+        };
+        manifest.logs.push(LogText {
+            mode: "live".into(),
+            commit: 1,
+            dropped_through: 0,
+            unproven_to: None,
+            segments: vec![segment(1), segment(3)],
+            missing: vec![2],
+        });
+        for name in [CONTROL, INDEX_SALT, "live/dropped", "test/dropped"] {
+            manifest.files.push(FileText { name: name.into(), bytes: 3, sha256: sha256.clone() });
+        }
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_whose_names_lead_elsewhere_or_whose_numbers_lie_is_refused_though_its_digest_is_right() {
+        let changes: [fn(&mut Manifest); 15] = [
+            |manifest| manifest.files[0].name = "../../etc/cron.d/job".into(),
+            |manifest| manifest.files[0].name = "/etc/cron.d/job".into(),
+            |manifest| manifest.files[0].name = "live/00000001.log".into(),
+            |manifest| manifest.files[1].name = CONTROL.into(),
+            |manifest| manifest.files[0].sha256 = "../backups/000001".into(),
+            |manifest| manifest.files[0].sha256 = hex(&[0xab; DIGEST_BYTES]).to_uppercase(),
+            |manifest| manifest.files[0].bytes = u64::MAX,
+            |manifest| manifest.logs[0].mode = "..".into(),
+            |manifest| manifest.logs.push(manifest.logs[0].clone()),
+            |manifest| manifest.logs[0].segments[0].salt = "/../../../x".into(),
+            |manifest| manifest.logs[0].segments[0].sha256 = String::new(),
+            |manifest| manifest.logs[0].segments[1].bytes = SEGMENT_BYTES_MAX + 1,
+            |manifest| manifest.logs[0].segments[1].number = 1,
+            |manifest| manifest.logs[0].dropped_through = 1,
+            |manifest| {
+                let (log_id, hash) = (String::new(), String::new());
+                let (tenant_id, project_id, mode) = (String::new(), String::new(), String::new());
+                let chain_seq = CHAIN_SEQ_MAX + 1;
+                manifest.lost.push(HeadText { tenant_id, project_id, mode, chain_seq, log_id, hash });
+            },
+        ];
+        assert_eq!(Manifest::decode(&sound().encode()), Ok(sound()));
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut manifest = sound();
+            change(&mut manifest);
+            let refused = Manifest::decode(&manifest.encode());
+            assert!(refused.is_err_and(|problem| problem.contains("no program of Sealog")), "change {at}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_reads_back_and_any_changed_byte_is_noticed() {
+        let manifest = sound();
         let bytes = manifest.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(manifest));
         // The line feed at the end is not part of it.

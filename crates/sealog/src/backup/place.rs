@@ -105,7 +105,11 @@ impl Place {
             let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
             if let Some(id) = name.strip_suffix(".json") {
                 let bytes = fs::read(dir.join(&name)).map_err(failed)?;
-                found.push(Found { id: id.to_owned(), manifest: Manifest::decode(&bytes) });
+                let manifest = Manifest::decode(&bytes).and_then(|manifest| match manifest.id == id {
+                    true => Ok(manifest),
+                    false => Err(format!("its manifest is that of backup {}", manifest.id)),
+                });
+                found.push(Found { id: id.to_owned(), manifest });
             }
         }
         found.sort_by(|a, b| a.id.cmp(&b.id));
@@ -128,8 +132,12 @@ impl Place {
     /// The part of a segment that counts. Nothing is said of its digest.
     pub(super) fn read_segment(&self, mode: &str, segment: &SegmentText) -> io::Result<Vec<u8>> {
         let file = File::open(self.segment_path(mode, segment.number, &segment.salt))?;
-        let mut content = Vec::with_capacity(usize::try_from(segment.bytes).unwrap_or(0));
-        file.take(segment.bytes).read_to_end(&mut content)?;
+        // Before there is memory for it, since a manifest can say anything.
+        let mut content = Vec::new();
+        if file.metadata()?.len() >= segment.bytes {
+            content.reserve_exact(usize::try_from(segment.bytes).unwrap_or(0));
+            file.take(segment.bytes).read_to_end(&mut content)?;
+        }
         if (content.len() as u64) < segment.bytes {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::head_text;
 use super::hex::hex;
-use super::manifest::{FileText, LogText, Manifest, SegmentText, dropped_name};
+use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
 use super::moment::LogMoment;
 use super::place::{Place, segment_name};
 use super::remote::{Remote, RemoteMoment};
@@ -128,15 +128,15 @@ impl Replica {
             open.insert(log.mode.clone(), grown.open);
             manifest.logs.push(grown.text);
         }
-        let known = self.manifest.as_ref().and_then(|manifest| manifest.file("control.db"));
+        let known = self.manifest.as_ref().and_then(|manifest| manifest.file(CONTROL));
         let is_same = known.is_some_and(|file| file.sha256 == control.sha256);
         if is_same && let Some(known) = &self.manifest {
             let dropped = moment.logs.iter().map(|log| dropped_name(&log.mode)).collect::<Vec<_>>();
             let kept = known.files.iter().filter(|file| !dropped.contains(&file.name));
             manifest.files.extend(kept.cloned());
         } else {
-            manifest.files.push(self.put("control.db", &remote.control(&control)?)?);
-            manifest.files.push(self.put("index.salt", &remote.salt()?)?);
+            manifest.files.push(self.put(CONTROL, &remote.control(&control)?)?);
+            manifest.files.push(self.put(INDEX_SALT, &remote.salt()?)?);
         }
         for log in &moment.logs {
             if let Some(dropped) = log.dropped_file().map_err(Stopped::Refused)? {

@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 use super::check::{Checked, check};
 use super::flags::{EXIT_BROKEN, EXIT_CODES, json_flag, quiet_flag};
 use super::hex::hex;
-use super::manifest::{EMBEDDED, LogText, Manifest, SegmentText};
+use super::manifest::{CONTROL, EMBEDDED, LogText, Manifest, SegmentText};
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};
@@ -278,7 +278,7 @@ impl Restore {
     /// Opens the store once, holds it against the manifest, accepts what is lost and adds the records.
     fn finish(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), String> {
         let heads = manifest.heads()?;
-        let projects = projects_of_copy(&self.to.join("control.db")).map_err(|error| error.to_string())?;
+        let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
         // A chain of a project that the control data does not know would be made by its own acceptance, and nobody could read it.
         let accepted: BTreeMap<ChainId, Head> = lost
             .iter()

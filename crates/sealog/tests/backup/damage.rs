@@ -4,6 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
 use crate::support::{SEALOG, clean, first_key, serve};
 use crate::{Stage, chains, ended, heads};
 
@@ -90,6 +93,46 @@ fn a_backup_of_a_damaged_store_says_so_and_is_restored_as_it_was_only_on_demand(
         fs::read(stage.path("restored").join("live/00000002.log")).unwrap()[5000],
         fs::read(segment).unwrap()[5000]
     );
+}
+
+/// Changes the newest manifest, and gives it the digest that belongs to it by then.
+fn forge(stage: &Stage, change: impl FnOnce(&mut Value)) {
+    let path = stage.files("backups").pop().unwrap();
+    let mut sealed: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut sealed["manifest"]);
+    let digest = Sha256::digest(sealed["manifest"].to_string());
+    sealed["sha256"] = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+    fs::write(path, sealed.to_string()).unwrap();
+}
+
+#[test]
+fn a_forged_manifest_writes_nothing_outside_of_the_target_and_takes_no_memory() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    stage.create();
+    let sound = fs::read(&stage.files("backups")[0]).unwrap();
+    forge(&stage, |_| {});
+    assert_eq!(stage.verify().0, Some(0), "a manifest that was only written anew");
+    let outside = stage.path("outside");
+    let changes: [&dyn Fn(&mut Value); 4] = [
+        &|manifest| manifest["files"][1]["name"] = "../outside".into(),
+        &|manifest| manifest["files"][1]["name"] = outside.display().to_string().into(),
+        &|manifest| manifest["logs"][0]["mode"] = "../outside".into(),
+        &|manifest| manifest["logs"][0]["segments"][0]["bytes"] = u64::MAX.into(),
+    ];
+    for change in changes {
+        fs::write(&stage.files("backups")[0], &sound).unwrap();
+        forge(&stage, change);
+        let (code, _, error) = stage.restore("restored", &[]);
+        assert!(code == Some(1) && error.contains("no program of Sealog has written"), "{code:?} {error}");
+        assert!(!outside.exists());
+        assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0, "nothing is left behind");
+    }
+    // A size that a segment may have, and this one does not.
+    fs::write(&stage.files("backups")[0], &sound).unwrap();
+    forge(&stage, |manifest| manifest["logs"][0]["segments"][0]["bytes"] = (1u64 << 40).into());
+    let (code, said, _) = stage.verify();
+    assert!(code == Some(10) && said.contains("shorter than its manifest says"), "{code:?} {said}");
 }
 
 #[test]
