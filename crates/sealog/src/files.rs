@@ -69,6 +69,19 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_dir(or_here(path.parent().unwrap_or(Path::new(""))))
 }
 
+/// Removes what [`write_new`] did not come to the end of in a directory, for whoever is alone in it. What cannot be removed stays until the next time.
+pub(crate) fn remove_unfinished(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if is_unfinished(&entry.file_name().to_string_lossy()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.ends_with(TEMPORARY)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::hex::hex;
 use super::manifest::{FORMAT, Manifest, SegmentText};
-use crate::files::{make_dir, make_dir_durably, sync_dir, write_new};
+use crate::files::{is_unfinished, make_dir, make_dir_durably, remove_unfinished, sync_dir, write_new};
 
 #[derive(Debug)]
 pub(super) struct Place {
@@ -69,8 +69,7 @@ impl Place {
         }
         if !path.join("FORMAT").exists() {
             let mut entries = fs::read_dir(path).map_err(failed)?.flatten();
-            if let Some(other) = entries.find(|entry| !entry.file_name().to_string_lossy().ends_with(".tmp"))
-            {
+            if let Some(other) = entries.find(|entry| !is_unfinished(&entry.file_name().to_string_lossy())) {
                 return Err(format!(
                     "{}: the directory has other files in it ({}); give one that is new, empty, or has backups of this store",
                     path.display(),
@@ -82,6 +81,8 @@ impl Place {
         let place = Place { _lock: Some(lock), ..Place::open(path)? };
         for dir in ["backups", "live", "test", "files"] {
             make_dir(&path.join(dir)).map_err(failed)?;
+            // Of backups that were killed: control data may be large, and has another name each time.
+            remove_unfinished(&path.join(dir));
         }
         sync_dir(path).map_err(failed)?;
         Ok(place)
@@ -104,7 +105,11 @@ impl Place {
         for entry in entries {
             let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
             if let Some(id) = name.strip_suffix(".json") {
-                let bytes = fs::read(dir.join(&name)).map_err(failed)?;
+                let bytes = match fs::read(dir.join(&name)) {
+                    // A replica has a newer one by now.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    bytes => bytes.map_err(failed)?,
+                };
                 let manifest = Manifest::decode(&bytes).and_then(|manifest| match manifest.id == id {
                     true => Ok(manifest),
                     false => Err(format!("its manifest is that of backup {}", manifest.id)),
