@@ -31,7 +31,7 @@ const CHAIN_SEQ_MAX: u64 = 1 << 48;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub format: String,
-    /// Its number and the time, so that the names of manifests are in the order of their backups.
+    /// Its number and the time; also the name of the file.
     pub id: String,
     /// One more than that of the backup before it in the same place, whatever the clock says.
     pub number: u64,
@@ -241,11 +241,16 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// Names of backups are in the order of their numbers.
-pub(super) fn name(number: u64, now_ms: u64) -> String {
+/// A replica comes to a million of them within two weeks: the order is that of [`number_of`], not of the alphabet.
+fn name(number: u64, now_ms: u64) -> String {
     let time: String = iso_ms(now_ms).chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let seconds = time.split('.').next().unwrap_or_default();
     format!("{number:06}-{seconds}Z")
+}
+
+/// The number in the name of a backup.
+pub(super) fn number_of(id: &str) -> u64 {
+    id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// The file that says what was dropped of a log: its path in the data directory.
@@ -339,7 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_the_order_of_backups() {
+    fn the_name_of_a_backup_has_its_number_however_large() {
         assert_eq!(name(7, 1_700_000_000_123), "000007-20231114T221320Z");
+        for number in [0, 7, 999_999, 1_000_000, u64::MAX] {
+            assert_eq!(number_of(&name(number, 1_700_000_000_123)), number);
+        }
+        assert_eq!(number_of("x"), 0);
     }
 }

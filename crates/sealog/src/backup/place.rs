@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::hex::hex;
-use super::manifest::{FORMAT, Manifest, SegmentText};
+use super::manifest::{FORMAT, Manifest, SegmentText, number_of};
 use crate::files::{is_unfinished, make_dir, make_dir_durably, remove_unfinished, sync_dir, write_new};
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Place {
                 found.push(Found { id: id.to_owned(), manifest });
             }
         }
-        found.sort_by(|a, b| a.id.cmp(&b.id));
+        found.sort_by(|a, b| (number_of(&a.id), &a.id).cmp(&(number_of(&b.id), &b.id)));
         Ok(found)
     }
 

@@ -95,10 +95,14 @@ fn a_backup_of_a_damaged_store_says_so_and_is_restored_as_it_was_only_on_demand(
     );
 }
 
-/// Changes the newest manifest, and gives it the digest that belongs to it by then.
+/// Changes the one manifest that there is.
 fn forge(stage: &Stage, change: impl FnOnce(&mut Value)) {
-    let path = stage.files("backups").pop().unwrap();
-    let mut sealed: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    forge_file(&stage.files("backups")[0], change);
+}
+
+/// Changes a manifest, and gives it the digest that belongs to it by then.
+pub fn forge_file(path: &Path, change: impl FnOnce(&mut Value)) {
+    let mut sealed: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     change(&mut sealed["manifest"]);
     let digest = Sha256::digest(sealed["manifest"].to_string());
     sealed["sha256"] = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();

@@ -100,6 +100,35 @@ fn a_second_backup_copies_what_is_new_and_shares_the_rest() {
 }
 
 #[test]
+fn the_newest_backup_is_that_with_the_highest_number_also_behind_a_million() {
+    let stage = Stage::new();
+    for number in [999_999, 1_000_000] {
+        stage.fill(&chains()[..1], 1);
+        stage.create();
+        // As that many backups before it would leave the directory.
+        let path = stage
+            .files("backups")
+            .into_iter()
+            .find(|file| !file.to_string_lossy().contains("-20260101T"))
+            .unwrap();
+        let id = format!("{number}-20260101T000000Z");
+        crate::damage::forge_file(&path, |manifest| {
+            manifest["number"] = number.into();
+            manifest["id"] = id.clone().into();
+        });
+        std::fs::rename(&path, path.with_file_name(format!("{id}.json"))).unwrap();
+    }
+    let (code, said, _) = stage.backup(&["list", "--json"], false);
+    let listed: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((code, listed.len()), (Some(0), 2), "{said}");
+    assert_eq!(listed[1]["id"], "1000000-20260101T000000Z");
+    // The older one would be a rollback.
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+    assert_eq!(stage.create()["id"].as_str().unwrap().split('-').next(), Some("1000001"));
+}
+
+#[test]
 fn a_stream_is_a_whole_backup_and_part_of_one_is_refused() {
     let stage = Stage::new();
     stage.fill(&chains(), 10);
