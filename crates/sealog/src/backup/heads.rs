@@ -10,7 +10,7 @@ use sealog_store::world::{SystemWorld, World};
 use super::flags::{EXIT_CODES, dir_argument, json_flag};
 use super::head_text;
 use super::manifest::{Manifest, POSTGRESQL, StoreText};
-use super::place::Place;
+use super::place::{Keeper, Place};
 use crate::config;
 use crate::store::{self, Opened};
 
@@ -57,7 +57,7 @@ fn note(opened: &Opened, dir: &Path) -> Result<Manifest, String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     let store = opened.store();
     let heads = runtime.block_on(store.heads()).map_err(|error| error.to_string())?;
-    let place = Place::create(dir)?;
+    let place = Place::create(dir, Keeper::Backups)?;
     let format = format!("schema {}", postgres::schema_version());
     let store_text = StoreText { kind: POSTGRESQL.into(), format, id: database.store_id().to_string() };
     let mut manifest = Manifest::after(&place.manifests()?, store_text, SystemWorld.now_ms())

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! FORMAT                           the line "sealog backup 1"
+//! REPLICA                          where `sealog replicate` keeps its one copy
 //! backups/000001-20261116T173915Z.json   a manifest for each backup
 //! live/00000001-SALT.log           segments, shared by all backups that have them. They only grow, behind what any manifest names
 //! test/00000001-SALT.log
@@ -23,6 +24,18 @@ pub(super) struct Place {
     path: PathBuf,
     /// Whoever writes is alone.
     _lock: Option<File>,
+}
+
+/// Marks the directory of a replica.
+pub(super) const REPLICA: &str = "REPLICA";
+
+/// Who writes to a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeper {
+    /// Adds backups, and removes none.
+    Backups,
+    /// Keeps the newest alone.
+    Replica,
 }
 
 /// A manifest as it was found.
@@ -56,7 +69,7 @@ impl Place {
     }
 
     /// For writing. A directory that is not there is made; one that has something else in it is left alone.
-    pub(super) fn create(path: &Path) -> Result<Place, String> {
+    pub(super) fn create(path: &Path, keeper: Keeper) -> Result<Place, String> {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         make_dir_durably(path).map_err(failed)?;
         let lock = File::open(path).map_err(failed)?;
@@ -84,8 +97,26 @@ impl Place {
             // Of backups that were killed: control data may be large, and has another name each time.
             remove_unfinished(&path.join(dir));
         }
+        place.admit(keeper)?;
         sync_dir(path).map_err(failed)?;
         Ok(place)
+    }
+
+    /// Backups and a replica do not share a directory.
+    fn admit(&self, keeper: Keeper) -> Result<(), String> {
+        let (mark, dir) = (self.path.join(REPLICA), self.path.display());
+        match (keeper, mark.exists()) {
+            (Keeper::Backups, false) | (Keeper::Replica, true) => Ok(()),
+            (Keeper::Backups, true) => Err(format!(
+                "{dir}: `sealog replicate` keeps its copy here and removes whatever is older; give backups a directory of their own"
+            )),
+            (Keeper::Replica, false) if !self.list()?.is_empty() => Err(format!(
+                "{dir}: there are backups here, and a replica keeps one copy and removes whatever is older; give it a directory of its own"
+            )),
+            (Keeper::Replica, false) => {
+                write_new(&mark, b"").map_err(|error| format!("{}: {error}", mark.display()))
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
