@@ -22,8 +22,8 @@ use crate::files::{is_unfinished, make_dir, make_dir_durably, remove_unfinished,
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    /// Whoever writes is alone.
-    _lock: Option<File>,
+    /// Whoever writes is alone. Whoever reads keeps a replica from removing what it reads.
+    _lock: File,
 }
 
 /// Marks the directory of a replica.
@@ -50,7 +50,12 @@ impl Place {
     pub(super) fn open(path: &Path) -> Result<Place, String> {
         let format = path.join("FORMAT");
         match fs::read_to_string(&format) {
-            Ok(text) if text.trim_end() == FORMAT => Ok(Place { path: path.to_owned(), _lock: None }),
+            Ok(text) if text.trim_end() == FORMAT => {
+                let lock = File::open(&format).map_err(|error| format!("{}: {error}", format.display()))?;
+                // Where there are no locks, a replica that is kept meanwhile can make the reader fail, which is then said.
+                let _ = lock.lock_shared();
+                Ok(Place { path: path.to_owned(), _lock: lock })
+            }
             Ok(text) if text.starts_with("sealog embedded") => Err(format!(
                 "{}: this is the data directory of a store; backups have a directory of their own, on another disk if you can",
                 path.display()
@@ -91,7 +96,7 @@ impl Place {
             }
             write_new(&path.join("FORMAT"), format!("{FORMAT}\n").as_bytes()).map_err(failed)?;
         }
-        let place = Place { _lock: Some(lock), ..Place::open(path)? };
+        let place = Place { _lock: lock, ..Place::open(path)? };
         for dir in ["backups", "live", "test", "files"] {
             make_dir(&path.join(dir)).map_err(failed)?;
             // Of backups that were killed: control data may be large, and has another name each time.
@@ -117,6 +122,13 @@ impl Place {
                 write_new(&mark, b"").map_err(|error| format!("{}: {error}", mark.display()))
             }
         }
+    }
+
+    /// Nothing while somebody reads here. As long as it is held, nobody begins to.
+    pub(super) fn without_readers(&self) -> Option<File> {
+        let lock = File::open(self.path.join("FORMAT")).ok()?;
+        lock.try_lock().ok()?;
+        Some(lock)
     }
 
     pub(super) fn path(&self) -> &Path {

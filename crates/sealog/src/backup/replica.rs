@@ -329,9 +329,9 @@ impl Replica {
         Ok(())
     }
 
-    /// Removes what only earlier manifests had. What cannot be removed is removed the next time.
+    /// Removes what only earlier manifests had, unless somebody reads it: a restore of this copy, or its verification. What cannot be removed is removed the next time.
     fn sweep(&self) {
-        let Some(manifest) = &self.manifest else { return };
+        let (Some(manifest), Some(_lock)) = (&self.manifest, self.place.without_readers()) else { return };
         for found in self.place.list().into_iter().flatten().filter(|found| found.id != manifest.id) {
             let _ = self.place.remove_manifest(&found.id);
         }
