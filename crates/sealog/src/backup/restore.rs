@@ -81,7 +81,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         (given("from").expect("clap asks for it"), Path::new(given("to").expect("clap asks for it")));
     let mut known = Known::default();
     known_to(matches, &mut known)?;
-    prepare(to, &mut known)?;
+    let _alone = prepare(to, &mut known)?;
     let spool = to.join(SPOOL);
     let place = if from == "-" {
         make_dir(&spool).map_err(|error| format!("{}: {error}", spool.display()))?;

@@ -202,6 +202,39 @@ fn test_events_that_were_dropped_stay_dropped_and_their_chain_goes_on() {
 }
 
 #[test]
+fn one_process_at_a_time_writes_backups_into_a_directory_or_restores_into_one() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    stage.create();
+    let lock = |path: &std::path::Path| {
+        let lock = std::fs::File::open(path).unwrap();
+        lock.lock().unwrap();
+        lock
+    };
+    // As another backup has it.
+    let backing_up = lock(&stage.backups());
+    let (code, _, error) = stage.backup(&["create"], true);
+    assert!(code == Some(1) && error.contains("another backup is being written here"), "{error}");
+    drop(backing_up);
+    // As another restore has it: while it looks at the directory or has the store open, and in between.
+    let target = stage.path("restored");
+    std::fs::create_dir(&target).unwrap();
+    let begun = lock(&target);
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(1) && error.contains("another process is at work"), "{error}");
+    drop(begun);
+    std::fs::write(target.join("RESTORING"), "sealog restore 1\n").unwrap();
+    std::fs::write(target.join("control.db"), "of the other one").unwrap();
+    let under_way = lock(&target.join("RESTORING"));
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(1) && error.contains("another process is at work"), "{error}");
+    assert_eq!(std::fs::read(target.join("control.db")).unwrap(), b"of the other one");
+    drop(under_way);
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&target), heads(&stage.data()));
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
     let stage = Stage::new();
     stage.fill(&chains()[..1], 1);
