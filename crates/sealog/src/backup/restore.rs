@@ -164,7 +164,8 @@ impl Restore {
         if manifest.store.kind != EMBEDDED {
             return Err(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id).into());
         }
-        known.add_newer(&self.place, &manifest)?;
+        let unread = known.add_newer(&self.place, &manifest)?;
+        self.refuse_unread(&manifest, &unread)?;
         let progress = Progress::new("Verifying", self.is_quiet);
         let checked = check(&self.place, &manifest, &known.wanted(), &progress)?;
         progress.finish();
@@ -200,6 +201,20 @@ impl Restore {
             "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
         };
         Err(Refused { problem, is_broken: !checked.broken.is_empty(), is_begun: false })
+    }
+
+    /// A newer backup that cannot be read may have had events that this one has not.
+    fn refuse_unread(&self, manifest: &Manifest, unread: &[String]) -> Result<(), Refused> {
+        if unread.is_empty() || self.accept_rollback {
+            return Ok(());
+        }
+        let mut problem =
+            format!("what was backed up after backup {} is not known; nothing was restored", manifest.id);
+        for newer in unread {
+            problem += &format!("\n  {newer}");
+        }
+        problem += "\nBring the manifests back from another copy of the directory. If there is none, --accept-rollback goes on without what they knew";
+        Err(problem.into())
     }
 
     fn refuse_rollback(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), Refused> {
