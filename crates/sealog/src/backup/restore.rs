@@ -180,22 +180,19 @@ impl Restore {
 
     fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
         // Files that differ from the manifest are never restored; a store that was damaged when it was backed up may be.
-        let of_store =
-            |problem: &String| problem.contains("are damaged") || problem.contains("was missing when");
-        let changed: Vec<&String> = checked.damaged.iter().filter(|problem| !of_store(problem)).collect();
-        let is_accepted = self.accept_damage && changed.is_empty();
+        let is_accepted = self.accept_damage && checked.changed.is_empty();
         if checked.is_whole() || is_accepted {
             return Ok(());
         }
         let mut problem = format!("backup {} is not whole; nothing was restored", manifest.id);
-        for damaged in &checked.damaged {
-            problem += &format!("\n  {damaged}");
+        for wrong in checked.changed.iter().chain(&checked.damaged) {
+            problem += &format!("\n  {wrong}");
         }
         for broken in checked.broken.iter().take(SHOWN_MAX) {
             problem +=
                 &format!("\n  chain {} is broken at {}: {}", broken.chain, broken.chain_seq, broken.why);
         }
-        problem += if changed.is_empty() {
+        problem += if checked.changed.is_empty() {
             "\nThe store was damaged when this backup was made. Choose an earlier one (--backup), or restore it as it was with --accept-damage"
         } else {
             "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
