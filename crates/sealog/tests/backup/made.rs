@@ -92,11 +92,19 @@ fn a_second_backup_copies_what_is_new_and_shares_the_rest() {
         assert_eq!(events, made["events"].as_u64().unwrap());
     }
     // Nobody but the owner reads any of it.
-    for folder in ["backups", "live", "test", "files"] {
-        for file in stage.files(folder) {
-            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
-        }
+    assert!(owners_alone(&stage.backups()) > segments);
+    assert!(owners_alone(&stage.path(first["id"].as_str().unwrap())) > segments);
+}
+
+/// Every file and directory is for its owner only; how many files.
+fn owners_alone(path: &std::path::Path) -> usize {
+    let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+    if path.is_file() {
+        assert_eq!(mode, 0o600, "{}", path.display());
+        return 1;
     }
+    assert_eq!(mode, 0o700, "{}", path.display());
+    std::fs::read_dir(path).unwrap().map(|entry| owners_alone(&entry.unwrap().path())).sum()
 }
 
 #[test]
