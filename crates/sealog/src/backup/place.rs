@@ -9,8 +9,9 @@
 //! files/SHA256                     control data and other files, by their digest
 //! ```
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -43,6 +44,22 @@ pub(super) enum Keeper {
 pub(super) struct Found {
     pub id: String,
     pub manifest: Result<Manifest, String>,
+}
+
+/// The end of a segment that grows.
+#[derive(Debug)]
+pub(super) struct Tail(File);
+
+impl Tail {
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+
+    /// The segment ends here, and is durable.
+    pub(super) fn finish(self, end: u64) -> io::Result<()> {
+        self.0.set_len(end)?;
+        self.0.sync_all()
+    }
 }
 
 impl Place {
@@ -193,6 +210,12 @@ impl Place {
             ));
         }
         Ok(content)
+    }
+
+    /// To write behind what any manifest names of a segment. What a killed process has left there is written over.
+    pub(super) fn extend_segment(&self, mode: &str, number: u64, salt: &str) -> io::Result<Tail> {
+        let path = self.segment_path(mode, number, salt);
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(Tail)
     }
 
     /// Keeps a small file under its digest. Whether it was new.

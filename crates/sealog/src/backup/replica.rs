@@ -9,9 +9,8 @@
 //! A kill before t3 leaves the copy as it was at t0, with bytes behind its end that are written over.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
@@ -22,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::head_text;
 use super::hex::hex;
 use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
-use super::moment::LogMoment;
+use super::moment::{LogMoment, SegmentMoment};
 use super::place::{Place, segment_name};
 use super::remote::{Remote, RemoteMoment};
 use super::stopped::Stopped;
@@ -204,7 +203,7 @@ impl Replica {
                 walk.add(contents);
                 round.events += walk.events;
                 walk_heads = sound(walk)?;
-                self.write(&name, from, &bytes)?;
+                self.write(&log.mode, segment, from, &bytes)?;
                 open.hasher.update(&bytes);
             }
             let sha256 = hex(&open.hasher.clone().finalize());
@@ -305,15 +304,15 @@ impl Replica {
     }
 
     /// Behind what the manifest names.
-    fn write(&self, name: &str, from: u64, bytes: &[u8]) -> Result<(), Stopped> {
-        let path = self.place.path().join(name);
+    fn write(&self, mode: &str, segment: &SegmentMoment, from: u64, bytes: &[u8]) -> Result<(), Stopped> {
+        let SegmentMoment { number, salt, .. } = segment;
         let written = || {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-            file.write_all_at(bytes, from)?;
-            file.set_len(from + bytes.len() as u64)?;
-            file.sync_all()
+            let tail = self.place.extend_segment(mode, *number, salt)?;
+            tail.write(from, bytes)?;
+            tail.finish(from + bytes.len() as u64)
         };
-        written().map_err(|error: io::Error| Stopped::Refused(format!("{}: {error}", path.display())))
+        let name = segment_name(mode, *number, salt);
+        written().map_err(|error: io::Error| Stopped::Refused(format!("{name}: {error}")))
     }
 
     fn publish(&mut self, manifest: Manifest) -> Result<(), Stopped> {
