@@ -40,7 +40,8 @@ tools:
 
 # The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. Seven and a half minutes on two idle cores; the time-out is for a run that hangs.
 browser *ARGS:
-    cargo build --locked -p sealog
+    # As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
+    cargo build --locked --workspace --bin sealog --example hammer
     scripts/browser-setup
     cd tests/browser && timeout 700 node --test --test-concurrency=2 {{ARGS}}
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::flags::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
 use super::make::{Made, make};
 use super::manifest::Manifest;
-use super::place::Place;
+use super::place::{Keeper, Place};
 use super::progress::Progress;
 use super::source::{DataDir, Unread};
 use super::target::{IntoPlace, IntoStream, Pace, Target};
@@ -69,7 +69,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
             Unread::Gone => "old test events were dropped while they were copied; try again".into(),
         })?
     } else {
-        let place = Place::create(Path::new(to))?;
+        let place = Place::create(Path::new(to), Keeper::Backups)?;
         into_place(&settings, &place, pace, &progress)?
     };
     progress.finish();

@@ -2,7 +2,9 @@
 
 use sealog_client::{Client, ClientError};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
+use super::hex::hex;
 use super::moment::Moment;
 use super::source::Unread;
 
@@ -42,9 +44,13 @@ impl Remote {
         Ok(self.runtime.block_on(self.client.get("/operator/v1/replication/salt", &[]))?.body.to_vec())
     }
 
-    /// The copy of the control data with this digest.
+    /// The copy of the control data with this digest, and no other.
     pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Unread> {
-        self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)
+        let bytes = self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)?;
+        if hex(&Sha256::digest(&bytes)) != control.sha256 {
+            return Err(Unread::Failed("the control data has another digest than the server said".into()));
+        }
+        Ok(bytes)
     }
 
     pub(super) fn segment(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
@@ -53,7 +59,8 @@ impl Remote {
 
     fn bytes(&self, path: &str, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
         let path = format!("/operator/v1/replication/{path}");
-        let mut bytes = Vec::with_capacity(usize::try_from(to - from).unwrap_or(0));
+        // As it comes: what the server says of a length is no reason to set memory aside.
+        let mut bytes = Vec::new();
         while from + (bytes.len() as u64) < to {
             let at = from + bytes.len() as u64;
             let (first, end) = (at.to_string(), to.min(at + PIECE).to_string());

@@ -13,7 +13,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::flags::{EXIT_BROKEN, EXIT_CODES, quiet_flag};
-use super::place::Place;
+use super::place::{Keeper, Place};
 use super::remote::Remote;
 use super::replica::{Replica, Round};
 use super::stopped::Stopped;
@@ -58,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let retries = Retries { most: 0, ..Retries::default() };
     let client = Client::new(Settings { url: url.clone(), key, timeout, retries })
         .map_err(|why| format!("--from: {why}"))?;
-    let place = Place::create(Path::new(given("to").expect("clap asks for it")))?;
+    let place = Place::create(Path::new(given("to").expect("clap asks for it")), Keeper::Replica)?;
     let mut replica = Replica::open(place).map_err(|stopped| stopped.to_string())?;
     let mut follower = Follower {
         remote: Remote::new(client)?,

@@ -1,14 +1,13 @@
 //! Where a backup goes: a directory, or a stream.
 
-use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
 use sealog_store::cpu::thread_waited;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FORMAT, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{FORMAT, Manifest, SegmentText};
 use super::moment::SegmentMoment;
 use super::place::{Place, segment_name};
 use super::source::{Source, Unread};
@@ -156,13 +155,12 @@ impl Target for IntoPlace<'_> {
         };
         let there = content.len() as u64;
         if there < segment.bytes {
-            // Behind what any manifest names. What a killed backup has left there is written over.
-            let file = OpenOptions::new().write(true).mode(0o600).open(&path).map_err(failed)?;
+            let tail = self.place.extend_segment(mode, segment.number, &segment.salt).map_err(failed)?;
             self.pace.read(source, mode, segment.number, (there, segment.bytes), |at, bytes| {
                 content.extend_from_slice(bytes);
-                file.write_all_at(bytes, at)
+                tail.write(at, bytes)
             })?;
-            file.set_len(segment.bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+            tail.finish(segment.bytes).map_err(failed)?;
         }
         let copied_bytes = segment.bytes.saturating_sub(there);
         content.truncate(usize::try_from(segment.bytes).unwrap_or(usize::MAX));

@@ -87,3 +87,24 @@ fn kill_9_of_a_restore_leaves_no_store_and_the_next_run_begins_anew() {
     println!("restore: kills={kills} completed={completed} refused_meanwhile={refused} lost=0 dup=0");
     assert!(kills > 0);
 }
+
+#[test]
+fn what_a_killed_backup_has_not_finished_is_no_backup_and_the_next_one_removes_it() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    stage.create();
+    let made = stage.files("backups").pop().unwrap();
+    // As a kill leaves it that comes before the manifest of a first backup has its name.
+    let unfinished = stage.backups().join("backups/000001-20260101T000000Z.json.tmp");
+    std::fs::rename(made, &unfinished).unwrap();
+    let control = stage.backups().join("files/00ff.tmp");
+    std::fs::write(&control, "half of it").unwrap();
+    let (code, _, error) = stage.verify();
+    assert!(code == Some(1) && error.contains("there is no backup that was completed"), "{error}");
+    assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(1) && error.contains("there is no backup that was completed"), "{error}");
+    stage.create();
+    assert!(!unfinished.exists() && !control.exists());
+    assert_eq!(stage.verify().0, Some(0));
+}

@@ -176,6 +176,52 @@ fn nobody_but_the_operator_replicates_and_only_where_it_is_on() {
 }
 
 #[test]
+fn a_replica_and_backups_do_not_share_a_directory_and_no_backup_is_removed_by_one() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    for _ in 0..2 {
+        stage.create();
+    }
+    let made = stage.files("backups");
+    let (code, _, error) = once(&server, &stage);
+    assert!(code == Some(1) && error.contains("a directory of its own"), "{error}");
+    assert_eq!((stage.files("backups"), stage.verify().0), (made, Some(0)));
+    std::fs::remove_dir_all(stage.backups()).unwrap();
+    assert_eq!(once(&server, &stage).0, Some(0));
+    let (code, _, error) = stage.backup(&["create"], true);
+    assert!(code == Some(1) && error.contains("a directory of their own"), "{error}");
+    assert_eq!(once(&server, &stage).0, Some(0));
+    assert_eq!(stage.verify().0, Some(0));
+    server.stop();
+}
+
+#[test]
+fn a_replica_removes_nothing_while_somebody_reads_it() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    server.await_drained();
+    assert_eq!(once(&server, &stage).0, Some(0));
+    let read = (stage.files("backups"), stage.files("files"));
+    // As `sealog restore` and `sealog backup verify` do.
+    let reader = std::fs::File::open(stage.backups().join("FORMAT")).unwrap();
+    reader.lock_shared().unwrap();
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(once(&server, &stage).0, Some(0));
+    let both = stage.files("backups");
+    assert_eq!(both.len(), 2);
+    assert_eq!(both[0], read.0[0]);
+    assert!(read.1.iter().all(|file| file.is_file()));
+    assert_eq!(stage.verify().0, Some(0), "others may read, too");
+    drop(reader);
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(once(&server, &stage).0, Some(0));
+    assert_eq!(stage.files("backups").len(), 1);
+    server.stop();
+    assert_eq!(stage.verify().0, Some(0));
+}
+
+#[test]
 fn a_server_that_was_taken_back_is_not_followed_and_the_copy_stays() {
     let stage = Stage::new();
     let server = serve(&stage.data());
