@@ -50,12 +50,22 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 
 /// After a crash there is either what was there before, or all of the new content.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_new_by(path, content, PIECE, |file, piece| file.write_all(piece))
+}
+
+/// The same for whoever writes the pieces, of at most so many bytes, at a pace of its own.
+pub(crate) fn write_new_by(
+    path: &Path,
+    content: &[u8],
+    bytes_max: usize,
+    mut write: impl FnMut(&mut File, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut temporary = PathBuf::from(path);
     temporary.as_mut_os_string().push(TEMPORARY);
-    let written = || {
+    let mut written = || {
         let mut file = create_file(&temporary)?;
-        for piece in content.chunks(PIECE) {
-            file.write_all(piece)?;
+        for piece in content.chunks(bytes_max) {
+            write(&mut file, piece)?;
         }
         file.sync_all()?;
         fs::rename(&temporary, path)
