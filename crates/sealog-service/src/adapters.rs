@@ -24,7 +24,7 @@ pub const ERRORS_MAX: usize = 100;
 pub enum Fate {
     Stored(Ulid),
     Rejected(Reject),
-    /// The request was given up before it.
+    /// The request was given up before it, or with it.
     NotTried,
 }
 
@@ -37,8 +37,18 @@ pub struct Taken {
     pub sealed: usize,
     /// All that is stored was so before.
     pub replayed: bool,
-    /// Why the rest was not tried. It may succeed later.
-    pub stopped: Option<IngestError>,
+    /// Why it ended before its last item.
+    pub stopped: Option<Stopped>,
+}
+
+/// Where a request that has stored something came to an end. Every item before `retry_from` is stored or refused.
+#[derive(Debug)]
+pub struct Stopped {
+    pub error: IngestError,
+    /// The first item whose fate is not known. Its batch may be stored nonetheless: after an error of the store only the same key can tell.
+    pub retry_from: usize,
+    /// The first item behind that batch. From here on nothing is stored.
+    pub untried_from: usize,
 }
 
 impl Taken {
@@ -53,9 +63,10 @@ impl Taken {
         })
     }
 
-    /// How many batches that is: each counts as a request.
+    /// How many batches the request came to: each counts as a request.
     pub fn batches(&self) -> usize {
-        self.fates.len().div_ceil(BATCH_EVENTS_MAX)
+        let reached = self.stopped.as_ref().map_or(self.fates.len(), |stopped| stopped.untried_from);
+        reached.div_ceil(BATCH_EVENTS_MAX)
     }
 }
 
@@ -107,9 +118,17 @@ impl Ingest {
                             }
                         }
                     }
-                    // Nothing has happened yet, and nothing has to be told apart.
+                    // Nothing is stored yet, so nothing has to be told apart.
                     Err(error) if taken.stored() == 0 => return Err(error),
-                    Err(error) => taken.stopped = Some(error),
+                    Err(error) => {
+                        let begun = taken.fates.len();
+                        let open = fates.iter().position(|fate| matches!(fate, Fate::NotTried)).unwrap_or(0);
+                        taken.stopped = Some(Stopped {
+                            error,
+                            retry_from: begun + open,
+                            untried_from: begun + fates.len(),
+                        });
+                    }
                 }
             }
             taken.fates.extend(fates);

@@ -6,8 +6,8 @@ use hyper::{HeaderMap, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
 use sealog_formats::input::Adapter;
-use sealog_service::adapters::{ERRORS_MAX, Fate, Taken};
-use sealog_service::ingest::{Client, Endpoint, IngestError};
+use sealog_service::adapters::{ERRORS_MAX, Fate, Stopped, Taken};
+use sealog_service::ingest::{Client, Endpoint};
 use serde_json::{Map, Value, json};
 
 use super::events::{REPLAYED, idempotency_key};
@@ -94,15 +94,16 @@ async fn post(
     for (_, reject) in taken.rejected() {
         app.metrics.rejected(reject.code());
     }
-    answer(&app.config, form, taken, request_id)
+    answer(&app.config, form, key_hash.is_some(), taken, request_id)
 }
 
-fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) -> Answer {
+fn answer(config: &Config, form: Form, is_keyed: bool, mut taken: Taken, request_id: RequestId) -> Answer {
     let errors: Vec<Value> =
         taken.rejected().take(ERRORS_MAX).map(|(index, reject)| item_error(config, index, reject)).collect();
     let stored = taken.stored();
-    if let Some(error) = taken.stopped.take() {
-        return Err(stopped(error, stored, errors, request_id));
+    if let Some(stopped) = taken.stopped.take() {
+        let failure = cut_short(stopped, is_keyed, stored, &taken.fates, request_id);
+        return Err(failure.with("items", errors));
     }
     let first = taken.rejected().next();
     if let Some((index, reject)) = first
@@ -110,7 +111,7 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
         && form == Form::Items
     {
         let message = format!("item[{index}]: {reject}");
-        return Err(Failure::from(reject.clone()).saying(message).with_items(errors));
+        return Err(Failure::from(reject.clone()).saying(message).with("items", errors));
     }
     let rejected = taken.rejected().count();
     let summary = first.map(|(index, reject)| {
@@ -133,7 +134,7 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
     }
     body.insert("accepted".into(), stored.into());
     body.insert("rejected".into(), rejected.into());
-    body.insert("log_ids".into(), taken.fates.iter().map(log_id).collect());
+    body.insert("log_ids".into(), log_ids(&taken.fates));
     body.insert("errors".into(), errors.into());
     body.insert("request_id".into(), request_id.to_string().into());
     let status = if form == Form::Items { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -144,21 +145,39 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
     Ok(response)
 }
 
-/// Some batches are stored and the rest is not: what the client has to know to send it again.
-fn stopped(error: IngestError, stored: usize, errors: Vec<Value>, request_id: RequestId) -> Failure {
+/// Some batches are stored and the rest is not: which is which, and what can be sent again.
+fn cut_short(
+    Stopped { error, retry_from, untried_from }: Stopped,
+    is_keyed: bool,
+    stored: usize,
+    fates: &[Fate],
+    request_id: RequestId,
+) -> Failure {
     let failure = Failure::ingest(error, request_id);
-    let message = format!(
-        "{} {stored} items of this request are stored; with an Idempotency-Key the same request stores the others and none twice.",
-        failure.message()
-    );
-    failure.saying(message).with_items(errors)
+    let next = if failure.code() == Code::EventIdempotencyKeyConflict {
+        format!(
+            "Items from {retry_from} on were sent under this Idempotency-Key before, and others of them were accepted then: compare them with what is stored."
+        )
+    } else if is_keyed {
+        "The same request under the same Idempotency-Key stores the others, and none twice.".to_owned()
+    } else {
+        format!(
+            "Send those from {retry_from} on again; whether those before {untried_from} are stored is not known without an Idempotency-Key."
+        )
+    };
+    let message =
+        format!("{} {stored} of {} items are stored: see log_ids. {next}", failure.message(), fates.len());
+    let failure = failure.saying(message).with("log_ids", log_ids(fates));
+    failure.with("retry_from", retry_from).with("untried_from", untried_from)
 }
 
-fn log_id(fate: &Fate) -> Value {
-    match fate {
+/// An id for each item that is stored, in the place of the item.
+fn log_ids(fates: &[Fate]) -> Value {
+    let log_id = |fate: &Fate| match fate {
         Fate::Stored(log_id) => log_id.to_string().into(),
         Fate::Rejected(_) | Fate::NotTried => Value::Null,
-    }
+    };
+    fates.iter().map(log_id).collect()
 }
 
 fn item_error(config: &Config, index: usize, reject: &Reject) -> Value {
