@@ -14,7 +14,8 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
-pub use item::{ITEMS_MAX, Item};
+pub use item::{EVENTS_BYTES_MAX, ITEMS_MAX, Item};
+pub use otlp::{ATTRIBUTES_MAX, DEPTH_MAX};
 pub use table::{MAPPINGS, Mapping, Place, Row};
 
 /// How a body is read.
