@@ -158,7 +158,7 @@ pub(super) const CEF: Mapping = Mapping {
 
 pub(super) const CLOUD_EVENTS: Mapping = Mapping {
     name: "CloudEvents 1.0",
-    about: "One event for each line, in structured mode. `data` is the whole event, byte for byte, so that its hash can be recomputed. `chainseq` is a string, because numbers of CloudEvents have 32 bits.",
+    about: "One event for each line, in structured mode. `data` is the whole event, byte for byte, so that its hash can be recomputed. `chainseq` is a string, because numbers of CloudEvents have 32 bits. Attributes have no control characters: each is U+FFFD there, and itself in `data`.",
     rows: &[
         text("specversion", "1.0"),
         field("id", "log_id"),
