@@ -150,7 +150,7 @@ mod tests {
 
     fn answered(traceparent: Option<&[u8]>) -> Answered<'_> {
         Answered {
-            route: "/v1/events",
+            route: Some("/v1/events"),
             method: "POST",
             status: 202,
             request_id: RequestId(Ulid(1)),
