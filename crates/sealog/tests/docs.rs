@@ -1,5 +1,7 @@
 //! The documentation: every example of the pages that people begin with is run, and its output compared; the pages themselves are served by the real program.
 
+#[path = "docs/snippets.rs"]
+mod snippets;
 mod support;
 
 use std::os::unix::fs::symlink;
