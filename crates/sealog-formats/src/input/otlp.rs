@@ -1,5 +1,6 @@
 //! A log record of OpenTelemetry, in whichever encoding it came.
 
+use sealog_core::json::quoted;
 use sealog_core::reject::Reject;
 use sealog_core::time;
 
@@ -96,10 +97,4 @@ impl Record {
         }
         (!rest.is_empty()).then(|| rest.end())
     }
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    sealog_core::json::put_string(text, &mut out);
-    String::from_utf8(out).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! Which field of an event becomes which field of another format.
 
-use super::made::Made;
+use super::event::Event;
+use super::made::{Made, Value};
 
 /// The rows of a format.
 #[derive(Debug)]
@@ -28,6 +29,14 @@ pub enum Origin {
 }
 
 impl Origin {
+    pub(super) fn value(self, event: &Event) -> Option<Value> {
+        match self {
+            Field(name) => event.json(name).map(|json| Value::Json(json.to_owned())),
+            Text(text) => Some(Value::Text(text.to_owned())),
+            Origin::Made(made) => made.value(event),
+        }
+    }
+
     /// For people.
     pub fn words(self) -> String {
         match self {

@@ -18,60 +18,33 @@ use crate::respond::{Answer, Failure, json, with_type};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// What the answer has to look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Items,
-    /// As OTLP has it: what was refused is a partial success.
-    Logs,
-    LogsProtobuf,
-}
-
-pub(crate) async fn json_items(
-    app: &App,
-    headers: &HeaderMap,
-    lent: &mut Lent,
-    from: Client,
-    request_id: RequestId,
-) -> Answer {
-    post(app, headers, lent, (Adapter::Json, Form::Items), from, request_id).await
-}
-
-pub(crate) async fn cloudevents(
-    app: &App,
-    headers: &HeaderMap,
-    lent: &mut Lent,
-    from: Client,
-    request_id: RequestId,
-) -> Answer {
-    post(app, headers, lent, (Adapter::CloudEvents, Form::Items), from, request_id).await
-}
-
-pub(crate) async fn logs(
-    app: &App,
-    headers: &HeaderMap,
-    lent: &mut Lent,
-    from: Client,
-    request_id: RequestId,
-) -> Answer {
+/// The adapter for log records, by the encoding that their sender names.
+pub(crate) fn of_logs(headers: &HeaderMap) -> Adapter {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let as_what = if content_type.starts_with(PROTOBUF.as_bytes()) {
-        (Adapter::OtlpProtobuf, Form::LogsProtobuf)
-    } else {
-        (Adapter::OtlpJson, Form::Logs)
-    };
-    let answer = post(app, headers, lent, as_what, from, request_id).await;
-    // Exporters give up at a 500 and try again at a 503.
-    answer.map_err(
-        |failure| if failure.code() == Code::EventWriteFailed { failure.unavailable() } else { failure },
-    )
+    if content_type.starts_with(PROTOBUF.as_bytes()) { Adapter::OtlpProtobuf } else { Adapter::OtlpJson }
 }
 
-async fn post(
+pub(crate) async fn post(
     app: &App,
     headers: &HeaderMap,
     lent: &mut Lent,
-    (adapter, form): (Adapter, Form),
+    adapter: Adapter,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
+    let answer = take(app, headers, lent, adapter, from, request_id).await;
+    // Exporters of OpenTelemetry give up at a 500 and try again at a 503.
+    answer.map_err(|failure| match failure.code() {
+        Code::EventWriteFailed if adapter.is_otlp() => failure.unavailable(),
+        _ => failure,
+    })
+}
+
+async fn take(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    adapter: Adapter,
     from: Client,
     request_id: RequestId,
 ) -> Answer {
@@ -94,10 +67,16 @@ async fn post(
     for (_, reject) in taken.rejected() {
         app.metrics.rejected(reject.code());
     }
-    answer(&app.config, form, key_hash.is_some(), taken, request_id)
+    answer(&app.config, adapter, key_hash.is_some(), taken, request_id)
 }
 
-fn answer(config: &Config, form: Form, is_keyed: bool, mut taken: Taken, request_id: RequestId) -> Answer {
+fn answer(
+    config: &Config,
+    adapter: Adapter,
+    is_keyed: bool,
+    mut taken: Taken,
+    request_id: RequestId,
+) -> Answer {
     let errors: Vec<Value> =
         taken.rejected().take(ERRORS_MAX).map(|(index, reject)| item_error(config, index, reject)).collect();
     let stored = taken.stored();
@@ -108,7 +87,7 @@ fn answer(config: &Config, form: Form, is_keyed: bool, mut taken: Taken, request
     let first = taken.rejected().next();
     if let Some((index, reject)) = first
         && stored == 0
-        && form == Form::Items
+        && !adapter.is_otlp()
     {
         let message = format!("item[{index}]: {reject}");
         return Err(Failure::from(reject.clone()).saying(message).with("items", errors));
@@ -121,12 +100,12 @@ fn answer(config: &Config, form: Form, is_keyed: bool, mut taken: Taken, request
             reject.code().as_str()
         )
     });
-    if form == Form::LogsProtobuf {
+    if adapter == Adapter::OtlpProtobuf {
         return Ok(with_type(StatusCode::OK, PROTOBUF, partial_success(rejected, summary.as_deref())));
     }
     let mut body = Map::new();
-    if let (Form::Logs, Some(summary)) = (form, summary) {
-        // A 64-bit number is a string in the JSON of Protocol Buffers.
+    if let (Adapter::OtlpJson, Some(summary)) = (adapter, summary) {
+        // As OTLP has it: what was refused is a partial success. A 64-bit number is a string in the JSON of Protocol Buffers.
         body.insert(
             "partialSuccess".into(),
             json!({ "rejectedLogRecords": rejected.to_string(), "errorMessage": summary }),
@@ -137,7 +116,7 @@ fn answer(config: &Config, form: Form, is_keyed: bool, mut taken: Taken, request
     body.insert("log_ids".into(), log_ids(&taken.fates));
     body.insert("errors".into(), errors.into());
     body.insert("request_id".into(), request_id.to_string().into());
-    let status = if form == Form::Items { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let status = if adapter.is_otlp() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = json(status, Value::from(body).to_string());
     if taken.replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
