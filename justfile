@@ -15,7 +15,7 @@ fmt:
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
-    cargo clippy --locked --workspace --bins --features sealog/otlp -- -D warnings
+    cargo clippy --locked --workspace --bins --test traces --features sealog/otlp -- -D warnings
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
@@ -27,9 +27,10 @@ policy:
 advisories:
     cargo deny check advisories
 
-# All Rust tests, the specification once more on PostgreSQL, and the seeds of the fuzzer.
+# All Rust tests, those of traces by a program that sends them, the specification once more on PostgreSQL, and the seeds of the fuzzer.
 test:
     cargo test --locked --workspace
+    cargo test --locked --workspace --features sealog/otlp --test traces
     SEALOG_TEST_STORE=postgres cargo test --locked --workspace --test spec
     cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 

@@ -24,7 +24,7 @@ pub const ERRORS_MAX: usize = 100;
 pub enum Fate {
     Stored(Ulid),
     Rejected(Reject),
-    /// The request was given up before it.
+    /// The request was given up before it, or with it.
     NotTried,
 }
 
@@ -37,10 +37,20 @@ pub struct Taken {
     pub sealed: usize,
     /// All that is stored was so before.
     pub replayed: bool,
-    /// Why the rest was not tried. It may succeed later.
-    pub stopped: Option<IngestError>,
-    /// Each counts as a request.
+    /// Why it ended before its last item.
+    pub stopped: Option<Stopped>,
+    /// How many batches it came to: each counts as a request.
     pub batches: usize,
+}
+
+/// Where a request that has stored something came to an end. Every item before `retry_from` is stored or refused.
+#[derive(Debug)]
+pub struct Stopped {
+    pub error: IngestError,
+    /// The first item whose fate is not known. Its batch may be stored nonetheless: after an error of the store only the same key can tell.
+    pub retry_from: usize,
+    /// The first item behind that batch. From here on nothing is stored.
+    pub untried_from: usize,
 }
 
 impl Taken {
@@ -87,7 +97,7 @@ impl Ingest {
         let (mut taken, mut replays) =
             (Taken { fates, sealed: 0, replayed: false, stopped: None, batches: 0 }, 0);
         for (number, batch) in (0..).zip(batches(read)) {
-            taken.batches += 1;
+            taken.batches += usize::from(taken.stopped.is_none());
             let key = keyed.map(|(key_hash, body)| key_of(key_hash, body, number, &batch));
             let (drafts, mut fates) = divide(batch);
             if !drafts.is_empty() && taken.stopped.is_none() {
@@ -102,9 +112,17 @@ impl Ingest {
                             }
                         }
                     }
-                    // Nothing has happened yet, and nothing has to be told apart.
+                    // Nothing is stored yet, so nothing has to be told apart.
                     Err(error) if taken.stored() == 0 => return Err(error),
-                    Err(error) => taken.stopped = Some(error),
+                    Err(error) => {
+                        let begun = taken.fates.len();
+                        let open = fates.iter().position(|fate| matches!(fate, Fate::NotTried)).unwrap_or(0);
+                        taken.stopped = Some(Stopped {
+                            error,
+                            retry_from: begun + open,
+                            untried_from: begun + fates.len(),
+                        });
+                    }
                 }
             }
             taken.fates.extend(fates);

@@ -1,5 +1,7 @@
 //! `sealog follow`: each event once and in order, whatever happens to the command or the service.
 
+#[path = "follow/formats.rs"]
+mod formats;
 mod support;
 
 use std::process::{Child, Stdio};

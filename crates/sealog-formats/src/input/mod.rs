@@ -14,7 +14,9 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
-pub use item::{ITEMS_MAX, Item, MADE_BYTES_MAX};
+pub use item::{EVENTS_BYTES_MAX, ITEMS_MAX, Item};
+pub use otlp::{ATTRIBUTES_MAX, DEPTH_MAX};
+pub(crate) use table::TYPE_PREFIX;
 pub use table::{MAPPINGS, Mapping, Place, Row};
 
 /// How a body is read.
@@ -36,6 +38,10 @@ impl Adapter {
             Adapter::CloudEvents => "/ingest/cloudevents",
             Adapter::OtlpJson | Adapter::OtlpProtobuf => "/ingest/otlp/v1/logs",
         }
+    }
+
+    pub fn is_otlp(self) -> bool {
+        matches!(self, Adapter::OtlpJson | Adapter::OtlpProtobuf)
     }
 
     /// The items of a body, in their order. An error is about the body as a whole; what is wrong with one item stands in its place.
