@@ -26,7 +26,8 @@ pub(super) fn command() -> Command {
             .about("Verifies the chain of the key's project")
             .long_about(
                 "Verifies the chain of the key's project: the service recomputes the hash of every event and compares it with its neighbours, 1,000 at a time.\n\n\
-                 With --data it opens a stopped store itself and verifies every chain in it.\n\n\
+                 With --data it opens a stopped store itself and verifies every chain in it. Nothing in the directory is changed, so it may be a snapshot, mounted read-only, or evidence. An unfinished write at the end of \
+                 the log (a torn tail), as a crash leaves it, was never acknowledged: it is named, and breaks no chain.\n\n\
                  This asks the service. To trust nobody, export the events and check them with `sealog-verify`, which needs neither a service nor a key.\n\n\
                  It ends with 10 when the chain is broken, and says at which event.",
             )
