@@ -27,6 +27,7 @@ mod login;
 mod mail;
 mod man;
 mod output;
+mod own_server;
 mod profile;
 mod progress;
 mod spool;
