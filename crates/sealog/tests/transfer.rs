@@ -151,7 +151,7 @@ fn cloudevents_are_imported_by_their_attributes() {
     let file = put(&stage, "in.json", text);
     let args = ["import", &file, "--from", "cloudevents", "--map", "org.example.signed-in=user.login"];
     let (code, _, noted) = stage.run(&args);
-    assert!(code == Some(6) && noted.contains("line 2: it has no type"), "{noted}");
+    assert!(code == Some(6) && noted.contains("line 2: type must be a string"), "{noted}");
     let event = &stage.events()[0];
     assert_eq!(
         (&event["action"], &event["resource"], &event["actor_id"]),
@@ -164,6 +164,34 @@ fn cloudevents_are_imported_by_their_attributes() {
     let (code, said, _) = stage.run(&[&args[..], &["--dry-run"]].concat());
     assert!(code == Some(6) && said.starts_with(r#"{"action":"user.login","#), "{said}");
     assert_eq!(stage.events().len(), 1);
+}
+
+#[test]
+fn a_cloudevent_is_the_same_event_whether_it_is_imported_or_sent_to_the_adapter() {
+    let stage = Stage::new();
+    let text = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"dev.sealog.document.shared","subject":"document/9","authid":"u1","authtype":"user","auditseverity":"warning","auditsession":"s","time":"2026-01-01T00:00:00Z","data":{"n":1.0,"big":12345678901234567890}}"#;
+    let authorization = format!("Bearer {}", stage.key);
+    let headers =
+        [("Authorization", authorization.as_str()), ("Content-Type", "application/cloudevents+json")];
+    let (status, body) = stage.server().request("POST", "/ingest/cloudevents", &headers, text);
+    assert_eq!(status, 202, "{body}");
+    // Spaced otherwise, it is still the same one, and its batch has the same key.
+    let spaced = text.replace("\":", "\" : ");
+    for (input, stored) in
+        [(text, "1 events were stored"), (&spaced, "0 events were stored, 1 were stored before")]
+    {
+        let (code, _, noted) = stage.piped(&["import", "-", "--from", "cloudevents"], &format!("{input}\n"));
+        assert!(code == Some(0) && noted.contains(stored), "{noted}");
+    }
+    let mut events = stage.events();
+    assert_eq!(events.len(), 2);
+    for event in &mut events {
+        for own in ["log_id", "timestamp", "chain_seq", "prev_hash", "hash"] {
+            assert!(event.as_object_mut().unwrap().remove(own).is_some(), "{own}");
+        }
+    }
+    assert_eq!(events[0], events[1]);
+    assert_eq!(events[0]["actor_type"], "user");
 }
 
 #[test]

@@ -18,6 +18,13 @@ fn is_key(canonical_key: &str, name: &str) -> bool {
     &canonical_key[1..canonical_key.len() - 1] == name
 }
 
+/// A text as canonical JSON.
+pub(super) fn quoted(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    json::put_string(text, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
 /// An object that is written member by member.
 #[derive(Debug)]
 pub(super) struct Object(Vec<u8>);
@@ -43,9 +50,7 @@ impl Object {
     }
 
     pub(super) fn put_text(&mut self, name: &str, value: &str) {
-        let mut text = Vec::with_capacity(value.len() + 2);
-        json::put_string(value, &mut text);
-        self.put(name, std::str::from_utf8(&text).unwrap_or("\"\""));
+        self.put(name, &quoted(value));
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
+pub use cloudevents::{ActionNames, event as cloud_event};
 pub use item::{ITEMS_MAX, Item};
 pub use table::{MAPPINGS, Mapping, Place, Row};
 
@@ -43,7 +44,8 @@ impl Adapter {
         let items = match self {
             Adapter::Json => json::items(utf8(body)?, |item| Ok(Cow::Borrowed(item)))?,
             Adapter::CloudEvents => {
-                json::items(utf8(body)?, |item| cloudevents::event(item).map(Cow::Owned))?
+                let names = ActionNames::default();
+                json::items(utf8(body)?, |item| cloudevents::event(item, &names).map(Cow::Owned))?
             }
             Adapter::OtlpJson => otlp_json::items(utf8(body)?)?,
             Adapter::OtlpProtobuf => otlp_protobuf::items(body)?,

@@ -2,7 +2,7 @@
 
 use sealog_core::time;
 
-use super::members::Object;
+use super::members::{Object, quoted};
 use super::table::{LOGS, Place, is_mapped};
 
 /// Values inside values, at most: what is deeper is refused.
@@ -71,10 +71,4 @@ impl Record {
         }
         (!rest.is_empty()).then(|| rest.end())
     }
-}
-
-pub(super) fn quoted(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    sealog_core::json::put_string(text, &mut out);
-    String::from_utf8(out).unwrap_or_default()
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use sealog_core::reject::Reject;
 
 use super::item::{Item, check_count};
-use super::members::Object;
-use super::otlp::{DEPTH_MAX, Record, quoted};
+use super::members::{Object, quoted};
+use super::otlp::{DEPTH_MAX, Record};
 use super::otlp_json::too_deep;
 use super::protobuf::{Fields, Malformed, Value};
 

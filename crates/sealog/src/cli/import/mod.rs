@@ -40,7 +40,8 @@ pub(super) fn command() -> Command {
                  ndjson   an event in JSON on each line, as the API takes it; lines of an export are fine, too\n\
                  csv      a header, and an event in each row. Columns called action, actor_id, resource, severity, actor_type, resource_type, session_id, ts_client or metadata (a JSON object) are these fields; \
                  metadata.NAME and all others are members of metadata, as text. --map COLUMN=FIELD says otherwise, and COLUMN=- leaves a column out. What the service makes itself (log_id, hash and the like) is left out\n\
-                 cloudevents   an event of CloudEvents 1.0 in JSON on each line: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, time ts_client, data the metadata\n\n\
+                 cloudevents   an event of CloudEvents 1.0 in JSON on each line, with the fields that POST /ingest/cloudevents makes of it: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, \
+                 time ts_client, data the metadata\n\n\
                  An event gets the time at which it is imported; a column or member timestamp becomes ts_client.\n\n\
                  Run the same command again after it was interrupted: each batch has an idempotency key that is made of its content and its place, so that nothing is stored twice within 24 hours, and with \
                  --state FILE at any later time. A row that is not taken is named on standard error with its line, and in --report; the others are stored, and the command ends with 6. \
@@ -126,8 +127,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             (csv::rows(path, delimiter, &texts("map"), &texts("set"))?, Box::new(Ok))
         }
         "cloudevents" => {
-            let map = cloudevents::Map::parse(&texts("map"))?;
-            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &map)))
+            let names = cloudevents::names(&texts("map"))?;
+            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &names)))
         }
         _ if !texts("map").is_empty() => {
             return Err(Failure::usage("--map is for --from csv and --from cloudevents"));
