@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::check::{self, probes};
 use super::exit::{Exit, Failure};
-use super::{config as shown, connect, own_server};
+use super::{config as shown, connect, file_flags, own_server};
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
 use crate::config::{self, Listeners};
@@ -38,13 +38,7 @@ pub(super) fn command() -> Command {
                  The server may run or be stopped; nothing is changed. Run it as the user of the server, in its environment: a running one is asked on the address of its settings, with TLS if they name a certificate; whom that \
                  certificate is from is not looked at, and no key is sent.",
             )
-            .arg(
-                Arg::new("output")
-                    .long("output")
-                    .short('o')
-                    .value_name("FILE")
-                    .help("The file; - is standard output [default: sealog-doctor-TIME.tar]"),
-            )
+            .arg(file_flags::output("The file; - is standard output [default: sealog-doctor-TIME.tar]"))
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object that names the file and what is in it"))
             .arg(
                 Arg::new("offline")

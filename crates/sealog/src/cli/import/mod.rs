@@ -9,12 +9,11 @@ mod report;
 mod state;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_client::{Client, ClientError};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -27,7 +26,7 @@ use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
 use super::exit::{Exit, Failure};
 use super::lines::{self, Line};
 use super::spool::Batch;
-use super::{output, progress};
+use super::{file_flags, in_flight, output, progress};
 use report::Report;
 use state::State;
 
@@ -76,32 +75,13 @@ pub(super) fn command() -> Command {
                     .default_value(",")
                     .help("csv: what stands between values; tab for a tab"),
             )
-            .arg(
-                Arg::new("state")
-                    .long("state")
-                    .value_name("FILE")
-                    .help("Keeps how far the import is, and goes on from there"),
-            )
-            .arg(
-                Arg::new("report")
-                    .long("report")
-                    .value_name("FILE")
-                    .help("Writes a JSON object for each row that was not taken: line, code, message, request_id"),
-            )
-            .arg(
-                Arg::new("rejects")
-                    .long("rejects")
-                    .value_name("FILE")
-                    .help("Writes the rows that were not taken, as events in JSON"),
-            )
-            .arg(
-                Arg::new("in_flight")
-                    .long("in-flight")
-                    .value_name("N")
-                    .default_value("1")
-                    .value_parser(value_parser!(u64).range(1..=16))
-                    .help("How many batches may be under way at once; with more than one their order is not kept"),
-            )
+            .arg(file_flags::flag("state", "Keeps how far the import is, and goes on from there"))
+            .arg(file_flags::flag(
+                "report",
+                "Writes a JSON object for each row that was not taken: line, code, message, request_id",
+            ))
+            .arg(file_flags::flag("rejects", "Writes the rows that were not taken, as events in JSON"))
+            .arg(in_flight::of_batches())
             .arg(
                 Arg::new("dry_run")
                     .long("dry-run")
@@ -135,23 +115,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
         _ => (lines::lines(path)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
     };
-    let report = Report::open(
-        matches.get_one::<String>("report").map(PathBuf::from),
-        matches.get_one::<String>("rejects").map(PathBuf::from),
-    )?;
+    let report = Report::open(file_flags::path(matches, "report"), file_flags::path(matches, "rejects"))?;
     if matches.get_flag("dry_run") {
         return shown(rows, &convert, report);
     }
-    let state = State::open(matches.get_one::<String>("state").map(PathBuf::from))?;
+    let state = State::open(file_flags::path(matches, "state"))?;
     let client = Arc::new(connect::client(matches, Key::Needed)?);
-    let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
     let is_quiet = matches.get_flag("quiet");
     let mut import = Import {
         client,
         convert,
         state,
         report,
-        in_flight: in_flight.expect("at most 16"),
+        in_flight: in_flight::asked(matches),
         stored: 0,
         known: 0,
         bar: progress::counted(is_quiet, "Importing"),

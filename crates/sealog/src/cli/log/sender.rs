@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
 use super::super::exit::{Exit, Failure};
+use super::super::file_flags;
 use super::super::lines::Line;
 use super::super::output::{self, Form};
 use super::super::spool::{Batch, Spool};
@@ -57,9 +58,7 @@ impl Sender {
             None => None,
             Some(path) => {
                 let file = OpenOptions::new().create(true).append(true).open(&path);
-                Some(file.map_err(|error| {
-                    Failure::usage(format!("{} cannot be written: {error}", path.display()))
-                })?)
+                Some(file.map_err(|error| file_flags::unwritable(&path, &error))?)
             }
         };
         Ok(Sender {
