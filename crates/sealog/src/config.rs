@@ -538,7 +538,9 @@ fn values(
 /// Keys with dots, and each value as text with its place.
 fn read_file(path: &Path) -> Result<BTreeMap<String, (String, String)>, ConfigError> {
     let wrong = |problem: &dyn fmt::Display| ConfigError(format!("{}: {problem}", path.display()));
-    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| wrong(&error))?);
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(&format!("{error}; --config or SEALOG_CONFIG names the settings file")))?;
+    let text = Zeroizing::new(text);
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         // Not the error's own text: that quotes the line, and there may be a password in it.
         let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(&text));

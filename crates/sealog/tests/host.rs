@@ -6,7 +6,8 @@ mod mmdb;
 mod support;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sealog_testing::smtp::MailPort;
@@ -193,7 +194,8 @@ fn as_found(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     found
 }
 
-/// What a crash in the middle of the next group would leave in the last segment of the live log: half a frame behind the last good one.
+/// What a crash in the middle of the next group would leave in the last segment of the live log: half a frame
+/// behind the last good one.
 fn tear_the_tail(data: &Path) {
     let segments = std::fs::read_dir(data.join("live")).unwrap().map(|entry| entry.unwrap().path());
     let last = segments.filter(|path| path.extension().is_some_and(|x| x == "log")).max().unwrap();
@@ -204,6 +206,22 @@ fn tear_the_tail(data: &Path) {
     bytes[end..end + half.len()].copy_from_slice(half);
     std::fs::write(&last, bytes).unwrap();
 }
+
+/// Of all files, and of all directories down to this one.
+fn set_modes(dir: &Path, files: u32, dirs: u32) {
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    // To look into it, whoever we are.
+    set(dir, 0o700);
+    for path in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() { set_modes(&path, files, dirs) } else { set(&path, files) }
+    }
+    set(dir, dirs);
+}
+
+/// Verifies a directory where nothing can be written.
+const MOUNTED: &str = r#"
+    mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && ! touch "$1/x" 2>/dev/null || exit 99
+    "$2" verify --data "$1"; echo "it ended with $?""#;
 
 #[test]
 fn a_verification_changes_nothing_and_takes_a_torn_tail_for_what_it_is() {
@@ -234,10 +252,23 @@ fn a_verification_changes_nothing_and_takes_a_torn_tail_for_what_it_is() {
     assert_eq!((code, &found["valid"]), (Some(0), &Value::from(true)));
     assert_eq!(found["findings"].as_array().unwrap().len(), 1, "{said}");
     assert_eq!(as_found(&stage.data), before);
+    // The right to read is enough, and without it the message says whom to be.
+    let verifying = || {
+        let mut command = sealog();
+        command.args(["verify", "--data", &data]);
+        command
+    };
+    for (files, dirs, code, told) in
+        [(0o400, 0o500, Some(0), valid.as_str()), (0o000, 0o000, Some(2), "run this as the user")]
+    {
+        set_modes(&stage.data, files, dirs);
+        let ended = unprivileged(&verifying());
+        set_modes(&stage.data, 0o600, 0o700);
+        if let Some((found, said, noted)) = ended {
+            assert!(found == code && (said.contains(told) || noted.contains(told)), "{said}{noted}");
+        }
+    }
     // Where nothing can be written at all, it is the same.
-    const MOUNTED: &str = r#"
-        mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && ! touch "$1/x" 2>/dev/null || exit 99
-        "$2" verify --data "$1"; echo "it ended with $?""#;
     let mut mounted = std::process::Command::new("unshare");
     let (_, said, noted) =
         ended(mounted.args(["--mount", "sh", "-c", MOUNTED, "sh", &data, SEALOG]).output().unwrap());

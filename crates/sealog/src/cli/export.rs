@@ -54,6 +54,10 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let range = SeqRange::asked(matches)?;
     let path = file_flags::path(matches, "output");
+    // Known before the work and not only when the file gets its name.
+    if let Some(path) = path.as_deref().filter(|path| path.is_dir()) {
+        return Err(Failure::usage(format!("{} is a directory: name a file in it", path.display())));
+    }
     if let Some(path) = path.as_deref().filter(|path| path.exists() && !matches.get_flag("force")) {
         return Err(Failure::usage(format!(
             "{} is there already: name another file, or give --force",

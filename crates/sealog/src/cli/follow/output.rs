@@ -176,7 +176,9 @@ fn read_cursor(path: &Path) -> Result<Option<Cursor>, Failure> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(bad(error.to_string())),
+        Err(error) => {
+            return Err(bad(format!("it cannot be read: {error}; name another file with --cursor-file")));
+        }
     };
     let cursor: Cursor = serde_json::from_slice(&text).map_err(|error| {
         bad(format!(

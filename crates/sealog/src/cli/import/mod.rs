@@ -193,7 +193,10 @@ fn shown(
 }
 
 fn unreadable(error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failure, format!("the file cannot be read any further: {error}"))
+    Failure::new(
+        Exit::Failure,
+        format!("the file cannot be read any further: {error}; run the same command again when it can be"),
+    )
 }
 
 struct Import {
