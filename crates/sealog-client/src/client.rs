@@ -58,6 +58,21 @@ impl Answer {
 impl Client {
     /// Connects at the first request.
     pub fn new(settings: Settings) -> Result<Client, String> {
+        Client::connecting(settings, Connector::new)
+    }
+
+    /// A client that believes any certificate, whatever its name: for a server on this machine that is asked
+    /// by its address, which its certificate need not name. It has no key that it could give away, and
+    /// attempts once.
+    pub fn believing_anyone(url: String, timeout: Duration) -> Result<Client, String> {
+        let retries = Retries { most: 0, ..Retries::default() };
+        Client::connecting(Settings { url, key: None, timeout, retries }, Connector::believing_anyone)
+    }
+
+    fn connecting(
+        settings: Settings,
+        connector: impl FnOnce(&Address) -> Result<Connector, String>,
+    ) -> Result<Client, String> {
         let address = Address::parse(&settings.url)?;
         let authorization = match settings.key {
             None => None,
@@ -70,7 +85,7 @@ impl Client {
             }
         };
         Ok(Client {
-            connector: Connector::new(&address)?,
+            connector: connector(&address)?,
             url: settings.url,
             address,
             authorization,
@@ -78,6 +93,11 @@ impl Client {
             timeout: settings.timeout,
             retries: settings.retries,
         })
+    }
+
+    /// Where requests go, as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Where requests go and with which key, for telling one from another. Not for printing.

@@ -158,6 +158,82 @@ fn a_spool_that_cannot_be_written_is_said_and_not_passed_over() {
 }
 
 #[test]
+fn a_damaged_spool_is_named_with_what_to_do_and_what_was_sent_of_it_is_not_sent_again() {
+    let mut stage = Stage::new();
+    stage.stop();
+    let spool = stage.path("spool");
+    let log = |stage: &Stage, actor: &str, spool: &str| {
+        stage.run(&["log", "user.login", "--actor-id", actor, "--retries", "0", "--spool", spool])
+    };
+    for actor in ["u0", "u1"] {
+        assert_eq!(log(&stage, actor, &spool).0, Some(5));
+    }
+    let whole = std::fs::read(&spool).unwrap();
+    let half = b"{\"idempotency_key\":\"x\xff";
+    std::fs::write(&spool, [whole.as_slice(), half].concat()).unwrap();
+    stage.restart();
+    for _ in 0..2 {
+        let (code, said, noted) = log(&stage, "new", &spool);
+        assert_eq!((code, said.as_str()), (Some(1), ""), "{noted}");
+        assert!(noted.contains(&spool) && noted.contains("at byte 0"), "{noted}");
+        assert!(noted.contains("move the file away"), "{noted}");
+        assert_eq!(std::fs::read(&spool).unwrap(), half, "what was sent is gone, and the rest is as it was");
+    }
+    assert_eq!(actors(&stage), ["u0", "u1"]);
+    std::fs::rename(&spool, stage.path("damaged")).unwrap();
+    assert_eq!(log(&stage, "new", &spool).0, Some(0));
+    assert_eq!(actors(&stage), ["u0", "u1", "new"]);
+    let (code, _, noted) = log(&stage, "new", stage.home.to_str().unwrap());
+    assert!(code == Some(1) && noted.contains("name another file with --spool"), "{noted}");
+}
+
+#[test]
+fn input_that_is_empty_binary_or_unreadable_is_named_and_says_what_is_wanted() {
+    let stage = Stage::new();
+    let (code, said, noted) = stage.piped(&["log", "--file", "-"], "");
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(noted.contains("nothing to log"), "{noted}");
+    assert_eq!(stage.piped(&["log", "--file", "-", "--quiet"], ""), (Some(0), String::new(), String::new()));
+    let (code, said, noted) =
+        stage.piped_bytes(&["log", "--file", "-"], b"\x1f\x8b\x08\x00\xff\xfe\n\x00\x01\x1b[2J\n");
+    assert_eq!((code, said.as_str()), (Some(6), ""), "{noted}");
+    for told in ["line 1: it is no UTF-8", "line 2: it is no JSON object", r#"like {"action":"user.login"}"#]
+    {
+        assert!(noted.contains(told), "{noted}");
+    }
+    assert!(!noted.contains('\u{1b}') && !noted.contains('\u{1}'), "nothing of it reaches a terminal");
+    // It opens, and no read of it ever succeeds, whoever reads.
+    let (code, _, noted) = stage.run(&["log", "--file", "/proc/self/mem"]);
+    assert!(code == Some(1) && noted.contains("cannot be read any further"), "{noted}");
+    let (home, file) = (stage.home.to_str().unwrap(), stage.path("in.ndjson"));
+    std::fs::write(&file, lines(1)).unwrap();
+    for (args, code, said) in [
+        (
+            &["log", "--file", "/no/such/file"][..],
+            2,
+            "name a file that you may read, or - for standard input",
+        ),
+        (&["log", "--file", home], 2, "name a file in it"),
+        (&["log", "--file", &file, "--rejects", home], 2, "name another file"),
+        (&["log", "user.login", "--metadata", "{"], 2, "must be a JSON object"),
+        (&["log", "user.login", "--unknown"], 2, "unexpected argument"),
+        (&["actions", "list", "--framework", "gpdr"], 4, "there are"),
+        (&["actions", "list", "--category", "cooking"], 4, "there are"),
+        (&["login", "--stdin"], 3, "pipe one line in"),
+    ] {
+        let (found, out, noted) = stage.run(args);
+        assert!(found == Some(code) && noted.contains(said), "{args:?}: {found:?} {noted}");
+        assert_eq!(out, "", "{args:?}");
+    }
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
+    if let Some((code, _, noted)) = stage.unprivileged(&["log", "--file", &file]) {
+        assert!(code == Some(2) && noted.contains("Permission denied"), "{noted}");
+        assert!(noted.contains("name a file that you may read"), "{noted}");
+    }
+    assert_eq!(stage.events().len(), 0);
+}
+
+#[test]
 fn exit_codes_tell_what_went_wrong() {
     let stage = Stage::new();
     assert_eq!(stage.run(&["log", "user.login"]).0, Some(0));
@@ -212,6 +288,22 @@ fn a_profile_gives_address_and_key_and_must_be_the_users_own() {
     assert_eq!(code, Some(2));
     assert!(noted.contains("chmod 600") && !noted.contains(&stage.key), "{noted}");
     assert_eq!(listed(0o600, &["events", "list", "--profile", "q"]).0, Some(2));
+    // What stands there and is no file of profiles says so, without a word of what is in it.
+    for text in
+        ["[profiles.p]\nkey = \"at_live_secret\n", "[profiles.p]\nkeey = \"at_live_secret\"\n", "\u{0}"]
+    {
+        std::fs::write(&path, text).unwrap();
+        for args in [&["events", "list"][..], &["login", "--stdin", "--no-check"]] {
+            let (code, _, noted) = listed(0o600, args);
+            assert_eq!(code, Some(2), "{noted}");
+            assert!(noted.contains("it is no file of profiles") && noted.contains("line "), "{noted}");
+            assert!(noted.contains("sealog login") && !noted.contains("secret"), "{noted}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let (code, _, noted) = listed(0o755, &["events", "list"]);
+    assert!(code == Some(2) && noted.contains("it is no file: move it away"), "{noted}");
 }
 
 #[test]

@@ -168,3 +168,41 @@ fn a_service_that_comes_back_with_a_shorter_or_another_chain_ends_it_with_10() {
     assert!(code == Some(10) && noted.contains("another event #10"), "{noted}");
     assert_eq!(std::fs::read(&out).unwrap(), written, "what was written is left alone");
 }
+
+#[test]
+fn a_cursor_file_that_does_not_fit_is_refused_says_what_to_do_and_leaves_the_output_alone() {
+    let (stage, other) = (Stage::new(), Stage::new());
+    for stage in [&stage, &other] {
+        assert_eq!(stage.piped(&["log", "--file", "-"], &lines(3)).0, Some(0));
+    }
+    let (out, cursor) = (stage.path("out"), stage.path("out.cursor"));
+    let args = ["follow", "--output", &out, "--once"];
+    assert_eq!(stage.run(&args).0, Some(0));
+    let (written, kept) = (std::fs::read(&out).unwrap(), std::fs::read_to_string(&cursor).unwrap());
+    // Another service has another chain, whatever its events look like.
+    let (code, _, noted) = other.run(&args);
+    assert!(code == Some(2) && noted.contains("the cursor file is of the chain"), "{noted}");
+    assert!(noted.contains("or another cursor file and output"), "{noted}");
+    let newer = kept.replace("\"sealog_follow\":1", "\"sealog_follow\":2");
+    assert_ne!(newer, kept);
+    for (text, told) in [
+        ("", "or remove it and the output to begin again"),
+        ("{}", "or remove it and the output to begin again"),
+        ("\u{0}\u{1}", "or remove it and the output to begin again"),
+        (&kept[..kept.len() / 2], "or remove it and the output to begin again"),
+        (&newer, "another version of this program (2): use that one"),
+    ] {
+        std::fs::write(&cursor, text).unwrap();
+        let (code, _, noted) = stage.run(&args);
+        assert!(code == Some(2) && noted.contains(told) && noted.contains(&cursor), "{text:?}: {noted}");
+        assert_eq!(std::fs::read_to_string(&cursor).unwrap(), text, "it stays as it was found");
+    }
+    assert_eq!(std::fs::read(&out).unwrap(), written);
+    std::fs::write(&cursor, &kept).unwrap();
+    assert_eq!(stage.run(&args).0, Some(0), "and with its own it goes on");
+    let home = stage.home.to_str().unwrap();
+    let (code, _, noted) = stage.run(&["follow", "--once", "--cursor-file", home]);
+    assert!(code == Some(2) && noted.contains("name another file with --cursor-file"), "{noted}");
+    let (code, _, noted) = stage.run(&["follow", "--once", "--output", home]);
+    assert!(code == Some(2) && noted.contains("name another file"), "{noted}");
+}

@@ -119,6 +119,21 @@ fn an_operator_who_may_not_or_asks_for_what_is_not_there_is_told_what_to_do() {
         (&["admin", "framework", "enable", "--project", none, "gpdr"], 2, "there are"),
         (&["admin", "key", "create", "--project", none, "x", "--mode", "prod"], 2, "live"),
         (&["admin", "plan"], 2, "unrecognized subcommand"),
+        (
+            &[
+                "admin",
+                "user",
+                "create",
+                "a@b.example",
+                "--tenant",
+                none,
+                "--role",
+                "owner",
+                "--password-stdin",
+            ],
+            2,
+            "pipe one line in",
+        ),
     ] {
         let (found, out, noted) = stage.operate(args);
         assert!(found == Some(code) && noted.contains(said), "{args:?}: {found:?} {noted}");

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use sealog_testing::eventually;
@@ -151,7 +152,7 @@ fn cloudevents_are_imported_by_their_attributes() {
     let file = put(&stage, "in.json", text);
     let args = ["import", &file, "--from", "cloudevents", "--map", "org.example.signed-in=user.login"];
     let (code, _, noted) = stage.run(&args);
-    assert!(code == Some(6) && noted.contains("line 2: it has no type"), "{noted}");
+    assert!(code == Some(6) && noted.contains("line 2: type must be a string"), "{noted}");
     let event = &stage.events()[0];
     assert_eq!(
         (&event["action"], &event["resource"], &event["actor_id"]),
@@ -167,34 +168,98 @@ fn cloudevents_are_imported_by_their_attributes() {
 }
 
 #[test]
+fn a_cloudevent_is_the_same_event_whether_it_is_imported_or_sent_to_the_adapter() {
+    let stage = Stage::new();
+    let text = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"dev.sealog.document.shared","subject":"document/9","authid":"u1","authtype":"user","auditseverity":"warning","auditsession":"s","time":"2026-01-01T00:00:00Z","data":{"n":1.0,"big":12345678901234567890}}"#;
+    let authorization = format!("Bearer {}", stage.key);
+    let headers =
+        [("Authorization", authorization.as_str()), ("Content-Type", "application/cloudevents+json")];
+    let (status, body) = stage.server().request("POST", "/ingest/cloudevents", &headers, text);
+    assert_eq!(status, 202, "{body}");
+    // Spaced otherwise, it is still the same one, and its batch has the same key.
+    let spaced = text.replace("\":", "\" : ");
+    for (input, stored) in
+        [(text, "1 events were stored"), (&spaced, "0 events were stored, 1 were stored before")]
+    {
+        let (code, _, noted) = stage.piped(&["import", "-", "--from", "cloudevents"], &format!("{input}\n"));
+        assert!(code == Some(0) && noted.contains(stored), "{noted}");
+    }
+    let mut events = stage.events();
+    assert_eq!(events.len(), 2);
+    for event in &mut events {
+        for own in ["log_id", "timestamp", "chain_seq", "prev_hash", "hash"] {
+            assert!(event.as_object_mut().unwrap().remove(own).is_some(), "{own}");
+        }
+    }
+    assert_eq!(events[0], events[1]);
+    assert_eq!(events[0]["actor_type"], "user");
+}
+
+#[test]
 fn a_file_or_a_format_that_does_not_fit_has_an_error_that_says_what_to_do() {
     let stage = Stage::new();
     let csv = put(&stage, "in.csv", "who,what\nu1,user.login\n");
+    let empty = put(&stage, "empty.csv", "");
+    let binary = stage.path("binary.csv");
+    std::fs::write(&binary, b"\xff\xfe,\x00\n\x01,\x02\n").unwrap();
+    let newer = put(&stage, "newer", r#"{"sealog_import":2,"line":1,"digest":""}"#);
     let home = stage.home.to_str().unwrap();
     for (args, said) in [
-        (&["import", "/no/such/file"][..], "cannot be read"),
+        (&["import", "/no/such/file"][..], "name a file that you may read, or - for standard input"),
         (&["import", home], "is a directory"),
         (&["import", &csv], "--map COLUMN=action"),
         (&["import", &csv, "--from", "xml"], "ndjson, csv, cloudevents"),
         (&["import", &csv, "--map", "nobody=action"], "the header has who, what"),
         (&["import", &csv, "--map", "what=verb"], "there are action, actor_id"),
         (&["import", &csv, "--delimiter", "ab"], "one character"),
+        (&["import", &csv, "--map", "what"], "COLUMN=FIELD"),
+        (&["import", &csv, "--from", "cloudevents", "--map", "what"], "TYPE=ACTION"),
+        (&["import", &csv, "--from", "ndjson", "--map", "what=action"], "--from csv and --from cloudevents"),
+        (&["import", &empty], "the first row of CSV names the columns"),
+        (&["import", "-", "--from", "csv"], "standard input has nothing in it"),
+        (&["import", &binary], "say what the file is with --from"),
+        (&["import", &csv, "--map", "what=action", "--state", home], "name another file with --state"),
+        (&["import", &csv, "--map", "what=action", "--state", &csv], "or remove it to begin again"),
+        (&["import", &csv, "--map", "what=action", "--state", &newer], "use that one, or name another file"),
+        (&["import", &csv, "--map", "what=action", "--rejects", home], "name another file"),
         (&["import", &csv, "--from", "ndjson", "--set", "action=x"], "--from csv"),
         (&["import", &csv, "--map", "what=action", "--report", "/no/such/dir/x"], "cannot be written"),
         (&["export", "--format", "xml"], "ndjson, csv"),
         (&["export", "--from", "5", "--to", "4"], "--to must not be less"),
-        (&["export", "--output", "/no/such/dir/x"], "cannot be written"),
+        (&["export", "--output", "/no/such/dir/x"], "name another file"),
+        (&["export", "--output", home], "name a file in it"),
+        (&["export", "--output", home, "--force"], "name a file in it"),
+        (&["export", "--unknown"], "unexpected argument"),
         (&["follow", "--format", "xml"], "json"),
         (&["follow", "--output", "/no/such/dir/x"], "cannot be written"),
         (&["follow", "--unknown"], "unexpected argument"),
         (&["verify", "--report", "/no/such/dir/x"], "cannot be written"),
         (&["verify", "--data", home], "there is no store in"),
+        (&["verify", "--data", &csv], "there is no store in"),
         (&["man", "nothing"], "there are"),
+        (&["man", "--dir", "/no/such/dir"], "name a directory that is there with --dir"),
+        (&["config", "print", "--config", "/no/such/file"], "--config or SEALOG_CONFIG names"),
+        (&["config", "print", "--config", home], "--config or SEALOG_CONFIG names"),
         (&["completions", "tcsh"], "bash"),
     ] {
         let (code, out, noted) = stage.run(args);
         assert!(matches!(code, Some(2 | 4)) && noted.contains(said), "{args:?}: {code:?} {noted}");
         assert_eq!(out, "", "{args:?}");
     }
+    let (code, _, noted) = stage.run(&["import", "/proc/self/mem"]);
+    assert!(code == Some(1) && noted.contains("cannot be read any further"), "{noted}");
+    std::fs::set_permissions(&csv, std::fs::Permissions::from_mode(0o000)).unwrap();
+    if let Some((code, _, noted)) = stage.unprivileged(&["import", &csv]) {
+        assert!(code == Some(2) && noted.contains("Permission denied"), "{noted}");
+        assert!(noted.contains("name a file that you may read"), "{noted}");
+    }
+    // A file of the wrong kind has no event in it, and an empty one has none either, which is no error.
+    let (code, _, noted) = stage.run(&["import", &binary, "--from", "ndjson"]);
+    assert!(
+        code == Some(6) && noted.contains("line 1: it is no UTF-8: a line is an event in JSON"),
+        "{noted}"
+    );
+    let (code, _, noted) = stage.run(&["import", "-"]);
+    assert!(code == Some(0) && noted.contains("0 events were stored, 0 rows were not taken"), "{noted}");
     assert_eq!(stage.events().len(), 0);
 }

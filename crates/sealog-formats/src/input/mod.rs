@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
+pub use cloudevents::{ActionNames, event as cloud_event};
 pub use item::{EVENTS_BYTES_MAX, ITEMS_MAX, Item};
 pub use otlp::{ATTRIBUTES_MAX, DEPTH_MAX};
 pub(crate) use table::TYPE_PREFIX;
@@ -49,7 +50,8 @@ impl Adapter {
         let items = match self {
             Adapter::Json => json::items(utf8(body)?, |item| Ok(Cow::Borrowed(item)))?,
             Adapter::CloudEvents => {
-                json::items(utf8(body)?, |item| cloudevents::event(item).map(Cow::Owned))?
+                let names = ActionNames::default();
+                json::items(utf8(body)?, |item| cloudevents::event(item, &names).map(Cow::Owned))?
             }
             Adapter::OtlpJson => otlp_json::items(utf8(body)?)?,
             Adapter::OtlpProtobuf => otlp_protobuf::items(body)?,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::ProgressBar;
 use sealog_client::Client;
 use sealog_service::exports::COLUMNS;
@@ -18,13 +18,11 @@ use serde_json::value::RawValue;
 use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
 use super::listing::{Filters, with_filters};
-use super::progress;
+use super::seq_range::{SeqRange, with_range};
 use super::walk::{self, Walk};
+use super::{file_flags, in_flight, progress};
 
 pub(super) fn command() -> Command {
-    let seq = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help(help)
-    };
     let command = Command::new("export")
         .about("Exports events to a file or standard output, oldest first")
         .long_about(
@@ -41,13 +39,7 @@ pub(super) fn command() -> Command {
                 .value_parser(PossibleValuesParser::new(["ndjson", "csv"]))
                 .help("What the file is"),
         )
-        .arg(
-            Arg::new("output")
-                .long("output")
-                .short('o')
-                .value_name("FILE")
-                .help("The file; otherwise standard output"),
-        )
+        .arg(file_flags::output("The file; otherwise standard output"))
         .arg(
             Arg::new("force")
                 .long("force")
@@ -55,26 +47,17 @@ pub(super) fn command() -> Command {
                 .requires("output")
                 .help("Replaces a file that is there"),
         )
-        .arg(seq("from", "The first chain_seq"))
-        .arg(seq("to", "The last chain_seq"))
-        .arg(
-            Arg::new("in_flight")
-                .long("in-flight")
-                .value_name("N")
-                .default_value("4")
-                .value_parser(value_parser!(u64).range(1..=16))
-                .help("How many requests may be under way at once; events stay in order"),
-        );
-    connect::with_flags(with_filters(command))
+        .arg(in_flight::of_reads());
+    connect::with_flags(with_filters(with_range(command)))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let from = matches.get_one::<u64>("from").copied().unwrap_or(1);
-    let to = matches.get_one::<u64>("to").copied();
-    if to.is_some_and(|to| to < from) {
-        return Err(Failure::usage("--to must not be less than --from"));
+    let range = SeqRange::asked(matches)?;
+    let path = file_flags::path(matches, "output");
+    // Known before the work and not only when the file gets its name.
+    if let Some(path) = path.as_deref().filter(|path| path.is_dir()) {
+        return Err(Failure::usage(format!("{} is a directory: name a file in it", path.display())));
     }
-    let path = matches.get_one::<String>("output").map(PathBuf::from);
     if let Some(path) = path.as_deref().filter(|path| path.exists() && !matches.get_flag("force")) {
         return Err(Failure::usage(format!(
             "{} is there already: name another file, or give --force",
@@ -85,10 +68,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let is_csv = matches.get_one::<String>("format").is_some_and(|format| format == "csv");
     let mut sink = Sink::open(path.as_deref(), is_csv)?;
     let is_quiet = matches.get_flag("quiet");
+    let in_flight = in_flight::asked(matches);
     let done = connect::block_on(async {
-        let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
-        let range = (from, to, in_flight.expect("at most 16"));
-        export(&client, Filters::of(matches), range, &mut sink, is_quiet).await
+        export(&client, Filters::of(matches), range, in_flight, &mut sink, is_quiet).await
     })?;
     sink.finish(path.as_deref())?;
     if path.is_some() && matches.get_flag("json") {
@@ -128,7 +110,8 @@ impl Done {
 async fn export(
     client: &Arc<Client>,
     filters: Filters,
-    (from, to, in_flight): (u64, Option<u64>, usize),
+    SeqRange { from, to }: SeqRange,
+    in_flight: usize,
     sink: &mut Sink,
     is_quiet: bool,
 ) -> Result<Done, Failure> {
@@ -182,9 +165,7 @@ impl Sink {
                 let _ = std::fs::remove_file(&part);
                 // Events can be anything: nobody else is to read them.
                 let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&part);
-                let file = file.map_err(|error| {
-                    Failure::usage(format!("{} cannot be written: {error}", part.display()))
-                })?;
+                let file = file.map_err(|error| file_flags::unwritable(&part, &error))?;
                 To::Part { path: part, file: BufWriter::with_capacity(256 << 10, file) }
             }
         };

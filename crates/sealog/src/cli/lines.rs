@@ -13,6 +13,9 @@ pub(super) const LINE_MAX: usize = 2 << 20;
 /// Lines that are read ahead. With the longest ones this is the most memory that input can take.
 pub(super) const AHEAD: usize = 256;
 
+/// What a line has to be.
+const WANTED: &str = "a line is an event in JSON, like {\"action\":\"user.login\"}";
+
 pub(super) struct Line {
     pub number: u64,
     /// The event, or what the line was and why it is none.
@@ -43,12 +46,21 @@ pub(super) fn lines(path: &str) -> Result<mpsc::Receiver<io::Result<Line>>, Fail
     Ok(receiver)
 }
 
+/// For people.
+pub(super) fn name(path: &str) -> &str {
+    if path == "-" { "standard input" } else { path }
+}
+
 /// A file, or standard input for `-`.
 pub(super) fn open(path: &str) -> Result<Box<dyn Read + Send>, Failure> {
     if path == "-" {
         return Ok(Box::new(io::stdin()));
     }
-    let bad = |error: io::Error| Failure::usage(format!("{path} cannot be read: {error}"));
+    let bad = |error: io::Error| {
+        Failure::usage(format!(
+            "{path} cannot be read: {error}; name a file that you may read, or - for standard input"
+        ))
+    };
     let file = File::open(path).map_err(bad)?;
     // It opens like a file, and fails at the first read.
     if file.metadata().map_err(bad)?.is_dir() {
@@ -81,11 +93,11 @@ fn next(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
 
 fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
     if text.len() > LINE_MAX {
-        return Err("it is longer than 2 MB".into());
+        return Err("it is longer than 2 MB, which is the most that a request takes".into());
     }
-    let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8".to_owned())?.trim();
+    let text = std::str::from_utf8(text).map_err(|_| format!("it is no UTF-8: {WANTED}"))?.trim();
     if !text.starts_with('{') {
-        return Err("it is no JSON object".into());
+        return Err(format!("it is no JSON object: {WANTED}"));
     }
     serde_json::from_str::<&RawValue>(text)
         .map(ToOwned::to_owned)

@@ -84,13 +84,23 @@ pub(super) fn read(path: Option<&Path>, asked: Option<&str>) -> Result<Profile, 
 /// What stands in a file that nobody else may read.
 fn file(path: &Path) -> Result<File, Failure> {
     let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let mode = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let about = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
+    if !about.is_file() {
+        return Err(bad("it is no file: move it away, and `sealog login` makes one".into()));
+    }
+    if about.permissions().mode() & 0o077 != 0 {
         return Err(bad(format!("others can read the keys in it: chmod 600 {}", path.display())));
     }
     let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?);
     // Its own message would show the line, and with it perhaps a key.
-    toml::from_str(&text).map_err(|error| bad(format!("it is no file of profiles: {}", error.message())))
+    toml::from_str(&text).map_err(|error| {
+        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(&text));
+        bad(format!(
+            "line {}: it is no file of profiles: {}; correct it, or move it away and let `sealog login` make one",
+            before.matches('\n').count() + 1,
+            error.message()
+        ))
+    })
 }
 
 /// Names of all profiles of a file.

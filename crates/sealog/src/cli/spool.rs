@@ -86,16 +86,15 @@ impl Locked<'_> {
         };
         let mut reader = BufReader::new(file);
         reader.seek(SeekFrom::Start(offset))?;
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
+        let mut line = Vec::new();
+        if reader.read_until(b'\n', &mut line)? == 0 {
             return Ok(None);
         }
         let next = offset + line.len() as u64;
-        let batch = serde_json::from_str(&line).map_err(|error| {
-            let path = self.spool.path.display();
+        let batch = serde_json::from_slice(&line).map_err(|error| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{path} has at byte {offset} what is no batch: {error}"),
+                format!("it has at byte {offset} what is no batch: {error}"),
             )
         })?;
         Ok(Some((batch, next)))

@@ -1,11 +1,11 @@
 //! `sealog verify`: has the service check its chain, window by window.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::ProgressBar;
 use sealog_client::Client;
 use serde::Deserialize;
@@ -15,18 +15,20 @@ use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
 use super::listing::Filters;
 use super::output::{self, Form};
-use super::{progress, verify_data, walk};
+use super::seq_range::{SeqRange, with_range};
+use super::{file_flags, progress, verify_data, walk};
 
 /// The API's longest window.
 const WINDOW: u64 = 1000;
 
 pub(super) fn command() -> Command {
-    connect::with_flags(
+    connect::with_flags(with_range(
         Command::new("verify")
             .about("Verifies the chain of the key's project")
             .long_about(
                 "Verifies the chain of the key's project: the service recomputes the hash of every event and compares it with its neighbours, 1,000 at a time.\n\n\
-                 With --data it opens a stopped store itself and verifies every chain in it.\n\n\
+                 With --data it opens a stopped store itself and verifies every chain in it. Nothing in the directory is changed, so it may be a snapshot, mounted read-only, or evidence. An unfinished write at the end of \
+                 the log (a torn tail), as a crash leaves it, was never acknowledged: it is named, and breaks no chain.\n\n\
                  This asks the service. To trust nobody, export the events and check them with `sealog-verify`, which needs neither a service nor a key.\n\n\
                  It ends with 10 when the chain is broken, and says at which event.",
             )
@@ -37,11 +39,9 @@ pub(super) fn command() -> Command {
                     .conflicts_with_all(["all", "from", "to"])
                     .help("Verifies the store in this data directory instead, all chains on all cores, without a service; also the postgres:// URL of a database"),
             )
-            .arg(Arg::new("report").long("report").value_name("FILE").help("Writes the result as JSON to this file, too"))
-            .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).conflicts_with_all(["from", "to"]).help("The whole chain, which is also what happens without --from and --to"))
-            .arg(Arg::new("from").long("from").value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help("The first chain_seq"))
-            .arg(Arg::new("to").long("to").value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help("The last chain_seq")),
-    )
+            .arg(file_flags::flag("report", "Writes the result as JSON to this file, too"))
+            .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).conflicts_with_all(["from", "to"]).help("The whole chain, which is also what happens without --from and --to")),
+    ))
 }
 
 /// What the service says of a window.
@@ -67,9 +67,8 @@ struct Outcome {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let report_file = matches.get_one::<String>("report").map(Path::new);
     // Before hours of work, not after them.
-    let report_file = report_file.map(Report::create).transpose()?;
+    let report_file = file_flags::path(matches, "report").map(Report::create).transpose()?;
     if let Some(place) = matches.get_one::<String>("data") {
         let (is_quiet, form) = (matches.get_flag("quiet"), Form::of(matches));
         let outcome = verify_data::run(place, is_quiet)?;
@@ -79,11 +78,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         output::put(&outcome.report(form))?;
         return Ok(if outcome.is_valid() { ExitCode::SUCCESS } else { Exit::Broken.into() });
     }
-    let from = matches.get_one::<u64>("from").copied().unwrap_or(1);
-    let to = matches.get_one::<u64>("to").copied();
-    if to.is_some_and(|to| to < from) {
-        return Err(Failure::usage("--to must not be less than --from"));
-    }
+    let SeqRange { from, to } = SeqRange::asked(matches)?;
     let client = connect::client(matches, Key::Needed)?;
     let is_quiet = matches.get_flag("quiet");
     let outcome = connect::block_on(async {
@@ -164,17 +159,14 @@ fn report(outcome: &Outcome, form: Form) -> String {
 }
 
 /// A file for what was found.
-struct Report<'a> {
-    path: &'a Path,
+struct Report {
+    path: PathBuf,
     file: std::fs::File,
 }
 
-impl<'a> Report<'a> {
-    fn create(path: &'a Path) -> Result<Report<'a>, Failure> {
-        let file = std::fs::File::create(path);
-        let file = file.map_err(|error| {
-            Failure::usage(format!("--report: {} cannot be written: {error}", path.display()))
-        })?;
+impl Report {
+    fn create(path: PathBuf) -> Result<Report, Failure> {
+        let file = std::fs::File::create(&path).map_err(|error| file_flags::unwritable(&path, &error))?;
         Ok(Report { path, file })
     }
 

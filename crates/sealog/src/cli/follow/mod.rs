@@ -4,7 +4,6 @@
 
 mod output;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +17,8 @@ use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
 use super::format::Format;
 use super::listing::{Filters, with_filters};
-use super::progress;
 use super::walk::{self, Walk};
+use super::{file_flags, in_flight, progress, seq_range};
 use output::{Last, Output, Position};
 
 /// What is gathered before it is synced, unless there is nothing more to gather.
@@ -37,19 +36,11 @@ pub(super) fn command() -> Command {
              A service that is away is waited for, however long. When it comes back with a shorter or another chain, because it was restored from an old backup or rewritten, the command ends with 10 \
              instead of mixing the two.",
         )
-        .arg(
-            Arg::new("output")
-                .long("output")
-                .short('o')
-                .value_name("FILE")
-                .help("Appends to this file; otherwise to standard output"),
-        )
-        .arg(
-            Arg::new("cursor_file")
-                .long("cursor-file")
-                .value_name("FILE")
-                .help("Keeps how far it is, and goes on from there [default: that of --output with .cursor added]"),
-        )
+        .arg(file_flags::output("Appends to this file; otherwise to standard output"))
+        .arg(file_flags::flag(
+            "cursor_file",
+            "Keeps how far it is, and goes on from there [default: that of --output with .cursor added]",
+        ))
         .arg(
             Arg::new("format")
                 .long("format")
@@ -58,13 +49,10 @@ pub(super) fn command() -> Command {
                 .value_parser(PossibleValuesParser::new(Format::names()))
                 .help(format!("What a line is: {}", Format::explained())),
         )
-        .arg(
-            Arg::new("from")
-                .long("from")
-                .value_name("SEQ")
-                .value_parser(value_parser!(u64).range(1..))
-                .help("Begins with this chain_seq where no cursor file says otherwise [default: 1]"),
-        )
+        .arg(seq_range::flag(
+            "from",
+            "Begins with this chain_seq where no cursor file says otherwise [default: 1]",
+        ))
         .arg(
             Arg::new("new")
                 .long("new")
@@ -86,23 +74,16 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(u64).range(1..=3600))
                 .help("How often to look for new events"),
         )
-        .arg(
-            Arg::new("in_flight")
-                .long("in-flight")
-                .value_name("N")
-                .default_value("4")
-                .value_parser(value_parser!(u64).range(1..=16))
-                .help("How many requests may be under way at once; events stay in order"),
-        );
+        .arg(in_flight::of_reads());
     connect::with_flags(with_filters(command))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let path = |name: &str| matches.get_one::<String>(name).map(PathBuf::from);
     let format = matches.get_one::<String>("format").expect("has a default");
     let format = Format::parse(format).expect("clap has checked it");
     let filters = Filters::of(matches);
-    let output = Output::open(path("output"), path("cursor_file"), format, &filters)?;
+    let (path, cursor) = (file_flags::path(matches, "output"), file_flags::path(matches, "cursor_file"));
+    let output = Output::open(path, cursor, format, &filters)?;
     let client = Arc::new(connect::client(matches, Key::Needed)?);
     connect::block_on(async {
         let mut follow = Follow {
@@ -112,8 +93,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             output,
             is_once: matches.get_flag("once"),
             interval: Duration::from_secs(*matches.get_one("interval").expect("has a default")),
-            in_flight: usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"))
-                .expect("at most 16"),
+            in_flight: in_flight::asked(matches),
             bar: progress::counted(matches.get_flag("quiet"), "Following"),
             is_away: false,
         };

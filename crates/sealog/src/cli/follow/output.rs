@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::super::exit::{Exit, Failure};
+use super::super::file_flags;
 use super::super::format::Format;
 use super::super::listing::Filters;
 use super::super::output;
@@ -159,7 +160,7 @@ impl Output {
 /// Of two commands with one cursor file, each event would come twice.
 fn lock(cursor: &Path) -> Result<File, Failure> {
     let path = cursor.with_added_extension("lock");
-    let bad = |error: io::Error| Failure::usage(format!("{} cannot be written: {error}", path.display()));
+    let bad = |error: io::Error| file_flags::unwritable(&path, &error);
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(bad)?;
     file.try_lock().map_err(|_| {
         Failure::usage(format!(
@@ -175,7 +176,9 @@ fn read_cursor(path: &Path) -> Result<Option<Cursor>, Failure> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(bad(error.to_string())),
+        Err(error) => {
+            return Err(bad(format!("it cannot be read: {error}; name another file with --cursor-file")));
+        }
     };
     let cursor: Cursor = serde_json::from_slice(&text).map_err(|error| {
         bad(format!(
@@ -201,7 +204,7 @@ fn described(Cursor { format, filters, bytes, .. }: &Cursor) -> String {
 
 fn open_file(path: &Path, cursor: Option<&Path>, kept: Option<&Cursor>) -> Result<(File, u64), Failure> {
     let shown = path.display();
-    let bad = |error: io::Error| Failure::usage(format!("{shown} cannot be written: {error}"));
+    let bad = |error: io::Error| file_flags::unwritable(path, &error);
     // Events can be anything: nobody else is to read them.
     let mut options = OpenOptions::new();
     let mut file =

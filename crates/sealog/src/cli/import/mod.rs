@@ -9,12 +9,11 @@ mod report;
 mod state;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_client::{Client, ClientError};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -27,7 +26,7 @@ use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
 use super::exit::{Exit, Failure};
 use super::lines::{self, Line};
 use super::spool::Batch;
-use super::{output, progress};
+use super::{file_flags, in_flight, output, progress};
 use report::Report;
 use state::State;
 
@@ -40,7 +39,8 @@ pub(super) fn command() -> Command {
                  ndjson   an event in JSON on each line, as the API takes it; lines of an export are fine, too\n\
                  csv      a header, and an event in each row. Columns called action, actor_id, resource, severity, actor_type, resource_type, session_id, ts_client or metadata (a JSON object) are these fields; \
                  metadata.NAME and all others are members of metadata, as text. --map COLUMN=FIELD says otherwise, and COLUMN=- leaves a column out. What the service makes itself (log_id, hash and the like) is left out\n\
-                 cloudevents   an event of CloudEvents 1.0 in JSON on each line: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, time ts_client, data the metadata\n\n\
+                 cloudevents   an event of CloudEvents 1.0 in JSON on each line, with the fields that POST /ingest/cloudevents makes of it: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, \
+                 time ts_client, data the metadata\n\n\
                  An event gets the time at which it is imported; a column or member timestamp becomes ts_client.\n\n\
                  Run the same command again after it was interrupted: each batch has an idempotency key that is made of its content and its place, so that nothing is stored twice within 24 hours, and with \
                  --state FILE at any later time. A row that is not taken is named on standard error with its line, and in --report; the others are stored, and the command ends with 6. \
@@ -75,32 +75,13 @@ pub(super) fn command() -> Command {
                     .default_value(",")
                     .help("csv: what stands between values; tab for a tab"),
             )
-            .arg(
-                Arg::new("state")
-                    .long("state")
-                    .value_name("FILE")
-                    .help("Keeps how far the import is, and goes on from there"),
-            )
-            .arg(
-                Arg::new("report")
-                    .long("report")
-                    .value_name("FILE")
-                    .help("Writes a JSON object for each row that was not taken: line, code, message, request_id"),
-            )
-            .arg(
-                Arg::new("rejects")
-                    .long("rejects")
-                    .value_name("FILE")
-                    .help("Writes the rows that were not taken, as events in JSON"),
-            )
-            .arg(
-                Arg::new("in_flight")
-                    .long("in-flight")
-                    .value_name("N")
-                    .default_value("1")
-                    .value_parser(value_parser!(u64).range(1..=16))
-                    .help("How many batches may be under way at once; with more than one their order is not kept"),
-            )
+            .arg(file_flags::flag("state", "Keeps how far the import is, and goes on from there"))
+            .arg(file_flags::flag(
+                "report",
+                "Writes a JSON object for each row that was not taken: line, code, message, request_id",
+            ))
+            .arg(file_flags::flag("rejects", "Writes the rows that were not taken, as events in JSON"))
+            .arg(in_flight::of_batches())
             .arg(
                 Arg::new("dry_run")
                     .long("dry-run")
@@ -126,31 +107,27 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             (csv::rows(path, delimiter, &texts("map"), &texts("set"))?, Box::new(Ok))
         }
         "cloudevents" => {
-            let map = cloudevents::Map::parse(&texts("map"))?;
-            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &map)))
+            let names = cloudevents::names(&texts("map"))?;
+            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &names)))
         }
         _ if !texts("map").is_empty() => {
             return Err(Failure::usage("--map is for --from csv and --from cloudevents"));
         }
         _ => (lines::lines(path)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
     };
-    let report = Report::open(
-        matches.get_one::<String>("report").map(PathBuf::from),
-        matches.get_one::<String>("rejects").map(PathBuf::from),
-    )?;
+    let report = Report::open(file_flags::path(matches, "report"), file_flags::path(matches, "rejects"))?;
     if matches.get_flag("dry_run") {
         return shown(rows, &convert, report);
     }
-    let state = State::open(matches.get_one::<String>("state").map(PathBuf::from))?;
+    let state = State::open(file_flags::path(matches, "state"))?;
     let client = Arc::new(connect::client(matches, Key::Needed)?);
-    let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
     let is_quiet = matches.get_flag("quiet");
     let mut import = Import {
         client,
         convert,
         state,
         report,
-        in_flight: in_flight.expect("at most 16"),
+        in_flight: in_flight::asked(matches),
         stored: 0,
         known: 0,
         bar: progress::counted(is_quiet, "Importing"),
@@ -216,7 +193,10 @@ fn shown(
 }
 
 fn unreadable(error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failure, format!("the file cannot be read any further: {error}"))
+    Failure::new(
+        Exit::Failure,
+        format!("the file cannot be read any further: {error}; run the same command again when it can be"),
+    )
 }
 
 struct Import {

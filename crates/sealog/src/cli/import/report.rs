@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use sealog_client::ClientError;
 use serde_json::json;
 
-use super::super::exit::Failure;
+use super::super::exit::{Exit, Failure};
+use super::super::file_flags;
 
 /// How many are told one by one. A file of the wrong kind would fill the screen.
 const TOLD_MAX: u64 = 20;
@@ -24,7 +25,7 @@ impl Report {
             None => Ok(None),
             Some(path) => match File::create(&path) {
                 Ok(file) => Ok(Some((path, file))),
-                Err(error) => Err(Failure::usage(format!("{} cannot be written: {error}", path.display()))),
+                Err(error) => Err(file_flags::unwritable(&path, &error)),
             },
         };
         Ok(Report { report: open(report)?, rejects: open(rejects)?, rejected: 0 })
@@ -65,8 +66,9 @@ impl Report {
     fn put(&mut self, row: &serde_json::Value, event: Option<&str>) -> Result<(), Failure> {
         let put = |to: &mut Option<(PathBuf, File)>, line: &str| match to {
             None => Ok(()),
-            Some((path, file)) => writeln!(file, "{line}")
-                .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display()))),
+            Some((path, file)) => writeln!(file, "{line}").map_err(|error| {
+                Failure::new(Exit::Failure, format!("{} cannot be written: {error}", path.display()))
+            }),
         };
         put(&mut self.report, &row.to_string())?;
         event.map_or(Ok(()), |event| put(&mut self.rejects, event))

@@ -45,10 +45,15 @@ impl State {
                 bad(format!("it is not the state of an import ({error}): name another file, or remove it to begin again"))
             })?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(bad(error.to_string())),
+            Err(error) => {
+                return Err(bad(format!("it cannot be read: {error}; name another file with --state")));
+            }
         };
         if let Some(kept) = kept.as_ref().filter(|kept| kept.sealog_import != 1) {
-            return Err(bad(format!("it is of another version of this program ({})", kept.sealog_import)));
+            return Err(bad(format!(
+                "it was written by another version of this program ({}): use that one, or name another file",
+                kept.sealog_import
+            )));
         }
         Ok(State { path: Some(path), kept, ..State::default() })
     }
@@ -57,7 +62,8 @@ impl State {
     pub(super) fn is_known(&mut self, line: u64, event: Result<&RawValue, &String>) -> Result<bool, Failure> {
         let Some(path) = &self.path else { return Ok(false) };
         self.digest.update(line.to_le_bytes());
-        self.digest.update(event.map_or_else(String::as_bytes, |event| event.get().as_bytes()));
+        // What is said of a line that is no event may have other words in the next version.
+        self.digest.update(event.map_or(&b"no event"[..], |event| event.get().as_bytes()));
         let hex = |digest: &Sha256| -> String {
             digest.clone().finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
         };

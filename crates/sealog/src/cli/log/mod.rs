@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::connect::{self, Key};
 use super::exit::Failure;
-use super::lines;
 use super::output::Form;
 use super::spool::Spool;
+use super::{file_flags, in_flight, lines};
 use sender::Sender;
 
 /// Flags for an event's own fields, by their names in the API.
@@ -70,27 +70,15 @@ pub(super) fn command() -> Command {
                 .conflicts_with_all(["action", "metadata", "member"])
                 .help("A file with an event in JSON on each line; - is standard input"),
         )
+        .arg(in_flight::of_batches())
         .arg(
-            Arg::new("in_flight")
-                .long("in-flight")
-                .value_name("N")
-                .default_value("1")
-                .value_parser(value_parser!(u64).range(1..=16))
-                .help("How many batches may be under way at once; with more than one their order is not kept"),
+            file_flags::flag("rejects", "Appends the lines that the service does not take to this file")
+                .requires("file"),
         )
-        .arg(
-            Arg::new("rejects")
-                .long("rejects")
-                .value_name("FILE")
-                .requires("file")
-                .help("Appends the lines that the service does not take to this file"),
-        )
-        .arg(
-            Arg::new("spool")
-                .long("spool")
-                .value_name("FILE")
-                .help("Where to keep what cannot be sent; otherwise a file of this service and key under ~/.local/state/sealog"),
-        )
+        .arg(file_flags::flag(
+            "spool",
+            "Where to keep what cannot be sent; otherwise a file of this service and key under ~/.local/state/sealog",
+        ))
         .arg(
             Arg::new("no_spool")
                 .long("no-spool")
@@ -113,14 +101,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     let client = connect::client(matches, Key::Needed)?;
     let spool = spool(matches, client.fingerprint())?;
-    let rejects = matches.get_one::<String>("rejects").map(PathBuf::from);
     let mut sender = Sender::new(
         Arc::new(client),
         spool,
-        usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default")).expect("at most 16"),
+        in_flight::asked(matches),
         Form::of(matches),
         matches.get_flag("quiet"),
-        rejects,
+        file_flags::path(matches, "rejects"),
     )?;
     connect::block_on(async move {
         match single {
@@ -187,8 +174,8 @@ fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Option<Spool>
     if matches.get_flag("no_spool") {
         return Ok(None);
     }
-    if let Some(path) = matches.get_one::<String>("spool") {
-        return Ok(Some(Spool::new(PathBuf::from(path))));
+    if let Some(path) = file_flags::path(matches, "spool") {
+        return Ok(Some(Spool::new(path)));
     }
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = var("XDG_STATE_HOME").or_else(|| Some(var("HOME")?.join(".local/state")));

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
 use super::super::exit::{Exit, Failure};
+use super::super::file_flags;
 use super::super::lines::Line;
 use super::super::output::{self, Form};
 use super::super::spool::{Batch, Spool};
@@ -34,6 +35,10 @@ pub(super) struct Sender {
     rejects: Option<File>,
     rejected: u64,
     spooled: u64,
+    /// A line was read, or something of the spool was sent.
+    is_any: bool,
+    /// The input could not be read to its end.
+    is_cut: bool,
     /// Until when the service is left alone.
     away_until: Option<Instant>,
 }
@@ -57,9 +62,7 @@ impl Sender {
             None => None,
             Some(path) => {
                 let file = OpenOptions::new().create(true).append(true).open(&path);
-                Some(file.map_err(|error| {
-                    Failure::usage(format!("{} cannot be written: {error}", path.display()))
-                })?)
+                Some(file.map_err(|error| file_flags::unwritable(&path, &error))?)
             }
         };
         Ok(Sender {
@@ -71,6 +74,8 @@ impl Sender {
             rejects,
             rejected: 0,
             spooled: 0,
+            is_any: false,
+            is_cut: false,
             away_until: None,
         })
     }
@@ -132,6 +137,9 @@ impl Sender {
         while !under_way.is_empty() {
             self.joined(under_way.join_next().await)?;
         }
+        if !self.is_any && !self.is_cut && !self.is_quiet {
+            eprintln!("sealog: there was nothing to log: the input has no line");
+        }
         Ok(self.end())
     }
 
@@ -170,12 +178,15 @@ impl Sender {
                 Some(Ok(line)) => line,
                 Some(Err(error)) => {
                     // What came before it is sent all the same.
-                    eprintln!("sealog: the input cannot be read any further: {error}");
-                    self.rejected += 1;
+                    eprintln!(
+                        "sealog: the input cannot be read any further: {error}\n  what now: the lines before that are sent; log the rest of them with another command"
+                    );
+                    self.is_cut = true;
                     *is_over = true;
                     break;
                 }
             };
+            self.is_any = true;
             match line.event {
                 Err(why) => self.reject(&format!("line {}", line.number), &why, None)?,
                 Ok(event) => {
@@ -264,11 +275,22 @@ impl Sender {
         if spool.is_empty() {
             return Ok(());
         }
-        let bad =
-            |error: io::Error| Failure::new(Exit::Failure, format!("the spool cannot be used: {error}"));
+        let bad = |error: io::Error| unusable(spool, &error);
         let mut locked = spool.lock().map_err(bad)?;
         let (mut sent, mut events) = (0, 0);
-        while let Some((batch, next)) = locked.at(sent).map_err(bad)? {
+        loop {
+            let (batch, next) = match locked.at(sent) {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                // What was sent goes before anybody is asked to look at the rest: sent again after a day, it
+                // would count twice.
+                Err(_) if sent > 0 => {
+                    locked.forget_before(sent).map_err(bad)?;
+                    sent = 0;
+                    continue;
+                }
+                Err(error) => return Err(bad(error)),
+            };
             let delivered = deliver(&self.client, &batch).await;
             events += delivered.sealed.len() as u64;
             for (at, error) in delivered.refused {
@@ -282,6 +304,7 @@ impl Sender {
         }
         locked.forget_before(sent).map_err(bad)?;
         self.spooled = self.spooled.saturating_sub(events);
+        self.is_any |= events > 0;
         if events > 0 && !self.is_quiet {
             eprintln!("sealog: {events} events of the spool were sent");
         }
@@ -315,8 +338,19 @@ impl Sender {
                 self.spooled.max(1)
             );
         }
-        ended(is_all_sent, self.rejected)
+        ended(is_all_sent, self.is_cut, self.rejected)
     }
+}
+
+/// What is in the spool was read and not sent: nobody but its owner can say what becomes of it.
+fn unusable(spool: &Spool, error: &io::Error) -> Failure {
+    let what_now = if error.kind() == io::ErrorKind::InvalidData {
+        "move the file away and run this again; each line of it is a batch in JSON, and lines that are whole can be sent from a file of their own with --spool FILE"
+    } else {
+        "name another file with --spool, or give --no-spool"
+    };
+    let path = spool.path().display();
+    Failure::new(Exit::Failure, format!("the spool {path} cannot be used: {error}\n  what now: {what_now}"))
 }
 
 /// 128 random bits.
@@ -328,10 +362,11 @@ fn new_key() -> Result<String, Failure> {
 }
 
 /// What the whole command comes to.
-fn ended(is_all_sent: bool, rejected: u64) -> ExitCode {
-    match (is_all_sent, rejected) {
-        (false, _) => Exit::Unavailable.into(),
-        (true, 0) => ExitCode::SUCCESS,
-        (true, _) => Exit::Invalid.into(),
+fn ended(is_all_sent: bool, is_cut: bool, rejected: u64) -> ExitCode {
+    match (is_all_sent, is_cut, rejected) {
+        (false, ..) => Exit::Unavailable.into(),
+        (true, true, _) => Exit::Failure.into(),
+        (true, false, 0) => ExitCode::SUCCESS,
+        (true, false, _) => Exit::Invalid.into(),
     }
 }
