@@ -162,3 +162,23 @@ fn a_service_that_does_not_answer_in_time_is_one_that_is_away() {
     assert_eq!(code, Some(0));
     assert_eq!(actors(&stage), expected(30));
 }
+
+#[test]
+fn a_batch_with_lines_that_are_not_taken_needs_one_more_request_for_each_of_them() {
+    let stage = Stage::new();
+    let mut input: Vec<String> = lines(100).lines().map(str::to_owned).collect();
+    input[5] = r#"{"action":"no.such"}"#.into();
+    input[99] = r#"{"action":"user.login","actor_id":5}"#.into();
+    let (address, seen) = spoiled(&stage.address, &[]);
+    let url = format!("http://{address}");
+    let (code, said, noted) =
+        stage.piped(&["log", "--file", "-", "--url", &url, "--json"], &(input.join("\n") + "\n"));
+    assert_eq!((code, said.lines().count()), (Some(6), 98), "{noted}");
+    // The place in the request is nothing to those who know the line.
+    assert!(noted.contains("line 6: action/invalid: ") && !noted.contains("event["), "{noted}");
+    assert!(noted.contains("line 100: validation/invalid_field: "), "{noted}");
+    assert_eq!(seen.load(Ordering::Relaxed), 3);
+    let mut all = expected(99);
+    all.remove(5);
+    assert_eq!(actors(&stage), all);
+}

@@ -1,5 +1,7 @@
 //! Batches on their way to the service.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use sealog_client::{Client, ClientError};
 use serde::Deserialize;
@@ -28,35 +30,82 @@ struct Accepted {
     log_ids: Vec<String>,
 }
 
-/// One event can spoil a batch: then the others are sent without it, with keys that come from the batch's, so that this, too, may be repeated.
+/// One event can spoil a batch. The service says which: the others are sent again without it, with a key that is made of the batch's and of the
+/// places that are missing, so that this, too, may be repeated.
 pub(super) async fn deliver(client: &Client, batch: &Batch) -> Delivered {
     let mut delivered = Delivered::default();
-    match post(client, batch).await {
-        Ok((log_ids, is_replayed)) => {
-            delivered.sealed = log_ids.into_iter().enumerate().collect();
-            delivered.replayed = if is_replayed { delivered.sealed.len() } else { 0 };
+    let mut places: Vec<usize> = (0..batch.events.len()).collect();
+    let (mut rest, mut missing) = (Cow::Borrowed(batch), 0_u128);
+    loop {
+        let mut error = match post(client, &rest).await {
+            Ok((log_ids, is_replayed)) => {
+                delivered.replayed += if is_replayed { places.len() } else { 0 };
+                delivered.sealed.extend(places.into_iter().zip(log_ids));
+                return delivered;
+            }
+            Err(error) if exit::of(&error) != Exit::Invalid => {
+                delivered.unheard = Some(error);
+                return delivered;
+            }
+            Err(error) => error,
+        };
+        let spoiling = take_place(&mut error).filter(|at| *at < places.len());
+        let at = match spoiling {
+            Some(at) => at,
+            None if places.len() == 1 => 0,
+            // Nobody says which it is, such as of a body that is too large.
+            None => {
+                one_by_one(client, &rest, &places, &mut delivered).await;
+                return delivered;
+            }
+        };
+        let place = places.remove(at);
+        delivered.refused.push((place, error));
+        if places.is_empty() {
+            return delivered;
         }
-        Err(error) if exit::of(&error) != Exit::Invalid => delivered.unheard = Some(error),
-        Err(error) if batch.events.len() == 1 => delivered.refused.push((0, error)),
-        Err(_) => {
-            for (at, event) in batch.events.iter().enumerate() {
-                let idempotency_key = format!("{}-{at}", batch.idempotency_key);
-                let single = Batch { idempotency_key, events: vec![event.clone()] };
-                match post(client, &single).await {
-                    Ok((log_ids, is_replayed)) => {
-                        delivered.sealed.extend(log_ids.into_iter().map(|log_id| (at, log_id)));
-                        delivered.replayed += usize::from(is_replayed);
-                    }
-                    Err(error) if exit::of(&error) == Exit::Invalid => delivered.refused.push((at, error)),
-                    Err(error) => {
-                        delivered.unheard = Some(error);
-                        break;
-                    }
-                }
+        missing |= u32::try_from(place).ok().and_then(|place| 1_u128.checked_shl(place)).unwrap_or(0);
+        let rest = rest.to_mut();
+        rest.events.remove(at);
+        rest.idempotency_key = format!("{}-x{missing:x}", batch.idempotency_key);
+    }
+}
+
+async fn one_by_one(
+    client: &Client,
+    rest: &Batch,
+    places: &[usize],
+    delivered: &mut Delivered,
+) {
+    let single = |at: usize| Batch {
+        idempotency_key: format!("{}-{at}", rest.idempotency_key),
+        events: vec![rest.events[at].clone()],
+    };
+    for (at, place) in places.iter().enumerate() {
+        match post(client, &single(at)).await {
+            Ok((log_ids, is_replayed)) => {
+                delivered.sealed.extend(log_ids.into_iter().map(|log_id| (*place, log_id)));
+                delivered.replayed += usize::from(is_replayed);
+            }
+            Err(mut error) if exit::of(&error) == Exit::Invalid => {
+                take_place(&mut error);
+                delivered.refused.push((*place, error));
+            }
+            Err(error) => {
+                delivered.unheard = Some(error);
+                return;
             }
         }
     }
-    delivered
+}
+
+/// Takes `event[N]: ` off the message, and gives that place in the request: people are told the line.
+fn take_place(error: &mut ClientError) -> Option<usize> {
+    let ClientError::Refused(problem) = error else { return None };
+    let (place, message) = problem.message.strip_prefix("event[")?.split_once("]: ")?;
+    let (place, message) = (place.parse().ok()?, message.to_owned());
+    problem.message = message;
+    Some(place)
 }
 
 /// The ids, and whether the service had the batch already.
