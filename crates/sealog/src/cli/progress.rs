@@ -1,6 +1,7 @@
 //! Progress on standard error, drawn on a terminal only.
 
 use std::fmt;
+use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -19,6 +20,21 @@ pub(super) fn bar(is_quiet: bool, doing: &str, total: Option<u64>) -> ProgressBa
 
 pub(super) fn counted(is_quiet: bool, doing: &str) -> ProgressBar {
     styled(is_quiet, None, &format!("{doing} {{spinner}} {{human_pos}} events, {{rate}}"))
+}
+
+/// How much of an input was read; of a pipe only what was made of it, which the caller says as the message.
+pub(super) fn input(is_quiet: bool, doing: &str, bytes: Option<u64>) -> ProgressBar {
+    let of_a_file = "{wide_bar} {bytes} of {total_bytes}, {msg}, {eta} left";
+    let template = format!("{doing} {}", if bytes.is_some() { of_a_file } else { "{spinner} {msg}" });
+    styled(is_quiet, bytes, &template)
+}
+
+/// A line on standard error, for which the bar makes room. Where standard error cannot be written, as on a terminal that is gone, there is nobody to
+/// tell, and what was to be done is done all the same.
+pub(super) fn tell(bar: &ProgressBar, text: &str) {
+    bar.suspend(|| {
+        let _ = writeln!(std::io::stderr(), "sealog: {text}");
+    });
 }
 
 fn styled(is_quiet: bool, total: Option<u64>, template: &str) -> ProgressBar {

@@ -1,8 +1,14 @@
 //! `sealog log`: sends one event from flags, or any number from a file or a pipe.
 //!
-//! [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent.
+//! [`input`] reads them, [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent ([`place`] says which file that is). [`printer`] has the
+//! log_ids, [`rejects`] the lines that are not taken, [`stop`] the signals: whatever ends the command, what it has read is sealed, kept, or named.
 
+mod input;
+mod place;
+mod printer;
+mod rejects;
 mod sender;
+mod stop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,14 +17,15 @@ use std::sync::Arc;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use super::connect::{self, Key};
 use super::exit::Failure;
-use super::lines;
 use super::output::Form;
-use super::spool::Spool;
+use input::Input;
+use printer::Printer;
+use rejects::Rejects;
 use sender::Sender;
+use stop::Stop;
 
 /// Flags for an event's own fields, by their names in the API.
 const FIELDS: [(&str, &str); 7] = [
@@ -38,8 +45,10 @@ pub(super) fn command() -> Command {
             "Logs an event that the flags describe, or every line of a file or a pipe as an event.\n\n\
              Many events travel in batches, in the order of their lines, each batch with an idempotency key of its own, so that one that is sent twice counts once. \
              The log_id of each event is printed when it is sealed, a line for each.\n\n\
-             When the service is away after all retries, what was read is kept in the spool, and the command ends with 5; the next `sealog log` to the same service with the same key sends it first. \
-             A service that comes back while lines still arrive gets the spool first, too. A line that the service does not take is named on standard error, the others are sent, and the command ends with 6.",
+             When the service is away after all retries, what was read is kept in the spool, and the command ends with 5 (with 3 if it is the key that is not accepted); the next `sealog log` to the same service with the same key sends it first. \
+             A service that comes back while lines still arrive gets the spool first, too. \
+             Lines that the service does not take are named on standard error, the first ten one by one; the others are sent, and the command ends with 6.\n\n\
+             SIGINT, SIGTERM and SIGHUP end the reading: what was read is sent within five seconds or kept in the spool, how much that is is said, and the command ends with 128 and the number of the signal. A second signal ends it at once.",
         )
         .arg(Arg::new("action").value_name("ACTION").required_unless_present("file").help("What happened, like user.login; `sealog actions list` has the names"))
         .arg(
@@ -83,7 +92,7 @@ pub(super) fn command() -> Command {
                 .long("rejects")
                 .value_name("FILE")
                 .requires("file")
-                .help("Appends the lines that the service does not take to this file"),
+                .help("Appends the lines that are not taken to this file"),
         )
         .arg(
             Arg::new("spool")
@@ -111,27 +120,27 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         true => None,
         false => Some(event(matches)?),
     };
+    let input = match matches.get_one::<String>("file") {
+        Some(path) if single.is_none() => Some(Input::open(path)?),
+        _ => None,
+    };
     let client = connect::client(matches, Key::Needed)?;
-    let spool = spool(matches, client.fingerprint())?;
-    let rejects = matches.get_one::<String>("rejects").map(PathBuf::from);
-    let mut sender = Sender::new(
-        Arc::new(client),
-        spool,
-        usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default")).expect("at most 16"),
-        Form::of(matches),
-        matches.get_flag("quiet"),
-        rejects,
-    )?;
+    let spool = place::spool(matches, client.fingerprint())?;
+    let rejects = Rejects::open(matches.get_one::<String>("rejects").map(PathBuf::from))?;
+    let is_quiet = matches.get_flag("quiet");
+    let stop = Stop::listen(is_quiet)?;
+    let printer = stop.patience().and_then(|patience| Printer::new(Form::of(matches), patience))?;
+    let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
+    let in_flight = in_flight.expect("at most 16");
+    let mut sender = Sender::new(Arc::new(client), spool, in_flight, printer, rejects, stop, is_quiet)?;
     connect::block_on(async move {
-        match single {
-            Some(event) => {
+        match (single, input) {
+            (Some(event), _) => {
                 let key = matches.get_one::<String>("idempotency_key").cloned();
                 sender.one(event, key).await
             }
-            None => {
-                let lines = lines::lines(matches.get_one::<String>("file").expect("there is one"))?;
-                sender.all(lines).await
-            }
+            (None, Some(input)) => sender.all(input).await,
+            (None, None) => unreachable!("clap asks for one of them"),
         }
     })
 }
@@ -180,24 +189,4 @@ fn metadata(matches: &ArgMatches) -> Result<Option<String>, Failure> {
         });
     }
     Ok(text)
-}
-
-/// That of this service and key: what was meant for one is never sent to another.
-fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Option<Spool>, Failure> {
-    if matches.get_flag("no_spool") {
-        return Ok(None);
-    }
-    if let Some(path) = matches.get_one::<String>("spool") {
-        return Ok(Some(Spool::new(PathBuf::from(path))));
-    }
-    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = var("XDG_STATE_HOME").or_else(|| Some(var("HOME")?.join(".local/state")));
-    let Some(state) = state else {
-        return Err(Failure::usage(
-            "there is no place for the spool, since neither HOME nor XDG_STATE_HOME is set: name one with --spool, or give --no-spool",
-        ));
-    };
-    let digest = Sha256::digest(format!("{url}\n{key}").as_bytes());
-    let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Some(Spool::new(state.join(format!("sealog/spool-{name}.ndjson")))))
 }
