@@ -208,7 +208,7 @@ fn output_that_nobody_reads_does_not_keep_a_stopped_command() {
 }
 
 #[test]
-fn events_of_a_key_that_is_not_accepted_are_kept() {
+fn events_of_a_key_that_is_not_accepted_are_kept_and_no_other_key_sends_them_unasked() {
     let stage = Stage::new();
     let mut command = stage.command(&["log", "--file", &put(&stage, "input", &lines(150))]);
     let wrong = command.env("SEALOG_API_KEY", format!("{}x", stage.key)).output().unwrap();
@@ -216,6 +216,17 @@ fn events_of_a_key_that_is_not_accepted_are_kept() {
     assert_eq!((code, said.as_str()), (Some(3), ""), "{noted}");
     assert!(noted.contains("auth/key_not_found") && noted.contains("150 events wait in"), "{noted}");
     assert_eq!(stage.events().len(), 0);
+
+    let (code, _, noted) = stage.run(&["log", "user.login", "--actor-id", "right"]);
+    assert_eq!(code, Some(0), "{noted}");
+    assert!(noted.contains("150 events wait in") && noted.contains("kept with another key"), "{noted}");
+    assert_eq!(actors(&stage), ["right"]);
+    // As it is told.
+    let (_, advice) = noted.split_once("sealog log --file /dev/null --spool '").unwrap();
+    send(&stage, advice.split_once('\'').unwrap().0);
+    assert_eq!(actors(&stage)[1..], expected(150));
+    let (code, _, noted) = stage.run(&["log", "user.login"]);
+    assert_eq!((code, noted.as_str()), (Some(0), ""));
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) fn command() -> Command {
              Many events travel in batches, in the order of their lines, each batch with an idempotency key of its own, so that one that is sent twice counts once. \
              The log_id of each event is printed when it is sealed, a line for each.\n\n\
              When the service is away after all retries, what was read is kept in the spool, and the command ends with 5 (with 3 if it is the key that is not accepted); the next `sealog log` to the same service with the same key sends it first. \
-             A service that comes back while lines still arrive gets the spool first, too. \
+             A service that comes back while lines still arrive gets the spool first, too. What was kept with another key is named, and sent by `sealog log --file /dev/null --spool FILE` with a key of the same project. \
              Lines that the service does not take are named on standard error, the first ten one by one; the others are sent, and the command ends with 6.\n\n\
              SIGINT, SIGTERM and SIGHUP end the reading: what was read is sent within five seconds or kept in the spool, how much that is is said, and the command ends with 128 and the number of the signal. A second signal ends it at once.",
         )
