@@ -323,6 +323,29 @@ fn many_lines_that_are_not_taken_are_counted_by_code_and_all_of_them_are_kept_fo
 }
 
 #[test]
+fn a_json_array_and_indented_objects_are_events_as_well() {
+    let mut stage = Stage::new();
+    let array: Vec<String> = lines(120).lines().map(str::to_owned).collect();
+    let array = format!("[{}]\n", array.join(","));
+    let (code, said, noted) = stage.piped(&["log", "--file", "-"], &array);
+    assert_eq!((code, said.lines().count(), noted.as_str()), (Some(0), 120, ""));
+    assert_eq!(actors(&stage), expected(120));
+    // One that is laid out over several lines is one line of the spool.
+    stage.stop();
+    let indented = "{\n  \"action\": \"user.login\",\n  \"actor_id\": \"u120\"\n}\n".to_owned();
+    let args = ["log", "--file", "-", "--retries", "0", "--json"];
+    assert_eq!(stage.piped(&args, &(indented.clone() + &indented.replace("u120", "u121"))).0, Some(5));
+    stage.restart();
+    let (code, said, noted) = stage.piped(&args, &indented.replace("u120", "u122"));
+    assert_eq!(code, Some(0), "{noted}");
+    assert!(said.starts_with("{\"line\":1,"), "{said}");
+    assert_eq!(actors(&stage), expected(123));
+    let (code, _, noted) = stage.piped(&["log", "--file", "-"], &format!("[{},\n7]", lines(1).trim()));
+    assert_eq!((code, stage.events().len()), (Some(1), 124), "{noted}");
+    assert!(noted.contains("line 2 has '7'") && noted.contains("jq -c"), "{noted}");
+}
+
+#[test]
 fn progress_is_shown_on_a_terminal_while_the_output_goes_elsewhere() {
     let stage = Stage::new();
     let (file, out) = (put(&stage, "input", &lines(2000)), stage.path("out"));

@@ -1,4 +1,4 @@
-//! What `sealog log --file` reads: an event on each line.
+//! What `sealog log --file` reads: an event on each line, or JSON over several lines.
 //!
 //! A thread of its own reads, since a pipe that says nothing must not hold up what was already read. It stops when it is told to, and hands over all
 //! that it has read until then.
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::super::exit::Failure;
-use super::super::lines::{self, AHEAD, Piece};
+use super::super::lines::{self, AHEAD, LINE_MAX, Piece};
 
 #[derive(Debug)]
 pub(super) enum Item {
@@ -142,7 +142,7 @@ struct Reader {
 
 impl Reader {
     fn all(&mut self) -> Result<(), Unread> {
-        let mut text = Vec::new();
+        let (mut text, mut is_first) = (Vec::new(), true);
         loop {
             self.line += 1;
             let piece = match lines::piece(&mut self.source, &mut text) {
@@ -157,6 +157,11 @@ impl Reader {
             if trimmed.is_empty() && piece != Piece::Part {
                 continue;
             }
+            // No line of NDJSON begins so, and every program that writes JSON for people does.
+            if is_first && (trimmed.starts_with(b"[") || (trimmed == b"{" && piece == Piece::Line)) {
+                return self.document(&text, piece);
+            }
+            is_first = false;
             if piece == Piece::Part {
                 self.long_line(&text)?;
                 continue;
@@ -186,6 +191,51 @@ impl Reader {
         }
     }
 
+    /// Objects, or arrays of objects, however they are laid out.
+    fn document(&mut self, begun: &[u8], mut piece: Piece) -> Result<(), Unread> {
+        let (mut document, mut text) = (Document::default(), begun.to_vec());
+        loop {
+            if piece == Piece::Line {
+                text.push(b'\n');
+            }
+            for byte in &text {
+                match document.take(*byte, self.line) {
+                    Ok(None) => {}
+                    Ok(Some(item)) => self.put(item)?,
+                    Err(why) => return Err(io::Error::new(io::ErrorKind::InvalidData, why).into()),
+                }
+            }
+            self.line += u64::from(piece == Piece::Line);
+            piece = match lines::piece(&mut self.source, &mut text) {
+                Ok(Piece::End) => break,
+                Ok(piece) => piece,
+                Err(error) => {
+                    if let Some(object) = document.object {
+                        self.cut(object.line, [object.text, text].concat())?;
+                    }
+                    return Err(error.into());
+                }
+            };
+        }
+        let is_stopped = self.source.get_ref().is_stopped;
+        if let Some(Object { line, text, is_long: false, .. }) = document.object {
+            self.put(match is_stopped {
+                true => Item::Cut { line, text },
+                false => {
+                    let why = "it has no end: is the file whole?".to_owned();
+                    Item::Unfit { line, why, text, is_whole: true }
+                }
+            })
+        } else if let Some(Object { text, .. }) = document.object {
+            self.put(Item::More { text, is_whole: true })
+        } else if let Some(line) = document.array.filter(|_| !is_stopped) {
+            let why = format!("the array that begins in line {line} has no end: is the file whole?");
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, why).into())
+        } else {
+            Ok(())
+        }
+    }
+
     fn cut(&self, line: u64, text: Vec<u8>) -> Result<(), Unread> {
         if text.is_empty() { Ok(()) } else { self.put(Item::Cut { line, text }) }
     }
@@ -195,9 +245,103 @@ impl Reader {
     }
 }
 
+/// Finds where objects begin and end. Whether they are JSON is for those who parse them.
+#[derive(Default)]
+struct Document {
+    /// The line in which the array begins that this is inside of.
+    array: Option<u64>,
+    object: Option<Object>,
+}
+
+struct Object {
+    line: u64,
+    text: Vec<u8>,
+    depth: usize,
+    in_string: bool,
+    is_escaped: bool,
+    /// A part of it was handed over already, because no event can be so long.
+    is_long: bool,
+}
+
+impl Document {
+    /// What ends with this byte.
+    fn take(&mut self, byte: u8, line: u64) -> Result<Option<Item>, String> {
+        let Some(object) = &mut self.object else {
+            match byte {
+                byte if byte.is_ascii_whitespace() => {}
+                b'[' if self.array.is_none() => self.array = Some(line),
+                b']' if self.array.is_some() => self.array = None,
+                b',' if self.array.is_some() => {}
+                b'{' => {
+                    let text = vec![byte];
+                    let object =
+                        Object { line, text, depth: 1, in_string: false, is_escaped: false, is_long: false };
+                    self.object = Some(object);
+                }
+                byte => {
+                    return Err(format!(
+                        "line {line} has {:?} where an event or the end of the array has to be; give an array of objects, or an object on each line (jq -c '.[]' makes one of the other)",
+                        char::from(byte)
+                    ));
+                }
+            }
+            return Ok(None);
+        };
+        object.text.push(byte);
+        if object.takes(byte) {
+            let object = self.object.take().expect("it was there just now");
+            return Ok(Some(object.ended()));
+        }
+        if object.text.len() <= LINE_MAX {
+            return Ok(None);
+        }
+        let text = std::mem::take(&mut object.text);
+        let is_more = std::mem::replace(&mut object.is_long, true);
+        Ok(Some(match is_more {
+            true => Item::More { text, is_whole: false },
+            false => {
+                let why = "it is longer than 2 MB".to_owned();
+                Item::Unfit { line: object.line, why, text, is_whole: false }
+            }
+        }))
+    }
+}
+
+impl Object {
+    /// Whether it ends with this byte.
+    fn takes(&mut self, byte: u8) -> bool {
+        if self.in_string {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth -= 1,
+            _ => {}
+        }
+        self.depth == 0
+    }
+
+    fn ended(self) -> Item {
+        let Object { line, text, is_long, .. } = self;
+        if is_long {
+            return Item::More { text, is_whole: true };
+        }
+        match lines::parse(&text) {
+            Ok(event) => Item::Event { line, event },
+            Err(why) => Item::Unfit { line, why, text, is_whole: true },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::super::lines::LINE_MAX;
     use super::*;
 
     /// A line for each item, with the number of the line in front.
@@ -240,11 +384,40 @@ mod tests {
     }
 
     #[test]
+    fn an_array_and_objects_over_several_lines_are_events_with_the_lines_in_which_they_begin() {
+        let pretty = "{\n  \"a\": \"}\\\"\",\n  \"m\": {\"n\": [1.0]}\n}\n{\"b\":\n 2}\n";
+        let events = ["1 {\n  \"a\": \"}\\\"\",\n  \"m\": {\"n\": [1.0]}\n}", "5 {\"b\":\n 2}"];
+        assert_eq!(read(pretty.as_bytes()), events);
+        assert_eq!(
+            read(b"\n[{\"a\":1},\n {\"b\":2} , {\"c\":}\n]\n"),
+            ["2 {\"a\":1}", "3 {\"b\":2}", "3 unfit {\"c\":}"]
+        );
+        assert_eq!(read(b"[]"), Vec::<String>::new());
+        let one_line = format!("[{}{{\"b\":2}}]", "{\"a\":1},".repeat(LINE_MAX / 4));
+        let items = read(one_line.as_bytes());
+        assert_eq!((items.len(), items.last().unwrap().as_str()), (LINE_MAX / 4 + 1, "1 {\"b\":2}"));
+        let long = format!("[{{\"a\":\"{}\"}},{{\"b\":2}}]", "x".repeat(LINE_MAX + 9));
+        let items = read(long.as_bytes());
+        assert_eq!(items[1..], ["more, whole: true", "1 {\"b\":2}"]);
+    }
+
+    #[test]
+    fn an_array_that_is_none_is_an_error_that_says_what_to_do_and_what_came_before_is_an_event() {
+        let items = read(b"[{\"a\":1},\n2]");
+        assert!(items[0] == "1 {\"a\":1}" && items[1].contains("line 2 has '2'"), "{items:?}");
+        assert!(items[1].contains("jq -c"), "{items:?}");
+        let items = read(b"[{\"a\":1},\n");
+        assert!(items[1].contains("begins in line 1 has no end"), "{items:?}");
+        assert_eq!(read(b"{\n\"a\":")[0], "1 unfit {\n\"a\":");
+    }
+
+    #[test]
     fn reading_stops_when_it_is_told_to_and_hands_over_all_that_was_read() {
         use io::Write;
-        for (text, items) in
-            [("{\"a\":1}\n{\"b\":2}\n{\"c\":", ["1 {\"a\":1}", "2 {\"b\":2}", "3 cut {\"c\":"])]
-        {
+        for (text, items) in [
+            ("{\"a\":1}\n{\"b\":2}\n{\"c\":", ["1 {\"a\":1}", "2 {\"b\":2}", "3 cut {\"c\":"]),
+            ("[{\"a\":1},\n{\"b\":2}\n,{\"c\":", ["1 {\"a\":1}", "2 {\"b\":2}", "3 cut {\"c\":"]),
+        ] {
             let (input, mut output) = io::pipe().unwrap();
             output.write_all(text.as_bytes()).unwrap();
             let file = File::from(std::os::fd::OwnedFd::from(input));

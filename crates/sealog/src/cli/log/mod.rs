@@ -77,7 +77,7 @@ pub(super) fn command() -> Command {
                 .short('f')
                 .value_name("FILE")
                 .conflicts_with_all(["action", "metadata", "member"])
-                .help("A file with an event in JSON on each line; - is standard input"),
+                .help("A file with an event in JSON on each line, or with a JSON array of events; - is standard input"),
         )
         .arg(
             Arg::new("in_flight")
