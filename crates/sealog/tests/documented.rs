@@ -58,7 +58,7 @@ fn the_commands_of_the_page_about_the_command_line_run_as_they_stand_there() {
     }
     // What they have left behind is what the page says.
     let followed = std::fs::read_to_string(stage.home.join("audit.ndjson")).unwrap();
-    assert_eq!(followed.lines().count(), 5);
+    assert_eq!(followed.lines().count(), 7);
     assert!(stage.home.join("man1/sealog-follow.1").exists());
 }
 

@@ -1,7 +1,8 @@
 //! Lines of a file or a pipe, read by a thread of their own: a pipe that says nothing must not hold up what was already read.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -51,47 +52,74 @@ pub(super) fn name(path: &str) -> &str {
     if path == "-" { "standard input" } else { path }
 }
 
-/// A file, or standard input for `-`.
-pub(super) fn open(path: &str) -> Result<Box<dyn Read + Send>, Failure> {
-    if path == "-" {
-        return Ok(Box::new(io::stdin()));
-    }
+/// A file, or standard input for `-`. Nothing is buffered on the way: all that was read is with whoever reads it.
+pub(super) fn open(path: &str) -> Result<File, Failure> {
     let bad = |error: io::Error| {
         Failure::usage(format!(
             "{path} cannot be read: {error}; name a file that you may read, or - for standard input"
         ))
     };
+    if path == "-" {
+        return io::stdin().as_fd().try_clone_to_owned().map(File::from).map_err(bad);
+    }
     let file = File::open(path).map_err(bad)?;
     // It opens like a file, and fails at the first read.
     if file.metadata().map_err(bad)?.is_dir() {
         return Err(Failure::usage(format!("{path} is a directory: name a file in it")));
     }
-    Ok(Box::new(file))
+    Ok(file)
 }
 
-/// Whether there was a line. Of one that is too long the rest is passed over.
-fn next(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
+/// What a read has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Nothing: the input has ended.
+    End,
+    /// A line, or the end of one.
+    Line,
+    /// A line without a line break: the input has ended behind it.
+    Unended,
+    /// [`LINE_MAX`] bytes and one more of a line that goes on.
+    Part,
+}
+
+/// Reads a line, or as much of it as one event may have.
+pub(super) fn piece(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<Piece> {
     text.clear();
-    let mut any = false;
     loop {
-        let available = reader.fill_buf()?;
+        let available = match reader.fill_buf() {
+            Ok(available) => available,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
         if available.is_empty() {
-            return Ok(any);
+            return Ok(if text.is_empty() { Piece::End } else { Piece::Unended });
         }
-        any = true;
-        let end = available.iter().position(|byte| *byte == b'\n');
-        let taken = end.unwrap_or(available.len());
-        let room = (LINE_MAX + 1).saturating_sub(text.len());
-        text.extend_from_slice(&available[..taken.min(room)]);
-        let consumed = taken + usize::from(end.is_some());
-        reader.consume(consumed);
+        let room = (LINE_MAX + 1 - text.len()).min(available.len());
+        let end = available[..room].iter().position(|byte| *byte == b'\n');
+        text.extend_from_slice(&available[..end.unwrap_or(room)]);
+        reader.consume(end.map_or(room, |end| end + 1));
         if end.is_some() {
-            return Ok(true);
+            return Ok(Piece::Line);
+        }
+        if text.len() > LINE_MAX {
+            return Ok(Piece::Part);
         }
     }
 }
 
-fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
+/// Whether there was a line. Of one that is too long the rest is passed over.
+fn next(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
+    let mut read = piece(reader, text)?;
+    let is_line = read != Piece::End;
+    let mut rest = Vec::new();
+    while read == Piece::Part {
+        read = piece(reader, &mut rest)?;
+    }
+    Ok(is_line)
+}
+
+pub(super) fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
     if text.len() > LINE_MAX {
         return Err("it is longer than 2 MB, which is the most that a request takes".into());
     }

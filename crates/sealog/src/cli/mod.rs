@@ -38,6 +38,7 @@ mod verify;
 mod verify_data;
 mod walk;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
@@ -90,7 +91,8 @@ pub(crate) fn run(name: &str, matches: &ArgMatches, program: fn() -> Command) ->
         _ => return None,
     };
     Some(ended.unwrap_or_else(|failure: Failure| {
-        eprintln!("sealog: {}", failure.message);
+        // Where standard error cannot be written, the code is all that is left to tell.
+        let _ = writeln!(std::io::stderr(), "sealog: {}", failure.message);
         failure.exit.into()
     }))
 }
