@@ -85,6 +85,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     kept.url = Some(url.clone());
     *(if is_operator { &mut kept.operator_token } else { &mut kept.key }) = Some(secret);
     let text = profile::with_profile(text.as_deref().map_or("", String::as_str), &name, &kept);
+    let text = text.ok_or_else(|| {
+        Failure::usage(format!(
+            "{} has the profile {name:?} in a form that this command does not change, and is as it was: write it as a table under [profiles.{name}], or take it out, and run this again",
+            path.display()
+        ))
+    })?;
     profile::write(&path, &text)
         .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
     if !matches.get_flag("quiet") {
