@@ -247,6 +247,20 @@ fn the_key_of_a_profile_goes_to_no_other_service_than_the_profiles() {
 }
 
 #[test]
+fn an_idempotency_key_that_no_request_can_have_is_refused_before_anything_is_kept() {
+    let stage = Stage::new();
+    let long = "k".repeat(256);
+    for key in ["", "a\nb", "a b", "\u{7f}", "ü", &long] {
+        let (code, said, noted) = stage.run(&["log", "user.login", "--idempotency-key", key]);
+        assert!(code == Some(2) && noted.contains("1 to 255 characters"), "{key:?}: {noted}");
+        assert_eq!(said, "", "{key:?}");
+    }
+    let (code, _, noted) = stage.run(&["log", "user.login", "--idempotency-key", &long[1..]]);
+    assert_eq!((code, noted.as_str()), (Some(0), ""), "nothing waits in the spool");
+    assert_eq!(stage.events().len(), 1);
+}
+
+#[test]
 fn a_chain_is_verified_in_windows_and_a_broken_one_ends_with_10() {
     let mut stage = Stage::new();
     assert_eq!(stage.piped(&["log", "--file", "-"], &lines(2500)).0, Some(0));

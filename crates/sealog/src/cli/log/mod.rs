@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use sealog_service::ingest::parse_key;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -111,6 +112,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         true => None,
         false => Some(event(matches)?),
     };
+    let idempotency_key = idempotency_key(matches)?;
     let client = connect::client(matches, Key::Needed)?;
     let spool = spool(matches, client.fingerprint())?;
     let rejects = matches.get_one::<String>("rejects").map(PathBuf::from);
@@ -124,10 +126,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     )?;
     connect::block_on(async move {
         match single {
-            Some(event) => {
-                let key = matches.get_one::<String>("idempotency_key").cloned();
-                sender.one(event, key).await
-            }
+            Some(event) => sender.one(event, idempotency_key).await,
             None => {
                 let lines = lines::lines(matches.get_one::<String>("file").expect("there is one"))?;
                 sender.all(lines).await
@@ -138,6 +137,17 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 
 /// The event that the flags describe.
 fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
+/// One that cannot stand in a header would never be sent, and what is kept in the spool behind it neither.
+fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+    let key = matches.get_one::<String>("idempotency_key").cloned();
+    if key.as_ref().is_some_and(|key| parse_key(key.as_bytes()).is_err()) {
+        return Err(Failure::usage(
+            "--idempotency-key takes 1 to 255 characters from ! to ~, without spaces",
+        ));
+    }
+    Ok(key)
+}
+
     let mut event = Map::new();
     let text = |name: &str| matches.get_one::<String>(name).map(|text| Value::String(text.clone()));
     event.insert("action".into(), text("action").expect("clap asks for it"));
