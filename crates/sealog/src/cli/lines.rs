@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -55,6 +58,22 @@ pub(super) fn open(path: &str) -> Result<Box<dyn Read + Send>, Failure> {
         return Err(Failure::usage(format!("{path} is a directory: name a file in it")));
     }
     Ok(Box::new(file))
+}
+
+/// A file of rejects that is also the input would be cut before it is read, or read without an end.
+pub(super) fn refuse_as_output(input: &str, flag: &str, output: Option<&Path>) -> Result<(), Failure> {
+    let Some(output) = output else { return Ok(()) };
+    let read = match input {
+        "-" => io::stdin().as_fd().try_clone_to_owned().and_then(|stdin| File::from(stdin).metadata()),
+        path => std::fs::metadata(path),
+    };
+    // One that is not there is not the input, and one that cannot be looked at is told when it is opened.
+    let (Ok(read), Ok(written)) = (read, std::fs::metadata(output)) else { return Ok(()) };
+    if read.is_file() && (read.dev(), read.ino()) == (written.dev(), written.ino()) {
+        let shown = output.display();
+        return Err(Failure::usage(format!("{flag}: {shown} is the file that is read: name another one")));
+    }
+    Ok(())
 }
 
 /// Whether there was a line. Of one that is too long the rest is passed over.

@@ -116,6 +116,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let client = connect::client(matches, Key::Needed)?;
     let spool = spool(matches, client.fingerprint())?;
     let rejects = matches.get_one::<String>("rejects").map(PathBuf::from);
+    let input = matches.get_one::<String>("file").map_or("-", String::as_str);
+    lines::refuse_as_output(input, "--rejects", rejects.as_deref())?;
     let mut sender = Sender::new(
         Arc::new(client),
         spool,
@@ -135,8 +137,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The event that the flags describe.
-fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
 /// One that cannot stand in a header would never be sent, and what is kept in the spool behind it neither.
 fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
     let key = matches.get_one::<String>("idempotency_key").cloned();
@@ -148,6 +148,8 @@ fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
     Ok(key)
 }
 
+/// The event that the flags describe.
+fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
     let mut event = Map::new();
     let text = |name: &str| matches.get_one::<String>(name).map(|text| Value::String(text.clone()));
     event.insert("action".into(), text("action").expect("clap asks for it"));
