@@ -18,6 +18,13 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Makes the name of this file durable.
+pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
+    // A name without a directory has an empty one for its parent.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    sync_dir(parent.unwrap_or(Path::new(".")))
+}
+
 /// An empty file, in place of any that is there.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
@@ -41,7 +48,5 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     renamed?;
-    // A name without a directory has an empty one for its parent.
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_dir(parent.unwrap_or(Path::new(".")))
+    sync_name(path)
 }
