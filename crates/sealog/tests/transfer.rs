@@ -215,6 +215,27 @@ fn the_file_that_is_read_is_never_the_one_that_rejects_are_written_to() {
 }
 
 #[test]
+fn an_export_that_misses_events_says_so_and_ends_with_1() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.piped(&["log", "--file", "-"], &lines(300)).0, Some(0));
+    stage.stop();
+    let log = stage.data.join("live/00000001.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at = bytes.windows(6).position(|window| window == b"\"u150\"").unwrap();
+    bytes[at + 2] = b'9';
+    std::fs::write(&log, &bytes).unwrap();
+    stage.restart();
+    let out = stage.path("out");
+    let (code, said, noted) = stage.run(&["export", "--quiet", "--json", "--output", &out]);
+    let done: Value = serde_json::from_str(&said).unwrap();
+    let (missing, events) = (done["missing"].as_u64().unwrap(), done["events"].as_u64().unwrap());
+    assert!(missing > 0 && missing + events == 300, "{done}");
+    assert_eq!(code, Some(1));
+    assert!(noted.contains(&format!("{missing} events are not there")), "{noted}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count() as u64, events);
+}
+
+#[test]
 fn cloudevents_are_imported_by_their_attributes() {
     let stage = Stage::new();
     let text = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"org.example.signed-in","subject":"session/5","authid":"u1","time":"2026-01-01T00:00:00Z","data":{"n":1.0}}
