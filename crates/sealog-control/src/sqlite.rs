@@ -155,7 +155,7 @@ impl File {
         let copied = self.vacuum_into(from.as_deref(), to).and_then(|()| projects_of_copy(to));
         if copied.is_err() {
             // Part of a copy is of no use to anyone, and on a full disk it takes the room of what is.
-            let _ = std::fs::remove_file(to);
+            let _ = fs::remove_file(to);
         }
         copied
     }

@@ -36,6 +36,11 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Makes the name of this file durable.
+pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
+    sync_dir(or_here(path.parent().unwrap_or(Path::new(""))))
+}
+
 /// A new file, in place of any that is there. Never through a link, and never with the permissions of what was there.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let create = || OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
@@ -76,7 +81,7 @@ pub(crate) fn write_new_by(
         let _ = fs::remove_file(&temporary);
     }
     renamed?;
-    sync_dir(or_here(path.parent().unwrap_or(Path::new(""))))
+    sync_name(path)
 }
 
 /// Removes what [`write_new`] did not come to the end of in a directory, for whoever is alone in it. What cannot be removed stays until the next time.

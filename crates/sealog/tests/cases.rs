@@ -369,15 +369,15 @@ impl Stage {
             (*name, value.replace("{project}", &self.project))
         });
         let fields: Vec<_> = revision.into_iter().filter(|_| step.has_revision).chain(own).collect();
-        let encoded = |value: &str| {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-            let bytes = value.bytes();
-            bytes.map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        let encoded = |value: &str| -> String {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+            let encode = |byte| {
+                if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+            };
+            value.bytes().map(encode).collect()
         };
-        let pairs: Vec<String> = fields
-            .iter()
-            .map(|(name, value)| format!("{name}={}", encoded(value).collect::<String>()))
-            .collect();
+        let pairs: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         (self.case_path(step.path), pairs.join("&"))
     }
 

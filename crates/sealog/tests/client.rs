@@ -318,6 +318,52 @@ fn a_profile_gives_address_and_key_and_must_be_the_users_own() {
 }
 
 #[test]
+fn the_key_of_a_profile_goes_to_no_other_service_than_the_profiles() {
+    let stage = Stage::new();
+    let path = stage.home.join(".config/sealog/config.toml");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let (address, key) = (&stage.address, &stage.key);
+    let text =
+        format!("[profiles.default]\nurl = \"http://{address}\"\nkey = \"{key}\"\noperator_token = \"t\"\n");
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", elsewhere.local_addr().unwrap());
+    let without_key = |args: &[&str], url: &str| {
+        let mut command = stage.command(&[args, &["--retries", "0", "--timeout", "5"]].concat());
+        ended(command.env_remove("SEALOG_API_KEY").env("SEALOG_URL", url).output().unwrap())
+    };
+    for args in [&["events", "list"][..], &["actions", "list"], &["admin", "tenant", "list"]] {
+        let (code, _, noted) = without_key(args, &url);
+        assert!(code == Some(2) && noted.contains("sealog login --url"), "{args:?}: {noted}");
+        assert!(!noted.contains(key.as_str()), "{noted}");
+        let (code, _, _) = without_key(&[args, &["--url", &url]].concat(), "");
+        assert_eq!(code, Some(2), "{args:?}");
+    }
+    let waiting = elsewhere.accept().map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(waiting, Err(std::io::ErrorKind::WouldBlock), "nobody has connected");
+    // The same service under another path, and a key that was given for this command.
+    assert_eq!(without_key(&["events", "list"], &format!("http://{address}/v1")).0, Some(0));
+    let mut given = stage.command(&["events", "list", "--url", &url, "--retries", "0", "--timeout", "1"]);
+    assert_eq!(given.output().unwrap().status.code(), Some(5));
+}
+
+#[test]
+fn an_idempotency_key_that_no_request_can_have_is_refused_before_anything_is_kept() {
+    let stage = Stage::new();
+    let long = "k".repeat(256);
+    for key in ["", "a\nb", "a b", "\u{7f}", "ü", &long] {
+        let (code, said, noted) = stage.run(&["log", "user.login", "--idempotency-key", key]);
+        assert!(code == Some(2) && noted.contains("1 to 255 characters"), "{key:?}: {noted}");
+        assert_eq!(said, "", "{key:?}");
+    }
+    let (code, _, noted) = stage.run(&["log", "user.login", "--idempotency-key", &long[1..]]);
+    assert_eq!((code, noted.as_str()), (Some(0), ""), "nothing waits in the spool");
+    assert_eq!(stage.events().len(), 1);
+}
+
+#[test]
 fn a_chain_is_verified_in_windows_and_a_broken_one_ends_with_10() {
     let mut stage = Stage::new();
     assert_eq!(stage.piped(&["log", "--file", "-"], &lines(2500)).0, Some(0));

@@ -174,6 +174,14 @@ fn a_key_that_works_is_kept_in_a_profile_that_nobody_else_can_read() {
     assert_eq!(kept(&["log", "user.login", "--profile", "test"]).0, Some(0));
     assert_eq!(kept(&["admin", "tenant", "list"]).0, Some(0));
     assert_eq!(stage.events().len(), 1, "the other one is a test event");
+    // What is kept beside it would go to another service.
+    let before = std::fs::read(&path).unwrap();
+    for args in [&[][..], &["--operator"]] {
+        let args = [&["login", "--no-input", "--url", "http://127.0.0.1:1"][..], args].concat();
+        let (code, _, noted) = ended(stage.command(&args).output().unwrap());
+        assert!(code == Some(2) && noted.contains("name another profile"), "{noted}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
     let (code, _, noted) = ended(stage.command(&["login", "--no-input"]).output().unwrap());
     assert!(code == Some(3) && noted.contains("--stdin"), "{noted}");
 }

@@ -144,6 +144,99 @@ fn an_import_that_is_killed_goes_on_without_a_loss_or_a_double() {
 }
 
 #[test]
+fn an_import_that_goes_on_has_each_row_that_was_not_taken_once_and_ends_with_6() {
+    let mut stage = Stage::new();
+    let mut rows: Vec<String> = lines(150).lines().map(str::to_owned).collect();
+    rows[9] = r#"{"action":"no.such","actor_id":"first"}"#.into();
+    rows[11] = "not JSON".into();
+    let file = put(&stage, "in.ndjson", &(rows.join("\n") + "\n"));
+    let (state, report, rejects) = (stage.path("state"), stage.path("report"), stage.path("rejects"));
+    let args =
+        ["import", &file, "--state", &state, "--report", &report, "--rejects", &rejects, "--retries", "0"];
+    let reported = || {
+        let text = std::fs::read_to_string(&report).unwrap();
+        let line = |row: &str| serde_json::from_str::<Value>(row).unwrap()["line"].as_u64().unwrap();
+        let mut numbers: Vec<u64> = text.lines().map(line).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let (code, _, noted) = stage.run(&args);
+    assert!(code == Some(6) && noted.contains("148 events were stored, 2 rows"), "{noted}");
+    assert_eq!(reported(), [10, 12]);
+    // The file grows, and the service is away: what was refused before stays, and what comes after is not told before its batch is done.
+    rows.extend(lines(120).lines().map(str::to_owned));
+    rows[155] = "not JSON either".into();
+    rows[157] = r#"{"action":"no.such","actor_id":"second"}"#.into();
+    put(&stage, "in.ndjson", &(rows.join("\n") + "\n"));
+    stage.stop();
+    assert_eq!(stage.run(&args).0, Some(5));
+    assert_eq!(reported(), [10, 12]);
+    stage.restart();
+    let (code, _, noted) = stage.run(&args);
+    let expected = "118 events were stored, 148 were stored before, 4 rows were not taken";
+    assert!(code == Some(6) && noted.contains(expected), "{noted}");
+    // Nothing is left to do, and that some rows were not taken is still true.
+    let (code, said, _) = stage.run(&[&args[..], &["--json"]].concat());
+    let done: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (code, &done["stored"], &done["stored_before"], &done["rejected"]),
+        (Some(6), &0.into(), &266.into(), &4.into())
+    );
+    assert_eq!(reported(), [10, 12, 156, 158]);
+    let rejected = std::fs::read_to_string(&rejects).unwrap();
+    assert_eq!(rejected.lines().collect::<Vec<_>>(), [rows[9].as_str(), rows[157].as_str()]);
+    assert_eq!(stage.events().len(), 266);
+}
+
+#[test]
+fn the_file_that_is_read_is_never_the_one_that_rejects_are_written_to() {
+    let stage = Stage::new();
+    let text = "{\"action\":\"no.such\"}\n";
+    let file = put(&stage, "in.ndjson", text);
+    let (link, symlink) = (stage.path("link"), stage.path("symlink"));
+    std::fs::hard_link(&file, &link).unwrap();
+    std::os::unix::fs::symlink(&file, &symlink).unwrap();
+    for same in [&file, &link, &symlink] {
+        for args in [
+            ["import", &file, "--rejects", same],
+            ["import", &file, "--report", same],
+            ["import", "-", "--rejects", same],
+            ["log", "--file=-", "--rejects", same],
+        ] {
+            let mut command = stage.command(&args);
+            let (code, _, noted) =
+                support::ended(command.stdin(std::fs::File::open(&file).unwrap()).output().unwrap());
+            assert!(code == Some(2) && noted.contains("is the file that is read"), "{args:?}: {noted}");
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "{args:?}");
+        }
+    }
+    let other = stage.path("other");
+    assert_eq!(stage.run(&["import", &file, "--rejects", &other]).0, Some(6));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), text);
+}
+
+#[test]
+fn an_export_that_misses_events_says_so_and_ends_with_1() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.piped(&["log", "--file", "-"], &lines(300)).0, Some(0));
+    stage.stop();
+    let log = stage.data.join("live/00000001.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at = bytes.windows(6).position(|window| window == b"\"u150\"").unwrap();
+    bytes[at + 2] = b'9';
+    std::fs::write(&log, &bytes).unwrap();
+    stage.restart();
+    let out = stage.path("out");
+    let (code, said, noted) = stage.run(&["export", "--quiet", "--json", "--output", &out]);
+    let done: Value = serde_json::from_str(&said).unwrap();
+    let (missing, events) = (done["missing"].as_u64().unwrap(), done["events"].as_u64().unwrap());
+    assert!(missing > 0 && missing + events == 300, "{done}");
+    assert_eq!(code, Some(1));
+    assert!(noted.contains(&format!("{missing} events are not there")), "{noted}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count() as u64, events);
+}
+
+#[test]
 fn cloudevents_are_imported_by_their_attributes() {
     let stage = Stage::new();
     let text = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"org.example.signed-in","subject":"session/5","authid":"u1","time":"2026-01-01T00:00:00Z","data":{"n":1.0}}

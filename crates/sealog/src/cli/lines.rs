@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -106,6 +108,22 @@ pub(super) fn piece(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result
             return Ok(Piece::Part);
         }
     }
+}
+
+/// A file of rejects that is also the input would be cut before it is read, or read without an end.
+pub(super) fn refuse_as_output(input: &str, flag: &str, output: Option<&Path>) -> Result<(), Failure> {
+    let Some(output) = output else { return Ok(()) };
+    let read = match input {
+        "-" => io::stdin().as_fd().try_clone_to_owned().and_then(|stdin| File::from(stdin).metadata()),
+        path => std::fs::metadata(path),
+    };
+    // One that is not there is not the input, and one that cannot be looked at is told when it is opened.
+    let (Ok(read), Ok(written)) = (read, std::fs::metadata(output)) else { return Ok(()) };
+    if read.is_file() && (read.dev(), read.ino()) == (written.dev(), written.ino()) {
+        let shown = output.display();
+        return Err(Failure::usage(format!("{flag}: {shown} is the file that is read: name another one")));
+    }
+    Ok(())
 }
 
 /// Whether there was a line. Of one that is too long the rest is passed over.

@@ -44,7 +44,8 @@ pub(super) fn command() -> Command {
                  An event gets the time at which it is imported; a column or member timestamp becomes ts_client.\n\n\
                  Run the same command again after it was interrupted: each batch has an idempotency key that is made of its content and its place, so that nothing is stored twice within 24 hours, and with \
                  --state FILE at any later time. A row that is not taken is named on standard error with its line, and in --report; the others are stored, and the command ends with 6. \
-                 Rows in --rejects can be corrected and imported on their own.",
+                 Rows in --rejects can be corrected and imported on their own. With --state both files are appended to, and a command that goes on counts what earlier ones were refused: it ends with 6, too. \
+                 After a kill the rows of the last batch can be in them twice.",
             )
             .arg(Arg::new("file").value_name("FILE").required(true).help("The file; - is standard input"))
             .arg(
@@ -86,6 +87,7 @@ pub(super) fn command() -> Command {
                 Arg::new("dry_run")
                     .long("dry-run")
                     .action(ArgAction::SetTrue)
+                    .conflicts_with("state")
                     .help("Sends nothing: prints the events that the rows would become, one for each line"),
             ),
     )
@@ -115,11 +117,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
         _ => (lines::lines(path)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
     };
-    let report = Report::open(file_flags::path(matches, "report"), file_flags::path(matches, "rejects"))?;
+    let file = |name: &str| file_flags::path(matches, name);
+    for (name, flag) in [("report", "--report"), ("rejects", "--rejects")] {
+        lines::refuse_as_output(path, flag, file(name).as_deref())?;
+    }
+    let state = State::open(file("state"))?;
+    let rejected_before = state.rejected_before();
+    let report = Report::open(file("report"), file("rejects"), rejected_before)?;
     if matches.get_flag("dry_run") {
         return shown(rows, &convert, report);
     }
-    let state = State::open(file_flags::path(matches, "state"))?;
     let client = Arc::new(connect::client(matches, Key::Needed)?);
     let is_quiet = matches.get_flag("quiet");
     let mut import = Import {
@@ -136,13 +143,15 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     import.bar.finish_and_clear();
     let Import { stored, known, report, .. } = &import;
     let rejected = report.rejected();
+    // Lines that an earlier command has done, without those that it was refused.
+    let known = known.saturating_sub(rejected_before.unwrap_or(0));
     if matches.get_flag("json") {
         output::put(&format!(
             "{}\n",
             json!({ "stored": stored, "stored_before": known, "rejected": rejected })
         ))?;
     } else if !is_quiet {
-        let before = if *known > 0 { format!(", {known} were stored before") } else { String::new() };
+        let before = if known > 0 { format!(", {known} were stored before") } else { String::new() };
         eprintln!("sealog: {stored} events were stored{before}, {rejected} rows were not taken");
     }
     ended?;
@@ -216,6 +225,8 @@ struct Import {
 struct Gathered {
     events: Vec<Box<RawValue>>,
     lines: Vec<u64>,
+    /// Lines among them that became no event, and why.
+    unfit: Vec<(u64, String)>,
     bytes: usize,
     /// The last line that was looked at, whether it became an event or not.
     last_line: u64,
@@ -236,7 +247,14 @@ impl Gathered {
     }
 }
 
-type Sent = (Vec<u64>, Batch, u64, Delivered);
+/// A batch that is under way or answered.
+struct Sent {
+    batch: Batch,
+    lines: Vec<u64>,
+    unfit: Vec<(u64, String)>,
+    last_line: u64,
+    delivered: Delivered,
+}
 
 impl Import {
     async fn run(&mut self, mut rows: mpsc::Receiver<std::io::Result<Line>>) -> Result<(), Failure> {
@@ -253,8 +271,7 @@ impl Import {
                 }
                 gathered.last_line = number;
                 match event.and_then(&self.convert) {
-                    // The line of progress makes room for what is said.
-                    Err(why) => self.bar.clone().suspend(|| self.report.unfit(number, &why))?,
+                    Err(why) => gathered.unfit.push((number, why)),
                     Ok(event) => {
                         let bytes = event.get().len() + 1;
                         if gathered.bytes + bytes > BYTES_MAX && !gathered.events.is_empty() {
@@ -269,7 +286,8 @@ impl Import {
                     }
                 }
             }
-            if gathered.events.len() >= EVENTS_MAX || (is_over && !gathered.events.is_empty()) {
+            let count = gathered.events.len() + gathered.unfit.len();
+            if count >= EVENTS_MAX || (is_over && count > 0) {
                 self.send(std::mem::take(&mut gathered), &mut under_way).await?;
             }
             if is_over {
@@ -279,7 +297,6 @@ impl Import {
         while let Some(sent) = under_way.pop_front() {
             self.settle(sent).await?;
         }
-        self.state.done(gathered.last_line)?;
         self.state.ended()
     }
 
@@ -294,29 +311,37 @@ impl Import {
         }
         let client = Arc::clone(&self.client);
         let batch = Batch { idempotency_key: gathered.key(), events: gathered.events };
-        let (lines, last_line) = (gathered.lines, gathered.last_line);
+        let Gathered { lines, unfit, last_line, .. } = gathered;
         under_way.push_back(tokio::spawn(async move {
-            let delivered = deliver(&client, &batch).await;
-            (lines, batch, last_line, delivered)
+            let delivered =
+                if lines.is_empty() { Delivered::default() } else { deliver(&client, &batch).await };
+            Sent { batch, lines, unfit, last_line, delivered }
         }));
         Ok(())
     }
 
     async fn settle(&mut self, sent: JoinHandle<Sent>) -> Result<(), Failure> {
         let unfinished = |error| Failure::new(Exit::Failure, format!("a request was not finished: {error}"));
-        let (lines, batch, last_line, delivered) = sent.await.map_err(unfinished)?;
+        let Sent { batch, lines, unfit, last_line, delivered } = sent.await.map_err(unfinished)?;
         let (sealed, replayed) = (delivered.sealed.len() as u64, delivered.replayed as u64);
         self.known += replayed;
         self.stored += sealed - replayed;
         self.bar.inc(sealed);
-        for (at, error) in &delivered.refused {
-            let event = batch.events[*at].get();
-            self.bar.clone().suspend(|| self.report.refused(lines[*at], error, event))?;
+        // What was refused of a batch that is not done is refused again when the next command sends it, and reported then: once.
+        if let Some(error) = delivered.unheard {
+            return Err(interrupted(error, &lines));
         }
-        match delivered.unheard {
-            None => self.state.done(last_line),
-            Some(error) => Err(interrupted(error, &lines)),
-        }
+        // The line of progress makes room for what is said.
+        self.bar.clone().suspend(|| {
+            for (line, why) in &unfit {
+                self.report.unfit(*line, why)?;
+            }
+            for (at, error) in &delivered.refused {
+                self.report.refused(lines[*at], error, batch.events[*at].get())?;
+            }
+            self.report.sync()
+        })?;
+        self.state.done(last_line, self.report.rejected())
     }
 }
 

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_service::ingest::parse_key;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -113,9 +114,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         Some(path) if single.is_none() => Some(Input::open(path)?),
         _ => None,
     };
+    let idempotency_key = idempotency_key(matches)?;
     let client = connect::client(matches, Key::Needed)?;
     let spool = place::spool(matches, client.fingerprint())?;
-    let rejects = Rejects::open(file_flags::path(matches, "rejects"))?;
+    let rejects = file_flags::path(matches, "rejects");
+    let path = matches.get_one::<String>("file").map_or("-", String::as_str);
+    lines::refuse_as_output(path, "--rejects", rejects.as_deref())?;
+    let rejects = Rejects::open(rejects)?;
     let is_quiet = matches.get_flag("quiet");
     let stop = Stop::listen(is_quiet)?;
     let printer = stop.patience().and_then(|patience| Printer::new(Form::of(matches), patience))?;
@@ -123,14 +128,22 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let mut sender = Sender::new(Arc::new(client), spool, in_flight, printer, rejects, stop, is_quiet)?;
     connect::block_on(async move {
         match (single, input) {
-            (Some(event), _) => {
-                let key = matches.get_one::<String>("idempotency_key").cloned();
-                sender.one(event, key).await
-            }
+            (Some(event), _) => sender.one(event, idempotency_key).await,
             (None, Some(input)) => sender.all(input).await,
             (None, None) => unreachable!("clap asks for one of them"),
         }
     })
+}
+
+/// One that cannot stand in a header would never be sent, and what is kept in the spool behind it neither.
+fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+    let key = matches.get_one::<String>("idempotency_key").cloned();
+    if key.as_ref().is_some_and(|key| parse_key(key.as_bytes()).is_err()) {
+        return Err(Failure::usage(
+            "--idempotency-key takes 1 to 255 characters from ! to ~, without spaces",
+        ));
+    }
+    Ok(key)
 }
 
 /// The event that the flags describe.
