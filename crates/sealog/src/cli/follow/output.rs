@@ -151,7 +151,8 @@ impl Output {
             _ => {}
         }
         let mut tail = vec![0; tail_length(bytes)];
-        file.read_exact_at(&mut tail, bytes - tail.len() as u64).map_err(bad)?;
+        let from = bytes - tail.len() as u64;
+        file.read_exact_at(&mut tail, from).map_err(bad)?;
         let is_ours = match kept {
             Some(kept) if bytes == 0 => length == 0 || kept.inode == inode,
             Some(Cursor { tail: known, .. }) => {

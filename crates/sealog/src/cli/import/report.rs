@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use sealog_client::ClientError;
 use serde_json::json;
 
-use super::super::exit::{Exit, Failure};
+use super::super::exit::Failure;
 use super::super::file_flags;
 
 /// How many are told one by one. A file of the wrong kind would fill the screen.

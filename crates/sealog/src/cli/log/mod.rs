@@ -10,7 +10,6 @@ mod rejects;
 mod sender;
 mod stop;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use serde_json::{Map, Value};
 use super::connect::{self, Key};
 use super::exit::Failure;
 use super::output::Form;
-use super::{file_flags, in_flight};
+use super::{file_flags, in_flight, lines};
 use input::Input;
 use printer::Printer;
 use rejects::Rejects;
