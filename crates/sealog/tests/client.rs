@@ -159,9 +159,9 @@ fn a_spool_that_cannot_be_written_is_said_and_not_passed_over() {
     let file = stage.home.join("input");
     std::fs::write(&file, lines(350)).unwrap();
     let file = file.to_str().unwrap();
-    let args = ["log", "--file", file, "--retries", "0", "--in-flight", "2"].as_slice();
+    let args = ["log", "--file", file, "--retries", "0", "--in-flight", "2"];
     for (more, code) in [(["--spool", "/proc/nowhere/spool"].as_slice(), 1), (["--no-spool"].as_slice(), 5)] {
-        let (ended, _, noted) = stage.run(&[args, more].concat());
+        let (ended, _, noted) = stage.run(&[&args[..], more].concat());
         assert_eq!(ended, Some(code), "{noted}");
         assert!(noted.contains("cannot be reached"), "{noted}");
         assert!(noted.contains("350 events were neither sent nor kept"), "{noted}");

@@ -104,6 +104,12 @@ impl Replica {
         self.manifest.as_ref().map_or(0, |manifest| manifest.heads.len())
     }
 
+    /// Up to which commit it has each log.
+    pub(super) fn commits(&self) -> BTreeMap<&str, u64> {
+        let logs = self.manifest.iter().flat_map(|manifest| &manifest.logs);
+        logs.map(|log| (log.mode.as_str(), log.commit)).collect()
+    }
+
     /// Brings the copy up to what is durable now. After a failure it is what it was.
     pub(super) fn follow(&mut self, remote: &Remote) -> Result<Round, Stopped> {
         let open = std::mem::take(&mut self.open);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use sealog_client::ClientError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(crate) enum Exit {
     Failure = 1,
     /// The command line, a file or a setting is wrong.
     Usage = 2,
@@ -19,7 +19,7 @@ pub(super) enum Exit {
 }
 
 /// For the help of every command.
-pub(super) const EXIT_CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0   done
   1   something else went wrong
@@ -37,17 +37,17 @@ impl From<Exit> for ExitCode {
 }
 
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     pub exit: Exit,
     pub message: String,
 }
 
 impl Failure {
-    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into() }
     }
 
-    pub(super) fn usage(message: impl Into<String>) -> Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, message)
     }
 }
@@ -65,7 +65,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-pub(super) fn of(error: &ClientError) -> Exit {
+pub(crate) fn of(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => Exit::Unavailable,
         ClientError::Foreign { status: 502..=504, .. } => Exit::Unavailable,

@@ -13,7 +13,7 @@ mod connect;
 mod deliver;
 mod doctor;
 mod events;
-mod exit;
+pub(crate) mod exit;
 mod export;
 mod file_flags;
 mod follow;

@@ -154,7 +154,10 @@ fn nobody_but_the_operator_replicates_and_only_where_it_is_on() {
         assert_eq!(server.request("GET", &path, &[], "").0, 401, "{path}");
     }
     let (code, _, error) = ended(following(&server, &stage, &key).arg("--once").output().unwrap());
-    assert_eq!(code, Some(1), "{error}");
+    assert_eq!(code, Some(3), "{error}");
+    // Nor is it tried again and again.
+    let (code, _, error) = ended(following(&server, &stage, &key).output().unwrap());
+    assert_eq!(code, Some(3), "{error}");
     // One answer is bounded, whatever is asked for, and what is not there is not found.
     assert_eq!(server.get(TOKEN, "/operator/v1/replication/segments/live/99?from=0&to=1").0, 404);
     assert_eq!(server.get(TOKEN, "/operator/v1/replication/segments/other/1?from=0&to=1").0, 404);
@@ -163,16 +166,64 @@ fn nobody_but_the_operator_replicates_and_only_where_it_is_on() {
     off.env("SEALOG_OPERATOR_TOKEN", TOKEN);
     let server = start(off);
     let (code, _, error) = once(&server, &stage);
-    assert!(code == Some(1) && error.contains("replication.enabled"), "{error}");
+    assert!(code == Some(4) && error.contains("replication.enabled"), "{error}");
     server.stop();
-    let (code, _, error) = ended(
-        sealog()
-            .args(["replicate", "--from", "http://127.0.0.1:1", "--to"])
-            .arg(stage.backups())
-            .output()
-            .unwrap(),
+}
+
+#[test]
+fn a_replica_that_cannot_begin_says_why_by_its_exit_code() {
+    let stage = Stage::new();
+    let of = |from: &str, token: Option<&str>| {
+        let mut command = sealog();
+        command.args(["replicate", "--once", "--timeout", "1", "--from", from, "--to"]).arg(stage.backups());
+        command.envs(token.map(|token| ("SEALOG_OPERATOR_TOKEN", token)));
+        ended(command.output().unwrap())
+    };
+    // A service that says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    let (code, _, error) = of(&silent, Some(TOKEN));
+    assert!(code == Some(5) && error.contains("has not answered"), "{error}");
+    let (code, _, error) = of(&silent, None);
+    assert!(code == Some(3) && error.contains("SEALOG_OPERATOR_TOKEN"), "{error}");
+    let (code, _, error) = of("nowhere", Some(TOKEN));
+    assert!(code == Some(2) && error.contains("--from"), "{error}");
+}
+
+#[test]
+fn a_replica_tells_programs_how_far_it_is() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    server.await_drained();
+    assert_eq!(server.post(&key).0, 202);
+    let status = stage.path("status.json");
+    let told = || -> Value {
+        let mut command = following(&server, &stage, TOKEN);
+        let (code, said, error) =
+            ended(command.args(["--once", "--json", "--status"]).arg(&status).output().unwrap());
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        serde_json::from_str(&said).unwrap()
+    };
+    let first = told();
+    let count = |report: &Value, name: &str| report[name].as_u64().unwrap();
+    assert!(count(&first, "copied_bytes") > 0 && count(&first, "new_events") == count(&first, "events"));
+    for name in ["behind_ms", "chains"] {
+        assert!(first[name].is_u64(), "{name}: {first}");
+    }
+    assert!(first["as_of"].as_str().unwrap() <= first["at"].as_str().unwrap(), "{first}");
+    assert_eq!(
+        serde_json::from_slice::<Value>(&std::fs::read(&status).unwrap()).unwrap()["head"],
+        first["head"]
     );
-    assert!(code == Some(1) && error.contains("SEALOG_OPERATOR_TOKEN"), "{error}");
+    let again = told();
+    assert_eq!((count(&again, "copied_bytes"), count(&again, "new_events")), (0, 0));
+    assert_eq!(server.post(&key).0, 202);
+    let third = told();
+    assert_eq!(count(&third, "new_events"), 1);
+    assert!(third["head"]["live"].as_u64() > again["head"]["live"].as_u64(), "{again} {third}");
+    assert_eq!(third["head"]["test"], again["head"]["test"]);
+    server.stop();
 }
 
 #[test]

@@ -32,12 +32,16 @@ pub(super) struct Position {
     pub chain: String,
     /// Everything up to this event was looked at.
     pub seq: u64,
-    pub last: Option<Last>,
+    /// The last event that was written.
+    pub last: Option<Noted>,
+    /// The newest event that the service has shown, written or not; nothing in files of earlier versions.
+    #[serde(default)]
+    pub newest: Option<Noted>,
 }
 
-/// The last event that was written.
+/// An event that the service had.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Last {
+pub(super) struct Noted {
     pub seq: u64,
     pub hash: String,
 }
@@ -305,7 +309,7 @@ mod tests {
     }
 
     fn at(seq: u64) -> Position {
-        Position { chain: "c".into(), seq, last: None }
+        Position { chain: "c".into(), seq, last: None, newest: None }
     }
 
     #[test]
