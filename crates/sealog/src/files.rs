@@ -55,7 +55,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 
 /// After a crash there is either what was there before, or all of the new content.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    write_new_by(path, content, PIECE, |file, piece| file.write_all(piece))
+    write_new_by(path, content, PIECE, Write::write_all)
 }
 
 /// The same for whoever writes the pieces, of at most so many bytes, at a pace of its own.

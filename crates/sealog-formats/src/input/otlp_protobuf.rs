@@ -98,8 +98,11 @@ fn add_attribute(pair: &[u8], to: &mut Vec<(String, String)>) -> Result<(), Prob
     Ok(())
 }
 
-/// The name and the `AnyValue` of a `KeyValue`. Without a name it is none; a value that is absent is an empty one.
-fn key_value(message: &[u8]) -> Result<Option<(Cow<'_, str>, &[u8])>, Problem> {
+/// The name and the `AnyValue` of a `KeyValue`.
+type Named<'m> = (Cow<'m, str>, &'m [u8]);
+
+/// Without a name it is none; a value that is absent is an empty one.
+fn key_value(message: &[u8]) -> Result<Option<Named<'_>>, Problem> {
     let (mut name, mut value) = (None, &[][..]);
     for field in Fields(message) {
         match field? {

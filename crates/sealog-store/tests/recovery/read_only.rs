@@ -121,7 +121,7 @@ fn a_torn_tail_is_named_and_left_and_is_neither_damage_nor_a_loss() {
     assert!(torn.to_string().contains("unfinished write, which was never acknowledged"), "{torn}");
     for _ in 0..2 {
         look(&stage, |store| {
-            assert_eq!(findings(store), [torn.clone()]);
+            assert_eq!(findings(store), std::slice::from_ref(&torn));
             assert_eq!(everything(store, live()), shown.events);
             assert_valid(store, live(), 5);
             assert!(audited(store).unwrap().iter().all(Verdict::valid));

@@ -199,8 +199,11 @@ mod tests {
 
     use super::*;
 
+    /// Windows that were asked for: from and to.
+    type Asked = Arc<Mutex<Vec<(u64, u64)>>>;
+
     /// A service whose chain has only these events left; it moves windows as the store does. Every window that was verified is noted.
-    fn service(kept: std::ops::RangeInclusive<u64>) -> (Client, Arc<Mutex<Vec<(u64, u64)>>>) {
+    fn service(kept: std::ops::RangeInclusive<u64>) -> (Client, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let verified = Arc::new(Mutex::new(Vec::new()));

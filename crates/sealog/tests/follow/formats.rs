@@ -89,7 +89,8 @@ fn every_format_writes_awkward_values_as_the_table_of_mappings_has_it() {
     let mut events = stage.events();
     events.reverse();
     assert_eq!(events[0]["prev_hash"], "0".repeat(64));
-    let lines_of: [(&str, fn(&Case) -> &'static str); 5] = [
+    type LineOf = fn(&Case) -> &'static str;
+    let lines_of: [(&str, LineOf); 5] = [
         ("json", |case| case.json),
         ("ocsf", |case| case.ocsf),
         ("ecs", |case| case.ecs),

@@ -45,8 +45,11 @@ struct Shared {
 impl Stop {
     /// From now on signals do not end the process by themselves. The thread is one of its own: the command's may be waiting for a disk or a pipe.
     pub(super) fn listen(is_quiet: bool) -> Result<Stop, Failure> {
-        let stop = Stop::new().map_err(unheard)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unheard)?;
+        let stop = Stop::new().map_err(|error| unheard(&error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| unheard(&error))?;
         let ignored = ignored();
         let mut listened = Vec::new();
         for (name, number) in SIGNALS {
@@ -54,7 +57,7 @@ impl Stop {
             if ignored & (1 << (number - 1)) == 0 {
                 let _inside = runtime.enter();
                 let kind = SignalKind::from_raw(i32::from(number));
-                listened.push(((name, number), signal(kind).map_err(unheard)?));
+                listened.push(((name, number), signal(kind).map_err(|error| unheard(&error))?));
             }
         }
         let heard = stop.clone();
@@ -143,7 +146,7 @@ fn close(end: &Mutex<Option<PipeWriter>>) {
     end.lock().expect("nobody panics with it").take();
 }
 
-fn unheard(error: io::Error) -> Failure {
+fn unheard(error: &io::Error) -> Failure {
     Failure::new(Exit::Failure, format!("signals cannot be listened to: {error}"))
 }
 
