@@ -80,7 +80,7 @@ fn a_signal_ends_the_reading_and_every_line_that_was_read_is_kept_when_nobody_an
     assert_eq!(number(&noted, " events wait in"), LINES, "{noted}");
     assert!(noted.contains(&format!("SIGTERM after line {}", LINES + 1)), "{noted}");
     // A line that has no end is no event, and is nowhere else.
-    assert!(noted.contains(r#""actor_id":"half"#) && number(&noted, " not taken:") == 1, "{noted}");
+    assert!(noted.contains(r#""actor_id":"half"#) && number(&noted, " not taken") == 1, "{noted}");
     send(&stage, &spool);
     assert_eq!(actors(&stage), expected(LINES));
 }

@@ -63,6 +63,35 @@ fn csv_goes_out_and_comes_in_with_all_that_the_api_takes() {
     assert_eq!(events[0]["ts_client"], events[1]["timestamp"]);
 }
 
+/// "Run the same command again" is what the command itself advises.
+#[test]
+fn rows_that_are_taken_the_second_time_are_stored_and_the_others_not_twice() {
+    let stage = Stage::new();
+    let row = |n: usize, action: &str| format!("{{\"action\":\"{action}\",\"actor_id\":\"u{n}\"}}\n");
+    // The first of a batch, one within, and one in the next.
+    let is_new = |n: usize| [0, 50, 120].contains(&n);
+    let text: String =
+        (0..130).map(|n| row(n, if is_new(n) { "invoice.paid" } else { "user.login" })).collect();
+    let file = put(&stage, "in.ndjson", &text);
+    let (code, _, noted) = stage.run(&["import", &file]);
+    assert!(code == Some(6) && noted.contains("127 events were stored, 3 rows were not taken"), "{noted}");
+    let (_, tenants, _) = stage.operate(&["admin", "tenant", "list"]);
+    let tenant = tenants.split_whitespace().next().unwrap();
+    let create = ["admin", "action", "create", "--tenant", tenant, "invoice.paid", "--category", "billing"];
+    assert_eq!(stage.operate(&create).0, Some(0));
+    for stored_before in [127, 130] {
+        let (code, said, noted) = stage.run(&["import", &file, "--json"]);
+        assert_eq!(code, Some(0), "{noted}");
+        let done: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(done["stored_before"].as_u64().unwrap(), stored_before, "{done}");
+        let mut found = actors(&stage);
+        found.sort();
+        let mut wanted: Vec<String> = (0..130).map(|n| format!("u{n}")).collect();
+        wanted.sort();
+        assert_eq!(found, wanted);
+    }
+}
+
 #[test]
 fn rows_that_are_not_taken_are_named_with_their_lines_and_the_others_are_stored_once() {
     let stage = Stage::new();

@@ -15,6 +15,9 @@ pub(super) const EVENTS_MAX: usize = 100;
 /// Less than the API's 2 MB, for what stands around the events.
 pub(super) const BYTES_MAX: usize = 1_900_000;
 
+/// The key belongs to another event of the batch.
+const CONFLICT: &str = "event/idempotency_key_conflict";
+
 /// What became of a batch, by the places of its events in it.
 #[derive(Default)]
 pub(super) struct Delivered {
@@ -35,8 +38,57 @@ struct Accepted {
     log_ids: Vec<String>,
 }
 
-pub(super) async fn deliver(client: &Client, batch: &Batch) -> Delivered {
-    deliver_until(client, batch, std::future::pending()).await
+/// For whoever makes the same batch with the same key again, perhaps when the service takes what it has refused before, such as an action that was registered meanwhile.
+///
+/// One event can spoil a batch, and the others are sent one by one then. The first that is taken gets the key of the batch: it can never be taken whole afterwards, and the events
+/// that were are found again by their keys.
+pub(super) async fn deliver_again(client: &Client, batch: &Batch) -> Delivered {
+    let mut delivered = Delivered::default();
+    match post(client, batch).await {
+        Ok((log_ids, is_replayed)) => {
+            delivered.sealed = log_ids.into_iter().enumerate().collect();
+            delivered.replayed = if is_replayed { delivered.sealed.len() } else { 0 };
+        }
+        Err(error) if exit::of(&error) != Exit::Invalid => delivered.unheard = Some(error),
+        Err(mut error) if batch.events.len() == 1 => {
+            take_place(&mut error);
+            delivered.refused.push((0, error));
+        }
+        Err(_) => each(client, batch, &mut delivered).await,
+    }
+    delivered
+}
+
+async fn each(client: &Client, batch: &Batch, delivered: &mut Delivered) {
+    let key = &batch.idempotency_key;
+    let mut is_key_found = false;
+    for (at, event) in batch.events.iter().enumerate() {
+        let single = |idempotency_key| Batch { idempotency_key, events: vec![event.clone()] };
+        let with_key = if is_key_found { None } else { Some(post(client, &single(key.clone())).await) };
+        let posted = match with_key {
+            Some(Err(ClientError::Refused(problem))) if problem.code == CONFLICT => None,
+            posted => posted,
+        };
+        is_key_found |= matches!(posted, Some(Ok(_)));
+        let posted = match posted {
+            Some(posted) => posted,
+            None => post(client, &single(format!("{key}-{at}"))).await,
+        };
+        match posted {
+            Ok((log_ids, is_replayed)) => {
+                delivered.sealed.extend(log_ids.into_iter().map(|log_id| (at, log_id)));
+                delivered.replayed += usize::from(is_replayed);
+            }
+            Err(mut error) if exit::of(&error) == Exit::Invalid => {
+                take_place(&mut error);
+                delivered.refused.push((at, error));
+            }
+            Err(error) => {
+                delivered.unheard = Some(error);
+                return;
+            }
+        }
+    }
 }
 
 /// One event can spoil a batch. The service says which: the others are sent again without it, with a key that is made of the batch's and of the

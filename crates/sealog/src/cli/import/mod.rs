@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connect::{self, Key};
-use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
+use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver_again};
 use super::exit::{Exit, Failure};
 use super::lines::{self, Line};
 use super::spool::Batch;
@@ -314,7 +314,7 @@ impl Import {
         let Gathered { lines, unfit, last_line, .. } = gathered;
         under_way.push_back(tokio::spawn(async move {
             let delivered =
-                if lines.is_empty() { Delivered::default() } else { deliver(&client, &batch).await };
+                if lines.is_empty() { Delivered::default() } else { deliver_again(&client, &batch).await };
             Sent { batch, lines, unfit, last_line, delivered }
         }));
         Ok(())
