@@ -15,7 +15,7 @@ fmt:
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
-    cargo clippy --locked --workspace --bins --features sealog/otlp -- -D warnings
+    cargo clippy --locked --workspace --bins --test traces --features sealog/otlp -- -D warnings
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
 # Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
@@ -27,9 +27,10 @@ policy:
 advisories:
     cargo deny check advisories
 
-# All Rust tests, the specification once more on PostgreSQL, and the seeds of the fuzzer.
+# All Rust tests, those of traces by a program that sends them, the specification once more on PostgreSQL, and the seeds of the fuzzer.
 test:
     cargo test --locked --workspace
+    cargo test --locked --workspace --features sealog/otlp --test traces
     SEALOG_TEST_STORE=postgres cargo test --locked --workspace --test spec
     cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 
@@ -40,7 +41,8 @@ tools:
 
 # The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. Seven and a half minutes on two idle cores; the time-out is for a run that hangs.
 browser *ARGS:
-    cargo build --locked -p sealog
+    # As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
+    cargo build --locked --workspace --bin sealog --example hammer
     scripts/browser-setup
     cd tests/browser && timeout 700 node --test --test-concurrency=2 {{ARGS}}
 
@@ -89,7 +91,7 @@ bench-growth *ARGS: _bench-build
 bench-pages *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" pages --json {{bench_out}}/pages.json {{ARGS}} | tee {{bench_out}}/pages.md
 
-# `sealog log` from standard input and `sealog follow` into a file, beside the rate at which the service takes batches: about a minute.
+# `sealog log` from standard input and `sealog follow` into a file, beside the rate at which the service takes batches; `follow` and `replicate` beside ingest at half of it: about three minutes.
 bench-cli *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" cli --json {{bench_out}}/cli.json {{ARGS}} | tee {{bench_out}}/cli.md
 

@@ -9,15 +9,13 @@ use clap::Args;
 use serde_json::json;
 
 use crate::Outcome;
+use crate::beside::beside_ingest;
 use crate::http::Programs;
-use crate::http::case::{Side, load};
-use crate::http::load::Pace;
 use crate::http::sealog::Sealog;
-use crate::http::source::{Requests, Send};
+use crate::http::source::Send;
 use crate::process::Process;
-use crate::report::{Row, Section, Target, number};
-use crate::setting::{Setting, SettingArgs, doubt};
-use crate::stats::{Spread, median};
+use crate::report::{Row, Section, number};
+use crate::setting::{Setting, SettingArgs};
 
 #[derive(Args, Debug)]
 pub struct BackupArgs {
@@ -30,17 +28,6 @@ pub struct BackupArgs {
     setting: SettingArgs,
 }
 
-/// What ingest keeps beside a backup.
-const KEPT: f64 = 0.9;
-
-/// Ingest without and with backups beside it.
-struct Beside {
-    send: Send,
-    pairs: Vec<(Side, Side)>,
-    others: f64,
-    backups: u64,
-}
-
 pub fn run(args: &BackupArgs) -> Outcome<()> {
     let events = args.events.unwrap_or(if args.setting.quick { 20_000 } else { 2_000_000 });
     let setting = Setting::new(&args.setting, "backup")?;
@@ -51,8 +38,10 @@ pub fn run(args: &BackupArgs) -> Outcome<()> {
     })?;
     let to = sealog.dir().with_file_name("backups-of-bench");
     let mut rows = Vec::new();
+    let data = sealog.dir().to_owned();
+    let backups = |_, over: &AtomicBool, done: &AtomicU64| keep_backing_up(&program, &data, &to, over, done);
     for send in [Send::Single, Send::Batch] {
-        rows.push(row(&beside(&setting, &mut sealog, send, &program, &to)?));
+        rows.push(beside_ingest(&setting, &mut sealog, (0, send), "backups", 1, &backups)?.row());
     }
     let alone = alone(&program, sealog.dir(), &to)?;
     remove(&to)?;
@@ -67,32 +56,6 @@ pub fn run(args: &BackupArgs) -> Outcome<()> {
         Section { name: "Backups alone", ratio_of: "none", rows: alone },
     ];
     setting.report("Sealog: backups", &settings, &json!({ "events": events }), sections)
-}
-
-fn beside(setting: &Setting, sealog: &mut Sealog, send: Send, program: &Path, to: &Path) -> Outcome<Beside> {
-    let (mut pairs, mut others, done) = (Vec::new(), 0f64, AtomicU64::new(0));
-    let data = sealog.dir().to_owned();
-    for repeat in 1..=setting.repeats {
-        let name = format!("repeat {repeat} of {}: {} beside backups", setting.repeats, send.name());
-        let slice = setting.quietly(&name, || {
-            let without = ingest(setting, sealog, &send)?;
-            let over = AtomicBool::new(false);
-            let with = std::thread::scope(|scope| {
-                let (over, done, data) = (&over, &done, &data);
-                let backing_up = scope.spawn(move || {
-                    keep_backing_up(program, data, to, over, done).map_err(|error| error.to_string())
-                });
-                let with = ingest(setting, sealog, &send);
-                over.store(true, Ordering::Relaxed);
-                backing_up.join().map_err(|_| "the backups have panicked")??;
-                with
-            })?;
-            Ok((without, with))
-        })?;
-        others = others.max(slice.others);
-        pairs.push(slice.value);
-    }
-    Ok(Beside { send, pairs, others, backups: done.into_inner() })
 }
 
 /// One after the other. The last one is killed, which does it no harm.
@@ -139,23 +102,6 @@ fn remove(dir: &Path) -> Outcome<()> {
     }
 }
 
-fn ingest(setting: &Setting, sealog: &mut Sealog, send: &Send) -> Outcome<Side> {
-    let mut requests = Requests::new(sealog, send, 0, 1, false)?;
-    let counters = || sealog.counters();
-    let (loaded, cpu, bytes) = load(
-        (sealog.addresses(), None),
-        64,
-        Pace::Closed,
-        setting.slice,
-        &mut requests,
-        &counters,
-        None,
-        &|_| {},
-    )?;
-    sealog.acknowledge(&loaded);
-    Side::of_load(&loaded, cpu, bytes)
-}
-
 /// A whole one, the next one, and its verification.
 fn alone(program: &Path, data: &Path, to: &Path) -> Outcome<Vec<Row>> {
     remove(to)?;
@@ -191,25 +137,4 @@ fn alone(program: &Path, data: &Path, to: &Path) -> Outcome<Vec<Row>> {
         json: json!({ "seconds": seconds, "bytes": bytes }),
     };
     Ok(seconds.into_iter().map(row).collect())
-}
-
-fn row(beside: &Beside) -> Row {
-    let ratio =
-        Spread::of(beside.pairs.iter().map(|(without, with)| with.requests_per_s / without.requests_per_s));
-    let wrong = beside
-        .pairs
-        .iter()
-        .find_map(|(without, with)| without.errors.clone().or_else(|| with.errors.clone()));
-    let rate = |of: &dyn Fn(&(Side, Side)) -> f64| number(median(beside.pairs.iter().map(of)));
-    Row {
-        what: format!("{} beside backups ({} ended)", beside.send.name(), beside.backups),
-        ratio,
-        target: ratio.map(|ratio| (Target::AtLeast(KEPT, "x"), ratio.median)),
-        doubt: wrong.or_else(|| doubt([beside.others])),
-        sealog: format!("{} requests/s", rate(&|(_, with)| with.requests_per_s)),
-        beside: format!("{} requests/s alone", rate(&|(without, _)| without.requests_per_s)),
-        json: json!({
-            "repeats": beside.pairs.iter().map(|(without, with)| json!({ "alone": without.json(), "beside": with.json() })).collect::<Vec<_>>(),
-        }),
-    }
 }

@@ -5,6 +5,7 @@
 mod backup;
 mod bare;
 mod bare_http;
+mod beside;
 mod cli;
 mod driver;
 mod growth;

@@ -121,3 +121,17 @@ fn a_tiny_run_of_the_store_benchmark_reports_every_row() {
         assert!(stdout.contains(name), "{name} is not in the header");
     }
 }
+
+#[test]
+fn a_tiny_run_of_the_command_line_measures_each_command_alone_and_beside_ingest() {
+    let sealog = sealog();
+    let arguments = ["cli", "--quick", "--seconds", "0.1", "--sealog", sealog.to_str().unwrap()];
+    let (report, stdout) = report("cli-quick", &arguments);
+    let sections = report["sections"].as_array().unwrap();
+    let rows = |at: usize| sections[at]["rows"].as_array().unwrap();
+    assert_eq!((rows(0).len(), rows(1).len()), (3, 2), "{stdout}");
+    for row in rows(1) {
+        assert!(row["target"]["value"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["values"]["repeats"][0]["ingest"]["errors"], Value::Null, "{row}");
+    }
+}

@@ -36,6 +36,7 @@ use sealog_core::id::{ChainId, Hash, Mode, ProjectId, Random80, RequestId, Tenan
 use sealog_core::json::{self, Members};
 use sealog_core::query::{self, ListQuery, PageLimit, PageParameter, SeqRange, VERIFY_EVENTS_MAX};
 use sealog_core::{key, time};
+use sealog_formats::input::{Adapter, EVENTS_BYTES_MAX, ITEMS_MAX};
 use serde_json::Value;
 
 /// As in the store, whose decoder is compiled here.
@@ -284,4 +285,44 @@ pub fn input(data: &[u8]) {
         }
     }
     let _ = checking.finish();
+}
+
+/// What shippers send as JSON, by each of the adapters that take it.
+pub fn adapters(data: &[u8]) {
+    for adapter in [Adapter::Json, Adapter::CloudEvents, Adapter::OtlpJson] {
+        items(adapter, data);
+    }
+}
+
+/// Log records in Protocol Buffers.
+pub fn otlp(data: &[u8]) {
+    items(Adapter::OtlpProtobuf, data);
+}
+
+/// A body is refused with a reason, or its items are, one by one; what is left is within the bounds and is what `POST /v1/events` takes.
+fn items(adapter: Adapter, data: &[u8]) {
+    let items = match adapter.items(data) {
+        Ok(items) => items,
+        Err(reject) => {
+            assert!((400..500).contains(&reject.code().status()) && !reject.to_string().is_empty());
+            return;
+        }
+    };
+    assert!((1..=ITEMS_MAX).contains(&items.len()));
+    let bytes: usize = items.iter().flatten().map(|item| item.len()).sum();
+    assert!(bytes <= data.len().max(EVENTS_BYTES_MAX), "{} bytes became {bytes}", data.len());
+    for item in items {
+        match item {
+            // As it was sent: it may be anything.
+            Ok(item) if adapter == Adapter::Json => event(item.as_bytes()),
+            Ok(item) => {
+                assert_eq!(json::canonical(&item).as_deref(), Ok(&*item), "what is written is canonical");
+                assert!(item.starts_with('{'));
+                event(item.as_bytes());
+            }
+            Err(reject) => {
+                assert!((400..500).contains(&reject.code().status()) && !reject.to_string().is_empty());
+            }
+        }
+    }
 }

@@ -4,13 +4,15 @@ use std::path::Path;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 6] = [
+const TARGETS: [(&str, Target); 8] = [
     ("json", sealog_fuzz::json),
     ("event", sealog_fuzz::event),
     ("query", sealog_fuzz::query),
     ("time", sealog_fuzz::time),
     ("frame", sealog_fuzz::frame),
     ("input", sealog_fuzz::input),
+    ("adapters", sealog_fuzz::adapters),
+    ("otlp", sealog_fuzz::otlp),
 ];
 /// Longer seeds are changed in this many places only.
 const PLACES_MAX: usize = 200;

@@ -1,4 +1,7 @@
-//! `sealog-bench cli`: how fast `sealog log` reads standard input and `sealog follow` writes a file, beside the rate at which the service takes batches, in one run.
+//! `sealog-bench cli`: how fast `sealog log` reads standard input and `sealog follow` writes a file, beside the rate at which the service takes batches, in one run; and whether
+//! `sealog follow` and `sealog replicate` keep up with half of that rate ([`beside`]).
+
+mod beside;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -20,6 +23,7 @@ use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, SettingArgs, doubt};
 use crate::stats::{Spread, median};
 use crate::workload;
+use beside::{Beside, FOLLOWERS};
 
 #[derive(Args, Debug)]
 pub struct CliArgs {
@@ -44,12 +48,16 @@ struct Repeat {
     logged: [f64; 2],
     followed: f64,
     others: f64,
+    /// In the order of [`FOLLOWERS`], with the share that others took.
+    beside: Vec<(Beside, f64)>,
 }
 
 pub fn run(args: &CliArgs) -> Outcome<()> {
     let setting = Setting::new(&args.setting, "cli")?;
     let program = args.programs.sealog();
     let mut sealog = Sealog::create(&setting, &program, "one", 1, None)?;
+    // Where commands follow ingest: they find a store without a past.
+    let mut growing = Sealog::create(&setting, &program, "growing", 1, None)?;
     let input = setting.dir.join("events.ndjson");
     let mut repeats = Vec::new();
     for repeat in 1..=setting.repeats {
@@ -89,15 +97,30 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
         sealog.check(count * 16)?;
         let followed = setting.quietly(&of("follow"), || follow(&program, address, &key, &setting.dir))?;
         others = others.max(followed.others);
-        repeats.push(Repeat { batches, logged, followed: followed.value, others });
+        let mut beside = Vec::new();
+        for follower in FOLLOWERS {
+            let slice = setting.quietly(&of(&format!("{} beside ingest", follower.name())), || {
+                follower.measure(&setting, &program, &mut growing, args.connections, batches)
+            })?;
+            beside.push((slice.value, slice.others));
+        }
+        growing.check(0)?;
+        repeats.push(Repeat { batches, logged, followed: followed.value, others, beside });
     }
     sealog.stop()?;
+    growing.stop()?;
     let settings = format!(
-        "batches of 100 on {} connections; `sealog log --file -` and `sealog follow --output` as programs of their own on the same machine",
+        "batches of 100 on {} connections; `sealog log --file -`, `sealog follow --output` and `sealog replicate` as programs of their own on the same machine",
         args.connections
     );
     let details = json!({ "connections": args.connections });
-    setting.report("Sealog: command line", &settings, &details, vec![section(&repeats)])
+    let alone = section(&repeats);
+    let mut measured: Vec<_> = FOLLOWERS.iter().map(|follower| (*follower, Vec::new())).collect();
+    for (at, beside) in repeats.into_iter().flat_map(|repeat| repeat.beside.into_iter().enumerate()) {
+        measured[at].1.push(beside);
+    }
+    let sections = vec![alone, beside::section(&measured)];
+    setting.report("Sealog: command line", &settings, &details, sections)
 }
 
 fn write_events(path: &Path, count: u64) -> Outcome<()> {
@@ -151,6 +174,7 @@ fn follow(program: &Path, address: SocketAddr, key: &str, dir: &Path) -> Outcome
     let took = start.elapsed().as_secs_f64();
     let text = std::fs::read(&output)?;
     let events = text.iter().filter(|byte| **byte == b'\n').count();
+    std::fs::remove_file(&output)?;
     Ok(events as f64 / took)
 }
 

@@ -26,7 +26,8 @@ use crate::process::Process;
 use crate::setting::Setting;
 use crate::workload::{self, Timeline};
 
-const TOKEN: &str = "operator-token-of-the-benchmark-0123456789";
+/// The operator's.
+pub const TOKEN: &str = "operator-token-of-the-benchmark-0123456789";
 
 /// A chain, and the key that writes to it.
 #[derive(Clone, Debug)]
@@ -291,6 +292,8 @@ fn start(
             ("SEALOG_LIMITS_TEST_RPS", "0"),
         ])
         .envs(database.map(|url| ("SEALOG_STORE", url)))
+        // A database has other tools for copies.
+        .envs(database.is_none().then_some(("SEALOG_REPLICATION_ENABLED", "true")))
         .env("SEALOG_ALLOW_UNSAFE_STORAGE", unsafe_storage.to_string())
         .current_dir(dir.parent().unwrap_or(dir));
     if let Some(Certificate { file, key, .. }) = certificate {

@@ -13,12 +13,11 @@ use clap::Args;
 use serde_json::json;
 
 use crate::Outcome;
+use crate::beside::beside_ingest;
 use crate::http::Programs;
-use crate::http::case::{Side, load};
 use crate::http::client::Client;
-use crate::http::load::Pace;
 use crate::http::sealog::Sealog;
-use crate::http::source::{Requests, Send};
+use crate::http::source::Send;
 use crate::process::Process;
 use crate::report::number;
 use crate::setting::{Setting, SettingArgs};
@@ -30,6 +29,9 @@ pub struct PagesArgs {
     /// Events in the end; pages are also measured with a twentieth of them [default: 20000000; with --quick 20000]
     #[arg(long)]
     events: Option<u64>,
+    /// Only what people, exports and searches cost ingest, and no page by itself
+    #[arg(long)]
+    only_beside: bool,
     #[command(flatten)]
     programs: Programs,
     #[command(flatten)]
@@ -58,17 +60,6 @@ struct Size {
     resident: u64,
 }
 
-/// Ingest without and with something beside it.
-#[derive(Debug)]
-struct Beside {
-    send: Send,
-    what: &'static str,
-    pairs: Vec<(Side, Side)>,
-    others: f64,
-    /// How often that was done meanwhile: pages that were looked at, downloads that were ended.
-    done: u64,
-}
-
 /// Downloads of a whole chain, one after the other, with nothing beside them: MB/s of every repeat.
 #[derive(Debug)]
 struct Downloads {
@@ -95,7 +86,9 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         })?;
         filled = size;
         visitor.sign_in(sealog.addresses()[0])?;
-        sizes.push(measure(&setting, &sealog, &visitor, size)?);
+        if !args.only_beside {
+            sizes.push(measure(&setting, &sealog, &visitor, size)?);
+        }
         if exported.is_none() {
             let path = visitor.export(sealog.addresses()[0], sealog.accounts[0].chain)?;
             exported = Some((download(&setting, &sealog, &visitor.request(&path))?, path));
@@ -105,19 +98,21 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
     // Whose actor is in no event, so that every event is looked at and the search ends in nothing that has to be kept.
     let case = visitor.case(sealog.addresses()[0], sealog.accounts[0].chain, "usr_nobody")?;
     let mut beside = Vec::new();
+    // Events go into the last chain, which belongs to another tenant.
+    let chain = sealog.accounts.len() - 1;
     for send in [Send::Single, Send::Batch] {
         let address = sealog.addresses()[0];
         let pages = visitor.pages(address)?;
         let people = |number, over: &AtomicBool, done: &AtomicU64| {
             browse(address, &visitor, &pages, number, over, done)
         };
-        beside.push(beside_ingest(&setting, &mut sealog, send.clone(), "people", PEOPLE, &people)?);
+        beside.push(beside_ingest(&setting, &mut sealog, (chain, send.clone()), "people", PEOPLE, &people)?);
         let download = visitor.request(&path);
         let one = |_, over: &AtomicBool, done: &AtomicU64| keep_downloading(address, &download, over, done);
-        beside.push(beside_ingest(&setting, &mut sealog, send.clone(), "an export", 1, &one)?);
+        beside.push(beside_ingest(&setting, &mut sealog, (chain, send.clone()), "an export", 1, &one)?);
         let search =
             |_, over: &AtomicBool, done: &AtomicU64| keep_searching(address, &visitor, &case, over, done);
-        beside.push(beside_ingest(&setting, &mut sealog, send, "a search of a case", 1, &search)?);
+        beside.push(beside_ingest(&setting, &mut sealog, (chain, send), "a search of a case", 1, &search)?);
     }
     sealog.check(0)?;
     sealog.stop()?;
@@ -181,43 +176,6 @@ fn download(setting: &Setting, sealog: &Sealog, request: &str) -> Outcome<Downlo
     Ok(downloads)
 }
 
-/// What somebody does until it is over; the number says which of them it is.
-type Act<'a> = dyn Fn(usize, &AtomicBool, &AtomicU64) -> Outcome<()> + Sync + 'a;
-
-fn beside_ingest(
-    setting: &Setting,
-    sealog: &mut Sealog,
-    send: Send,
-    what: &'static str,
-    number: usize,
-    act: &Act<'_>,
-) -> Outcome<Beside> {
-    let (mut pairs, mut others, done) = (Vec::new(), 0f64, AtomicU64::new(0));
-    for repeat in 1..=setting.repeats {
-        let name = format!("repeat {repeat} of {}: {} beside {what}", setting.repeats, send.name());
-        let slice = setting.quietly(&name, || {
-            let alone = ingest(setting, sealog, &send)?;
-            let over = AtomicBool::new(false);
-            let beside = std::thread::scope(|scope| {
-                let (over, done) = (&over, &done);
-                let start =
-                    |one| scope.spawn(move || act(one, over, done).map_err(|error| error.to_string()));
-                let acting: Vec<_> = (0..number).map(start).collect();
-                let beside = ingest(setting, sealog, &send);
-                over.store(true, Ordering::Relaxed);
-                for one in acting {
-                    one.join().map_err(|_| "what was beside ingest has panicked")??;
-                }
-                beside
-            })?;
-            Ok((alone, beside))
-        })?;
-        others = others.max(slice.others);
-        pairs.push(slice.value);
-    }
-    Ok(Beside { send, what, pairs, others, done: done.into_inner() })
-}
-
 fn keep_downloading(address: SocketAddr, request: &str, over: &AtomicBool, done: &AtomicU64) -> Outcome<()> {
     let is_over = || over.load(Ordering::Relaxed);
     while !is_over() {
@@ -248,25 +206,6 @@ fn keep_searching(
         done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
-}
-
-/// Into the last chain, which belongs to another tenant.
-fn ingest(setting: &Setting, sealog: &mut Sealog, send: &Send) -> Outcome<Side> {
-    let chain = sealog.accounts.len() - 1;
-    let mut requests = Requests::new(sealog, send, chain, 1, false)?;
-    let counters = || sealog.counters();
-    let (loaded, cpu, bytes) = load(
-        (sealog.addresses(), None),
-        64,
-        Pace::Closed,
-        setting.slice,
-        &mut requests,
-        &counters,
-        None,
-        &|_| {},
-    )?;
-    sealog.acknowledge(&loaded);
-    Side::of_load(&loaded, cpu, bytes)
 }
 
 /// A page each second, another one each time.

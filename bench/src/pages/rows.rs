@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{Beside, Downloads, Page, Size, visitor};
+use super::{Downloads, Page, Size, visitor};
+use crate::beside::Beside;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::doubt;
 use crate::stats::{Spread, median};
@@ -10,8 +11,6 @@ use crate::store::reopen::{MEMORY_FIXED, MEMORY_PER_EVENT};
 
 /// At the 95th percentile, at this many events and fewer; more have the second.
 const PAGE_MS: [(u64, f64); 2] = [(1_000_000, 50.0), (u64::MAX, 150.0)];
-/// What ingest keeps beside five people, beside an export, and beside a search of a case.
-const KEPT: f64 = 0.9;
 const EXPORT_MB_PER_S: f64 = 100.0;
 
 pub fn sections(sizes: &[Size], downloads: &Downloads, beside: &[Beside]) -> Vec<Section> {
@@ -29,7 +28,7 @@ pub fn sections(sizes: &[Size], downloads: &Downloads, beside: &[Beside]) -> Vec
         Section {
             name: "Ingest beside people, exports and searches of cases",
             ratio_of: "requests/s over those without them",
-            rows: beside.iter().map(ingest).collect(),
+            rows: beside.iter().map(Beside::row).collect(),
         },
         Section {
             name: "Memory of the server",
@@ -84,27 +83,6 @@ fn export(downloads: &Downloads) -> Row {
         sealog: format!("{} MB/s", number(rate)),
         beside: String::new(),
         json: json!({ "bytes": downloads.bytes, "mb_per_s": downloads.mb_per_s }),
-    }
-}
-
-fn ingest(beside: &Beside) -> Row {
-    let ratio =
-        Spread::of(beside.pairs.iter().map(|(alone, with)| with.requests_per_s / alone.requests_per_s));
-    let wrong =
-        beside.pairs.iter().find_map(|(alone, with)| alone.errors.clone().or_else(|| with.errors.clone()));
-    let rate = |of: &dyn Fn(&(crate::http::case::Side, crate::http::case::Side)) -> f64| {
-        number(median(beside.pairs.iter().map(of)))
-    };
-    Row {
-        what: format!("{} beside {} ({} done)", beside.send.name(), beside.what, number(beside.done as f64)),
-        ratio,
-        target: ratio.map(|ratio| (Target::AtLeast(KEPT, "x"), ratio.median)),
-        doubt: wrong.or_else(|| doubt([beside.others])),
-        sealog: format!("{} requests/s", rate(&|(_, with)| with.requests_per_s)),
-        beside: format!("{} requests/s alone", rate(&|(alone, _)| alone.requests_per_s)),
-        json: json!({
-            "repeats": beside.pairs.iter().map(|(alone, with)| json!({ "alone": alone.json(), "beside": with.json() })).collect::<Vec<_>>(),
-        }),
     }
 }
 

@@ -14,6 +14,15 @@ pub(crate) struct Address {
     pub prefix: String,
 }
 
+/// Whether two addresses lead to the same service as far as a key is concerned: scheme, host and port. What is no address leads nowhere.
+pub fn is_same_origin(one: &str, other: &str) -> bool {
+    let origin = |url: &str| {
+        let Address { is_tls, host, port, .. } = Address::parse(url).ok()?;
+        Some((is_tls, host.to_ascii_lowercase(), port))
+    };
+    origin(one).is_some_and(|one| Some(one) == origin(other))
+}
+
 impl Address {
     /// Why not is for the person who wrote it.
     pub fn parse(url: &str) -> Result<Address, String> {
@@ -56,6 +65,23 @@ mod tests {
         assert_eq!(parsed("https://audit.example.org/"), expected(true, "audit.example.org", 443, ""));
         assert_eq!(parsed("http://[::1]:81"), expected(false, "::1", 81, ""));
         assert_eq!(parsed("https://example.org/audit/v1/"), expected(true, "example.org", 443, "/audit"));
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        for same in ["https://A.example.org", "https://a.example.org:443/v1", "https://a.example.org/x/"] {
+            assert!(is_same_origin("https://a.example.org", same), "{same}");
+        }
+        for other in [
+            "http://a.example.org",
+            "https://a.example.org:444",
+            "https://a.example.org.evil",
+            "https://b.example.org",
+            "a.example.org",
+        ] {
+            assert!(!is_same_origin("https://a.example.org", other), "{other}");
+        }
+        assert!(!is_same_origin("a b", "a b"));
     }
 
     #[test]

@@ -58,6 +58,21 @@ impl Answer {
 impl Client {
     /// Connects at the first request.
     pub fn new(settings: Settings) -> Result<Client, String> {
+        Client::connecting(settings, Connector::new)
+    }
+
+    /// A client that believes any certificate, whatever its name: for a server on this machine that is asked
+    /// by its address, which its certificate need not name. It has no key that it could give away, and
+    /// attempts once.
+    pub fn believing_anyone(url: String, timeout: Duration) -> Result<Client, String> {
+        let retries = Retries { most: 0, ..Retries::default() };
+        Client::connecting(Settings { url, key: None, timeout, retries }, Connector::believing_anyone)
+    }
+
+    fn connecting(
+        settings: Settings,
+        connector: impl FnOnce(&Address) -> Result<Connector, String>,
+    ) -> Result<Client, String> {
         let address = Address::parse(&settings.url)?;
         let authorization = match settings.key {
             None => None,
@@ -70,7 +85,7 @@ impl Client {
             }
         };
         Ok(Client {
-            connector: Connector::new(&address)?,
+            connector: connector(&address)?,
             url: settings.url,
             address,
             authorization,
@@ -78,6 +93,11 @@ impl Client {
             timeout: settings.timeout,
             retries: settings.retries,
         })
+    }
+
+    /// Where requests go, as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Where requests go and with which key, for telling one from another. Not for printing.
@@ -214,7 +234,9 @@ impl Client {
                 why: format!("the request cannot be written: {error}"),
             })
         };
-        // A connection that was kept may have been closed by the other side meanwhile: then one more attempt at once, on a new one.
+        // A connection that was kept may have been closed by the other side meanwhile: then one more attempt at once, on a new one. Not for a change that could be done
+        // twice: whether the other side has heard it before it closed is not known.
+        let may_repeat = *method == Method::GET || idempotency_key.is_some();
         let kept = self.kept().await;
         let is_kept = kept.is_some();
         let mut sender = match kept {
@@ -222,7 +244,7 @@ impl Client {
             None => self.connect().await?,
         };
         let answered = match sender.send_request(request()?).await {
-            Err(_) if is_kept => {
+            Err(_) if is_kept && may_repeat => {
                 sender = self.connect().await?;
                 sender.send_request(request()?).await
             }
@@ -265,4 +287,67 @@ fn reason(error: &(dyn std::error::Error + 'static)) -> String {
         innermost = source;
     }
     innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A service that answers the first request of each connection, takes the second, and closes without a word. Every request that it has heard is told.
+    async fn forgetful() -> (Client, mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (heard, requests) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                for is_first in [true, false] {
+                    // None of them has a body.
+                    let mut request = Vec::new();
+                    while !request.ends_with(b"\r\n\r\n") {
+                        match stream.read_u8().await {
+                            Ok(byte) => request.push(byte),
+                            Err(_) => break,
+                        }
+                    }
+                    let text = String::from_utf8_lossy(&request).into_owned();
+                    let _ = heard.send(text.lines().next().unwrap_or_default().to_owned());
+                    if is_first {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await.unwrap();
+                    }
+                }
+            }
+        });
+        let retries = Retries { most: 0, ..Retries::default() };
+        let settings = Settings { url, key: None, timeout: Duration::from_secs(30), retries };
+        (Client::new(settings).unwrap(), requests)
+    }
+
+    fn told(requests: &mut mpsc::UnboundedReceiver<String>) -> Vec<String> {
+        std::iter::from_fn(|| requests.try_recv().ok()).collect()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_change_without_an_idempotency_key_is_sent_once_although_its_connection_was_kept() {
+        for method in [Method::POST, Method::PATCH, Method::DELETE] {
+            let (client, mut requests) = forgetful().await;
+            client.get("/a", &[]).await.unwrap();
+            let lost = client.change(method.clone(), "/b", Bytes::new()).await.unwrap_err();
+            assert!(matches!(lost, ClientError::Unreachable { .. }), "{lost}");
+            assert_eq!(told(&mut requests), ["GET /a HTTP/1.1".to_owned(), format!("{method} /b HTTP/1.1")]);
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_may_be_repeated_is_sent_again_at_once_on_a_new_connection() {
+        let (client, mut requests) = forgetful().await;
+        client.get("/a", &[]).await.unwrap();
+        client.get("/b", &[]).await.unwrap();
+        client.post("/c", Bytes::new(), "key").await.unwrap();
+        let heard = ["GET /a", "GET /b", "GET /b", "POST /c", "POST /c"];
+        assert_eq!(told(&mut requests), heard.map(|line| format!("{line} HTTP/1.1")));
+    }
 }

@@ -10,6 +10,7 @@ mod error;
 mod once;
 mod retry;
 
+pub use address::is_same_origin;
 pub use client::{Answer, Client, Settings};
 pub use error::{ClientError, Problem};
 pub use hyper::Method;

@@ -21,6 +21,8 @@ impl Default for Retries {
 
 /// The longest of the waits.
 const LONGEST: Duration = Duration::from_secs(8);
+/// A service, or whatever stands in front of it, that asks for a longer wait than this is not waited for.
+const ASKED_MAX: Duration = Duration::from_secs(600);
 
 impl Retries {
     /// How long to wait before attempt number `done` + 1; nothing if there is no sense in it. `dice` is any number.
@@ -38,7 +40,7 @@ impl Retries {
             ClientError::Foreign { status, .. } if (502..=504).contains(status) => Duration::ZERO,
             ClientError::Foreign { .. } => return None,
         };
-        if done > self.most {
+        if done > self.most || at_least > ASKED_MAX {
             return None;
         }
         let longest = self.first.saturating_mul(1 << (done - 1).min(16)).min(LONGEST);
@@ -78,6 +80,15 @@ mod tests {
         let error = refused(429, "rate/limit_exceeded", Some(3));
         for done in 1..=5 {
             assert!(Retries::default().wait(&error, done, 0).unwrap() >= Duration::from_secs(3));
+        }
+    }
+
+    #[test]
+    fn a_service_that_asks_for_a_wait_without_an_end_is_not_waited_for() {
+        for (asked_s, is_waited_for) in [(600, true), (601, false), (u64::MAX, false)] {
+            let error = refused(429, "rate/limit_exceeded", Some(asked_s));
+            let wait = Retries::default().wait(&error, 1, u32::MAX);
+            assert_eq!(wait.is_some(), is_waited_for, "{asked_s} s");
         }
     }
 

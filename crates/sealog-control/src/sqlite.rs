@@ -139,7 +139,15 @@ impl File {
 
     /// Copies what is committed into a new file, by a connection of its own: whoever reads or changes goes on meanwhile. The projects that the copy knows.
     pub(crate) fn copy_to(&self, schema: &Schema, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // The copy stands beside the logs for a while, and must not take the room of events.
+        let from =
+            self.directory.as_ref().map(|directory| directory.path().join(format!("{}.db", schema.name)));
+        let bytes = from.as_ref().and_then(|from| from.metadata().ok()).map_or(0, |file| file.len());
+        if !self.has_room(bytes) {
+            return Err(DbError::Failed(format!(
+                "the disk has no room for {bytes} bytes beside what events need"
+            )));
+        }
         // SQLite takes a file that is empty, and would make one as wide as the umask lets it.
         OpenOptions::new()
             .write(true)
@@ -147,17 +155,26 @@ impl File {
             .mode(FILE_MODE)
             .open(to)
             .map_err(|error| DbError::Failed(format!("{}: {error}", to.display())))?;
+        let copied = self.vacuum_into(from.as_deref(), to).and_then(|()| projects_of_copy(to));
+        if copied.is_err() {
+            // Part of a copy is of no use to anyone, and on a full disk it takes the room of what is.
+            let _ = fs::remove_file(to);
+        }
+        copied
+    }
+
+    fn vacuum_into(&self, from: Option<&Path>, to: &Path) -> Result<(), DbError> {
         let name = to.to_str().ok_or_else(|| DbError::Failed("the path is no text".into()))?;
-        match &self.directory {
+        match from {
             None => self.lock().db.execute("VACUUM INTO ?1", [name])?,
-            Some(directory) => {
-                let from = directory.path().join(format!("{}.db", schema.name));
+            Some(from) => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 let db = Connection::open_with_flags(from, flags)?;
                 db.busy_timeout(BUSY_TIMEOUT)?;
                 db.execute("VACUUM INTO ?1", [name])?
             }
         };
-        projects_of_copy(to)
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -137,3 +137,17 @@ fn what_is_large_is_refused_while_there_is_room_for_keys_and_taken_again_when_th
     std::fs::remove_file(mounted.at.join("rest")).unwrap();
     assert_eq!(piece(), Ok(false));
 }
+
+#[test]
+fn control_data_is_not_copied_for_a_backup_where_that_would_take_the_room_of_events() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let store = EmbeddedStore::open(&mounted.at.join("data"), &Options::default()).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    create_tenant(&control);
+    let copy = mounted.at.join("data/copy.db");
+    mounted.fill("filler", 20 << 20);
+    let refused = control.copy_to(&copy).unwrap_err().to_string();
+    assert!(refused.contains("no room") && !copy.exists(), "{refused}");
+    std::fs::remove_file(mounted.at.join("filler")).unwrap();
+    control.copy_to(&copy).unwrap();
+}

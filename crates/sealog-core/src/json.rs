@@ -481,6 +481,13 @@ pub fn put_string<S: Sink>(value: &str, out: &mut S) {
     out.put(b"\"");
 }
 
+/// A string as canonical text, with its quotes.
+pub fn quoted(value: &str) -> String {
+    let mut out = Vec::with_capacity(value.len() + 2);
+    put_string(value, &mut out);
+    into_text(out)
+}
+
 /// As [`into_text`], of what stays where it is.
 pub(crate) fn as_text(canonical: &[u8]) -> &str {
     std::str::from_utf8(canonical).expect("the scanner copies whole characters")

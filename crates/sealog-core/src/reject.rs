@@ -93,7 +93,7 @@ codes! {
         "The batch has no events."
         "Do not send empty batches."
     ValidationBodyTooLarge "validation/body_too_large" 413 false
-        "The body is over 262,144 bytes for one event or 2,097,152 bytes for a batch."
+        "The body is over 262,144 bytes for one event or 2,097,152 bytes for a batch, or the events of a request to `/ingest` are over 8,388,608 bytes."
         "Send fewer events at a time, or keep large payloads elsewhere and send a reference."
     EventWriteFailed "event/write_failed" 500 true
         "The event could not be made durable."
@@ -189,6 +189,10 @@ pub enum Reject {
     BodyTooLarge {
         bytes_max: usize,
     },
+    /// Of a request to an adapter: what is written from its items.
+    EventsTooLarge {
+        bytes_max: usize,
+    },
     IdempotencyConflict,
     IdempotencyInFlight,
     ActionInvalid {
@@ -247,7 +251,7 @@ impl Reject {
             Reject::MissingAction => Code::ValidationMissingAction,
             Reject::BatchEmpty => Code::ValidationBatchEmpty,
             Reject::BatchTooLarge { .. } | Reject::TooManyItems { .. } => Code::ValidationBatchTooLarge,
-            Reject::BodyTooLarge { .. } => Code::ValidationBodyTooLarge,
+            Reject::BodyTooLarge { .. } | Reject::EventsTooLarge { .. } => Code::ValidationBodyTooLarge,
             Reject::IdempotencyConflict => Code::EventIdempotencyKeyConflict,
             Reject::IdempotencyInFlight => Code::EventIdempotencyKeyInFlight,
             Reject::ActionInvalid { .. } => Code::ActionInvalid,
@@ -312,6 +316,12 @@ impl fmt::Display for Reject {
             }
             Reject::BodyTooLarge { bytes_max } => {
                 write!(f, "the body may have at most {bytes_max} bytes here")
+            }
+            Reject::EventsTooLarge { bytes_max } => {
+                write!(
+                    f,
+                    "the events of a request may have at most {bytes_max} bytes together, and the attributes of a resource are part of each of its records"
+                )
             }
             Reject::ActionInvalid { action, .. }
                 if action.chars().count() > crate::canonical::FIELD_SCALARS_MAX =>

@@ -15,6 +15,7 @@ pub(crate) struct Cookies {
 
 /// A year.
 const THEME_S: u64 = 365 * 24 * 60 * 60;
+/// The server's pages of the documentation know it by this name, too.
 const THEME: &str = "sealog_theme";
 /// A browser takes a cookie of this prefix from HTTPS alone, from this host alone, for all of its paths.
 const SESSION_HTTPS: &str = "__Host-sealog";
@@ -122,9 +123,11 @@ impl Theme {
         }
     }
 
-    /// For the pages beneath a path.
-    pub(crate) fn cookie(self, base: &str) -> String {
-        format!("{THEME}={}; Path={base}; Max-Age={THEME_S}; HttpOnly; SameSite=Lax", self.as_str())
+    /// For the pages beneath a path, and for the documentation: two cookies, since neither the API nor the other pages need to be told.
+    pub(crate) fn cookies(self, base: &str) -> [String; 2] {
+        [base, "/docs"].map(|path| {
+            format!("{THEME}={}; Path={path}; Max-Age={THEME_S}; HttpOnly; SameSite=Lax", self.as_str())
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::contents::PARTS;
 use crate::markdown::Section;
 use crate::search::WORDS_CHARACTERS_MAX;
 use crate::text::escape;
+use crate::theme::Theme;
 
 /// A line of the contents.
 #[derive(Clone, Debug)]
@@ -33,11 +34,18 @@ const LOGO: &str = "<svg class=\"i\" aria-hidden=\"true\"><use href=\"#i-logo\"/
 
 impl Frame {
     /// A whole page. `content` is HTML with its own heading.
-    pub(crate) fn page(&self, path: &str, title: &str, content: &str, outline: &[Section]) -> String {
+    pub(crate) fn page(
+        &self,
+        theme: Theme,
+        path: &str,
+        title: &str,
+        content: &str,
+        outline: &[Section],
+    ) -> String {
         let styles: String =
             self.styles.iter().map(|href| format!("<link rel=\"stylesheet\" href=\"{href}\">\n")).collect();
         format!(
-            "<!doctype html>\n<html lang=\"en\" data-theme=\"system\">\n<head>\n<meta charset=\"utf-8\">\n\
+            "<!doctype html>\n<html lang=\"en\" data-theme=\"{theme}\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} · Sealog docs</title>\n\
              <link rel=\"icon\" href=\"{icon}\">\n{styles}</head>\n<body class=\"docs\">\n<a class=\"skip\" href=\"#main\">Skip to content</a>\n{SYMBOLS}\n\
              <div class=\"shell\">\n<header class=\"rail\"><div class=\"rail-in\">\n\
@@ -47,6 +55,7 @@ impl Frame {
              <div class=\"rail-nav\" id=\"nav\" popover>\n{search}\n<nav aria-label=\"Contents\">{contents}</nav>\n\
              <div class=\"rail-foot\"><p class=\"small\">Sealog {version}</p><p class=\"row\"><a href=\"/app\">Open the dashboard</a><a href=\"/openapi.json\">OpenAPI</a></p></div>\n\
              </div>\n</div></header>\n<div class=\"reading\">\n<main id=\"main\" tabindex=\"-1\" class=\"prose\">\n{content}</main>\n{outline}</div>\n</div>\n</body>\n</html>\n",
+            theme = theme.as_str(),
             title = escape(title),
             icon = self.icon,
             search = search_form("nav-q", "Contents", ""),

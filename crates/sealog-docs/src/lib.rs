@@ -14,8 +14,10 @@ mod markdown;
 mod search;
 mod site;
 mod text;
+mod theme;
 
 pub use assets::Asset;
 pub use generated::Given;
 pub use generated::program::{Argument, Command, Program, Setting};
 pub use site::{Document, Site};
+pub use theme::Theme;

@@ -9,6 +9,7 @@ use crate::layout::{Entry, Frame, search_form};
 use crate::markdown::{self, Section};
 use crate::search::Index;
 use crate::text::escape;
+use crate::theme::Theme;
 
 /// Where examples in the sources reach a server.
 const EXAMPLE_URL: &str = "http://127.0.0.1:8080";
@@ -28,7 +29,8 @@ struct Page {
     title: String,
     html: String,
     sections: Vec<Section>,
-    document: OnceLock<Document>,
+    /// In the order of [`Theme::ALL`].
+    documents: [OnceLock<Document>; Theme::ALL.len()],
 }
 
 /// A page as it is sent.
@@ -75,17 +77,17 @@ impl Site {
         Site { frame, pages, assets, index: OnceLock::new() }
     }
 
-    /// Renders and compresses everything, which is otherwise done when it is first asked for.
+    /// Renders and compresses everything as most people see it, which is otherwise done when it is first asked for.
     pub fn prepare(&self) {
         for page in &self.pages {
-            page.document(&self.frame);
+            page.document(&self.frame, Theme::default());
         }
         self.index();
     }
 
     /// The page at a path beneath `/docs/`.
-    pub fn page(&self, path: &str) -> Option<&Document> {
-        self.pages.iter().find(|page| page.path == path).map(|page| page.document(&self.frame))
+    pub fn page(&self, path: &str, theme: Theme) -> Option<&Document> {
+        self.pages.iter().find(|page| page.path == path).map(|page| page.document(&self.frame, theme))
     }
 
     /// A file that pages name.
@@ -94,7 +96,7 @@ impl Site {
     }
 
     /// A page with what has these words.
-    pub fn search(&self, words: &str) -> String {
+    pub fn search(&self, words: &str, theme: Theme) -> String {
         let found = self.index().find(words);
         let mut html = format!("<h1>Search</h1>\n{}\n", search_form("main-q", "Page", words));
         if words.trim().is_empty() {
@@ -115,7 +117,7 @@ impl Site {
             }
             html.push_str("</ol>\n");
         }
-        self.frame.page("search", "Search", &html, &[])
+        self.frame.page(theme, "search", "Search", &html, &[])
     }
 
     fn index(&self) -> &Index {
@@ -148,13 +150,13 @@ impl Page {
             path: source.path,
             html,
             sections: rendered.sections,
-            document: OnceLock::new(),
+            documents: Default::default(),
         }
     }
 
-    fn document(&self, frame: &Frame) -> &Document {
-        self.document.get_or_init(|| {
-            let html = frame.page(&self.path, &self.title, &self.html, &self.sections);
+    fn document(&self, frame: &Frame, theme: Theme) -> &Document {
+        self.documents[theme as usize].get_or_init(|| {
+            let html = frame.page(theme, &self.path, &self.title, &self.html, &self.sections);
             let (compressed, etag) =
                 (compress(html.as_bytes()), format!("\"{}\"", &digest(html.as_bytes())[..16]));
             Document { html, compressed, etag }
@@ -231,7 +233,7 @@ mod tests {
         let places = places(&site);
         let mut wrong = Vec::new();
         for page in &site.pages {
-            let html = &page.document(&site.frame).html;
+            let html = &page.document(&site.frame, Theme::System).html;
             for (at, _) in html.match_indices("href=\"") {
                 let href = html[at + 6..].split('"').next().unwrap_or("");
                 let href = match href.strip_prefix('#') {
@@ -263,7 +265,7 @@ mod tests {
     fn nothing_on_a_page_needs_what_the_policy_forbids() {
         let site = site();
         for page in &site.pages {
-            let html = &page.document(&site.frame).html;
+            let html = &page.document(&site.frame, Theme::System).html;
             for forbidden in ["<script", "<style", " style=", " onclick=", "src=\"http", "javascript:"] {
                 assert!(!html.contains(forbidden), "{} has {forbidden}", page.path);
             }
@@ -273,13 +275,28 @@ mod tests {
     #[test]
     fn examples_name_the_server_that_shows_them() {
         let site = site();
-        let quickstart = &site.page("quickstart").unwrap().html;
+        let quickstart = &site.page("quickstart", Theme::System).unwrap().html;
         assert!(quickstart.contains("https://log.example/v1/events") && !quickstart.contains(EXAMPLE_URL));
     }
 
     #[test]
+    fn a_page_is_another_document_in_each_theme_and_differs_in_nothing_else() {
+        let site = site();
+        let page = |theme| site.page("quickstart", theme).unwrap();
+        let named = |theme: Theme| format!("data-theme=\"{}\"", theme.as_str());
+        for (number, theme) in Theme::ALL.into_iter().enumerate() {
+            assert_eq!((theme as usize, Theme::parse(theme.as_str())), (number, Some(theme)));
+            assert_eq!(page(theme).html.matches("data-theme").count(), 1);
+            let as_system = page(theme).html.replace(&named(theme), &named(Theme::System));
+            assert_eq!(as_system, page(Theme::System).html);
+            assert_eq!(page(theme).etag == page(Theme::System).etag, theme == Theme::System);
+            assert!(site.search("chain", theme).contains(&named(theme)));
+        }
+    }
+
+    #[test]
     fn words_that_were_searched_for_cannot_become_markup() {
-        let html = site().search("\"><script>alert(1)</script>");
+        let html = site().search("\"><script>alert(1)</script>", Theme::System);
         assert!(!html.contains("<script") && html.contains("&quot;&gt;&lt;script&gt;"), "{html}");
     }
 

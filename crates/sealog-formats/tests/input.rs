@@ -2,7 +2,7 @@
 
 use sealog_core::event::parse_single;
 use sealog_core::reject::{Code, Reject};
-use sealog_formats::input::{Adapter, ITEMS_MAX};
+use sealog_formats::input::{ATTRIBUTES_MAX, Adapter, DEPTH_MAX, EVENTS_BYTES_MAX, ITEMS_MAX};
 use serde_json::{Value, json};
 
 fn items(adapter: Adapter, body: &str) -> Vec<Result<String, Reject>> {
@@ -228,18 +228,147 @@ fn protobuf_that_is_cut_off_or_none_is_refused_and_nothing_panics() {
     }
 }
 
+/// A request with these records, each of the one resource.
+fn request(resource: &[u8], records: &[Vec<u8>]) -> Vec<u8> {
+    let records: Vec<u8> = records.iter().flat_map(|record| piece(2, record)).collect();
+    piece(1, &[piece(1, resource), piece(2, &records)].concat())
+}
+
+fn request_json(resource: &Value, records: &[Value]) -> String {
+    json!({ "resourceLogs": [{ "resource": resource, "scopeLogs": [{ "logRecords": records }] }] })
+        .to_string()
+}
+
+/// The only item of a body.
+fn only(adapter: Adapter, body: &[u8]) -> Result<String, Reject> {
+    let mut items = adapter.items(body).unwrap();
+    assert_eq!(items.len(), 1);
+    items.remove(0).map(std::borrow::Cow::into_owned)
+}
+
 #[test]
 fn values_that_are_nested_more_than_32_deep_are_one_bad_item() {
-    let nested = |depth: usize| {
-        let value = (0..depth)
-            .fold(json!({ "intValue": "1" }), |inner, _| json!({ "arrayValue": { "values": [inner] } }));
-        let record = json!({ "attributes": [{ "key": "audit.action", "value": { "stringValue": "user.login" } }, { "key": "deep", "value": value }] });
-        items(
-            Adapter::OtlpJson,
-            &json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] }).to_string(),
-        )
-        .remove(0)
+    assert_eq!(DEPTH_MAX, 32);
+    let lists = |depth: usize| {
+        let list = |inner: Value| json!({ "arrayValue": { "values": [inner] } });
+        let value = (0..depth).fold(json!({ "intValue": "1" }), |inner, _| list(inner));
+        json!({ "attributes": [{ "key": "deep", "value": value }] })
     };
-    assert!(nested(32).is_ok());
-    assert_eq!(nested(33).unwrap_err().code(), Code::ValidationInvalidJson);
+    let maps = |depth: usize| {
+        let map = |inner: Value| json!({ "kvlistValue": { "values": [{ "key": "k", "value": inner }] } });
+        let value = (0..depth).fold(json!({ "intValue": "1" }), |inner, _| map(inner));
+        json!({ "body": value })
+    };
+    for record in [&lists as &dyn Fn(usize) -> Value, &maps] {
+        let nested = |depth| only(Adapter::OtlpJson, request_json(&json!({}), &[record(depth)]).as_bytes());
+        assert!(nested(DEPTH_MAX).is_ok());
+        assert_eq!(nested(DEPTH_MAX + 1).unwrap_err().code(), Code::ValidationInvalidJson);
+    }
+    let lists = |depth: usize| (0..depth).fold(vec![0x18, 1], |inner, _| piece(5, &piece(1, &inner)));
+    let maps = |depth: usize| {
+        (0..depth).fold(vec![0x18, 1], |inner, _| piece(6, &piece(1, &attribute("k", &inner))))
+    };
+    for value in [&lists as &dyn Fn(usize) -> Vec<u8>, &maps] {
+        let nested = |depth| {
+            only(Adapter::OtlpProtobuf, &request(b"", &[piece(6, &attribute("deep", &value(depth)))]))
+        };
+        assert!(nested(DEPTH_MAX).is_ok());
+        assert_eq!(nested(DEPTH_MAX + 1).unwrap_err().code(), Code::ValidationInvalidJson);
+        // Deep enough to end a process that follows it by recursion.
+        assert_eq!(nested(10_000).unwrap_err().code(), Code::ValidationInvalidJson);
+    }
+}
+
+#[test]
+fn a_length_is_believed_only_as_far_as_the_body_reaches() {
+    for length in [2u64, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40, u64::MAX] {
+        let mut prefix = Vec::new();
+        let mut rest = length;
+        while rest >= 0x80 {
+            prefix.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+            rest >>= 7;
+        }
+        prefix.push(u8::try_from(rest).unwrap());
+        // At every level: the request, a resource, a record, an attribute, its value, a text.
+        for tags in [&[0x0a][..], &[0x0a, 0x12], &[0x0a, 0x12, 0x12], &[0x0a, 0x12, 0x12, 0x32, 0x12, 0x0a]] {
+            let mut body = [&tags[tags.len() - 1..], &prefix, b"x"].concat();
+            for tag in tags[..tags.len() - 1].iter().rev() {
+                body = piece(tag >> 3, &body);
+            }
+            let code = match Adapter::OtlpProtobuf.items(&body) {
+                Ok(mut items) => items.remove(0).unwrap_err().code(),
+                Err(reject) => reject.code(),
+            };
+            assert_eq!(code, Code::ValidationInvalidJson, "{length} behind {tags:?}");
+        }
+    }
+}
+
+/// The attributes of a resource are written into each of its records: 16 KB of them and 10,000 records would be 160 MB.
+#[test]
+fn the_events_of_a_body_have_at_most_4_mib_together() {
+    type Body<'a> = &'a dyn Fn(usize, usize) -> Vec<u8>;
+    assert_eq!(EVENTS_BYTES_MAX, 8 << 20);
+    let attribute_json = |bytes: usize| json!({ "attributes": [{ "key": "k", "value": { "stringValue": "x".repeat(bytes) } }] });
+    let protobuf = |bytes: usize, count: usize| {
+        let text = piece(1, "x".repeat(bytes).as_bytes());
+        request(&piece(1, &attribute("k", &text)), &vec![Vec::new(); count])
+    };
+    let json = |bytes: usize, count: usize| {
+        request_json(&attribute_json(bytes), &vec![json!({}); count]).into_bytes()
+    };
+    let bodies: [(Adapter, Body<'_>); 2] = [(Adapter::OtlpProtobuf, &protobuf), (Adapter::OtlpJson, &json)];
+    for (adapter, body) in bodies {
+        assert_eq!(refused(adapter, &body(16 << 10, ITEMS_MAX)), Code::ValidationBodyTooLarge);
+        // Each is this text and the names around it.
+        let one = only(adapter, &body(1000, 1)).unwrap().len();
+        let most = EVENTS_BYTES_MAX / one;
+        let full = body(1000, most);
+        let items = adapter.items(&full).unwrap();
+        let bytes: usize = items.iter().flatten().map(|item| item.len()).sum();
+        assert!(items.len() == most && bytes <= EVENTS_BYTES_MAX && bytes > EVENTS_BYTES_MAX - one);
+        let reject = adapter.items(&body(1000, most + 1)).unwrap_err();
+        assert!(reject.to_string().contains("8388608"), "{reject}");
+        // One record, all of whose bytes need an escape of six.
+        let controls = "\u{1}".repeat(1 << 20);
+        let body = match adapter {
+            Adapter::OtlpJson => {
+                request_json(&json!({}), &[json!({ "body": { "stringValue": controls } })]).into_bytes()
+            }
+            _ => request(b"", &[piece(5, &piece(1, controls.as_bytes()))]),
+        };
+        assert_eq!(refused(adapter, &body), Code::ValidationBodyTooLarge);
+    }
+}
+
+#[test]
+fn a_record_with_more_than_1024_attributes_is_one_bad_item_and_such_a_resource_a_bad_body() {
+    assert_eq!(ATTRIBUTES_MAX, 1024);
+    let protobuf = |count: usize| piece(6, &attribute("k", &[0x18, 1])).repeat(count);
+    let json = |count: usize| json!({ "attributes": vec![json!({ "key": "k", "value": { "intValue": "1" } }); count] });
+    for (count, is_fine) in [(ATTRIBUTES_MAX, true), (ATTRIBUTES_MAX + 1, false)] {
+        let found = only(Adapter::OtlpProtobuf, &request(b"", &[protobuf(count)]));
+        assert_eq!(found.is_ok(), is_fine, "{count}");
+        let found = only(Adapter::OtlpJson, request_json(&json!({}), &[json(count)]).as_bytes());
+        assert_eq!(found.is_ok(), is_fine, "{count}");
+        let resource = piece(1, &attribute("k", &[0x18, 1])).repeat(count);
+        assert_eq!(Adapter::OtlpProtobuf.items(&request(&resource, &[Vec::new()])).is_ok(), is_fine);
+        assert_eq!(
+            Adapter::OtlpJson.items(request_json(&json(count), &[json!({})]).as_bytes()).is_ok(),
+            is_fine
+        );
+    }
+}
+
+/// As the format has it: a field that is not repeated counts for the last time that it stands there.
+#[test]
+fn of_several_values_the_last_one_counts_and_one_that_is_none_changes_nothing() {
+    let value = [piece(1, b"first"), vec![0x18, 7], piece(9, b"of a later version")].concat();
+    let named = [piece(1, b"early"), piece(2, &value), piece(1, b"late")].concat();
+    let item = only(Adapter::OtlpProtobuf, &request(b"", &[piece(6, &named)])).unwrap();
+    assert_eq!(item, r#"{"metadata":{"late":7}}"#);
+    let map =
+        piece(6, &[piece(1, &named), piece(1, &piece(2, &value)), piece(1, &attribute("a", b""))].concat());
+    let item = only(Adapter::OtlpProtobuf, &request(b"", &[piece(5, &map)])).unwrap();
+    assert_eq!(item, r#"{"metadata":{"body":{"late":7,"a":null}}}"#, "a pair without a name is none");
 }

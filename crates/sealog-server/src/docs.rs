@@ -3,13 +3,13 @@
 use std::sync::OnceLock;
 
 use hyper::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, ETAG,
     HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::query;
 use sealog_core::reject::Reject;
-use sealog_docs::{Given, Site};
+use sealog_docs::{Given, Site, Theme};
 
 use crate::config::Config;
 use crate::openapi;
@@ -29,6 +29,9 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 const HTML: &str = "text/html; charset=utf-8";
+
+/// The dashboard's choice of a theme, which it sets for `/docs`, too.
+const THEME_COOKIE: &str = "sealog_theme";
 
 /// Kept by whoever wants to, but asked about each time: the next version may have another.
 const ASK: &str = "no-cache";
@@ -67,14 +70,15 @@ impl Docs {
         let site = self.site(config);
         let path = path.trim_end_matches('/');
         let mut response = if path == "search" {
-            let html = site.search(&words(query));
+            let html = site.search(&words(query), theme(headers));
             let mut response = with_type(StatusCode::OK, HTML, html);
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(ASK));
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Cookie"));
             response
         } else if let Some(asset) = site.asset(path) {
             content(asset.content_type, asset.content.to_vec(), &asset.compressed, FOR_EVER, headers)
         } else {
-            let document = site.page(path).ok_or(Reject::PathNotFound)?;
+            let document = site.page(path, theme(headers)).ok_or(Reject::PathNotFound)?;
             let etag = HeaderValue::try_from(&*document.etag).expect("hex digits in quotes");
             let mut response = if headers.get_all(IF_NONE_MATCH).iter().any(|known| *known == etag) {
                 let mut response = Response::new(full(""));
@@ -85,6 +89,7 @@ impl Docs {
                 content(HTML, document.html.as_bytes().to_vec(), &document.compressed, ASK, headers)
             };
             response.headers_mut().insert(ETAG, etag);
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding, Cookie"));
             response
         };
         for (name, value) in HEADERS {
@@ -122,6 +127,14 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
+/// That of the system where nothing was chosen, or nothing that there is.
+fn theme(headers: &HeaderMap) -> Theme {
+    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let chosen = pairs.find(|(name, _)| *name == THEME_COOKIE);
+    chosen.and_then(|(_, value)| Theme::parse(value)).unwrap_or_default()
+}
+
 /// What was searched for: the first `q`. Anything else in the query is for nobody.
 fn words(query: &str) -> String {
     let first = query.split('&').find_map(|pair| pair.strip_prefix("q="));
@@ -152,6 +165,20 @@ mod tests {
             ["errors/auth", "errors/auth/nope", "x", "errors/auth/missing_header/x", "static/0/app.css"]
         {
             assert_eq!(status(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_theme_is_found_among_other_cookies_and_what_is_none_is_that_of_the_system() {
+        for (line, expected) in [
+            ("", Theme::System),
+            ("sealog_theme=dark", Theme::Dark),
+            ("a=1; sealog_theme=light;b=2", Theme::Light),
+            ("xsealog_theme=dark", Theme::System),
+            ("sealog_theme=\"><b>", Theme::System),
+        ] {
+            let headers = [(COOKIE, HeaderValue::from_static(line))].into_iter().collect();
+            assert_eq!(theme(&headers), expected, "{line}");
         }
     }
 

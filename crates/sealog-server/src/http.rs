@@ -393,6 +393,7 @@ async fn handle(
     if let Some(traces) = traces {
         let (status, took) = (response.status().as_u16(), begun.elapsed());
         let traceparent = traceparent.as_ref().map(HeaderValue::as_bytes);
+        let route = place.pattern();
         traces.answered(&Answered { route, method, status, request_id, took, traceparent });
     }
     tracing::debug!(%request_id, method, route, status = response.status().as_u16(), "answered");

@@ -2,9 +2,10 @@
 //!
 //! What hyper and the wire do for HTTP/1.1 is bounded here: requests at a time, bytes that wait to be read, headers, and answers that a client asks for and does not take.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -37,6 +38,9 @@ const HEAD_BYTES_MAX: u32 = 64 << 10;
 /// A client that is gone without a word is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_WITHIN: Duration = Duration::from_secs(20);
+/// How long a connection that was told to end and has nothing under way may take to do so. h2 waits for the answer to a ping of its own, and a client may answer every
+/// other one.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
 /// Serves a connection until it ends, is told to, or its client takes nothing for too long.
 pub(crate) async fn serve<S, F>(
@@ -92,6 +96,7 @@ pub(crate) async fn serve<S, F>(
     tokio::select! {
         ended = &mut connection => said(ended),
         () = streams.late(deadlines) => {}
+        () = streams.quiet(GOODBYE_MAX) => {}
     }
 }
 
@@ -129,7 +134,7 @@ struct Streams {
 #[derive(Default)]
 struct Table {
     next_id: u64,
-    open: usize,
+    open: BTreeSet<u64>,
     /// Answers of which the client is to take something, and since when.
     offered: HashMap<u64, Instant>,
 }
@@ -142,9 +147,10 @@ impl Streams {
     fn begin(self: &Arc<Self>) -> Opened {
         let mut table = lock(&self.table);
         table.next_id += 1;
-        table.open += 1;
+        let id = table.next_id;
+        table.open.insert(id);
         self.place.usage.begin_request();
-        Opened { id: table.next_id, streams: Arc::clone(self) }
+        Opened { id, streams: Arc::clone(self) }
     }
 
     /// Returns when an answer was offered for too long, or no request has come in time.
@@ -156,6 +162,27 @@ impl Streams {
                 return;
             }
         }
+    }
+
+    /// Returns when a connection that was told to end so long ago has nothing left to do. What its client begins after that is not waited for: it could go on so for ever.
+    async fn quiet(&self, long: Duration) {
+        tokio::time::sleep(long).await;
+        let newest = lock(&self.table).next_id;
+        let mut was_busy = false;
+        while self.is_busy(newest) {
+            was_busy = true;
+            tokio::time::sleep(long / 8).await;
+        }
+        if was_busy {
+            // The end of the last answer is still on its way.
+            tokio::time::sleep(long).await;
+        }
+    }
+
+    fn is_busy(&self, newest: u64) -> bool {
+        // A client that does not take what was written has the deadline of the wire.
+        let is_stalled = self.place.usage.stalled.load(Ordering::Relaxed);
+        is_stalled || lock(&self.table).open.first().is_some_and(|oldest| *oldest <= newest)
     }
 
     fn is_late(&self, now: Instant, deadlines: Deadlines) -> bool {
@@ -191,9 +218,9 @@ impl Drop for Opened {
     fn drop(&mut self) {
         let mut table = lock(&self.streams.table);
         table.offered.remove(&self.id);
-        table.open -= 1;
+        table.open.remove(&self.id);
         // Handlers say of a connection with one request that it is idle; here others may still be under way.
-        if table.open == 0 {
+        if table.open.is_empty() {
             self.streams.place.end_request()
         } else {
             self.streams.place.usage.begin_request()
@@ -264,7 +291,8 @@ mod tests {
 
     use http_body_util::Empty;
     use hyper::client::conn::http2 as client;
-    use tokio::io::DuplexStream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
     use super::*;
     use crate::connections::{Admitted, Connections};
@@ -276,19 +304,23 @@ mod tests {
         Deadlines { first_byte: LONG, headers, body: LONG, write }
     }
 
+    type Served = (DuplexStream, tokio::task::JoinHandle<()>, Arc<Connections>, watch::Sender<bool>);
+
     /// The client's end of a connection whose every answer has this many bytes, the server's task, and its place among the connections.
-    fn served(
+    fn served(deadlines: Deadlines, bytes: usize) -> Served {
+        served_by(deadlines, move |_| std::future::ready(Response::new(respond::full(vec![b'x'; bytes]))))
+    }
+
+    fn served_by<F: Future<Output = Response<Body>> + Send + 'static>(
         deadlines: Deadlines,
-        bytes: usize,
-    ) -> (DuplexStream, tokio::task::JoinHandle<()>, Arc<Connections>, watch::Sender<bool>) {
+        handle: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    ) -> Served {
         let (theirs, ours) = tokio::io::duplex(1 << 10);
         let connections = Connections::new(1, 0);
         let Admitted::Yes(place) = connections.admit(IpAddr::from([127, 0, 0, 1]), false) else {
             panic!("no place")
         };
         let (stop, stopped) = watch::channel(false);
-        let handle =
-            move |_: Request<Incoming>| std::future::ready(Response::new(respond::full(vec![b'x'; bytes])));
         let task = tokio::spawn(serve(ours, Arc::new(place), deadlines, stopped, handle));
         (theirs, task, connections, stop)
     }
@@ -333,6 +365,108 @@ mod tests {
         assert_eq!(response.headers()[CONTENT_LENGTH], "7");
         assert!(response.body().is_end_stream());
         stop.send(true).unwrap();
+        ends(task).await;
+    }
+
+    /// The payload of the ping after which h2 ends a connection that was told to.
+    const SHUTDOWN_PING: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    const ACK: u8 = 1;
+    /// The request has no body, and no more headers.
+    const WHOLE: u8 = 5;
+    /// GET, /, https: numbers of the static table.
+    const GET: [u8; 3] = [0x82, 0x84, 0x87];
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
+    }
+
+    /// A client that answers every ping but the one after which its connection would end. Takes frames to send, and tells kind and stream of those that come.
+    fn clinging(theirs: DuplexStream) -> (UnboundedSender<Vec<u8>>, UnboundedReceiver<(u8, u8)>) {
+        let (mut reader, mut writer) = tokio::io::split(theirs);
+        let ((send, mut to_send), (seen, frames)) = (unbounded_channel::<Vec<u8>>(), unbounded_channel());
+        tokio::spawn(async move {
+            while let Some(bytes) = to_send.recv().await {
+                let _ = writer.write_all(&bytes).await;
+            }
+        });
+        send.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()).unwrap();
+        send.send(frame(SETTINGS, 0, 0, &[])).unwrap();
+        let answers = send.clone();
+        tokio::spawn(async move {
+            let mut head = [0; 9];
+            while reader.read_exact(&mut head).await.is_ok() {
+                let mut payload = vec![0; (usize::from(head[1]) << 8) | usize::from(head[2])];
+                reader.read_exact(&mut payload).await.unwrap();
+                match (head[3], head[4]) {
+                    (SETTINGS, 0) => answers.send(frame(SETTINGS, ACK, 0, &[])).unwrap(),
+                    (PING, 0) if payload != SHUTDOWN_PING => {
+                        answers.send(frame(PING, ACK, 0, &payload)).unwrap();
+                    }
+                    _ => {}
+                }
+                let _ = seen.send((head[3], head[8]));
+            }
+        });
+        (send, frames)
+    }
+
+    async fn comes(frames: &mut UnboundedReceiver<(u8, u8)>, expected: (u8, u8)) {
+        let comes = async { while frames.recv().await.expect("it comes") != expected {} };
+        tokio::time::timeout(sealog_testing::PATIENCE, comes).await.expect("it comes in time");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_that_keeps_its_connection_alive_and_does_not_let_it_end_is_let_go() {
+        for makes_room in [false, true] {
+            let (theirs, task, connections, stop) = served(deadlines(LONG, LONG), 0);
+            let (_send, mut frames) = clinging(theirs);
+            comes(&mut frames, (SETTINGS, 0)).await;
+            if makes_room {
+                // The only place of this server, for another address.
+                let newcomer = connections.admit(IpAddr::from([127, 0, 0, 2]), false);
+                assert!(matches!(newcomer, Admitted::Yes(_)));
+            } else {
+                stop.send(true).unwrap();
+            }
+            comes(&mut frames, (GOAWAY, 0)).await;
+            ends(task).await;
+            assert_eq!(connections.count(), 0, "its place is free");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_stop_waits_for_a_request_that_is_under_way_and_not_for_one_that_comes_long_after() {
+        let (go_on, held) = watch::channel(false);
+        let (begun, mut under_way) = unbounded_channel();
+        let (theirs, task, _connections, stop) = served_by(deadlines(LONG, LONG), move |_| {
+            let mut held = held.clone();
+            begun.send(()).unwrap();
+            async move {
+                let is_first = !*held.borrow_and_update();
+                if !is_first {
+                    std::future::pending::<()>().await;
+                }
+                held.wait_for(|is_over| *is_over).await.unwrap();
+                Response::new(respond::full("done"))
+            }
+        });
+        let (send, mut frames) = clinging(theirs);
+        send.send(frame(HEADERS, WHOLE, 1, &GET)).unwrap();
+        under_way.recv().await.unwrap();
+        stop.send(true).unwrap();
+        comes(&mut frames, (GOAWAY, 0)).await;
+        // Longer than an idle connection may take. A shorter pause tests less and fails nothing.
+        tokio::time::sleep(2 * GOODBYE_MAX).await;
+        assert!(!task.is_finished());
+        go_on.send(true).unwrap();
+        send.send(frame(HEADERS, WHOLE, 3, &GET)).unwrap();
+        under_way.recv().await.unwrap();
+        comes(&mut frames, (HEADERS, 1)).await;
         ends(task).await;
     }
 }

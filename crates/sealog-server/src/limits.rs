@@ -25,6 +25,9 @@ pub(crate) enum Counted {
 /// not the memory of the server.
 const COUNTERS_MAX: usize = 100_000;
 
+/// A request that came some seconds ago and is counted only now belongs to the present window; what is older than this says that the clock was set back.
+const LATE_SECONDS_MAX: u64 = 60;
+
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     window: Mutex<Window>,
@@ -44,7 +47,7 @@ impl Limits {
         }
         let mut window = lock(&self.window);
         let second = now_ms / 1000;
-        if window.second != second {
+        if second > window.second || window.second - second > LATE_SECONDS_MAX {
             window.second = second;
             // A crowd's memory is given back, a normal second's is used again.
             let kept = window.counts.capacity().min(COUNTERS_MAX / 10);
@@ -90,6 +93,25 @@ mod tests {
         assert_eq!(admitted(5999), 0);
         assert_eq!(admitted(6000), 100);
         assert!(limits.admit(address("10.0.0.2"), 100, 6000));
+    }
+
+    #[test]
+    fn what_is_counted_late_gives_nobody_a_new_window() {
+        let limits = Limits::default();
+        let admitted = |now_ms| (0..150).filter(|_| limits.admit(address("10.0.0.1"), 100, now_ms)).count();
+        assert_eq!(admitted(9000), 100);
+        assert!(limits.admit(address("10.0.0.2"), 100, 7000), "it has a place in this window");
+        assert_eq!(admitted(9999), 0);
+        assert_eq!(admitted(7000), 0);
+        assert_eq!(admitted(10_000), 100);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_stop_everybody() {
+        let limits = Limits::default();
+        let admitted = |now_ms| (0..150).filter(|_| limits.admit(address("10.0.0.1"), 100, now_ms)).count();
+        assert_eq!(admitted(3_600_000), 100);
+        assert_eq!(admitted(1000), 100);
     }
 
     #[test]

@@ -55,13 +55,17 @@ impl Place {
         Place(route * METHODS.len() + known.unwrap_or(METHODS.len() - 1))
     }
 
-    /// The pattern of the path, not what a client wrote: some paste a key where an id belongs.
-    pub(crate) fn route(self) -> &'static str {
+    /// The pattern of the path, not what a client wrote: some paste a key where an id belongs. Nothing for a path without one.
+    pub(crate) fn pattern(self) -> Option<&'static str> {
         match self.0 / METHODS.len() {
-            OPERATOR => operator_routes::BEGINNING,
-            OTHER => "other",
-            known => PATHS[known].pattern,
+            OPERATOR => Some(operator_routes::BEGINNING),
+            OTHER => None,
+            known => Some(PATHS[known].pattern),
         }
+    }
+
+    pub(crate) fn route(self) -> &'static str {
+        self.pattern().unwrap_or("other")
     }
 
     pub(crate) fn method(self) -> &'static str {

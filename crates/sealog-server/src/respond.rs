@@ -190,8 +190,8 @@ pub(crate) struct Failure {
     close: bool,
     /// A 503 in place of the code's own status, for senders that give up otherwise.
     is_unavailable: bool,
-    /// What is wrong with each item of a request to an adapter.
-    items: Option<Box<serde_json::Value>>,
+    /// Members of the error object that few errors have.
+    further: Vec<(&'static str, serde_json::Value)>,
     /// What layers of the router have added.
     headers: Option<Box<HeaderMap>>,
 }
@@ -205,7 +205,7 @@ impl Failure {
             allow: None,
             close: false,
             is_unavailable: false,
-            items: None,
+            further: Vec::new(),
             headers: None,
         }
     }
@@ -243,8 +243,9 @@ impl Failure {
         Failure { message, ..self }
     }
 
-    pub(crate) fn with_items(self, items: Vec<serde_json::Value>) -> Failure {
-        Failure { items: Some(Box::new(items.into())), ..self }
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<serde_json::Value>) -> Failure {
+        self.further.push((name, value.into()));
+        self
     }
 
     pub(crate) fn unavailable(self) -> Failure {
@@ -321,9 +322,7 @@ impl Failure {
         if self.code == Code::ActionInvalid {
             error.insert("valid_actions_url".into(), format!("{}/v1/actions", config.base_url).into());
         }
-        if let Some(items) = &self.items {
-            error.insert("items".into(), (**items).clone());
-        }
+        error.extend(self.further.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         serde_json::json!({ "error": error }).to_string()
     }
 

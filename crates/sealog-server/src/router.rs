@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::Reject;
+use sealog_formats::input::Adapter;
 use sealog_service::ingest::Client;
 
 use crate::app::App;
@@ -137,14 +138,14 @@ async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer
     let parameter = parameters.first().copied().unwrap_or("");
     match operation {
         Operation::LogEvent | Operation::LogBatch => unreachable!("answered without the router"),
-        Operation::IngestJson => {
-            api::ingest::json_items(&app, headers, &mut body, Client::new(client), request_id).await
-        }
-        Operation::IngestCloudEvents => {
-            api::ingest::cloudevents(&app, headers, &mut body, Client::new(client), request_id).await
-        }
-        Operation::IngestLogs => {
-            api::ingest::logs(&app, headers, &mut body, Client::new(client), request_id).await
+        Operation::IngestJson | Operation::IngestCloudEvents | Operation::IngestLogs => {
+            let adapter = match operation {
+                Operation::IngestJson => Adapter::Json,
+                Operation::IngestCloudEvents => Adapter::CloudEvents,
+                _ => api::ingest::of_logs(headers),
+            };
+            let client = Client::new(client);
+            api::ingest::post(&app, headers, &mut body, adapter, client, request_id).await
         }
         Operation::ListEvents => api::list::get(&app, query, headers, request_id).await,
         Operation::VerifyChain => api::verify::get(&app, query, headers, request_id).await,

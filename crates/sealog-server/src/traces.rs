@@ -8,8 +8,9 @@ use sealog_core::id::RequestId;
 /// A request and its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
-    /// The pattern of its path.
-    pub route: &'static str,
+    /// The pattern of its path, if that has one.
+    pub route: Option<&'static str>,
+    /// Its name, or `other`.
     pub method: &'static str,
     pub status: u16,
     pub request_id: RequestId,

@@ -13,7 +13,7 @@ use sealog_store::pool::Lane;
 use sha2::{Digest, Sha256};
 
 use crate::ingest::{
-    Client, Ingest, IngestError, Origin, PARSED_AT_ONCE_BYTES_MAX, Producer, admit, with_suggestion,
+    Client, Endpoint, Ingest, IngestError, Origin, PARSED_AT_ONCE_BYTES_MAX, Producer, admit, with_suggestion,
 };
 
 /// Most errors that an answer describes.
@@ -24,7 +24,7 @@ pub const ERRORS_MAX: usize = 100;
 pub enum Fate {
     Stored(Ulid),
     Rejected(Reject),
-    /// The request was given up before it.
+    /// The request was given up before it, or with it.
     NotTried,
 }
 
@@ -37,8 +37,20 @@ pub struct Taken {
     pub sealed: usize,
     /// All that is stored was so before.
     pub replayed: bool,
-    /// Why the rest was not tried. It may succeed later.
-    pub stopped: Option<IngestError>,
+    /// Why it ended before its last item.
+    pub stopped: Option<Stopped>,
+    /// How many batches it came to: each counts as a request.
+    pub batches: usize,
+}
+
+/// Where a request that has stored something came to an end. Every item before `retry_from` is stored or refused.
+#[derive(Debug)]
+pub struct Stopped {
+    pub error: IngestError,
+    /// The first item whose fate is not known. Its batch may be stored nonetheless: after an error of the store only the same key can tell.
+    pub retry_from: usize,
+    /// The first item behind that batch. From here on nothing is stored.
+    pub untried_from: usize,
 }
 
 impl Taken {
@@ -52,15 +64,10 @@ impl Taken {
             Fate::Stored(_) | Fate::NotTried => None,
         })
     }
-
-    /// How many batches that is: each counts as a request.
-    pub fn batches(&self) -> usize {
-        self.fates.len().div_ceil(BATCH_EVENTS_MAX)
-    }
 }
 
 impl Ingest {
-    /// Stores the items that can be stored, as batches of at most 100: each batch whole or not at all, in the order of the items.
+    /// Stores the items that can be stored, as batches that are no larger than those of the API: each batch whole or not at all, in the order of the items.
     ///
     /// With a key, each batch has one that is derived from it, and an item is stored once, however often the request is sent. Which of its items were accepted
     /// is part of what makes a batch the same: where that has changed in between (an action was registered, say), the key stands for something
@@ -85,14 +92,12 @@ impl Ingest {
             let panicked = |_| IngestError::Internal("parsing a body has panicked, or the store is closing");
             self.pool().run(Lane::Compute, whose, bytes, act).await.map_err(panicked)?
         };
-        let mut read = read?.into_iter();
+        let read = read?;
+        let fates = Vec::with_capacity(read.len());
         let (mut taken, mut replays) =
-            (Taken { fates: Vec::with_capacity(read.len()), sealed: 0, replayed: false, stopped: None }, 0);
-        for number in 0u64.. {
-            let batch: Vec<Result<Draft, Reject>> = read.by_ref().take(BATCH_EVENTS_MAX).collect();
-            if batch.is_empty() {
-                break;
-            }
+            (Taken { fates, sealed: 0, replayed: false, stopped: None, batches: 0 }, 0);
+        for (number, batch) in (0..).zip(batches(read)) {
+            taken.batches += usize::from(taken.stopped.is_none());
             let key = keyed.map(|(key_hash, body)| key_of(key_hash, body, number, &batch));
             let (drafts, mut fates) = divide(batch);
             if !drafts.is_empty() && taken.stopped.is_none() {
@@ -107,9 +112,17 @@ impl Ingest {
                             }
                         }
                     }
-                    // Nothing has happened yet, and nothing has to be told apart.
+                    // Nothing is stored yet, so nothing has to be told apart.
                     Err(error) if taken.stored() == 0 => return Err(error),
-                    Err(error) => taken.stopped = Some(error),
+                    Err(error) => {
+                        let begun = taken.fates.len();
+                        let open = fates.iter().position(|fate| matches!(fate, Fate::NotTried)).unwrap_or(0);
+                        taken.stopped = Some(Stopped {
+                            error,
+                            retry_from: begun + open,
+                            untried_from: begun + fates.len(),
+                        });
+                    }
                 }
             }
             taken.fates.extend(fates);
@@ -145,6 +158,23 @@ fn read(
         other => other,
     });
     Ok(read.collect())
+}
+
+/// At most as many items, and as many bytes, as a batch of the API may have; one item at least.
+fn batches(items: Vec<Result<Draft, Reject>>) -> impl Iterator<Item = Vec<Result<Draft, Reject>>> {
+    let mut items = items.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some(item) = items.peek() {
+            bytes += item.as_ref().map_or(0, |draft| draft.text.as_str().len());
+            let is_full = batch.len() == BATCH_EVENTS_MAX || bytes > Endpoint::Batch.body_bytes_max();
+            if is_full && !batch.is_empty() {
+                break;
+            }
+            batch.extend(items.next());
+        }
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 /// The drafts of a batch, and a place for the fate of each item.
@@ -185,4 +215,29 @@ fn key_of(key_hash: Hash, body: Hash, number: u64, batch: &[Result<Draft, Reject
     hasher.update(number.to_le_bytes());
     hasher.update(batch.iter().map(|item| u8::from(item.is_ok())).collect::<Vec<_>>());
     IdempotencyKey { key_hash, fingerprint: Hash(hasher.finalize().into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(bytes: usize) -> Result<Draft, Reject> {
+        let body = format!(r#"{{"action":"user.login","metadata":{{"x":"{}"}}}}"#, "x".repeat(bytes));
+        Ok(event::parse_single(body.as_bytes()).unwrap().unwrap())
+    }
+
+    fn sizes(items: Vec<Result<Draft, Reject>>) -> Vec<usize> {
+        batches(items).map(|batch| batch.len()).collect()
+    }
+
+    #[test]
+    fn a_batch_has_at_most_100_items_and_the_bytes_of_a_batch_of_the_api() {
+        assert_eq!(sizes(Vec::new()), [0; 0]);
+        assert_eq!(sizes((0..250).map(|_| draft(10)).collect()), [100, 100, 50]);
+        assert_eq!(sizes((0..100).map(|_| draft(10)).collect()), [100]);
+        // Six and a bit of these are two megabytes.
+        assert_eq!(sizes((0..14).map(|_| draft(300 << 10)).collect()), [6, 6, 2]);
+        let refused = (0..120).map(|_| Err(Reject::MissingAction));
+        assert_eq!(sizes(refused.chain([draft(3 << 20), draft(3 << 20)]).collect()), [100, 20, 1, 1]);
+    }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sealog_control::Control;
@@ -29,6 +30,8 @@ pub struct Replication {
     store: Arc<dyn Store>,
     control: Arc<Control>,
     kept: Mutex<Option<Kept>>,
+    /// Copies that were begun.
+    copies: AtomicU64,
     turns: Semaphore,
 }
 
@@ -54,14 +57,14 @@ impl Replication {
     /// Nothing for a store that is a database.
     pub fn new(store: Arc<dyn Store>, control: Arc<Control>) -> Option<Replication> {
         store.segments()?;
-        Some(Replication { store, control, kept: Mutex::default(), turns: Semaphore::new(AT_ONCE) })
+        let (kept, copies) = (Mutex::default(), AtomicU64::new(0));
+        Some(Replication { store, control, kept, copies, turns: Semaphore::new(AT_ONCE) })
     }
 
     /// A moment of the store, with the digest of the control data that belongs to it.
     pub async fn moment(&self) -> Result<Value, StoreError> {
         let mut kept = self.kept.lock().await;
         let data_dir = self.data_dir()?;
-        let dir = data_dir.join(HANDED_OVER).join(FOR_REPLICAS);
         let before = traces(&data_dir);
         let unchanged =
             kept.clone().filter(|kept| kept.of.is_some() && kept.of == before && kept.path.is_file());
@@ -69,7 +72,8 @@ impl Replication {
             // Nothing was changed since it was copied, so that it is as good as a copy of this moment.
             Some(unchanged) => (self.cut(), unchanged),
             None => {
-                begin(&dir)?;
+                let number = self.copies.fetch_add(1, Ordering::Relaxed);
+                let dir = begin(&data_dir.join(HANDED_OVER).join(FOR_REPLICAS), number)?;
                 let moment = copies::take(&self.store, &self.control, &dir).await?;
                 let path = moment.control.clone();
                 let copy = self.off_loop(move || keep(&path, before)).await??;
@@ -164,14 +168,19 @@ fn read(path: &Path, from: u64, length: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// An empty directory that only its owner can enter.
-fn begin(dir: &Path) -> Result<(), StoreError> {
-    let failed = |error: std::io::Error| StoreError::Control(format!("{}: {error}", dir.display()));
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
+/// An empty directory that only its owner can enter, in place of those of earlier copies.
+///
+/// Each copy has its own: one that is made for a replica which has gone meanwhile is made to its end, and would be in the way of the next under the same name.
+fn begin(all: &Path, number: u64) -> Result<PathBuf, StoreError> {
+    // One that cannot be removed, because it is still being written, is removed the next time.
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)
+    let dir = all.join(number.to_string());
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.map_err(|error| StoreError::Control(format!("{}: {error}", dir.display())))?;
+    Ok(dir)
 }
 
 /// What the files of the control data look like; nothing if they were changed a moment ago.
@@ -194,4 +203,33 @@ fn keep(path: &Path, of: Option<Traces>) -> Result<Kept, StoreError> {
     let named = path.with_file_name(&sha256);
     fs::rename(path, &named).map_err(failed)?;
     Ok(Kept { sha256, bytes: content.len() as u64, path: named, of })
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_core::id::Hash;
+    use sealog_store::embedded::{EmbeddedStore, Options};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_for_a_replica_that_has_gone_is_not_in_the_way_of_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { allow_unsafe_storage: true, ..Options::default() };
+        let store = EmbeddedStore::open(&dir.path().join("data"), &options).unwrap();
+        let control = Arc::new(Control::embedded(&store).unwrap());
+        let replication = Replication::new(Arc::new(store), control).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..30 {
+                // It is asked once, and dropped while the copy is made.
+                let _gone = tokio::time::timeout(Duration::ZERO, replication.moment()).await;
+                let moment = replication.moment().await.unwrap();
+                let sha256 = moment["control"]["sha256"].as_str().unwrap();
+                let bytes = moment["control"]["bytes"].as_u64().unwrap();
+                let read = replication.control(sha256, 0, bytes).await.unwrap().unwrap();
+                assert_eq!(Hash(Sha256::digest(read).into()).to_string(), sha256);
+            }
+        });
+    }
 }

@@ -1,7 +1,7 @@
-//! The HTTP of those who test the running program from outside: one request on one connection.
+//! The HTTP of those who test the running program from outside: one request on one connection, to it or from it.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 
 use crate::waiting::PATIENCE;
 
@@ -36,4 +36,27 @@ pub fn request(
         request.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     parse(&raw(address, &format!("{request}\r\n{body}")))
+}
+
+/// The next request that comes to a listener, head and body, answered with this status.
+pub fn receive(listener: &TcpListener, status: &str) -> (String, String) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut received, mut buffer) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "the connection ended in the middle of a request");
+        received.extend_from_slice(&buffer[..count]);
+        let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(&received[..end]).unwrap().to_owned();
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
+        });
+        let body = &received[end + 4..];
+        if body.len() == length.unwrap_or(0) {
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
+            return (head, String::from_utf8(body.to_vec()).unwrap());
+        }
+    }
 }

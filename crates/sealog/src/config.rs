@@ -467,6 +467,28 @@ pub(crate) fn load(
     settings
 }
 
+/// Where a server can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listeners {
+    pub main: SocketAddr,
+    /// Whether that one speaks TLS.
+    pub is_tls: bool,
+    /// Where `/metrics` is, if not there. It never speaks TLS.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Where a server with these settings listens. No file that they name is opened: a certificate that is being
+/// replaced just now is no reason not to reach a server that has the one before.
+pub(crate) fn listeners(
+    matches: &ArgMatches,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Listeners, ConfigError> {
+    let (flags, environment, file) = given(matches, environment)?;
+    let values = values(&flags, &environment, &file)?;
+    let main = values.listen()?;
+    Ok(Listeners { main, is_tls: values.0.contains_key("tls.cert"), metrics: values.metrics_listen(main)? })
+}
+
 /// Settings of a command that takes nothing from the environment or a file: these, and the defaults.
 pub(crate) fn of_flags(given: &[(&str, &str)]) -> Result<Settings, ConfigError> {
     let flags = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -523,7 +545,9 @@ fn values(
 /// Keys with dots, and each value as text with its place.
 fn read_file(path: &Path) -> Result<BTreeMap<String, (String, String)>, ConfigError> {
     let wrong = |problem: &dyn fmt::Display| ConfigError(format!("{}: {problem}", path.display()));
-    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| wrong(&error))?);
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(&format!("{error}; --config or SEALOG_CONFIG names the settings file")))?;
+    let text = Zeroizing::new(text);
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         // Not the error's own text: that quotes the line, and there may be a password in it.
         let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(&text));
@@ -602,6 +626,18 @@ impl Values {
         Place::parse(text).ok_or_else(wrong)
     }
 
+    fn listen(&self) -> Result<SocketAddr, ConfigError> {
+        self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())
+    }
+
+    fn metrics_listen(&self, listen: SocketAddr) -> Result<Option<SocketAddr>, ConfigError> {
+        self.get(
+            "metrics_listen",
+            "an address and port other than that of listen, such as 127.0.0.1:9090",
+            |text| text.parse().ok().filter(|address| *address != listen || listen.port() == 0),
+        )
+    }
+
     fn settings(&self) -> Result<Settings, ConfigError> {
         let number = "a whole number from 0 to 4294967295";
         let rate = |text: &str| text.parse::<u32>().ok();
@@ -609,13 +645,8 @@ impl Values {
             (text.starts_with("http://") || text.starts_with("https://"))
                 .then(|| text.trim_end_matches('/').to_owned())
         };
-        let listen: SocketAddr =
-            self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())?;
-        let metrics_listen = self.get(
-            "metrics_listen",
-            "an address and port other than that of listen, such as 127.0.0.1:9090",
-            |text| text.parse().ok().filter(|address| *address != listen || listen.port() == 0),
-        )?;
+        let listen = self.listen()?;
+        let metrics_listen = self.metrics_listen(listen)?;
         let redirect_listen = self.get(
             "tls.redirect_listen",
             "an address and port other than those of listen and metrics_listen, such as 0.0.0.0:80",

@@ -23,6 +23,8 @@ enum Fault {
     Unheard,
     /// Half an answer.
     Cut,
+    /// Nobody has paid for it.
+    Unpaid,
 }
 
 /// Stands between the command and the service, and spoils the first requests, one by one.
@@ -89,6 +91,9 @@ fn answered(mut client: &TcpStream, service: &str, request: &[u8], fault: Fault)
     match fault {
         Fault::Unheard => false,
         Fault::Busy => client.write_all(&refused("429 Too Many Requests", "rate/limit_exceeded")).is_ok(),
+        Fault::Unpaid => {
+            client.write_all(&refused("402 Payment Required", "subscription/trial_expired")).is_ok()
+        }
         Fault::Away => {
             client.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\ngone").is_ok()
         }
@@ -161,4 +166,78 @@ fn a_service_that_does_not_answer_in_time_is_one_that_is_away() {
     let (code, _, _) = stage.piped(&["log", "--file", "-", "--spool", &spool], &lines(0));
     assert_eq!(code, Some(0));
     assert_eq!(actors(&stage), expected(30));
+}
+
+#[test]
+fn a_service_that_is_not_paid_for_ends_it_with_1_and_what_was_read_is_in_the_spool() {
+    let stage = Stage::new();
+    let (address, _) = spoiled(&stage.address, &[Fault::Unpaid; 40]);
+    let (url, spool) = (format!("http://{address}"), stage.path("spool"));
+    let (code, _, noted) =
+        stage.piped(&["log", "--file", "-", "--url", &url, "--spool", &spool], &lines(130));
+    assert_eq!(code, Some(1), "{noted}");
+    assert!(noted.contains("subscription/trial_expired") && noted.contains("130 events wait in"), "{noted}");
+    let (code, _, _) = stage.piped(&["log", "--file", "-", "--spool", &spool], "");
+    assert_eq!(code, Some(0));
+    assert_eq!(actors(&stage), expected(130));
+}
+
+#[test]
+fn a_batch_with_lines_that_are_not_taken_needs_one_more_request_for_each_of_them() {
+    let stage = Stage::new();
+    let mut input: Vec<String> = lines(100).lines().map(str::to_owned).collect();
+    input[5] = r#"{"action":"no.such"}"#.into();
+    input[99] = r#"{"action":"user.login","actor_id":5}"#.into();
+    let (address, seen) = spoiled(&stage.address, &[]);
+    let url = format!("http://{address}");
+    let (code, said, noted) =
+        stage.piped(&["log", "--file", "-", "--url", &url, "--json"], &(input.join("\n") + "\n"));
+    assert_eq!((code, said.lines().count()), (Some(6), 98), "{noted}");
+    // The place in the request is nothing to those who know the line.
+    assert!(noted.contains("line 6: action/invalid: ") && !noted.contains("event["), "{noted}");
+    assert!(noted.contains("line 100: validation/invalid_field: "), "{noted}");
+    assert_eq!(seen.load(Ordering::Relaxed), 3);
+    let mut all = expected(99);
+    all.remove(5);
+    assert_eq!(actors(&stage), all);
+}
+
+#[test]
+fn of_a_batch_that_was_spoiled_only_the_rest_is_kept_and_nothing_is_told_or_sealed_twice() {
+    let mut stage = Stage::new();
+    stage.stop();
+    let spool = stage.path("spool");
+    let mut input: Vec<String> = lines(250).lines().map(str::to_owned).collect();
+    input[7] = r#"{"action":"no.such"}"#.into();
+    let input = input.join("\n") + "\n";
+    let (code, _, _) = stage.piped(&["log", "--file", "-", "--retries", "0", "--spool", &spool], &input);
+    assert_eq!(code, Some(5));
+    stage.restart();
+    // The service refuses one event, takes the others, and nobody hears of that.
+    let (address, _) = spoiled(&stage.address, &[Fault::None, Fault::LostAnswer, Fault::Busy]);
+    let url = format!("http://{address}");
+    let args = ["log", "--file", "/dev/null", "--url", &url, "--retries", "0", "--spool", &spool];
+    let (code, _, noted) = stage.run(&args);
+    assert_eq!(code, Some(5), "{noted}");
+    assert!(noted.contains("action/invalid") && noted.contains("249 events wait in"), "{noted}");
+    let (code, _, noted) = stage.run(&["log", "--file", "/dev/null", "--spool", &spool]);
+    assert_eq!(code, Some(0), "{noted}");
+    assert!(!noted.contains("action/invalid"), "{noted}");
+    let mut all = expected(250);
+    all.remove(7);
+    assert_eq!(actors(&stage), all);
+}
+
+#[test]
+fn what_can_neither_be_sent_nor_kept_is_tried_once_more_before_it_is_given_up() {
+    let stage = Stage::new();
+    let (address, _) = spoiled(&stage.address, &[Fault::Unheard]);
+    let (url, file) = (format!("http://{address}"), stage.path("input"));
+    std::fs::write(&file, lines(250)).unwrap();
+    let args = ["log", "--file", &file, "--url", &url, "--retries", "0", "--spool", "/proc/nowhere/spool"];
+    let (code, said, noted) = stage.run(&args);
+    assert_eq!((code, said.lines().count()), (Some(1), 250), "{noted}");
+    assert!(noted.contains("/proc/nowhere/spool cannot be written"), "{noted}");
+    assert!(!noted.contains("neither sent nor kept"), "{noted}");
+    assert_eq!(actors(&stage), expected(250));
 }

@@ -73,7 +73,10 @@ fn a_line_that_is_not_taken_is_named_and_the_others_are_sealed() {
         "{noted}"
     );
     assert!(noted.contains("request: req_") && noted.contains("/docs/errors/action/invalid"), "{noted}");
-    assert_eq!(std::fs::read_to_string(&rejects).unwrap(), "{\"action\":\"no.such\"}\n");
+    let mut kept: Vec<String> =
+        std::fs::read_to_string(&rejects).unwrap().lines().map(str::to_owned).collect();
+    kept.sort();
+    assert_eq!(kept, ["not JSON", "{\"action\":\"no.such\"}"]);
     let numbers: Vec<u64> = said
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].as_u64().unwrap())
@@ -152,9 +155,93 @@ fn a_spool_that_cannot_be_written_is_said_and_not_passed_over() {
         stage.piped(&["log", "--file", "-", "--retries", "0", "--spool", "/proc/nowhere/spool"], &lines(3));
     assert_eq!(code, Some(1));
     assert!(noted.contains("3 events were neither sent nor kept"), "{noted}");
-    let (code, _, noted) = stage.piped(&["log", "--file", "-", "--retries", "0", "--no-spool"], &lines(3));
-    assert_eq!(code, Some(5));
-    assert!(noted.contains("cannot be reached"), "{noted}");
+    // Also those that were read when the first could not be kept.
+    let file = stage.home.join("input");
+    std::fs::write(&file, lines(350)).unwrap();
+    let file = file.to_str().unwrap();
+    let args = ["log", "--file", file, "--retries", "0", "--in-flight", "2"];
+    for (more, code) in [(["--spool", "/proc/nowhere/spool"].as_slice(), 1), (["--no-spool"].as_slice(), 5)] {
+        let (ended, _, noted) = stage.run(&[&args[..], more].concat());
+        assert_eq!(ended, Some(code), "{noted}");
+        assert!(noted.contains("cannot be reached"), "{noted}");
+        assert!(noted.contains("350 events were neither sent nor kept"), "{noted}");
+    }
+}
+
+#[test]
+fn a_damaged_spool_is_named_with_what_to_do_and_what_was_sent_of_it_is_not_sent_again() {
+    let mut stage = Stage::new();
+    stage.stop();
+    let spool = stage.path("spool");
+    let log = |stage: &Stage, actor: &str, spool: &str| {
+        stage.run(&["log", "user.login", "--actor-id", actor, "--retries", "0", "--spool", spool])
+    };
+    for actor in ["u0", "u1"] {
+        assert_eq!(log(&stage, actor, &spool).0, Some(5));
+    }
+    let whole = std::fs::read(&spool).unwrap();
+    let half = b"{\"idempotency_key\":\"x\xff";
+    std::fs::write(&spool, [whole.as_slice(), half].concat()).unwrap();
+    stage.restart();
+    for _ in 0..2 {
+        let (code, said, noted) = log(&stage, "new", &spool);
+        assert_eq!((code, said.as_str()), (Some(1), ""), "{noted}");
+        assert!(noted.contains(&spool) && noted.contains("at byte 0"), "{noted}");
+        assert!(noted.contains("move the file away"), "{noted}");
+        assert_eq!(std::fs::read(&spool).unwrap(), half, "what was sent is gone, and the rest is as it was");
+    }
+    assert_eq!(actors(&stage), ["u0", "u1"]);
+    std::fs::rename(&spool, stage.path("damaged")).unwrap();
+    assert_eq!(log(&stage, "new", &spool).0, Some(0));
+    assert_eq!(actors(&stage), ["u0", "u1", "new"]);
+    let (code, _, noted) = log(&stage, "new", stage.home.to_str().unwrap());
+    assert!(code == Some(1) && noted.contains("name another file with --spool"), "{noted}");
+}
+
+#[test]
+fn input_that_is_empty_binary_or_unreadable_is_named_and_says_what_is_wanted() {
+    let stage = Stage::new();
+    let (code, said, noted) = stage.piped(&["log", "--file", "-"], "");
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(noted.contains("nothing to log"), "{noted}");
+    assert_eq!(stage.piped(&["log", "--file", "-", "--quiet"], ""), (Some(0), String::new(), String::new()));
+    let (code, said, noted) =
+        stage.piped_bytes(&["log", "--file", "-"], b"\x1f\x8b\x08\x00\xff\xfe\n\x00\x01\x1b[2J\n");
+    assert_eq!((code, said.as_str()), (Some(6), ""), "{noted}");
+    for told in ["line 1: it is no UTF-8", "line 2: it is no JSON object", r#"like {"action":"user.login"}"#]
+    {
+        assert!(noted.contains(told), "{noted}");
+    }
+    assert!(!noted.contains('\u{1b}') && !noted.contains('\u{1}'), "nothing of it reaches a terminal");
+    // It opens, and no read of it ever succeeds, whoever reads.
+    let (code, _, noted) = stage.run(&["log", "--file", "/proc/self/mem"]);
+    assert!(code == Some(1) && noted.contains("cannot be read any further"), "{noted}");
+    let (home, file) = (stage.home.to_str().unwrap(), stage.path("in.ndjson"));
+    std::fs::write(&file, lines(1)).unwrap();
+    for (args, code, said) in [
+        (
+            &["log", "--file", "/no/such/file"][..],
+            2,
+            "name a file that you may read, or - for standard input",
+        ),
+        (&["log", "--file", home], 2, "name a file in it"),
+        (&["log", "--file", &file, "--rejects", home], 2, "name another file"),
+        (&["log", "user.login", "--metadata", "{"], 2, "must be a JSON object"),
+        (&["log", "user.login", "--unknown"], 2, "unexpected argument"),
+        (&["actions", "list", "--framework", "gpdr"], 4, "there are"),
+        (&["actions", "list", "--category", "cooking"], 4, "there are"),
+        (&["login", "--stdin"], 3, "pipe one line in"),
+    ] {
+        let (found, out, noted) = stage.run(args);
+        assert!(found == Some(code) && noted.contains(said), "{args:?}: {found:?} {noted}");
+        assert_eq!(out, "", "{args:?}");
+    }
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
+    if let Some((code, _, noted)) = stage.unprivileged(&["log", "--file", &file]) {
+        assert!(code == Some(2) && noted.contains("Permission denied"), "{noted}");
+        assert!(noted.contains("name a file that you may read"), "{noted}");
+    }
+    assert_eq!(stage.events().len(), 0);
 }
 
 #[test]
@@ -212,6 +299,68 @@ fn a_profile_gives_address_and_key_and_must_be_the_users_own() {
     assert_eq!(code, Some(2));
     assert!(noted.contains("chmod 600") && !noted.contains(&stage.key), "{noted}");
     assert_eq!(listed(0o600, &["events", "list", "--profile", "q"]).0, Some(2));
+    // What stands there and is no file of profiles says so, without a word of what is in it.
+    for text in
+        ["[profiles.p]\nkey = \"at_live_secret\n", "[profiles.p]\nkeey = \"at_live_secret\"\n", "\u{0}"]
+    {
+        std::fs::write(&path, text).unwrap();
+        for args in [&["events", "list"][..], &["login", "--stdin", "--no-check"]] {
+            let (code, _, noted) = listed(0o600, args);
+            assert_eq!(code, Some(2), "{noted}");
+            assert!(noted.contains("it is no file of profiles") && noted.contains("line "), "{noted}");
+            assert!(noted.contains("sealog login") && !noted.contains("secret"), "{noted}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let (code, _, noted) = listed(0o755, &["events", "list"]);
+    assert!(code == Some(2) && noted.contains("it is no file: move it away"), "{noted}");
+}
+
+#[test]
+fn the_key_of_a_profile_goes_to_no_other_service_than_the_profiles() {
+    let stage = Stage::new();
+    let path = stage.home.join(".config/sealog/config.toml");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let (address, key) = (&stage.address, &stage.key);
+    let text =
+        format!("[profiles.default]\nurl = \"http://{address}\"\nkey = \"{key}\"\noperator_token = \"t\"\n");
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", elsewhere.local_addr().unwrap());
+    let without_key = |args: &[&str], url: &str| {
+        let mut command = stage.command(&[args, &["--retries", "0", "--timeout", "5"]].concat());
+        ended(command.env_remove("SEALOG_API_KEY").env("SEALOG_URL", url).output().unwrap())
+    };
+    for args in [&["events", "list"][..], &["actions", "list"], &["admin", "tenant", "list"]] {
+        let (code, _, noted) = without_key(args, &url);
+        assert!(code == Some(2) && noted.contains("sealog login --url"), "{args:?}: {noted}");
+        assert!(!noted.contains(key.as_str()), "{noted}");
+        let (code, _, _) = without_key(&[args, &["--url", &url]].concat(), "");
+        assert_eq!(code, Some(2), "{args:?}");
+    }
+    let waiting = elsewhere.accept().map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(waiting, Err(std::io::ErrorKind::WouldBlock), "nobody has connected");
+    // The same service under another path, and a key that was given for this command.
+    assert_eq!(without_key(&["events", "list"], &format!("http://{address}/v1")).0, Some(0));
+    let mut given = stage.command(&["events", "list", "--url", &url, "--retries", "0", "--timeout", "1"]);
+    assert_eq!(given.output().unwrap().status.code(), Some(5));
+}
+
+#[test]
+fn an_idempotency_key_that_no_request_can_have_is_refused_before_anything_is_kept() {
+    let stage = Stage::new();
+    let long = "k".repeat(256);
+    for key in ["", "a\nb", "a b", "\u{7f}", "ü", &long] {
+        let (code, said, noted) = stage.run(&["log", "user.login", "--idempotency-key", key]);
+        assert!(code == Some(2) && noted.contains("1 to 255 characters"), "{key:?}: {noted}");
+        assert_eq!(said, "", "{key:?}");
+    }
+    let (code, _, noted) = stage.run(&["log", "user.login", "--idempotency-key", &long[1..]]);
+    assert_eq!((code, noted.as_str()), (Some(0), ""), "nothing waits in the spool");
+    assert_eq!(stage.events().len(), 1);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The documentation: every example of the pages that people begin with is run, and its output compared; the pages themselves are served by the real program.
 
+#[path = "docs/snippets.rs"]
+mod snippets;
 mod support;
 
 use std::os::unix::fs::symlink;
@@ -292,6 +294,34 @@ fn pages_need_no_key_have_the_policy_of_the_dashboard_and_say_whether_they_have_
         "HEAD /docs/quickstart HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAccept-Encoding: gzip\r\n\r\n"
     ));
     assert_eq!(header(&head.to_ascii_lowercase(), "content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn the_theme_that_was_chosen_in_the_dashboard_is_that_of_the_documentation() {
+    let (_dir, server) = server();
+    let shows = |cookie: &str, path: &str, theme: &str| {
+        let (head, body) = page(&server, path, &format!("Cookie: {cookie}\r\n"));
+        assert!(body.contains(&format!("data-theme=\"{theme}\"")), "{path} with {cookie}: {head}");
+        assert!(header(&head, "vary").unwrap().contains("cookie"), "{path}: {head}");
+    };
+    let (head, _) = page(&server, "/docs/quickstart", "");
+    let plain = header(&head, "etag").unwrap().to_owned();
+    let chosen = submit(&server, "/app/theme", "", "theme=dark&next=/app/sign-in");
+    let cookies: Vec<&str> = chosen.lines().filter_map(|line| line.strip_prefix("set-cookie: ")).collect();
+    let of_docs = cookies.iter().find(|cookie| cookie.contains("; Path=/docs;")).unwrap();
+    assert!(cookies.iter().any(|cookie| cookie.contains("; Path=/app;")), "{cookies:?}");
+    let cookie = of_docs.split(';').next().unwrap();
+    for path in ["/docs", "/docs/quickstart", "/docs/search?q=chain", "/docs/errors/auth/key_not_found"] {
+        shows(cookie, path, "dark");
+        shows("other=1", path, "system");
+    }
+    // A browser that has the page in another theme is not told that nothing has changed.
+    let asked = format!("Cookie: {cookie}\r\nIf-None-Match: {plain}\r\n");
+    let (head, body) = page(&server, "/docs/quickstart", &asked);
+    assert!(head.starts_with("http/1.1 200") && body.contains("data-theme=\"dark\""), "{head}");
+    let dark = header(&head, "etag").unwrap().to_owned();
+    let asked = format!("Cookie: {cookie}\r\nIf-None-Match: {dark}\r\n");
+    assert!(page(&server, "/docs/quickstart", &asked).0.starts_with("http/1.1 304"));
 }
 
 #[test]

@@ -5,7 +5,10 @@
 mod mmdb;
 mod support;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use sealog_testing::smtp::MailPort;
 use serde_json::Value;
@@ -136,7 +139,11 @@ fn a_stopped_store_is_verified_as_a_whole_and_damage_is_named() {
     let verify =
         |args: &[&str]| ended(sealog().args(["verify", "--data", &data]).args(args).output().unwrap());
     let (code, _, noted) = verify(&[]);
-    assert!(code == Some(1) && noted.contains("stop the server"), "{noted}");
+    assert!(
+        code == Some(1) && noted.contains("stop the server") && noted.contains("sealog backup create"),
+        "{noted}"
+    );
+    assert!(noted.contains(&format!("process id {}", stage.server().pid())), "{noted}");
     stage.stop();
     let report = stage.path("report");
     let (code, said, noted) = verify(&["--report", &report]);
@@ -169,6 +176,111 @@ fn a_stopped_store_is_verified_as_a_whole_and_damage_is_named() {
             && said.contains("1 of 2 chains are broken"),
         "{said}"
     );
+}
+
+/// Everything below a directory: what it is, its mode, when it was changed, and the bytes of files.
+fn as_found(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![dir.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).chain([folder]) {
+            let about = std::fs::symlink_metadata(&path).unwrap();
+            if about.is_dir() && !found.contains_key(&path) && path != *dir {
+                folders.push(path.clone());
+            }
+            let bytes = if about.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+            found.insert(path, (about.mode(), about.mtime(), about.mtime_nsec(), bytes));
+        }
+    }
+    found
+}
+
+/// What a crash in the middle of the next group would leave in the last segment of the live log: half a frame
+/// behind the last good one.
+fn tear_the_tail(data: &Path) {
+    let segments = std::fs::read_dir(data.join("live")).unwrap().map(|entry| entry.unwrap().path());
+    let last = segments.filter(|path| path.extension().is_some_and(|x| x == "log")).max().unwrap();
+    let mut bytes = std::fs::read(&last).unwrap();
+    let frame = bytes.windows(4).rposition(|window| window == b"SLFR").unwrap();
+    let length = u32::from_le_bytes(bytes[frame + 4..frame + 8].try_into().unwrap());
+    let (end, half) = (frame + length as usize, b"SLFR\x40\x01\x00\x00half a frame");
+    bytes[end..end + half.len()].copy_from_slice(half);
+    std::fs::write(&last, bytes).unwrap();
+}
+
+/// Of all files, and of all directories down to this one.
+fn set_modes(dir: &Path, files: u32, dirs: u32) {
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    // To look into it, whoever we are.
+    set(dir, 0o700);
+    for path in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() { set_modes(&path, files, dirs) } else { set(&path, files) }
+    }
+    set(dir, dirs);
+}
+
+/// Verifies a directory where nothing can be written.
+const MOUNTED: &str = r#"
+    mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && ! touch "$1/x" 2>/dev/null || exit 99
+    "$2" verify --data "$1"; echo "it ended with $?""#;
+
+#[test]
+fn a_verification_changes_nothing_and_takes_a_torn_tail_for_what_it_is() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.piped(&["log", "--file", "-"], &lines(300)).0, Some(0));
+    stage.stop();
+    stage.restart();
+    assert_eq!(stage.piped(&["log", "--file", "-"], &lines(200)).0, Some(0));
+    stage.server().await_drained();
+    // Dropped is killed.
+    stage.server = None;
+    tear_the_tail(&stage.data);
+    // What is derived is missing, and would be made again by a server.
+    std::fs::remove_file(stage.data.join("live/00000001.idx")).unwrap();
+    std::fs::remove_file(stage.data.join("index.salt")).unwrap();
+    let before = as_found(&stage.data);
+    let data = stage.data.to_str().unwrap().to_owned();
+    let valid = format!("{} of {0} events valid in 2 chains", 500 + FIRST_RUN_REQUESTS);
+    for _ in 0..2 {
+        let (code, said, noted) = ended(sealog().args(["verify", "--data", &data]).output().unwrap());
+        assert_eq!((code, noted.as_str()), (Some(0), ""), "{said}");
+        assert!(said.contains(&valid), "{said}");
+        assert!(said.contains("an unfinished write, which was never acknowledged"), "{said}");
+        assert!(!said.contains("BROKEN") && !said.contains("read-only"), "{said}");
+    }
+    let (code, said, _) = ended(sealog().args(["verify", "--data", &data, "--json"]).output().unwrap());
+    let found: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &found["valid"]), (Some(0), &Value::from(true)));
+    assert_eq!(found["findings"].as_array().unwrap().len(), 1, "{said}");
+    assert_eq!(as_found(&stage.data), before);
+    // The right to read is enough, and without it the message says whom to be.
+    let verifying = || {
+        let mut command = sealog();
+        command.args(["verify", "--data", &data]);
+        command
+    };
+    for (files, dirs, code, told) in
+        [(0o400, 0o500, Some(0), valid.as_str()), (0o000, 0o000, Some(2), "run this as the user")]
+    {
+        set_modes(&stage.data, files, dirs);
+        let ended = unprivileged(&verifying());
+        set_modes(&stage.data, 0o600, 0o700);
+        if let Some((found, said, noted)) = ended {
+            assert!(found == code && (said.contains(told) || noted.contains(told)), "{said}{noted}");
+        }
+    }
+    // Where nothing can be written at all, it is the same.
+    let mut mounted = std::process::Command::new("unshare");
+    let (_, said, noted) =
+        ended(mounted.args(["--mount", "sh", "-c", MOUNTED, "sh", &data, SEALOG]).output().unwrap());
+    if said.contains("it ended with") {
+        assert!(said.contains(&valid) && said.contains("it ended with 0"), "{said}{noted}");
+    } else {
+        println!("left out: no directory can be mounted read-only here (root is needed): {noted}");
+    }
+    // And a server goes on from there.
+    stage.restart();
+    assert_eq!(stage.events().len(), 500);
+    assert_eq!(stage.run(&["log", "user.login"]).0, Some(0));
 }
 
 #[test]

@@ -119,6 +119,21 @@ fn an_operator_who_may_not_or_asks_for_what_is_not_there_is_told_what_to_do() {
         (&["admin", "framework", "enable", "--project", none, "gpdr"], 2, "there are"),
         (&["admin", "key", "create", "--project", none, "x", "--mode", "prod"], 2, "live"),
         (&["admin", "plan"], 2, "unrecognized subcommand"),
+        (
+            &[
+                "admin",
+                "user",
+                "create",
+                "a@b.example",
+                "--tenant",
+                none,
+                "--role",
+                "owner",
+                "--password-stdin",
+            ],
+            2,
+            "pipe one line in",
+        ),
     ] {
         let (found, out, noted) = stage.operate(args);
         assert!(found == Some(code) && noted.contains(said), "{args:?}: {found:?} {noted}");
@@ -164,6 +179,14 @@ fn a_key_that_works_is_kept_in_a_profile_that_nobody_else_can_read() {
     assert_eq!(kept(&["log", "user.login", "--profile", "test"]).0, Some(0));
     assert_eq!(kept(&["admin", "tenant", "list"]).0, Some(0));
     assert_eq!(stage.events().len(), 1, "the other one is a test event");
+    // What is kept beside it would go to another service.
+    let before = std::fs::read(&path).unwrap();
+    for args in [&[][..], &["--operator"]] {
+        let args = [&["login", "--no-input", "--url", "http://127.0.0.1:1"][..], args].concat();
+        let (code, _, noted) = ended(stage.command(&args).output().unwrap());
+        assert!(code == Some(2) && noted.contains("name another profile"), "{noted}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
     let (code, _, noted) = ended(stage.command(&["login", "--no-input"]).output().unwrap());
     assert!(code == Some(3) && noted.contains("--stdin"), "{noted}");
 }

@@ -22,40 +22,17 @@ fn serve_with_plans(data: &Path, plans: &str) -> Running {
 }
 
 fn operator(server: &Running, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let authorization = format!("Bearer {TOKEN}");
-    let path = format!("/operator/v1{path}");
-    let (status, body) =
-        server.request(method, &path, &[("Authorization", &authorization)], &body.to_string());
-    (status, serde_json::from_str(&body).unwrap())
-}
-
-/// The tenant that the first run has made, and its project.
-fn first(server: &Running) -> (String, String) {
-    let (_, tenants) = operator(server, "GET", "/tenants", &Value::Null);
-    let tenant = tenants["tenants"][0]["tenant_id"].as_str().unwrap().to_owned();
-    let (_, projects) = operator(server, "GET", &format!("/tenants/{tenant}/projects"), &Value::Null);
-    (tenant, projects["projects"][0]["project_id"].as_str().unwrap().to_owned())
-}
-
-/// Signs the owner in, who claims the account first.
-fn owner(server: &Running, data: &Path) -> String {
-    let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
-    let beginning = format!("http://{}/app/claim#", server.address);
-    let secret = text.split_whitespace().find_map(|word| word.strip_prefix(&beginning)).unwrap();
-    let claim = format!("token={secret}&email=me%40example.org&password=correct+horse+battery");
-    assert!(submit(server, "/app/claim", "", &claim).starts_with("HTTP/1.1 303"));
-    let answer = submit(server, "/app/sign-in", "", "email=me%40example.org&password=correct+horse+battery");
-    answer.split_once("set-cookie: ").unwrap().1.split(';').next().unwrap().to_owned()
+    support::operator(server, TOKEN, method, path, body)
 }
 
 #[test]
 fn a_plan_of_the_file_enforces_the_policy_for_keys_and_one_without_it_does_not() {
     let (_dir, data) = data_dir();
     let server = serve_with_plans(&data, GOLD);
-    let (tenant, project) = first(&server);
+    let (tenant, project) = first_tenant(&server, TOKEN);
     let (status, _) = operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "gold"}));
     assert_eq!(status, 200);
-    let cookie = owner(&server, &data);
+    let cookie = signed_in_owner(&server, &data);
     let policy = format!("/app/o/{tenant}/settings/key-lifetime");
     assert!(submit(&server, &policy, &cookie, "days=30").starts_with("HTTP/1.1 303"));
     let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
@@ -74,7 +51,7 @@ fn a_plan_of_the_file_enforces_the_policy_for_keys_and_one_without_it_does_not()
 fn a_tenant_whose_plan_is_gone_is_served_on_and_the_log_says_so_loudly() {
     let (_dir, data) = data_dir();
     let server = serve_with_plans(&data, GOLD);
-    let (tenant, project) = first(&server);
+    let (tenant, project) = first_tenant(&server, TOKEN);
     let key = first_key(&data);
     operator(&server, "PATCH", &format!("/tenants/{tenant}"), &json!({"plan": "gold"}));
     operator(&server, "PATCH", &format!("/projects/{project}"), &json!({"frameworks": ["hipaa"]}));

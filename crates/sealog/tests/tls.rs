@@ -207,3 +207,76 @@ fn half_of_the_settings_and_files_that_cannot_be_used_are_refused_at_the_start()
     assert!(refused(&["--tls-cert", "/nowhere", "--tls-key", &key]).contains("/nowhere: No such file"));
     assert!(refused(&["--tls-cert", "/dev/zero", "--tls-key", &key]).contains("more than a megabyte"));
 }
+
+#[test]
+fn healthcheck_and_doctor_ask_a_server_with_tls_as_its_settings_say() {
+    let files = Files::new();
+    let server = start(files.command(&[]));
+    let settings = format!(
+        "listen = \"{}\"\ndata_dir = \"data\"\n[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n",
+        server.address
+    );
+    std::fs::write(files.path("sealog.toml"), settings).unwrap();
+    let run = |args: &[&str], env: &[(&str, &str)]| {
+        ended(sealog().current_dir(files.dir.path()).args(args).envs(env.iter().copied()).output().unwrap())
+    };
+    assert_eq!(run(&["healthcheck"], &[]), (Some(0), String::new(), "sealog: ready\n".into()));
+    let (code, _, noted) = run(&["doctor", "--output", "bundle.tar", "--offline"], &[]);
+    assert_eq!(code, Some(0), "{noted}");
+    let part = |name: &str| {
+        let name = format!("sealog-doctor/{name}");
+        let mut tar = Command::new("tar");
+        let read = tar.current_dir(files.dir.path()).args(["-xOf", "bundle.tar", &name]).output().unwrap();
+        String::from_utf8(read.stdout).unwrap()
+    };
+    assert!(part("metrics.txt").contains("sealog_build_info"), "{}", part("metrics.txt"));
+    assert!(part("ready.json").contains("\"ready\":true"), "{}", part("ready.json"));
+    // The metrics of a listener of its own are plain, whatever the main one is.
+    let alone = Files::new();
+    let other = start(alone.command(&["--metrics-listen", "127.0.0.1:0"]));
+    let said = other.says("/metrics is open without a token to whoever can reach this address");
+    let metrics = said["address"].as_str().unwrap().to_owned();
+    let flags = ["--listen", &other.address, "--metrics-listen", &metrics, "--data-dir", "nothing"];
+    let (code, _, noted) =
+        run(&[&["doctor", "--output", "other.tar", "--offline"], &flags[..]].concat(), &[]);
+    assert_eq!(code, Some(0), "{noted}");
+    let bundle = std::fs::read(files.path("other.tar")).unwrap();
+    assert!(String::from_utf8_lossy(&bundle).contains("sealog_build_info"));
+    other.stop();
+
+    // To whom a URL leads is another matter: the certificate has to be believed.
+    let url = format!("https://{}", server.address);
+    certificate::make(&files.path("other.pem"), &files.path("other-key.pem"));
+    let (believed, other) = (("SSL_CERT_FILE", "cert.pem"), ("SSL_CERT_FILE", "other.pem"));
+    let (code, _, noted) = run(&["healthcheck", "--url", &url], &[other]);
+    assert!(code == Some(1) && noted.contains("certificate"), "{noted}");
+    assert_eq!(run(&["healthcheck"], &[other, ("SEALOG_URL", &url)]).0, Some(1));
+    assert_eq!(run(&["healthcheck", "--url", &url], &[believed]).0, Some(0));
+    // A certificate that cannot be used any more does not make a server sick that has the one before.
+    std::fs::write(files.path("cert.pem"), "nonsense").unwrap();
+    assert_eq!(run(&["healthcheck", "--quiet"], &[]), (Some(0), String::new(), String::new()));
+    server.stop();
+    let (code, _, noted) = run(&["healthcheck"], &[]);
+    assert!(code == Some(1) && noted.contains("not ready: ") && noted.contains(&url), "{noted}");
+    // Settings that are wrong are no reason for another code than 1.
+    let (code, said, _) = run(&["healthcheck", "--json", "--listen", "here"], &[]);
+    assert!(code == Some(1) && said.contains("listen must be an address and port"), "{said}");
+}
+
+#[test]
+fn a_server_whose_settings_name_a_certificate_is_asked_with_tls_from_the_first_byte() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = listener.local_addr().unwrap().to_string();
+    let first_byte = std::thread::spawn(move || {
+        let mut byte = [0];
+        let (mut client, _) = listener.accept().unwrap();
+        std::io::Read::read_exact(&mut client, &mut byte).unwrap();
+        byte[0]
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let tls = ["--tls-cert", "not-there.pem", "--tls-key", "not-there.pem"];
+    let mut command = sealog();
+    command.current_dir(dir.path()).args(["healthcheck", "--listen", &listen]).args(tls);
+    assert_eq!(ended(command.output().unwrap()).0, Some(1));
+    assert_eq!(first_byte.join().unwrap(), 0x16, "the first byte of a handshake");
+}

@@ -21,5 +21,5 @@ pub(super) async fn asset(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result
 pub(super) async fn choose_theme(_: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let theme = Theme::parse(asked.request.field("theme")).unwrap_or(Theme::System);
     let next = own_path_beneath(BASE, asked.request.field("next")).unwrap_or(BASE);
-    Ok(with_cookie(see_other(next), &theme.cookie(BASE)))
+    Ok(theme.cookies(BASE).iter().fold(see_other(next), |response, cookie| with_cookie(response, cookie)))
 }

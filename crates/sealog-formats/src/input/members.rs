@@ -43,9 +43,7 @@ impl Object {
     }
 
     pub(super) fn put_text(&mut self, name: &str, value: &str) {
-        let mut text = Vec::with_capacity(value.len() + 2);
-        json::put_string(value, &mut text);
-        self.put(name, std::str::from_utf8(&text).unwrap_or("\"\""));
+        self.put(name, &json::quoted(value));
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -14,7 +14,10 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
-pub use item::{ITEMS_MAX, Item};
+pub use cloudevents::{ActionNames, event as cloud_event};
+pub use item::{EVENTS_BYTES_MAX, ITEMS_MAX, Item};
+pub use otlp::{ATTRIBUTES_MAX, DEPTH_MAX};
+pub(crate) use table::TYPE_PREFIX;
 pub use table::{MAPPINGS, Mapping, Place, Row};
 
 /// How a body is read.
@@ -38,12 +41,17 @@ impl Adapter {
         }
     }
 
+    pub fn is_otlp(self) -> bool {
+        matches!(self, Adapter::OtlpJson | Adapter::OtlpProtobuf)
+    }
+
     /// The items of a body, in their order. An error is about the body as a whole; what is wrong with one item stands in its place.
     pub fn items(self, body: &[u8]) -> Result<Vec<Item<'_>>, Reject> {
         let items = match self {
             Adapter::Json => json::items(utf8(body)?, |item| Ok(Cow::Borrowed(item)))?,
             Adapter::CloudEvents => {
-                json::items(utf8(body)?, |item| cloudevents::event(item).map(Cow::Owned))?
+                let names = ActionNames::default();
+                json::items(utf8(body)?, |item| cloudevents::event(item, &names).map(Cow::Owned))?
             }
             Adapter::OtlpJson => otlp_json::items(utf8(body)?)?,
             Adapter::OtlpProtobuf => otlp_protobuf::items(body)?,

@@ -1,12 +1,38 @@
 //! A log record of OpenTelemetry, in whichever encoding it came.
 
+use sealog_core::json::quoted;
+use sealog_core::reject::Reject;
 use sealog_core::time;
 
 use super::members::Object;
 use super::table::{LOGS, Place, is_mapped};
 
 /// Values inside values, at most: what is deeper is refused.
-pub(super) const DEPTH_MAX: usize = 32;
+pub const DEPTH_MAX: usize = 32;
+
+/// Most attributes of a record or a resource. SDKs stop at 128 unless they are told otherwise.
+pub const ATTRIBUTES_MAX: usize = 1024;
+
+pub(super) fn too_deep() -> Reject {
+    Reject::InvalidJson {
+        detail: format!("a log record has values that are nested more than {DEPTH_MAX} deep"),
+    }
+}
+
+pub(super) fn too_many_attributes() -> Reject {
+    Reject::InvalidJson {
+        detail: format!("a log record or a resource has more than {ATTRIBUTES_MAX} attributes"),
+    }
+}
+
+/// Attributes as a JSON object, if there are any. Values are JSON.
+pub(super) fn object(attributes: &[(String, String)]) -> Option<String> {
+    let mut object = Object::new();
+    for (name, value) in attributes {
+        object.put(name, value);
+    }
+    (!object.is_empty()).then(|| object.end())
+}
 
 /// What is used of a record. Values are JSON.
 #[derive(Debug, Default)]
@@ -71,10 +97,4 @@ impl Record {
         }
         (!rest.is_empty()).then(|| rest.end())
     }
-}
-
-pub(super) fn quoted(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    sealog_core::json::put_string(text, &mut out);
-    String::from_utf8(out).unwrap_or_default()
 }

@@ -1,13 +1,11 @@
 //! OTLP/HTTP with JSON: names in lower camel case, 64-bit numbers as strings, ids in hexadecimal.
 
-use std::borrow::Cow;
-
 use sealog_core::json::{self, Items, Members};
 use sealog_core::reject::Reject;
 
-use super::item::{Item, check_count};
-use super::members::{Object, member};
-use super::otlp::{DEPTH_MAX, Record};
+use super::item::{Item, Written};
+use super::members::member;
+use super::otlp::{ATTRIBUTES_MAX, DEPTH_MAX, Record, object, too_deep, too_many_attributes};
 
 pub(super) fn items<'b>(body: &str) -> Result<Vec<Item<'b>>, Reject> {
     let canonical = json::canonical(body)?;
@@ -15,18 +13,17 @@ pub(super) fn items<'b>(body: &str) -> Result<Vec<Item<'b>>, Reject> {
         let detail = "the body must be an ExportLogsServiceRequest: an object with `resourceLogs`".into();
         return Err(Reject::InvalidJson { detail });
     }
-    let mut items: Vec<Item<'b>> = Vec::new();
+    let mut items = Written::default();
     for of_resource in array(&canonical, "resourceLogs") {
         let resource = member(of_resource, "resource").filter(|value| value.starts_with('{'));
-        let resource = resource.map(attributes_object).transpose()?.flatten();
+        let resource = resource.map(attributes).transpose()?.and_then(|found| object(&found));
         for of_scope in array(of_resource, "scopeLogs") {
             for record in array(of_scope, "logRecords") {
-                check_count(items.len() + 1)?;
-                items.push(read(record).map(|record| Cow::Owned(record.event(resource.as_deref()))));
+                items.add(|| Ok(read(record)?.event(resource.as_deref())))?;
             }
         }
     }
-    Ok(items)
+    Ok(items.into_items())
 }
 
 /// Items of a member that is an array.
@@ -42,12 +39,12 @@ fn read(record: &str) -> Result<Record, Reject> {
     }
     let text = |name: &str| member(record, name).and_then(json::decode);
     Ok(Record {
-        attributes: attributes(record, 0)?,
+        attributes: attributes(record)?,
         event_name: text("eventName"),
         time_unix_nano: nanos(member(record, "timeUnixNano")),
         observed_time_unix_nano: nanos(member(record, "observedTimeUnixNano")),
         severity_text: text("severityText"),
-        body: member(record, "body").map(|body| any_value(body, 0)).transpose()?,
+        body: member(record, "body").map(json_of).transpose()?,
         trace_id: text("traceId"),
         span_id: text("spanId"),
     })
@@ -58,66 +55,69 @@ fn nanos(value: Option<&str>) -> u64 {
     value.and_then(|value| value.trim_matches('"').parse().ok()).unwrap_or(0)
 }
 
-fn attributes(of: &str, depth: usize) -> Result<Vec<(String, String)>, Reject> {
-    key_values(array(of, "attributes"), depth)
-}
-
-fn attributes_object(of: &str) -> Result<Option<String>, Reject> {
-    let found = attributes(of, 0)?;
-    Ok((!found.is_empty()).then(|| object(&found)))
-}
-
-fn object(pairs: &[(String, String)]) -> String {
-    let mut object = Object::new();
-    for (name, value) in pairs {
-        object.put(name, value);
-    }
-    object.end()
-}
-
-fn key_values<'a>(
-    pairs: impl Iterator<Item = &'a str>,
-    depth: usize,
-) -> Result<Vec<(String, String)>, Reject> {
+fn attributes(of: &str) -> Result<Vec<(String, String)>, Reject> {
     let mut found = Vec::new();
-    for pair in pairs.filter(|pair| pair.starts_with('{')) {
-        let Some(name) = member(pair, "key").and_then(json::decode) else { continue };
-        let value = member(pair, "value").map(|value| any_value(value, depth)).transpose()?;
-        found.push((name, value.unwrap_or_else(|| "null".into())));
+    for (name, value) in array(of, "attributes").filter_map(key_value) {
+        if found.len() == ATTRIBUTES_MAX {
+            return Err(too_many_attributes());
+        }
+        found.push((name, value.map_or_else(|| Ok("null".into()), json_of)?));
     }
     Ok(found)
 }
 
-/// The JSON of an `AnyValue`: `{"stringValue":"x"}` is `"x"`.
-fn any_value(value: &str, depth: usize) -> Result<String, Reject> {
+/// A `KeyValue`, if it is one.
+fn key_value(pair: &str) -> Option<(String, Option<&str>)> {
+    let is_object = pair.starts_with('{');
+    let name = is_object.then(|| member(pair, "key")).flatten().and_then(json::decode)?;
+    Some((name, member(pair, "value")))
+}
+
+fn json_of(value: &str) -> Result<String, Reject> {
+    let mut out = Vec::new();
+    put_any_value(value, 0, &mut out)?;
+    Ok(String::from_utf8(out).unwrap_or_default())
+}
+
+/// Writes the JSON of an `AnyValue`: `{"stringValue":"x"}` is `"x"`.
+fn put_any_value(value: &str, depth: usize, out: &mut Vec<u8>) -> Result<(), Reject> {
     if depth > DEPTH_MAX {
         return Err(too_deep());
     }
-    if !value.starts_with('{') {
-        return Ok("null".into());
-    }
-    let Some((kind, content)) = Members::of(value).next() else { return Ok("null".into()) };
-    Ok(match kind {
-        "\"stringValue\"" | "\"bytesValue\"" if content.starts_with('"') => content.to_owned(),
-        "\"boolValue\"" if matches!(content, "true" | "false") => content.to_owned(),
+    let first = if value.starts_with('{') { Members::of(value).next() } else { None };
+    let (kind, content) = first.unwrap_or(("", ""));
+    match kind {
+        "\"stringValue\"" | "\"bytesValue\"" if content.starts_with('"') => out.extend(content.as_bytes()),
+        "\"boolValue\"" if matches!(content, "true" | "false") => out.extend(content.as_bytes()),
         "\"intValue\"" => match content.trim_matches('"').parse::<i64>() {
-            Ok(number) => number.to_string(),
-            Err(_) => "null".into(),
+            Ok(number) => out.extend(number.to_string().as_bytes()),
+            Err(_) => out.extend(b"null"),
         },
         // Numbers stay as they were written; those that JSON has no word for are strings.
-        "\"doubleValue\"" if !content.starts_with(['{', '[']) => content.to_owned(),
+        "\"doubleValue\"" if !content.starts_with(['{', '[']) => out.extend(content.as_bytes()),
         "\"arrayValue\"" => {
-            let values: Result<Vec<String>, Reject> =
-                array(content, "values").map(|item| any_value(item, depth + 1)).collect();
-            format!("[{}]", values?.join(","))
+            out.push(b'[');
+            for (number, item) in array(content, "values").enumerate() {
+                if number > 0 {
+                    out.push(b',');
+                }
+                put_any_value(item, depth + 1, out)?;
+            }
+            out.push(b']');
         }
-        "\"kvlistValue\"" => object(&key_values(array(content, "values"), depth + 1)?),
-        _ => "null".into(),
-    })
-}
-
-pub(super) fn too_deep() -> Reject {
-    Reject::InvalidJson {
-        detail: format!("a log record has values that are nested more than {DEPTH_MAX} deep"),
+        "\"kvlistValue\"" => {
+            out.push(b'{');
+            for (number, (name, value)) in array(content, "values").filter_map(key_value).enumerate() {
+                if number > 0 {
+                    out.push(b',');
+                }
+                json::put_string(&name, out);
+                out.push(b':');
+                put_any_value(value.unwrap_or("null"), depth + 1, out)?;
+            }
+            out.push(b'}');
+        }
+        _ => out.extend(b"null"),
     }
+    Ok(())
 }

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
+use sealog_core::json;
 use sealog_core::reject::Reject;
 
-use super::item::{Item, check_count};
-use super::members::Object;
-use super::otlp::{DEPTH_MAX, Record, quoted};
-use super::otlp_json::too_deep;
+use super::item::{Item, Written};
+use super::otlp::{ATTRIBUTES_MAX, DEPTH_MAX, Record, object, too_deep, too_many_attributes};
 use super::protobuf::{Fields, Malformed, Value};
 
 /// Why a record is none.
@@ -15,6 +14,7 @@ use super::protobuf::{Fields, Malformed, Value};
 enum Problem {
     Malformed,
     TooDeep,
+    TooManyAttributes,
 }
 
 impl From<Malformed> for Problem {
@@ -30,31 +30,27 @@ impl From<Problem> for Reject {
                 detail: "the body is no ExportLogsServiceRequest of Protocol Buffers".into(),
             },
             Problem::TooDeep => too_deep(),
+            Problem::TooManyAttributes => too_many_attributes(),
         }
     }
 }
 
 pub(super) fn items<'b>(body: &[u8]) -> Result<Vec<Item<'b>>, Reject> {
-    let mut items: Vec<Item<'b>> = Vec::new();
+    let mut items = Written::default();
     for of_resource in pieces(body, 1) {
         let of_resource = of_resource?;
         let mut resource = None;
         for found in pieces(of_resource, 1) {
-            let found = attributes(found?, 1)?;
-            resource = (!found.is_empty()).then(|| object(&found));
+            resource = object(&attributes(found?)?);
         }
         for of_scope in pieces(of_resource, 2) {
             for record in pieces(of_scope?, 2) {
-                check_count(items.len() + 1)?;
                 let record = record?;
-                items.push(match read(record) {
-                    Ok(record) => Ok(Cow::Owned(record.event(resource.as_deref()))),
-                    Err(problem) => Err(problem.into()),
-                });
+                items.add(|| Ok(read(record)?.event(resource.as_deref())))?;
             }
         }
     }
-    Ok(items)
+    Ok(items.into_items())
 }
 
 /// The fields of this number that are pieces of bytes.
@@ -72,8 +68,8 @@ fn read(message: &[u8]) -> Result<Record, Problem> {
         match field? {
             (1, Value::Fixed64(nanos)) => record.time_unix_nano = nanos,
             (3, Value::Bytes(text)) => record.severity_text = Some(utf8(text)),
-            (5, Value::Bytes(body)) => record.body = Some(any_value(body, 0)?),
-            (6, Value::Bytes(pair)) => record.attributes.extend(key_value(pair, 0)?),
+            (5, Value::Bytes(body)) => record.body = Some(json_of(body)?),
+            (6, Value::Bytes(pair)) => add_attribute(pair, &mut record.attributes)?,
             (9, Value::Bytes(id)) => record.trace_id = Some(hex(id)),
             (10, Value::Bytes(id)) => record.span_id = Some(hex(id)),
             (11, Value::Fixed64(nanos)) => record.observed_time_unix_nano = nanos,
@@ -84,76 +80,110 @@ fn read(message: &[u8]) -> Result<Record, Problem> {
     Ok(record)
 }
 
-fn attributes(message: &[u8], number: u64) -> Result<Vec<(String, String)>, Problem> {
+/// Of a `Resource`.
+fn attributes(message: &[u8]) -> Result<Vec<(String, String)>, Problem> {
     let mut found = Vec::new();
-    for pair in pieces(message, number) {
-        found.extend(key_value(pair?, 0)?);
+    for pair in pieces(message, 1) {
+        add_attribute(pair?, &mut found)?;
     }
     Ok(found)
 }
 
-fn key_value(message: &[u8], depth: usize) -> Result<Option<(String, String)>, Problem> {
-    let (mut name, mut value) = (None, "null".to_owned());
+fn add_attribute(pair: &[u8], to: &mut Vec<(String, String)>) -> Result<(), Problem> {
+    let Some((name, value)) = key_value(pair)? else { return Ok(()) };
+    if to.len() == ATTRIBUTES_MAX {
+        return Err(Problem::TooManyAttributes);
+    }
+    to.push((name.into_owned(), json_of(value)?));
+    Ok(())
+}
+
+/// The name and the `AnyValue` of a `KeyValue`.
+type Named<'m> = (Cow<'m, str>, &'m [u8]);
+
+/// Without a name it is none; a value that is absent is an empty one.
+fn key_value(message: &[u8]) -> Result<Option<Named<'_>>, Problem> {
+    let (mut name, mut value) = (None, &[][..]);
     for field in Fields(message) {
         match field? {
-            (1, Value::Bytes(text)) => name = Some(utf8(text)),
-            (2, Value::Bytes(any)) => value = any_value(any, depth)?,
+            (1, Value::Bytes(text)) => name = Some(String::from_utf8_lossy(text)),
+            (2, Value::Bytes(any)) => value = any,
             _ => {}
         }
     }
     Ok(name.map(|name| (name, value)))
 }
 
-/// The JSON of an `AnyValue`; of several the last one counts, as the format has it.
-fn any_value(message: &[u8], depth: usize) -> Result<String, Problem> {
+fn json_of(any_value: &[u8]) -> Result<String, Problem> {
+    let mut out = Vec::new();
+    put_any_value(any_value, 0, &mut out)?;
+    Ok(String::from_utf8(out).unwrap_or_default())
+}
+
+/// Writes the JSON of an `AnyValue`; of several the last one counts, as the format has it.
+fn put_any_value(message: &[u8], depth: usize, out: &mut Vec<u8>) -> Result<(), Problem> {
     if depth > DEPTH_MAX {
         return Err(Problem::TooDeep);
     }
-    let mut json = "null".to_owned();
+    let begun = out.len();
     for field in Fields(message) {
-        json = match field? {
-            (1, Value::Bytes(text)) => quoted(&utf8(text)),
-            (2, Value::Varint(truth)) => (truth != 0).to_string(),
-            (3, Value::Varint(number)) => number.cast_signed().to_string(),
-            (4, Value::Fixed64(bits)) => double(f64::from_bits(bits)),
-            (5, Value::Bytes(list)) => {
-                let mut values = Vec::new();
-                for item in pieces(list, 1) {
-                    values.push(any_value(item?, depth + 1)?);
-                }
-                format!("[{}]", values.join(","))
-            }
-            (6, Value::Bytes(list)) => {
-                let mut found = Vec::new();
-                for pair in pieces(list, 1) {
-                    found.extend(key_value(pair?, depth + 1)?);
-                }
-                object(&found)
-            }
-            (7, Value::Bytes(bytes)) => quoted(&base64(bytes)),
+        let before = out.len();
+        match field? {
+            (1, Value::Bytes(text)) => json::put_string(&String::from_utf8_lossy(text), out),
+            (2, Value::Varint(truth)) => out.extend((truth != 0).to_string().as_bytes()),
+            (3, Value::Varint(number)) => out.extend(number.cast_signed().to_string().as_bytes()),
+            (4, Value::Fixed64(bits)) => put_double(f64::from_bits(bits), out),
+            (5, Value::Bytes(list)) => put_list(list, depth + 1, out)?,
+            (6, Value::Bytes(list)) => put_map(list, depth + 1, out)?,
+            (7, Value::Bytes(bytes)) => json::put_string(&base64(bytes), out),
             _ => continue,
-        };
+        }
+        out.drain(begun..before);
     }
-    Ok(json)
+    if out.len() == begun {
+        out.extend(b"null");
+    }
+    Ok(())
 }
 
-fn object(pairs: &[(String, String)]) -> String {
-    let mut object = Object::new();
-    for (name, value) in pairs {
-        object.put(name, value);
+fn put_list(list: &[u8], depth: usize, out: &mut Vec<u8>) -> Result<(), Problem> {
+    out.push(b'[');
+    for (number, item) in pieces(list, 1).enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        put_any_value(item?, depth, out)?;
     }
-    object.end()
+    out.push(b']');
+    Ok(())
+}
+
+fn put_map(list: &[u8], depth: usize, out: &mut Vec<u8>) -> Result<(), Problem> {
+    out.push(b'{');
+    let mut is_first = true;
+    for pair in pieces(list, 1) {
+        let Some((name, value)) = key_value(pair?)? else { continue };
+        if !std::mem::replace(&mut is_first, false) {
+            out.push(b',');
+        }
+        json::put_string(&name, out);
+        out.push(b':');
+        put_any_value(value, depth, out)?;
+    }
+    out.push(b'}');
+    Ok(())
 }
 
 /// As JSON of OTLP writes it: what is no number there is a string.
-fn double(value: f64) -> String {
-    if value.is_nan() {
+fn put_double(value: f64, out: &mut Vec<u8>) {
+    let text = if value.is_nan() {
         "\"NaN\"".into()
     } else if value.is_infinite() {
-        quoted(if value > 0.0 { "Infinity" } else { "-Infinity" })
+        format!("\"{}Infinity\"", if value > 0.0 { "" } else { "-" })
     } else {
         format!("{value:?}")
-    }
+    };
+    out.extend(text.as_bytes());
 }
 
 fn utf8(bytes: &[u8]) -> String {

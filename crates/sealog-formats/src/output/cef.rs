@@ -2,23 +2,16 @@
 
 use super::event::Event;
 use super::made::Value;
-use super::table::{Mapping, Origin};
+use super::table::{Mapping, Row};
 
 /// Fields of the header. The first one begins with the format's name.
 const HEADER: usize = 7;
 
 pub(super) fn line(mapping: &Mapping, event: &Event) -> String {
-    let text = |from: Origin| match from {
-        Origin::Field(name) => event.text(name),
-        Origin::Text(text) => Some(text.to_owned()),
-        Origin::Made(made) => made.value(event).map(|value| match value {
-            Value::Text(text) | Value::Json(text) => text,
-            Value::Number(number) => number.to_string(),
-        }),
-    };
+    let text = |row: &Row| row.from.value(event).map(Value::into_text);
     let mut line = "CEF:".to_owned();
     for row in &mapping.rows[..HEADER] {
-        line.push_str(&in_header(&text(row.from).unwrap_or_default()));
+        line.push_str(&in_header(&text(row).unwrap_or_default()));
         line.push('|');
     }
     let mut first = true;
@@ -27,9 +20,9 @@ pub(super) fn line(mapping: &Mapping, event: &Event) -> String {
         // A label stands behind its value, and not without it.
         let is_labelled = rows.peek().is_some_and(|next| next.to.strip_suffix("Label") == Some(row.to));
         let label = if is_labelled { rows.next() } else { None };
-        let Some(value) = text(row.from) else { continue };
+        let Some(value) = text(row) else { continue };
         for (to, value) in
-            [(row.to, Some(value))].into_iter().chain(label.map(|label| (label.to, text(label.from))))
+            [(row.to, Some(value))].into_iter().chain(label.map(|label| (label.to, text(label))))
         {
             if !std::mem::replace(&mut first, false) {
                 line.push(' ');

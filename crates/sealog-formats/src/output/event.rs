@@ -49,17 +49,18 @@ impl Event {
         (value != "null").then_some(value)
     }
 
-    /// A field as text: a string without its quotes, anything else as it stands.
+    /// A field as text ([`plain`]).
     pub(super) fn text(&self, name: &str) -> Option<String> {
-        let json = self.json(name)?;
-        Some(if json.starts_with('"') {
-            json::decode(json).unwrap_or_else(|| json.to_owned())
-        } else {
-            json.to_owned()
-        })
+        self.json(name).map(plain)
     }
 
     pub(super) fn timestamp_ms(&self) -> Option<u64> {
         time::parse_iso_ms(&self.text("timestamp")?)
     }
+}
+
+/// A string without its quotes; anything else, and a string that is no text, as it stands.
+pub(super) fn plain(json: &str) -> String {
+    let text = json.starts_with('"').then(|| json::decode(json)).flatten();
+    text.unwrap_or_else(|| json.to_owned())
 }

@@ -1,6 +1,9 @@
 //! Values that are not simply a field of the event.
 
-use super::event::Event;
+use sealog_core::json::quoted;
+
+use super::event::{Event, plain};
+use crate::input::TYPE_PREFIX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
@@ -30,6 +33,25 @@ pub(super) enum Value {
     Number(u64),
     /// JSON as it stands.
     Json(String),
+}
+
+impl Value {
+    pub(super) fn into_json(self) -> String {
+        match self {
+            Value::Text(text) => quoted(&text),
+            Value::Number(number) => number.to_string(),
+            Value::Json(json) => json,
+        }
+    }
+
+    /// For formats without types.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Value::Text(text) => text,
+            Value::Number(number) => number.to_string(),
+            Value::Json(json) => plain(&json),
+        }
+    }
 }
 
 const AUTHENTICATION: u64 = 3002;
@@ -136,7 +158,7 @@ impl Made {
                 .to_owned(),
             ),
             Made::CloudSource => Value::Text(format!("/t/{}/p/{}", text("tenant_id")?, text("project_id")?)),
-            Made::CloudType => Value::Text(printable(&format!("dev.sealog.{}", text("action")?))),
+            Made::CloudType => Value::Text(printable(&format!("{TYPE_PREFIX}{}", text("action")?))),
             Made::CloudSubject => Value::Text(printable(&text("resource").filter(|text| !text.is_empty())?)),
             Made::CloudAuthType => {
                 text("actor_id").filter(|text| !text.is_empty())?;

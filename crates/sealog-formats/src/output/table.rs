@@ -1,6 +1,7 @@
 //! Which field of an event becomes which field of another format.
 
-use super::made::Made;
+use super::event::Event;
+use super::made::{Made, Value};
 
 /// The rows of a format.
 #[derive(Debug)]
@@ -28,6 +29,14 @@ pub enum Origin {
 }
 
 impl Origin {
+    pub(super) fn value(self, event: &Event) -> Option<Value> {
+        match self {
+            Field(name) => event.json(name).map(|json| Value::Json(json.to_owned())),
+            Text(text) => Some(Value::Text(text.to_owned())),
+            Origin::Made(made) => made.value(event),
+        }
+    }
+
     /// For people.
     pub fn words(self) -> String {
         match self {
@@ -158,7 +167,7 @@ pub(super) const CEF: Mapping = Mapping {
 
 pub(super) const CLOUD_EVENTS: Mapping = Mapping {
     name: "CloudEvents 1.0",
-    about: "One event for each line, in structured mode. `data` is the whole event, byte for byte, so that its hash can be recomputed. `chainseq` is a string, because numbers of CloudEvents have 32 bits.",
+    about: "One event for each line, in structured mode. `data` is the whole event, byte for byte, so that its hash can be recomputed. `chainseq` is a string, because numbers of CloudEvents have 32 bits. Attributes have no control characters: each is U+FFFD there, and itself in `data`.",
     rows: &[
         text("specversion", "1.0"),
         field("id", "log_id"),

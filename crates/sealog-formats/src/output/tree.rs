@@ -1,10 +1,10 @@
 //! Formats that are JSON: each row's value at its path.
 
-use sealog_core::json;
+use sealog_core::json::quoted;
 
 use super::event::Event;
 use super::made::Value;
-use super::table::{Mapping, Origin};
+use super::table::Mapping;
 
 /// An object with the members in the order in which they came.
 #[derive(Debug, Default)]
@@ -22,16 +22,7 @@ enum Member {
 pub(super) fn object(mapping: &Mapping, event: &Event) -> String {
     let mut root = Node::default();
     for row in mapping.rows {
-        let json = match row.from {
-            Origin::Field(name) => event.json(name).map(str::to_owned),
-            Origin::Text(text) => Some(quoted(text)),
-            Origin::Made(made) => made.value(event).map(|value| match value {
-                Value::Text(text) => quoted(&text),
-                Value::Number(number) => number.to_string(),
-                Value::Json(json) => json,
-            }),
-        };
-        if let Some(json) = json {
+        if let Some(json) = row.from.value(event).map(Value::into_json) {
             root.put(row.to, json);
         }
     }
@@ -79,10 +70,4 @@ impl Node {
         }
         out.push('}');
     }
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    json::put_string(text, &mut out);
-    String::from_utf8(out).unwrap_or_default()
 }

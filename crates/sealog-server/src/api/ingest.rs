@@ -6,8 +6,8 @@ use hyper::{HeaderMap, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
 use sealog_formats::input::Adapter;
-use sealog_service::adapters::{ERRORS_MAX, Fate, Taken};
-use sealog_service::ingest::{Client, Endpoint, IngestError};
+use sealog_service::adapters::{ERRORS_MAX, Fate, Stopped, Taken};
+use sealog_service::ingest::{Client, Endpoint};
 use serde_json::{Map, Value, json};
 
 use super::events::{REPLAYED, idempotency_key};
@@ -18,60 +18,33 @@ use crate::respond::{Answer, Failure, json, with_type};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// What the answer has to look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Items,
-    /// As OTLP has it: what was refused is a partial success.
-    Logs,
-    LogsProtobuf,
-}
-
-pub(crate) async fn json_items(
-    app: &App,
-    headers: &HeaderMap,
-    lent: &mut Lent,
-    from: Client,
-    request_id: RequestId,
-) -> Answer {
-    post(app, headers, lent, (Adapter::Json, Form::Items), from, request_id).await
-}
-
-pub(crate) async fn cloudevents(
-    app: &App,
-    headers: &HeaderMap,
-    lent: &mut Lent,
-    from: Client,
-    request_id: RequestId,
-) -> Answer {
-    post(app, headers, lent, (Adapter::CloudEvents, Form::Items), from, request_id).await
-}
-
-pub(crate) async fn logs(
-    app: &App,
-    headers: &HeaderMap,
-    lent: &mut Lent,
-    from: Client,
-    request_id: RequestId,
-) -> Answer {
+/// The adapter for log records, by the encoding that their sender names.
+pub(crate) fn of_logs(headers: &HeaderMap) -> Adapter {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let as_what = if content_type.starts_with(PROTOBUF.as_bytes()) {
-        (Adapter::OtlpProtobuf, Form::LogsProtobuf)
-    } else {
-        (Adapter::OtlpJson, Form::Logs)
-    };
-    let answer = post(app, headers, lent, as_what, from, request_id).await;
-    // Exporters give up at a 500 and try again at a 503.
-    answer.map_err(
-        |failure| if failure.code() == Code::EventWriteFailed { failure.unavailable() } else { failure },
-    )
+    if content_type.starts_with(PROTOBUF.as_bytes()) { Adapter::OtlpProtobuf } else { Adapter::OtlpJson }
 }
 
-async fn post(
+pub(crate) async fn post(
     app: &App,
     headers: &HeaderMap,
     lent: &mut Lent,
-    (adapter, form): (Adapter, Form),
+    adapter: Adapter,
+    from: Client,
+    request_id: RequestId,
+) -> Answer {
+    let answer = take(app, headers, lent, adapter, from, request_id).await;
+    // Exporters of OpenTelemetry give up at a 500 and try again at a 503.
+    answer.map_err(|failure| match failure.code() {
+        Code::EventWriteFailed if adapter.is_otlp() => failure.unavailable(),
+        _ => failure,
+    })
+}
+
+async fn take(
+    app: &App,
+    headers: &HeaderMap,
+    lent: &mut Lent,
+    adapter: Adapter,
     from: Client,
     request_id: RequestId,
 ) -> Answer {
@@ -84,7 +57,7 @@ async fn post(
     let taken = app.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id).await;
     let taken = taken.map_err(|error| Failure::ingest(error, request_id))?;
     // The first batch was counted when the request came.
-    caller.charge(&app.limits, taken.batches() - 1, request_id.received_ms());
+    caller.charge(&app.limits, taken.batches.saturating_sub(1), app.world.now_ms());
     if taken.sealed > 0 {
         app.metrics.sealed(caller.chain().mode, taken.sealed);
     }
@@ -94,23 +67,30 @@ async fn post(
     for (_, reject) in taken.rejected() {
         app.metrics.rejected(reject.code());
     }
-    answer(&app.config, form, taken, request_id)
+    answer(&app.config, adapter, key_hash.is_some(), taken, request_id)
 }
 
-fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) -> Answer {
+fn answer(
+    config: &Config,
+    adapter: Adapter,
+    is_keyed: bool,
+    mut taken: Taken,
+    request_id: RequestId,
+) -> Answer {
     let errors: Vec<Value> =
         taken.rejected().take(ERRORS_MAX).map(|(index, reject)| item_error(config, index, reject)).collect();
     let stored = taken.stored();
-    if let Some(error) = taken.stopped.take() {
-        return Err(stopped(error, stored, errors, request_id));
+    if let Some(stopped) = taken.stopped.take() {
+        let failure = cut_short(stopped, is_keyed, stored, &taken.fates, request_id);
+        return Err(failure.with("items", errors));
     }
     let first = taken.rejected().next();
     if let Some((index, reject)) = first
         && stored == 0
-        && form == Form::Items
+        && !adapter.is_otlp()
     {
         let message = format!("item[{index}]: {reject}");
-        return Err(Failure::from(reject.clone()).saying(message).with_items(errors));
+        return Err(Failure::from(reject.clone()).saying(message).with("items", errors));
     }
     let rejected = taken.rejected().count();
     let summary = first.map(|(index, reject)| {
@@ -120,12 +100,12 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
             reject.code().as_str()
         )
     });
-    if form == Form::LogsProtobuf {
+    if adapter == Adapter::OtlpProtobuf {
         return Ok(with_type(StatusCode::OK, PROTOBUF, partial_success(rejected, summary.as_deref())));
     }
     let mut body = Map::new();
-    if let (Form::Logs, Some(summary)) = (form, summary) {
-        // A 64-bit number is a string in the JSON of Protocol Buffers.
+    if let (Adapter::OtlpJson, Some(summary)) = (adapter, summary) {
+        // As OTLP has it: what was refused is a partial success. A 64-bit number is a string in the JSON of Protocol Buffers.
         body.insert(
             "partialSuccess".into(),
             json!({ "rejectedLogRecords": rejected.to_string(), "errorMessage": summary }),
@@ -133,10 +113,10 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
     }
     body.insert("accepted".into(), stored.into());
     body.insert("rejected".into(), rejected.into());
-    body.insert("log_ids".into(), taken.fates.iter().map(log_id).collect());
+    body.insert("log_ids".into(), log_ids(&taken.fates));
     body.insert("errors".into(), errors.into());
     body.insert("request_id".into(), request_id.to_string().into());
-    let status = if form == Form::Items { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let status = if adapter.is_otlp() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = json(status, Value::from(body).to_string());
     if taken.replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
@@ -144,21 +124,39 @@ fn answer(config: &Config, form: Form, mut taken: Taken, request_id: RequestId) 
     Ok(response)
 }
 
-/// Some batches are stored and the rest is not: what the client has to know to send it again.
-fn stopped(error: IngestError, stored: usize, errors: Vec<Value>, request_id: RequestId) -> Failure {
+/// Some batches are stored and the rest is not: which is which, and what can be sent again.
+fn cut_short(
+    Stopped { error, retry_from, untried_from }: Stopped,
+    is_keyed: bool,
+    stored: usize,
+    fates: &[Fate],
+    request_id: RequestId,
+) -> Failure {
     let failure = Failure::ingest(error, request_id);
-    let message = format!(
-        "{} {stored} items of this request are stored; with an Idempotency-Key the same request stores the others and none twice.",
-        failure.message()
-    );
-    failure.saying(message).with_items(errors)
+    let next = if failure.code() == Code::EventIdempotencyKeyConflict {
+        format!(
+            "Items from {retry_from} on were sent under this Idempotency-Key before, and others of them were accepted then: compare them with what is stored."
+        )
+    } else if is_keyed {
+        "The same request under the same Idempotency-Key stores the others, and none twice.".to_owned()
+    } else {
+        format!(
+            "Send those from {retry_from} on again; whether those before {untried_from} are stored is not known without an Idempotency-Key."
+        )
+    };
+    let message =
+        format!("{} {stored} of {} items are stored: see log_ids. {next}", failure.message(), fates.len());
+    let failure = failure.saying(message).with("log_ids", log_ids(fates));
+    failure.with("retry_from", retry_from).with("untried_from", untried_from)
 }
 
-fn log_id(fate: &Fate) -> Value {
-    match fate {
+/// An id for each item that is stored, in the place of the item.
+fn log_ids(fates: &[Fate]) -> Value {
+    let log_id = |fate: &Fate| match fate {
         Fate::Stored(log_id) => log_id.to_string().into(),
         Fate::Rejected(_) | Fate::NotTried => Value::Null,
-    }
+    };
+    fates.iter().map(log_id).collect()
 }
 
 fn item_error(config: &Config, index: usize, reject: &Reject) -> Value {

@@ -628,6 +628,10 @@ pub enum Mood {
     /// Appends wait until they are released.
     Holding,
     WritesFail,
+    /// So many appends succeed; then the disk is full.
+    NoRoomAfter(usize),
+    /// So many appends succeed; those that follow are made, and the database is gone before it says so.
+    AnswersLostAfter(usize),
     /// Those to system chains; to that of one tenant, or of all.
     SystemWritesFail(Option<TenantId>),
     ReadsFail,
@@ -685,6 +689,15 @@ impl Hinge {
         self.gate.add_permits(1);
     }
 
+    /// Whether an append is one of those that still succeed.
+    fn succeeds(&self) -> bool {
+        let mut mood = self.mood.lock().unwrap();
+        let (Mood::NoRoomAfter(left) | Mood::AnswersLostAfter(left)) = &mut *mood else { return true };
+        let succeeds = *left > 0;
+        *left = left.saturating_sub(1);
+        succeeds
+    }
+
     fn readable(&self) -> Result<(), StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         match self.mood() {
@@ -716,6 +729,11 @@ impl Store for Hinge {
                     self.gate.acquire().await.unwrap().forget();
                 }
                 Mood::WritesFail => return Err(StoreError::Poisoned("asked for by a test".into())),
+                Mood::NoRoomAfter(_) if !self.succeeds() => return Err(StoreError::NoRoom),
+                Mood::AnswersLostAfter(_) if !self.succeeds() => {
+                    self.inner.append(append).await?;
+                    return Err(StoreError::Unavailable("asked for by a test".into()));
+                }
                 Mood::Panicking => panic!("asked for by a test"),
                 _ => {}
             }

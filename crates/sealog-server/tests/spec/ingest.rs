@@ -1,5 +1,8 @@
 //! Adapters for shippers, `/ingest/…`: each item by itself, through the same validation, keys and limits as `/v1`.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -20,7 +23,11 @@ fn actions(service: &Service) -> Vec<String> {
 }
 
 fn keyed(service: &Service, path: &str, key: &str, body: &str) -> Response {
-    let headers = [("Authorization", bearer(&service.live)), ("Idempotency-Key", key.to_owned())];
+    keyed_by(service, &service.live, path, key, body)
+}
+
+fn keyed_by(service: &Service, api_key: &str, path: &str, key: &str, body: &str) -> Response {
+    let headers = [("Authorization", bearer(api_key)), ("Idempotency-Key", key.to_owned())];
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     service.request("POST", path, &headers, body.as_bytes())
 }
@@ -161,6 +168,212 @@ fn a_store_that_fails_stores_nothing_and_says_so() {
     assert_eq!((answer.status, &answer.json["error"]["code"]), (503, &json!("event/write_failed")));
     service.hinge().set(Mood::Willing);
     assert_eq!(service.count(&service.live), 0);
+}
+
+/// Actors of what the chain has, by `log_id`; each event stands once in it.
+fn actors(service: &Service) -> BTreeMap<String, String> {
+    let (mut actors, mut cursor) = (BTreeMap::new(), String::new());
+    loop {
+        let page = service.get(&format!("/v1/events?limit=100{cursor}"), &service.live).ok();
+        for event in page["events"].as_array().unwrap() {
+            let before = actors.insert(text(&event["log_id"]), text(&event["actor_id"]));
+            assert_eq!(before, None, "{event}");
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(service.count(&service.live), actors.len() as u64, "every event is in the chain");
+    actors
+}
+
+/// Items of which each has its place as the actor, and those that are named an action that nobody knows.
+fn numbered(path: &str, items: Range<usize>, bad: &[usize]) -> String {
+    let action = |n: usize| if bad.contains(&n) { "nonsense" } else { "user.login" };
+    let of = |n: usize| match path {
+        JSON => json!({ "action": action(n), "actor_id": format!("u{n}") }),
+        CLOUD => {
+            json!({ "specversion": "1.0", "id": format!("{n}"), "source": "/shop", "type": action(n), "authid": format!("u{n}") })
+        }
+        _ => {
+            let mut record = record(action(n));
+            record["attributes"][1]["value"]["stringValue"] = format!("u{n}").into();
+            record
+        }
+    };
+    let items: Vec<Value> = items.map(of).collect();
+    match path {
+        LOGS => json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": items }] }] }).to_string(),
+        _ => json!(items).to_string(),
+    }
+}
+
+/// What an answer says is stored, by the place of the item.
+fn stored(log_ids: &Value) -> BTreeMap<String, String> {
+    let log_ids = log_ids.as_array().unwrap().iter().enumerate();
+    log_ids.filter(|(_, id)| id.is_string()).map(|(n, id)| (text(id), format!("u{n}"))).collect()
+}
+
+/// Items that are refused, wherever the request ends: in the first batch, in the one that fails, and behind it.
+const BAD: [usize; 3] = [3, 100, 230];
+
+/// An error in the middle of a request: which items are stored, which are refused, and where to go on.
+#[track_caller]
+fn cut_short(path: &str, answer: &Response) -> Value {
+    let error = answer.json["error"].clone();
+    let status = if path == LOGS { 503 } else { 500 };
+    assert_eq!(
+        (answer.status, &error["code"]),
+        (status, &json!("event/write_failed")),
+        "{path}: {}",
+        answer.body
+    );
+    let refused: Vec<u64> =
+        error["items"].as_array().unwrap().iter().map(|item| item["index"].as_u64().unwrap()).collect();
+    assert_eq!(refused, BAD.map(|index| index as u64), "{path}");
+    assert_eq!((&error["retry_from"], &error["untried_from"]), (&json!(101), &json!(200)), "{path}");
+    assert!(text(&error["message"]).contains("99 of 250 items are stored"), "{error}");
+    let expected: Vec<bool> = (0..250).map(|n| n < 100 && n != 3).collect();
+    let told: Vec<bool> = error["log_ids"].as_array().unwrap().iter().map(Value::is_string).collect();
+    assert_eq!(told, expected, "{path}");
+    error
+}
+
+#[test]
+fn a_disk_that_is_full_in_the_middle_is_told_item_by_item_and_the_same_key_stores_the_rest_once() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let mut before = BTreeMap::new();
+    for path in [JSON, CLOUD, LOGS] {
+        let body = numbered(path, 0..250, &BAD);
+        service.hinge().set(Mood::NoRoomAfter(1));
+        let answer = keyed(&service, path, path, &body);
+        let error = cut_short(path, &answer);
+        assert!(text(&error["message"]).contains("same Idempotency-Key"), "{error}");
+        let first = stored(&error["log_ids"]);
+        let now = |mut more: BTreeMap<String, String>| {
+            more.extend(before.clone());
+            more
+        };
+        assert_eq!(actors(&service), now(first.clone()), "{path}: what is acknowledged, and nothing else");
+        // As long as it lasts, nothing changes.
+        service.hinge().set(Mood::NoRoomAfter(0));
+        assert_eq!(cut_short(path, &keyed(&service, path, path, &body))["log_ids"], error["log_ids"]);
+        service.hinge().set(Mood::Willing);
+        let again = keyed(&service, path, path, &body);
+        let expected: Vec<bool> = (0..250).map(|n| !BAD.contains(&n)).collect();
+        assert_eq!(fates(&again), (247, 3, expected), "{path}");
+        assert_eq!(again.header("idempotency-replayed"), None, "{path}: a part of it is new");
+        let all = stored(&again.json["log_ids"]);
+        assert!(first.iter().all(|(log_id, actor)| all.get(log_id) == Some(actor)), "{path}");
+        assert_eq!(actors(&service), now(all.clone()), "{path}");
+        let replayed = keyed(&service, path, path, &body);
+        assert_eq!(replayed.header("idempotency-replayed"), Some("true"), "{path}");
+        assert_eq!(replayed.json["log_ids"], again.json["log_ids"], "{path}");
+        before = now(all);
+        assert_eq!(actors(&service), before, "{path}");
+    }
+}
+
+/// A database that is gone after its commit has stored the batch, and nobody knows.
+#[test]
+fn a_batch_whose_outcome_is_unknown_is_named_and_the_same_key_finds_it() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let mut before = BTreeMap::new();
+    for path in [JSON, CLOUD, LOGS] {
+        let body = numbered(path, 0..250, &BAD);
+        service.hinge().set(Mood::AnswersLostAfter(1));
+        let error = cut_short(path, &keyed(&service, path, path, &body));
+        service.hinge().set(Mood::Willing);
+        let mut there = actors(&service);
+        there.retain(|log_id, _| !before.contains_key(log_id));
+        let expected: BTreeSet<String> =
+            (0..200).filter(|n| !BAD.contains(n)).map(|n| format!("u{n}")).collect();
+        assert_eq!(there.values().cloned().collect::<BTreeSet<_>>(), expected, "{path}");
+        let told = stored(&error["log_ids"]);
+        assert!(told.iter().all(|(log_id, actor)| there.get(log_id) == Some(actor)), "{path}");
+        let again = keyed(&service, path, path, &body);
+        let all = stored(&again.json["log_ids"]);
+        assert_eq!(all.len(), 247, "{path}");
+        assert!(there.iter().all(|(log_id, actor)| all.get(log_id) == Some(actor)), "{path}");
+        before.extend(all);
+        assert_eq!(actors(&service), before, "{path}");
+    }
+}
+
+#[test]
+fn without_a_key_the_items_from_the_first_undecided_one_on_can_be_sent_again() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    for (path, at) in [(JSON, 0), (CLOUD, 1), (LOGS, 2)] {
+        service.hinge().set(Mood::NoRoomAfter(1));
+        let error = cut_short(path, &service.post(path, &service.live, numbered(path, 0..250, &BAD)));
+        let message = text(&error["message"]);
+        assert!(message.contains("from 101 on") && message.contains("before 200"), "{message}");
+        service.hinge().set(Mood::Willing);
+        let rest = service.post(path, &service.live, numbered(path, 101..250, &BAD));
+        assert_eq!((&rest.json["accepted"], &rest.json["rejected"]), (&json!(148), &json!(1)), "{path}");
+        let mut actors: Vec<String> = actors(&service).into_values().skip(at * 247).collect();
+        actors.sort();
+        let mut expected: Vec<String> =
+            (0..250).filter(|n| !BAD.contains(n)).map(|n| format!("u{n}")).collect();
+        expected.sort();
+        assert_eq!(actors, expected, "{path}: each once");
+    }
+}
+
+#[test]
+fn a_store_that_fails_at_the_first_batch_has_stored_nothing_and_has_nothing_to_tell_apart() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    service.hinge().set(Mood::NoRoomAfter(0));
+    // All of the first batch is refused, so the store is asked for the second one first.
+    let bad: Vec<usize> = (0..100).collect();
+    for body in [numbered(JSON, 0..250, &[]), numbered(JSON, 0..250, &bad)] {
+        keyed(&service, JSON, "k", &body).rejected(500, "event/write_failed");
+    }
+    service.hinge().set(Mood::Willing);
+    assert_eq!(service.count(&service.live), 0);
+}
+
+/// What is stored under the key of a later batch can differ although the first one's is the same: to send it again would not help.
+#[test]
+fn a_conflict_in_the_middle_names_what_is_stored_and_promises_nothing() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let mut items: Vec<Value> =
+        (0..150).map(|n| json!({ "action": "user.login", "actor_id": format!("u{n}") })).collect();
+    items[120]["action"] = "invoice.sent".into();
+    let body = json!(items).to_string();
+    let first = keyed(&service, JSON, "k", &body);
+    assert_eq!((&first.json["accepted"], &first.json["rejected"]), (&json!(149), &json!(1)));
+    service.new_action(&json!({ "action": "invoice.sent" }));
+    let answer = keyed(&service, JSON, "k", &body);
+    let error = &answer.json["error"];
+    assert_eq!((answer.status, &error["code"]), (409, &json!("event/idempotency_key_conflict")));
+    assert_eq!((&error["retry_from"], &error["untried_from"]), (&json!(100), &json!(150)));
+    let first = first.json["log_ids"].as_array().unwrap();
+    assert_eq!(error["log_ids"].as_array().unwrap()[..100], first[..100]);
+    assert!(!text(&error["message"]).contains("stores the others"), "{error}");
+    assert_eq!(service.count(&service.live), 149);
+}
+
+#[test]
+fn a_request_that_was_cut_short_is_charged_for_the_batches_that_it_came_to() {
+    let service = Service::with(|setup| {
+        setup.config.limits.test_rps = 4;
+        setup.segment_bytes = 8 << 20;
+    });
+    let post = || keyed_by(&service, &service.test, JSON, "k", &numbered(JSON, 0..500, &[]));
+    service.hinge().set(Mood::NoRoomAfter(1));
+    assert_eq!(post().status, 500);
+    service.hinge().set(Mood::Willing);
+    // Two of four: the first try came to its second batch.
+    let again = post();
+    assert_eq!((again.status, &again.json["accepted"]), (202, &json!(500)));
+    // A retry that comes too early changes nothing.
+    post().rejected(429, "rate/test_limit_exceeded");
+    service.clock.advance(1000);
+    assert_eq!(post().json["log_ids"], again.json["log_ids"]);
+    service.clock.advance(1000);
+    assert_eq!(service.count(&service.test), 500);
 }
 
 #[test]

@@ -167,6 +167,57 @@ impl Drop for DataDir {
     }
 }
 
+/// Keeps writers out of a directory while it is read, and lets others read it too. Nothing is written for it,
+/// not even a process id: a shared lock on what is there, which also works where nothing may be written.
+#[derive(Debug)]
+pub(super) struct ReadLock {
+    dir: File,
+    /// Nothing in a copy that came without it.
+    lock_file: Option<File>,
+}
+
+impl ReadLock {
+    pub(super) fn take(path: &Path) -> Result<ReadLock, OpenError> {
+        let dir = File::open(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+        share(&dir, path)?;
+        let name = path.join(LOCK);
+        let lock_file = match File::open(&name) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(OpenError::Io { path: name, error }),
+        };
+        // A version that knows nothing of the lock on the directory has this one, and so has every one on a
+        // file system that cannot lock directories.
+        if let Some(file) = &lock_file {
+            share(file, path)?;
+        }
+        Ok(ReadLock { dir, lock_file })
+    }
+}
+
+impl Drop for ReadLock {
+    fn drop(&mut self) {
+        // By name, as that of a writer.
+        if let Some(file) = &self.lock_file {
+            let _ = file.unlock();
+        }
+        let _ = self.dir.unlock();
+    }
+}
+
+fn share(file: &File, dir: &Path) -> Result<(), OpenError> {
+    match file.try_lock_shared() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { holder: holder(dir) }),
+        // Reading does no harm to a server that goes unnoticed.
+        Err(TryLockError::Error(error)) if cannot_lock_directories(&error) => {
+            tracing::warn!(%error, path = %dir.display(), "the file system cannot lock; a server that writes there meanwhile would go unnoticed");
+            Ok(())
+        }
+        Err(TryLockError::Error(error)) => Err(OpenError::Io { path: dir.to_owned(), error }),
+    }
+}
+
 fn cannot_lock_directories(error: &io::Error) -> bool {
     let kinds = [Errno::BADF, Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL];
     Errno::from_io_error(error).is_some_and(|errno| kinds.contains(&errno))
@@ -174,7 +225,14 @@ fn cannot_lock_directories(error: &io::Error) -> bool {
 
 /// The process that says it has the directory.
 fn holder(dir: &Path) -> String {
-    let holder = fs::read_to_string(dir.join(LOCK)).unwrap_or_default();
+    let Ok(mut file) = File::open(dir.join(LOCK)) else { return "unknown".into() };
+    // A writer holds this file, too, and its id stands in it. Whoever only reads leaves the id of the last
+    // writer there.
+    if file.try_lock_shared().is_ok() {
+        return "unknown: it only reads, as `sealog verify --data` does".into();
+    }
+    let mut holder = String::new();
+    let _ = file.read_to_string(&mut holder);
     if holder.trim().is_empty() { "unknown".into() } else { holder.trim().to_owned() }
 }
 
@@ -241,5 +299,37 @@ mod tests {
         assert!(matches!(DataDir::take(dir.path()), Err(OpenError::Locked { .. })));
         drop(held);
         assert!(DataDir::take(dir.path()).is_ok());
+    }
+
+    fn held_by<T: std::fmt::Debug>(refused: Result<T, OpenError>) -> String {
+        match refused {
+            Err(OpenError::Locked { holder }) => holder,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn readers_share_a_directory_and_keep_writers_out_and_writers_keep_readers_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = DataDir::take(dir.path()).unwrap();
+        assert_eq!(held_by(ReadLock::take(dir.path())), std::process::id().to_string());
+        drop(writer);
+        let readers = (ReadLock::take(dir.path()).unwrap(), ReadLock::take(dir.path()).unwrap());
+        assert!(held_by(DataDir::take(dir.path())).contains("only reads"), "not the last writer's id");
+        drop(readers.0);
+        assert!(held_by(DataDir::take(dir.path())).contains("only reads"));
+        drop(readers.1);
+        assert!(DataDir::take(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_reader_makes_no_lock_file_and_heeds_one_that_only_an_older_version_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(ReadLock::take(dir.path()).unwrap());
+        assert!(!dir.path().join(LOCK).exists());
+        let older = take_lock_file(dir.path()).unwrap();
+        assert_eq!(held_by(ReadLock::take(dir.path())), std::process::id().to_string());
+        older.unlock().unwrap();
+        assert!(ReadLock::take(dir.path()).is_ok());
     }
 }

@@ -153,10 +153,14 @@ impl OpenLog {
     ) -> Result<OpenLog, RecoveryError> {
         let recovered = recover::recover(dir, mode, options, salt)?;
         let mut findings = recovered.findings;
-        let refused = findings.iter().find_map(|finding| match finding {
-            Finding::ReadOnly { cause } => Some(StoreError::Poisoned(cause.clone())),
-            Finding::NoRoom { .. } => Some(StoreError::NoRoom),
-            _ => None,
+        let asked = || StoreError::Refused("the store was opened to be read only".into());
+        let refused = options.read_only.then(asked);
+        let refused = refused.or_else(|| {
+            findings.iter().find_map(|finding| match finding {
+                Finding::ReadOnly { cause } => Some(StoreError::Poisoned(cause.clone())),
+                Finding::NoRoom { .. } => Some(StoreError::NoRoom),
+                _ => None,
+            })
         });
         let contents = Arc::new(recovered.contents);
         let upkeep = Arc::new(Upkeep::new(Arc::clone(&contents), recovered.mark, recovered.stale));

@@ -36,6 +36,9 @@ pub struct Options {
     pub tick: Duration,
     /// Accepts a data directory on a file system that forgets (tmpfs) or that is remote.
     pub allow_unsafe_storage: bool,
+    /// Opens a store to be looked at: no file or directory is written, created, cut or removed, events are
+    /// refused, and what recovery would write is kept in memory.
+    pub read_only: bool,
     pub disk: Arc<dyn Disk>,
     pub world: Arc<dyn World>,
 }
@@ -61,6 +64,7 @@ impl Default for Options {
             open_files_max: open_files_max(),
             tick: Duration::from_secs(1),
             allow_unsafe_storage: false,
+            read_only: false,
             disk: Arc::new(RealDisk),
             world: Arc::new(GuardedWorld::new(Arc::new(SystemWorld), false)),
         }

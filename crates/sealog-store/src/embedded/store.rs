@@ -14,11 +14,12 @@ use sealog_core::time::Month;
 use sealog_core::verify::{Item, Verdict};
 
 use super::contents::Contents;
-use super::data_dir::{self, DataDir, Directory};
+use super::data_dir::{self, DataDir, Directory, ReadLock};
 use super::feed::follow;
 use super::feed::recent::Feed;
 use super::index::salt::IndexSalt;
 use super::log::disk::{self, Disk, RealDisk};
+use super::log::read_only::ReadOnlyDisk;
 #[cfg(feature = "mutants")]
 use super::mutants;
 use super::open_log::{self, Log};
@@ -49,8 +50,10 @@ pub struct EmbeddedStore {
     feed: Arc<Feed>,
     /// Looks after the directory. Nothing for a disk that is not of this machine.
     watch: Option<watch::Watch>,
-    /// Nothing for a disk that is not of this machine. Released last.
+    /// Nothing for a disk that is not of this machine, and for a store that is only read. Released last.
     directory: Option<Directory>,
+    /// Of a store that is only read: held for as long as it is.
+    _read_lock: Option<ReadLock>,
 }
 
 impl EmbeddedStore {
@@ -61,18 +64,30 @@ impl EmbeddedStore {
         };
         #[cfg(feature = "mutants")]
         let options = &Options { disk: mutants::disk(Arc::clone(&options.disk)), ..options.clone() };
-        options.disk.create_dir(dir).map_err(at(dir))?;
-        // The name of the directory itself must survive a power cut, too.
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        options.disk.sync_dir(parent).map_err(at(parent))?;
+        let Options { read_only, .. } = *options;
+        let only_read = read_only
+            .then(|| Options { disk: Arc::new(ReadOnlyDisk(Arc::clone(&options.disk))), ..options.clone() });
+        let options = only_read.as_ref().unwrap_or(options);
+        if !read_only {
+            options.disk.create_dir(dir).map_err(at(dir))?;
+            // The name of the directory itself must survive a power cut, too.
+            let parent =
+                dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            options.disk.sync_dir(parent).map_err(at(parent))?;
+        }
         // Locking and the check of the file system are about the real machine; a disk in a test has neither.
         let real = fs::metadata(dir).is_ok();
-        if real && !options.allow_unsafe_storage {
+        // What is only read may be anywhere: nothing is acknowledged.
+        if real && !read_only && !options.allow_unsafe_storage {
             refuse_unsafe_storage(dir)?;
         }
-        let directory =
-            if real { Some(Directory::new(DataDir::take(dir)?, Arc::clone(&options.disk))) } else { None };
-        check_format(dir, &*options.disk)?;
+        let (mut directory, mut read_lock) = (None, None);
+        if real && read_only {
+            read_lock = Some(ReadLock::take(dir)?);
+        } else if real {
+            directory = Some(Directory::new(DataDir::take(dir)?, Arc::clone(&options.disk)));
+        }
+        check_format(dir, options)?;
         let salt =
             IndexSalt::open(dir, &*options.disk, &*options.world).map_err(at(&dir.join("index.salt")))?;
         let feed: Arc<Feed> = Arc::default();
@@ -100,7 +115,7 @@ impl EmbeddedStore {
             }
         };
         let pool = Arc::new(FairPool::start());
-        Ok(EmbeddedStore { live, test, pool, feed, watch, directory })
+        Ok(EmbeddedStore { live, test, pool, feed, watch, directory, _read_lock: read_lock })
     }
 
     /// Whether a directory is on stable storage, or why not; for a look before a start.
@@ -126,7 +141,8 @@ impl EmbeddedStore {
         [of(Mode::Live, &self.live), of(Mode::Test, &self.test)].concat()
     }
 
-    /// The directory, for other files that belong to it. Nothing for a disk that is not of this machine.
+    /// The directory, for other files that belong to it. Nothing for a disk that is not of this machine, and
+    /// for a store that is only read.
     pub fn directory(&self) -> Option<&Directory> {
         self.directory.as_ref()
     }
@@ -336,11 +352,15 @@ impl Store for EmbeddedStore {
     }
 }
 
-fn check_format(dir: &Path, disk: &dyn Disk) -> Result<(), OpenError> {
+fn check_format(dir: &Path, options: &Options) -> Result<(), OpenError> {
+    let disk: &dyn Disk = &*options.disk;
     if has_format(dir, disk)? {
         return Ok(());
     }
     let path = dir.join("FORMAT");
+    if options.read_only {
+        return Err(OpenError::Io { path, error: rustix::io::Errno::NOENT.into() });
+    }
     disk::replace(disk, &path, FORMAT_LINE.as_bytes()).map_err(|error| OpenError::Io { path, error })
 }
 

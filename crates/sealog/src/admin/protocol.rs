@@ -124,6 +124,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
 
+    use super::super::inspect::{LeftOut, State};
     use super::*;
 
     #[test]
@@ -148,6 +149,31 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(super::distrusted(&std::fs::metadata(&file).unwrap(), me).unwrap().contains("no socket"));
+    }
+
+    #[test]
+    fn an_answer_fits_its_line_however_much_is_wrong_and_says_how_much_is_left_out() {
+        let many: Vec<String> = (0..5000).map(|n| format!("live/{n:08}.log: \"\u{1}\" is damaged")).collect();
+        let everything = State {
+            store: "embedded".into(),
+            not_ready: None,
+            findings: many.clone(),
+            notices: vec!["x".repeat(LINE_BYTES_MAX), "y".into()],
+            losses: many.clone(),
+            left_out: LeftOut::default(),
+            chains: 1,
+            events: 1,
+            storage_bytes: 1,
+        };
+        let state = everything.fitted();
+        assert!(state.findings.len() > 100 && many.starts_with(&state.findings));
+        assert_eq!((&state.losses, &state.notices), (&state.findings, &vec!["y".to_owned()]));
+        let left_out = many.len() - state.findings.len();
+        assert_eq!(state.left_out, LeftOut { findings: left_out, notices: 1, losses: left_out });
+        let answer = line(&Reply::Done(Answer::Inspect(state.clone())));
+        assert!(answer.len() < LINE_BYTES_MAX, "{}", answer.len());
+        let fitted = state.clone().fitted();
+        assert_eq!((fitted.findings, fitted.left_out), (state.findings, LeftOut::default()));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use sealog_core::verify::Broken;
 use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
 use sha2::{Digest, Sha256};
 
-use super::manifest::{LogText, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{LogText, Manifest, SegmentText, dropped_name};
 use super::place::{Place, segment_name};
 use super::progress::Progress;
 use super::target::digest;
@@ -23,7 +24,9 @@ pub(super) struct Checked {
     pub bytes: u64,
     pub events: u64,
     pub chains: usize,
-    /// Files and places in them, with what is wrong.
+    /// Files that are not what the manifest says, with what is wrong.
+    pub changed: Vec<String>,
+    /// What the store had lost, or had damaged, when the backup was made.
     pub damaged: Vec<String>,
     pub broken: Vec<BrokenChain>,
     /// Of the events that were looked for, those that are there.
@@ -41,7 +44,7 @@ pub(super) struct BrokenChain {
 
 impl Checked {
     pub(super) fn is_whole(&self) -> bool {
-        self.damaged.is_empty() && self.broken.is_empty()
+        self.changed.is_empty() && self.damaged.is_empty() && self.broken.is_empty()
     }
 }
 
@@ -62,22 +65,22 @@ pub(super) fn check(
         match File::open(&path).and_then(digest) {
             Ok((bytes, sha256)) if bytes == file.bytes && sha256 == file.sha256 => {}
             Ok(_) => {
-                checked.damaged.push(format!("{} ({}): its digest is another one", path.display(), file.name))
+                checked.changed.push(format!("{} ({}): its digest is another one", path.display(), file.name))
             }
-            Err(error) => checked.damaged.push(format!("{} ({}): {error}", path.display(), file.name)),
+            Err(error) => checked.changed.push(format!("{} ({}): {error}", path.display(), file.name)),
         }
         progress.add(file.bytes);
     }
     for mode in Mode::ALL {
         let Some(log) = manifest.log(mode) else { continue };
-        let dropped = match manifest.file(&format!("{}/dropped", log.mode)) {
+        let dropped = match manifest.file(&dropped_name(&log.mode)) {
             None => BTreeMap::new(),
             Some(file) => {
                 let read = std::fs::read(place.file_path(&file.sha256)).ok();
                 match read.as_deref().and_then(read_dropped) {
                     Some((_, anchors)) => anchors,
                     None => {
-                        checked.damaged.push(format!("{}/dropped cannot be read", log.mode));
+                        checked.changed.push(format!("{}/dropped cannot be read", log.mode));
                         BTreeMap::new()
                     }
                 }
@@ -115,6 +118,7 @@ fn check_log(
             checked.files += 1;
             checked.bytes += segment.bytes;
             progress.add(segment.bytes);
+            checked.changed.extend(looked.changed);
             checked.damaged.extend(looked.damaged);
             if let Some(contents) = looked.contents {
                 checked
@@ -130,6 +134,7 @@ fn check_log(
 
 struct Looked {
     contents: Option<SegmentContents>,
+    changed: Vec<String>,
     damaged: Vec<String>,
 }
 
@@ -158,24 +163,26 @@ fn look_at_one(place: &Place, mode: &str, segment: &SegmentText, wanted: &HashSe
     let name = segment_name(mode, segment.number, &segment.salt);
     let content = match place.read_segment(mode, segment) {
         Ok(content) => content,
-        Err(error) => return Looked { contents: None, damaged: vec![format!("{name}: {error}")] },
+        Err(error) => {
+            return Looked { contents: None, changed: vec![format!("{name}: {error}")], damaged: Vec::new() };
+        }
     };
-    let mut damaged = Vec::new();
+    let (mut changed, mut damaged) = (Vec::new(), Vec::new());
     if hex(&Sha256::digest(&content)) != segment.sha256 {
-        damaged.push(format!("{name}: its digest is another one"));
+        changed.push(format!("{name}: its digest is another one"));
     }
     let contents = SegmentContents::read(&content, true, wanted).filter(|contents| {
         contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
     });
     match &contents {
-        None => damaged.push(format!("{name}: its header is damaged")),
+        None => changed.push(format!("{name}: its header is damaged")),
         Some(contents) => {
             damaged.extend(
                 contents.damage.iter().map(|(from, to)| format!("{name}: bytes {from} to {to} are damaged")),
             );
         }
     }
-    Looked { contents, damaged }
+    Looked { contents, changed, damaged }
 }
 
 /// Holds what the files have against what the manifest says.

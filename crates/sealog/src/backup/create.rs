@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::flags::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
 use super::make::{Made, make};
+use super::manifest::refuse_other_store;
 use super::moment::Moment;
-use super::place::Place;
+use super::place::{Keeper, Place};
 use super::progress::Progress;
 use super::source::{DataDir, Unread};
 use super::target::{IntoPlace, IntoStream, Pace};
@@ -75,7 +76,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             Unread::Gone => "old test events were dropped while they were copied; try again".into(),
         })?
     } else {
-        let place = Place::create(Path::new(to))?;
+        let place = Place::create(Path::new(to), Keeper::Backups)?;
         into_place(&settings, &place, pace, &progress)?
     };
     progress.finish();
@@ -87,12 +88,7 @@ fn into_place(settings: &Settings, place: &Place, pace: Pace, progress: &Progres
     let known = place.manifests()?;
     for _ in 0..TRIES {
         let (source, moment) = take(settings)?;
-        if let Some(other) = known.iter().find(|manifest| manifest.store.id != moment.store_id) {
-            return Err(Failure::usage(format!(
-                "the directory has backups of another store ({} {}), and this one is {}; use another directory",
-                other.store.kind, other.store.id, moment.store_id
-            )));
-        }
+        refuse_other_store(&known, &moment.store_id).map_err(Failure::usage)?;
         let mut target = IntoPlace { place, known: &known, pace };
         match make(&source, &moment, &mut target, &known, SystemWorld.now_ms(), progress) {
             Ok(made) => return Ok(made),

@@ -2,12 +2,7 @@
 
 use clap::{Arg, ArgAction};
 
-use crate::cli::exit::Exit;
-
 pub(super) use crate::cli::exit::EXIT_CODES;
-
-/// When a chain is broken, or a file is damaged.
-pub(super) const EXIT_BROKEN: u8 = Exit::Broken as u8;
 
 pub(super) fn json_flag() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines")

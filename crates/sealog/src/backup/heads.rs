@@ -4,15 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
-use sealog_core::time::iso_ms;
 use sealog_store::postgres;
 use sealog_store::world::{SystemWorld, World};
 
 use super::flags::{EXIT_CODES, dir_argument, json_flag};
 use super::head_text;
-use super::make::name;
-use super::manifest::{FORMAT, Manifest, POSTGRESQL, StoreText};
-use super::place::Place;
+use super::manifest::{Manifest, POSTGRESQL, StoreText};
+use super::place::{Keeper, Place};
 use crate::cli::exit::Failure;
 use crate::config;
 use crate::store::{self, Opened};
@@ -61,36 +59,13 @@ fn note(opened: &Opened, dir: &Path) -> Result<Manifest, Failure> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     let store = opened.store();
     let heads = runtime.block_on(store.heads()).map_err(|error| error.to_string())?;
-    let place = Place::create(dir)?;
-    let (known, now_ms) = (place.manifests()?, SystemWorld.now_ms());
-    let id = database.store_id().to_string();
-    if let Some(other) = known.iter().find(|manifest| manifest.store.id != id) {
-        return Err(Failure::usage(format!(
-            "{}: the directory belongs to another store ({} {}); use another one",
-            dir.display(),
-            other.store.kind,
-            other.store.id
-        )));
-    }
-    let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
-    let manifest = Manifest {
-        format: FORMAT.into(),
-        id: name(number, now_ms),
-        number,
-        made_at: iso_ms(now_ms),
-        made_at_ms: now_ms,
-        sealog_version: env!("CARGO_PKG_VERSION").into(),
-        store: StoreText {
-            kind: POSTGRESQL.into(),
-            format: format!("schema {}", postgres::schema_version()),
-            id,
-        },
-        logs: Vec::new(),
-        files: Vec::new(),
-        heads: head_text::texts(&heads.into_iter().collect()),
-        lost: Vec::new(),
-        faults: store.faults(),
-    };
+    let place = Place::create(dir, Keeper::Backups)?;
+    let format = format!("schema {}", postgres::schema_version());
+    let store_text = StoreText { kind: POSTGRESQL.into(), format, id: database.store_id().to_string() };
+    let mut manifest = Manifest::after(&place.manifests()?, store_text, SystemWorld.now_ms())
+        .map_err(|problem| Failure::usage(format!("{}: {problem}", dir.display())))?;
+    manifest.heads = head_text::texts(&heads.into_iter().collect());
+    manifest.faults = store.faults();
     place.put_manifest(&manifest)?;
     Ok(manifest)
 }

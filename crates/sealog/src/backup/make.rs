@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
-use sealog_core::time::iso_ms;
-use sealog_store::embedded::EmbeddedStore;
-use sealog_store::embedded::backup::{Header, SegmentContents, Walk, read_dropped};
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk};
 
-use super::head_text::{self, HeadText};
-use super::manifest::{EMBEDDED, FORMAT, FileText, LogText, Manifest, SegmentText, StoreText, unhex};
+use super::head_text;
+use super::manifest::{FileText, LogText, Manifest, SegmentText, dropped_name};
 use super::moment::{LogMoment, Moment};
 use super::progress::Progress;
 use super::source::{Source, Unread};
@@ -33,27 +31,9 @@ pub(super) fn make(
     now_ms: u64,
     progress: &Progress,
 ) -> Result<Made, Unread> {
-    let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
     let base = known.iter().rev().find(|manifest| goes_on(manifest, moment));
     let mut made = Made {
-        manifest: Manifest {
-            format: FORMAT.into(),
-            id: name(number, now_ms),
-            number,
-            made_at: iso_ms(now_ms),
-            made_at_ms: now_ms,
-            sealog_version: env!("CARGO_PKG_VERSION").into(),
-            store: StoreText {
-                kind: EMBEDDED.into(),
-                format: EmbeddedStore::format().into(),
-                id: moment.store_id.clone(),
-            },
-            logs: Vec::new(),
-            files: Vec::new(),
-            heads: Vec::new(),
-            lost: moment.logs.iter().flat_map(|log| log.lost.clone()).collect(),
-            faults: moment.logs.iter().flat_map(|log| &log.lost).map(lost_fault).collect(),
-        },
+        manifest: Manifest::of_moment(known, moment, now_ms).map_err(Unread::Failed)?,
         copied_segments: 0,
         copied_bytes: 0,
         shared_segments: 0,
@@ -66,8 +46,8 @@ pub(super) fn make(
     made.manifest.heads = head_text::texts(&heads);
     let mut files = source.files().map_err(Unread::Failed)?;
     for log in &moment.logs {
-        if let Some(dropped) = dropped(log)? {
-            files.push((format!("{}/dropped", log.mode), dropped));
+        if let Some(dropped) = log.dropped_file().map_err(Unread::Failed)? {
+            files.push((dropped_name(&log.mode), dropped));
         }
     }
     for (name, content) in files {
@@ -76,19 +56,6 @@ pub(super) fn make(
     }
     target.finish(&made.manifest).map_err(Unread::Failed)?;
     Ok(made)
-}
-
-/// What is wrong with a chain whose last events are proven lost.
-pub(super) fn lost_fault(lost: &HeadText) -> String {
-    let HeadText { tenant_id, project_id, mode, chain_seq, .. } = lost;
-    format!("chain {tenant_id}/{project_id}/{mode} is known to have had event {chain_seq}, and has lost it")
-}
-
-/// Names of backups are in the order of their numbers.
-pub(super) fn name(number: u64, now_ms: u64) -> String {
-    let time: String = iso_ms(now_ms).chars().filter(|c| !matches!(c, '-' | ':')).collect();
-    let seconds = time.split('.').next().unwrap_or_default();
-    format!("{number:06}-{seconds}Z")
 }
 
 fn copy_log(
@@ -103,24 +70,9 @@ fn copy_log(
         .ok_or_else(|| Unread::Failed(format!("the server has a log of mode {}", log.mode)))?;
     // What an earlier backup has walked over is not walked again. Its last segment may have grown.
     let walked_through = base.and_then(|base| Some(base.log(mode)?.segments.last()?.number)).unwrap_or(0);
-    let before = match base {
-        Some(base) => base.heads().map_err(Unread::Failed)?,
-        None => match dropped(log)? {
-            Some(file) => {
-                read_dropped(&file).ok_or_else(|| Unread::Failed("what was dropped cannot be read".into()))?.1
-            }
-            None => BTreeMap::new(),
-        },
-    };
+    let before = base.map_or_else(|| log.anchors(), Manifest::heads).map_err(Unread::Failed)?;
     let mut walk = Walk::behind(before.into_iter().filter(|(chain, _)| chain.mode == mode));
-    let mut text = LogText {
-        mode: log.mode.clone(),
-        commit: log.commit,
-        dropped_through: log.dropped_through,
-        unproven_to: log.unproven_to,
-        segments: Vec::new(),
-        missing: missing(log),
-    };
+    let mut text = LogText { missing: missing(log), ..LogText::begin(log) };
     for number in &text.missing {
         made.manifest.faults.push(format!("{} log: segment {number} is missing or has no header", log.mode));
     }
@@ -166,11 +118,6 @@ fn note_damage(manifest: &mut Manifest, mode: Mode, contents: &SegmentContents) 
         let (mode, number) = (mode.as_str(), contents.header.number);
         manifest.faults.push(format!("{mode} segment {number}: bytes {from} to {to} are damaged"));
     }
-}
-
-fn dropped(log: &LogMoment) -> Result<Option<Vec<u8>>, Unread> {
-    let Some(text) = &log.dropped else { return Ok(None) };
-    unhex(text).map(Some).ok_or_else(|| Unread::Failed("what was dropped is no hex digits".into()))
 }
 
 /// Numbers between those that were dropped and the last one that have no segment.
@@ -240,29 +187,11 @@ mod tests {
             bytes: *bytes,
             sha256: String::new(),
         };
-        let log = LogText {
-            mode: "test".into(),
-            commit: 1,
-            dropped_through: 0,
-            unproven_to: None,
-            segments: segments.iter().map(text).collect(),
-            missing: Vec::new(),
-        };
-        let store = StoreText { kind: EMBEDDED.into(), format: String::new(), id: "s".into() };
-        Manifest {
-            format: FORMAT.into(),
-            id: name(1, 0),
-            number: 1,
-            made_at: iso_ms(0),
-            made_at_ms: 0,
-            sealog_version: String::new(),
-            store,
-            logs: vec![log],
-            files: Vec::new(),
-            heads: Vec::new(),
-            lost: Vec::new(),
-            faults: Vec::new(),
-        }
+        let moment = moment(&[], 0);
+        let segments = segments.iter().map(text).collect();
+        let mut manifest = Manifest::of_moment(&[], &moment, 0).unwrap();
+        manifest.logs.push(LogText { segments, ..LogText::begin(&moment.logs[0]) });
+        manifest
     }
 
     #[test]
@@ -285,8 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_the_order_of_backups() {
-        assert_eq!(name(7, 1_700_000_000_123), "000007-20231114T221320Z");
+    fn segments_that_are_not_there_are_named() {
         assert_eq!(missing(&moment(&[(2, "b", 1), (5, "e", 1)], 0).logs[0]), [1, 3, 4]);
     }
 }

@@ -1,23 +1,37 @@
 //! The manifest of a backup: what it consists of, and where every chain ended. Written last, so that a backup without one is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
+use sealog_core::time::iso_ms;
+use sealog_store::embedded::EmbeddedStore;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::head_text::{self, HeadText};
+use super::hex::{hex, unhex};
+use super::moment::{LogMoment, Moment};
 
 pub(super) const FORMAT: &str = "sealog backup 1";
 pub(super) const EMBEDDED: &str = "embedded";
 pub(super) const POSTGRESQL: &str = "postgresql";
+/// Files beside the logs: control data, and the secret of the indexes.
+pub(super) const CONTROL: &str = "control.db";
+pub(super) const INDEX_SALT: &str = "index.salt";
+
+const DIGEST_BYTES: usize = 32;
+const SALT_BYTES: usize = 16;
+/// Far above what a segment, the control data and a chain come to.
+const SEGMENT_BYTES_MAX: u64 = 1 << 40;
+const FILE_BYTES_MAX: u64 = 1 << 40;
+const CHAIN_SEQ_MAX: u64 = 1 << 48;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub format: String,
-    /// Its number and the time, so that the names of manifests are in the order of their backups.
+    /// Its number and the time; also the name of the file.
     pub id: String,
     /// One more than that of the backup before it in the same place, whatever the clock says.
     pub number: u64,
@@ -74,6 +88,26 @@ pub(super) struct FileText {
     pub sha256: String,
 }
 
+impl LogText {
+    /// Of a moment, without its segments.
+    pub(super) fn begin(log: &LogMoment) -> LogText {
+        LogText {
+            mode: log.mode.clone(),
+            commit: log.commit,
+            dropped_through: log.dropped_through,
+            unproven_to: log.unproven_to,
+            segments: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with a chain whose last events are proven lost.
+fn lost_fault(lost: &HeadText) -> String {
+    let HeadText { tenant_id, project_id, mode, chain_seq, .. } = lost;
+    format!("chain {tenant_id}/{project_id}/{mode} is known to have had event {chain_seq}, and has lost it")
+}
+
 /// The manifest with its own digest.
 #[derive(Serialize, Deserialize)]
 struct Sealed<'a> {
@@ -83,6 +117,36 @@ struct Sealed<'a> {
 }
 
 impl Manifest {
+    /// The one that comes behind those in a directory, with nothing in it yet.
+    pub(super) fn after(known: &[Manifest], store: StoreText, now_ms: u64) -> Result<Manifest, String> {
+        refuse_other_store(known, &store.id)?;
+        let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
+        Ok(Manifest {
+            format: FORMAT.into(),
+            id: name(number, now_ms),
+            number,
+            made_at: iso_ms(now_ms),
+            made_at_ms: now_ms,
+            sealog_version: env!("CARGO_PKG_VERSION").into(),
+            store,
+            logs: Vec::new(),
+            files: Vec::new(),
+            heads: Vec::new(),
+            lost: Vec::new(),
+            faults: Vec::new(),
+        })
+    }
+
+    /// The same for a moment of an embedded store, with what the store has lost by then.
+    pub(super) fn of_moment(known: &[Manifest], moment: &Moment, now_ms: u64) -> Result<Manifest, String> {
+        let format = EmbeddedStore::format().into();
+        let store = StoreText { kind: EMBEDDED.into(), format, id: moment.store_id.clone() };
+        let mut manifest = Manifest::after(known, store, now_ms)?;
+        manifest.lost = moment.logs.iter().flat_map(|log| log.lost.clone()).collect();
+        manifest.faults = manifest.lost.iter().map(lost_fault).collect();
+        Ok(manifest)
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let text = serde_json::to_string(self).expect("texts and numbers");
         let sha256 = hex(&Sha256::digest(text.as_bytes()));
@@ -107,7 +171,42 @@ impl Manifest {
         if version.format != FORMAT {
             return Err(format!("it has the format “{}”, and this program reads “{FORMAT}”", version.format));
         }
-        serde_json::from_str(text).map_err(|error| format!("the manifest cannot be read: {error}"))
+        let manifest: Manifest =
+            serde_json::from_str(text).map_err(|error| format!("the manifest cannot be read: {error}"))?;
+        match manifest.foreign() {
+            None => Ok(manifest),
+            Some(what) => Err(format!("no program of Sealog has written this manifest: {what}")),
+        }
+    }
+
+    /// What this program never writes. The digest of a manifest says that it is whole, not who made it: its names become paths, and its numbers sizes, of whoever restores it.
+    fn foreign(&self) -> Option<String> {
+        let is_digest = |text: &str| unhex(text).is_some_and(|bytes| bytes.len() == DIGEST_BYTES);
+        let (mut modes, mut names) = (BTreeSet::new(), BTreeSet::new());
+        for log in &self.logs {
+            if head_text::mode(&log.mode).is_none() || !modes.insert(log.mode.as_str()) {
+                return Some(format!("it has a log {:?}", log.mode));
+            }
+            let mut before = log.dropped_through;
+            for SegmentText { number, salt, bytes, sha256 } in &log.segments {
+                let has_salt = unhex(salt).is_some_and(|salt| salt.len() == SALT_BYTES);
+                if *number <= before || !has_salt || !is_digest(sha256) || *bytes > SEGMENT_BYTES_MAX {
+                    return Some(format!("it has a segment {number} {salt:?} with {bytes} bytes"));
+                }
+                before = *number;
+            }
+        }
+        for FileText { name, bytes, sha256 } in &self.files {
+            let mut known = Mode::ALL.iter().map(|mode| dropped_name(mode.as_str()));
+            let is_known =
+                [CONTROL, INDEX_SALT].contains(&name.as_str()) || known.any(|known| known == *name);
+            if !is_known || !names.insert(name.as_str()) || !is_digest(sha256) || *bytes > FILE_BYTES_MAX {
+                return Some(format!("it has a file {name:?} {sha256:?} with {bytes} bytes"));
+            }
+        }
+        let mut heads = self.heads.iter().chain(&self.lost);
+        let unreal = heads.find(|head| head.chain_seq > CHAIN_SEQ_MAX)?;
+        Some(format!("it has an event {}", unreal.chain_seq))
     }
 
     pub(super) fn heads(&self) -> Result<BTreeMap<ChainId, Head>, String> {
@@ -128,49 +227,112 @@ impl Manifest {
 
     /// What a restore would write.
     pub(super) fn bytes(&self) -> u64 {
-        let segments: u64 = self.logs.iter().flat_map(|log| &log.segments).map(|segment| segment.bytes).sum();
-        segments + self.files.iter().map(|file| file.bytes).sum::<u64>()
+        let segments = self.logs.iter().flat_map(|log| &log.segments).map(|segment| segment.bytes);
+        sum(segments.chain(self.files.iter().map(|file| file.bytes)))
     }
 
     pub(super) fn events(&self) -> u64 {
-        self.heads.iter().map(|head| head.chain_seq).sum()
+        sum(self.heads.iter().map(|head| head.chain_seq))
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Of numbers that a manifest says, which may be anything.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = digits.chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    pairs.collect()
+/// A replica comes to a million of them within two weeks: the order is that of [`number_of`], not of the alphabet.
+fn name(number: u64, now_ms: u64) -> String {
+    let time: String = iso_ms(now_ms).chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let seconds = time.split('.').next().unwrap_or_default();
+    format!("{number:06}-{seconds}Z")
+}
+
+/// The number in the name of a backup.
+pub(super) fn number_of(id: &str) -> u64 {
+    id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The file that says what was dropped of a log: its path in the data directory.
+pub(super) fn dropped_name(mode: &str) -> String {
+    format!("{mode}/dropped")
+}
+
+/// A directory has copies of one store only.
+pub(super) fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), String> {
+    match known.iter().find(|manifest| manifest.store.id != id) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "the directory has backups of another store ({} {}), and this one is {id}; use another directory",
+            other.store.kind, other.store.id
+        )),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sound() -> Manifest {
+        let store = StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() };
+        let mut manifest = Manifest::after(&[], store, 1).unwrap();
+        let sha256 = hex(&[7; DIGEST_BYTES]);
+        let segment = |number| SegmentText {
+            number,
+            salt: hex(&[1; SALT_BYTES]),
+            bytes: SEGMENT_BYTES_MAX,
+            sha256: sha256.clone(),
+        };
+        manifest.logs.push(LogText {
+            mode: "live".into(),
+            commit: 1,
+            dropped_through: 0,
+            unproven_to: None,
+            segments: vec![segment(1), segment(3)],
+            missing: vec![2],
+        });
+        for name in [CONTROL, INDEX_SALT, "live/dropped", "test/dropped"] {
+            manifest.files.push(FileText { name: name.into(), bytes: 3, sha256: sha256.clone() });
+        }
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_whose_names_lead_elsewhere_or_whose_numbers_lie_is_refused_though_its_digest_is_right() {
+        let changes: [fn(&mut Manifest); 15] = [
+            |manifest| manifest.files[0].name = "../../etc/cron.d/job".into(),
+            |manifest| manifest.files[0].name = "/etc/cron.d/job".into(),
+            |manifest| manifest.files[0].name = "live/00000001.log".into(),
+            |manifest| manifest.files[1].name = CONTROL.into(),
+            |manifest| manifest.files[0].sha256 = "../backups/000001".into(),
+            |manifest| manifest.files[0].sha256 = hex(&[0xab; DIGEST_BYTES]).to_uppercase(),
+            |manifest| manifest.files[0].bytes = u64::MAX,
+            |manifest| manifest.logs[0].mode = "..".into(),
+            |manifest| manifest.logs.push(manifest.logs[0].clone()),
+            |manifest| manifest.logs[0].segments[0].salt = "/../../../x".into(),
+            |manifest| manifest.logs[0].segments[0].sha256 = String::new(),
+            |manifest| manifest.logs[0].segments[1].bytes = SEGMENT_BYTES_MAX + 1,
+            |manifest| manifest.logs[0].segments[1].number = 1,
+            |manifest| manifest.logs[0].dropped_through = 1,
+            |manifest| {
+                let (log_id, hash) = (String::new(), String::new());
+                let (tenant_id, project_id, mode) = (String::new(), String::new(), String::new());
+                let chain_seq = CHAIN_SEQ_MAX + 1;
+                manifest.lost.push(HeadText { tenant_id, project_id, mode, chain_seq, log_id, hash });
+            },
+        ];
+        assert_eq!(Manifest::decode(&sound().encode()), Ok(sound()));
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut manifest = sound();
+            change(&mut manifest);
+            let refused = Manifest::decode(&manifest.encode());
+            assert!(refused.is_err_and(|problem| problem.contains("no program of Sealog")), "change {at}");
+        }
+    }
+
     #[test]
     fn a_manifest_reads_back_and_any_changed_byte_is_noticed() {
-        let manifest = Manifest {
-            format: FORMAT.into(),
-            id: "000001-20260101T000000Z".into(),
-            number: 1,
-            made_at: "2026-01-01T00:00:00.000Z".into(),
-            made_at_ms: 1,
-            sealog_version: "0".into(),
-            store: StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() },
-            logs: Vec::new(),
-            files: vec![FileText { name: "control.db".into(), bytes: 3, sha256: "ab".into() }],
-            heads: Vec::new(),
-            lost: Vec::new(),
-            faults: Vec::new(),
-        };
+        let manifest = sound();
         let bytes = manifest.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(manifest));
         // The line feed at the end is not part of it.
@@ -182,8 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn hex_reads_back() {
-        assert_eq!(unhex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
-        assert_eq!((unhex("0"), unhex("0g")), (None, None));
+    fn the_name_of_a_backup_has_its_number_however_large() {
+        assert_eq!(name(7, 1_700_000_000_123), "000007-20231114T221320Z");
+        for number in [0, 7, 999_999, 1_000_000, u64::MAX] {
+            assert_eq!(number_of(&name(number, 1_700_000_000_123)), number);
+        }
+        assert_eq!(number_of("x"), 0);
     }
 }

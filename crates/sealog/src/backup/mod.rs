@@ -8,6 +8,7 @@ mod create;
 mod flags;
 mod head_text;
 mod heads;
+mod hex;
 mod list;
 mod make;
 mod manifest;

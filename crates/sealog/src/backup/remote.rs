@@ -2,9 +2,12 @@
 
 use sealog_client::{Client, ClientError};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
+use super::hex::hex;
 use super::moment::Moment;
 use super::source::Unread;
+use super::stopped::Stopped;
 
 /// Asked for at once; the server gives no more.
 const PIECE: u64 = 4 << 20;
@@ -42,29 +45,37 @@ impl Remote {
         Ok(self.runtime.block_on(self.client.get("/operator/v1/replication/salt", &[]))?.body.to_vec())
     }
 
-    /// The copy of the control data with this digest.
-    pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Unread> {
-        self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)
+    /// The copy of the control data with this digest, and no other.
+    pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Stopped> {
+        let bytes = self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)?;
+        if hex(&Sha256::digest(&bytes)) != control.sha256 {
+            return Err(Stopped::Away("the control data has another digest than the server said".into()));
+        }
+        Ok(bytes)
     }
 
-    pub(super) fn segment(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
+    pub(super) fn segment(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Stopped> {
         self.bytes(&format!("segments/{mode}/{number}"), from, to)
     }
 
-    fn bytes(&self, path: &str, from: u64, to: u64) -> Result<Vec<u8>, Unread> {
+    fn bytes(&self, path: &str, from: u64, to: u64) -> Result<Vec<u8>, Stopped> {
         let path = format!("/operator/v1/replication/{path}");
-        let mut bytes = Vec::with_capacity(usize::try_from(to - from).unwrap_or(0));
+        // As it comes: what the server says of a length is no reason to set memory aside.
+        let mut bytes = Vec::new();
         while from + (bytes.len() as u64) < to {
             let at = from + bytes.len() as u64;
             let (first, end) = (at.to_string(), to.min(at + PIECE).to_string());
             let answer = self.runtime.block_on(self.client.get(&path, &[("from", &first), ("to", &end)]));
             match answer {
                 Ok(answer) if answer.body.is_empty() => {
-                    return Err(Unread::Failed(format!("the server has fewer bytes of {path} than it said")));
+                    let problem = format!("the server has fewer bytes of {path} than it said");
+                    return Err(Unread::Failed(problem).into());
                 }
                 Ok(answer) => bytes.extend_from_slice(&answer.body),
-                Err(ClientError::Refused(problem)) if problem.status == 404 => return Err(Unread::Gone),
-                Err(error) => return Err(Unread::Failed(error.to_string())),
+                Err(ClientError::Refused(problem)) if problem.status == 404 => {
+                    return Err(Unread::Gone.into());
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(bytes)

@@ -9,22 +9,19 @@
 //! A kill before t3 leaves the copy as it was at t0, with bytes behind its end that are written over.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
-use sealog_core::time::iso_ms;
-use sealog_store::embedded::EmbeddedStore;
-use sealog_store::embedded::backup::{Header, SegmentContents, Walk, read_dropped};
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk};
 use sealog_store::world::{SystemWorld, World};
 use sha2::{Digest, Sha256};
 
 use super::head_text;
-use super::make::{lost_fault, name};
-use super::manifest::{EMBEDDED, FORMAT, FileText, LogText, Manifest, SegmentText, StoreText, hex, unhex};
-use super::moment::LogMoment;
+use super::hex::hex;
+use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
+use super::moment::{LogMoment, SegmentMoment};
 use super::place::{Place, segment_name};
 use super::remote::{Remote, RemoteMoment};
 use super::stopped::Stopped;
@@ -107,6 +104,12 @@ impl Replica {
         self.manifest.as_ref().map_or(0, |manifest| manifest.heads.len())
     }
 
+    /// Up to which commit it has each log.
+    pub(super) fn commits(&self) -> BTreeMap<&str, u64> {
+        let logs = self.manifest.iter().flat_map(|manifest| &manifest.logs);
+        logs.map(|log| (log.mode.as_str(), log.commit)).collect()
+    }
+
     /// Brings the copy up to what is durable now. After a failure it is what it was.
     pub(super) fn follow(&mut self, remote: &Remote) -> Result<Round, Stopped> {
         let open = std::mem::take(&mut self.open);
@@ -119,39 +122,35 @@ impl Replica {
 
     fn try_follow(&mut self, remote: &Remote, mut before: BTreeMap<String, Open>) -> Result<Round, Stopped> {
         let RemoteMoment { moment, control } = remote.moment()?;
-        if let Some(manifest) = &self.manifest
-            && manifest.store.id != moment.store_id
-        {
-            return Err(Stopped::Refused(format!(
-                "the directory has a copy of the store {}, and the server has {}; use another directory",
-                manifest.store.id, moment.store_id
-            )));
-        }
+        // Before anything is read and written.
+        let mut manifest = Manifest::of_moment(self.manifest.as_slice(), &moment, SystemWorld.now_ms())
+            .map_err(Stopped::Refused)?;
         let (mut round, mut heads) = (Round::default(), BTreeMap::new());
-        let (mut logs, mut open) = (Vec::new(), BTreeMap::new());
+        let mut open = BTreeMap::new();
         for log in &moment.logs {
             let grown = self.follow_log(remote, log, before.remove(&log.mode), &mut round)?;
             heads.extend(grown.heads);
             open.insert(log.mode.clone(), grown.open);
-            logs.push(grown.text);
+            manifest.logs.push(grown.text);
         }
-        let mut files = Vec::new();
-        let known = self.manifest.as_ref().and_then(|manifest| manifest.file("control.db"));
+        let known = self.manifest.as_ref().and_then(|manifest| manifest.file(CONTROL));
         let is_same = known.is_some_and(|file| file.sha256 == control.sha256);
-        if is_same && let Some(manifest) = &self.manifest {
-            files.extend(manifest.files.iter().filter(|file| !file.name.ends_with("dropped")).cloned());
+        if is_same && let Some(known) = &self.manifest {
+            let dropped = moment.logs.iter().map(|log| dropped_name(&log.mode)).collect::<Vec<_>>();
+            let kept = known.files.iter().filter(|file| !dropped.contains(&file.name));
+            manifest.files.extend(kept.cloned());
         } else {
-            files.push(self.put("control.db", &remote.control(&control)?)?);
-            files.push(self.put("index.salt", &remote.salt()?)?);
+            manifest.files.push(self.put(CONTROL, &remote.control(&control)?)?);
+            manifest.files.push(self.put(INDEX_SALT, &remote.salt()?)?);
         }
         for log in &moment.logs {
-            if let Some(dropped) = log.dropped.as_deref().and_then(unhex) {
-                files.push(self.put(&format!("{}/dropped", log.mode), &dropped)?);
+            if let Some(dropped) = log.dropped_file().map_err(Stopped::Refused)? {
+                manifest.files.push(self.put(&dropped_name(&log.mode), &dropped)?);
             }
         }
-        let lost = moment.logs.iter().flat_map(|log| log.lost.clone()).collect();
+        manifest.heads = head_text::texts(&heads);
         self.open = open;
-        self.publish(moment.store_id, logs, files, head_text::texts(&heads), lost)?;
+        self.publish(manifest)?;
         Ok(round)
     }
 
@@ -181,14 +180,7 @@ impl Replica {
             Some(manifest) => of_log(manifest.heads().map_err(Stopped::Refused)?),
             None => BTreeMap::new(),
         };
-        let mut text = LogText {
-            mode: log.mode.clone(),
-            commit: log.commit,
-            dropped_through: log.dropped_through,
-            unproven_to: log.unproven_to,
-            segments: Vec::new(),
-            missing: Vec::new(),
-        };
+        let mut text = LogText::begin(log);
         let full = self.keep_full(log, &mut text)?;
         let (mut walk_heads, mut open) = self.begin(log, open, &had)?;
         for segment in log.segments.iter().filter(|segment| full.is_none_or(|number| segment.number > number))
@@ -217,7 +209,7 @@ impl Replica {
                 walk.add(contents);
                 round.events += walk.events;
                 walk_heads = sound(walk)?;
-                self.write(&name, from, &bytes)?;
+                self.write(&log.mode, segment, from, &bytes)?;
                 open.hasher.update(&bytes);
             }
             let sha256 = hex(&open.hasher.clone().finalize());
@@ -266,13 +258,10 @@ impl Replica {
         let (Some(known), Some(mut open)) = (known, open) else {
             // A new copy, or everything that it had was dropped.
             let mut heads = had.clone();
-            if let Some(dropped) = log.dropped.as_deref().and_then(unhex) {
-                let (_, anchors) = read_dropped(&dropped)
-                    .ok_or_else(|| Stopped::Refused("what was dropped cannot be read".into()))?;
-                heads.extend(anchors.into_iter().filter(|(chain, anchor)| {
-                    had.get(chain).is_none_or(|head| head.chain_seq < anchor.chain_seq)
-                }));
-            }
+            let anchors = log.anchors().map_err(Stopped::Refused)?;
+            heads.extend(anchors.into_iter().filter(|(chain, anchor)| {
+                had.get(chain).is_none_or(|head| head.chain_seq < anchor.chain_seq)
+            }));
             return Ok((heads, Open::default()));
         };
         let now =
@@ -304,11 +293,7 @@ impl Replica {
 
     /// Where every chain stood before a segment, by the segments that the copy has.
     fn heads_before(&self, log: &LogMoment, number: u64) -> Result<BTreeMap<ChainId, Head>, Stopped> {
-        let anchors = match log.dropped.as_deref().and_then(unhex) {
-            Some(dropped) => read_dropped(&dropped).map(|(_, anchors)| anchors).unwrap_or_default(),
-            None => BTreeMap::new(),
-        };
-        let mut walk = Walk::behind(anchors);
+        let mut walk = Walk::behind(log.anchors().map_err(Stopped::Refused)?);
         let segments = self.known(&log.mode).into_iter().flat_map(|known| &known.segments);
         for segment in
             segments.filter(|segment| segment.number > log.dropped_through && segment.number < number)
@@ -325,56 +310,33 @@ impl Replica {
     }
 
     /// Behind what the manifest names.
-    fn write(&self, name: &str, from: u64, bytes: &[u8]) -> Result<(), Stopped> {
-        let path = self.place.path().join(name);
+    fn write(&self, mode: &str, segment: &SegmentMoment, from: u64, bytes: &[u8]) -> Result<(), Stopped> {
+        let SegmentMoment { number, salt, .. } = segment;
         let written = || {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-            file.write_all_at(bytes, from)?;
-            file.set_len(from + bytes.len() as u64)?;
-            file.sync_all()
+            let tail = self.place.extend_segment(mode, *number, salt)?;
+            tail.write(from, bytes)?;
+            tail.finish(from + bytes.len() as u64)
         };
-        written().map_err(|error: io::Error| Stopped::Refused(format!("{}: {error}", path.display())))
+        let name = segment_name(mode, *number, salt);
+        written().map_err(|error: io::Error| Stopped::Refused(format!("{name}: {error}")))
     }
 
-    fn publish(
-        &mut self,
-        store_id: String,
-        logs: Vec<LogText>,
-        files: Vec<FileText>,
-        heads: Vec<head_text::HeadText>,
-        lost: Vec<head_text::HeadText>,
-    ) -> Result<(), Stopped> {
-        let now_ms = SystemWorld.now_ms();
-        if let Some(manifest) = &self.manifest
-            && (&manifest.logs, &manifest.files, &manifest.lost) == (&logs, &files, &lost)
-        {
+    fn publish(&mut self, manifest: Manifest) -> Result<(), Stopped> {
+        let is_same = |known: &Manifest| {
+            (&known.logs, &known.files, &known.lost) == (&manifest.logs, &manifest.files, &manifest.lost)
+        };
+        if self.manifest.as_ref().is_some_and(is_same) {
             return Ok(());
         }
-        let number = self.manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
-        let store = StoreText { kind: EMBEDDED.into(), format: EmbeddedStore::format().into(), id: store_id };
-        let manifest = Manifest {
-            format: FORMAT.into(),
-            id: name(number, now_ms),
-            number,
-            made_at: iso_ms(now_ms),
-            made_at_ms: now_ms,
-            sealog_version: env!("CARGO_PKG_VERSION").into(),
-            store,
-            logs,
-            files,
-            heads,
-            faults: lost.iter().map(lost_fault).collect(),
-            lost,
-        };
         self.place.put_manifest(&manifest).map_err(Stopped::Refused)?;
         self.manifest = Some(manifest);
         self.sweep();
         Ok(())
     }
 
-    /// Removes what only earlier manifests had. What cannot be removed is removed the next time.
+    /// Removes what only earlier manifests had, unless somebody reads it: a restore of this copy, or its verification. What cannot be removed is removed the next time.
     fn sweep(&self) {
-        let Some(manifest) = &self.manifest else { return };
+        let (Some(manifest), Some(_lock)) = (&self.manifest, self.place.without_readers()) else { return };
         for found in self.place.list().into_iter().flatten().filter(|found| found.id != manifest.id) {
             let _ = self.place.remove_manifest(&found.id);
         }

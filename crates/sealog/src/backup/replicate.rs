@@ -1,6 +1,7 @@
 //! `sealog replicate`: keeps a verified copy of a store on another machine.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,30 +10,31 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use sealog_client::{Client, Retries, Settings};
 use sealog_core::time::iso_ms;
 use sealog_store::world::{SystemWorld, World};
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::flags::{EXIT_BROKEN, EXIT_CODES, quiet_flag};
-use super::place::Place;
+use super::flags::quiet_flag;
+use super::place::{Keeper, Place};
 use super::remote::Remote;
 use super::replica::{Replica, Round};
 use super::stopped::Stopped;
+use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::files::write_new;
 
-/// Between two looks, at least.
-const PAUSE: Duration = Duration::from_secs(1);
-/// A look that takes long is followed by a longer pause, so that most of the server's time is its own.
-const PAUSE_FACTOR: u32 = 3;
-/// The longest pause after a failure.
-const RETRY_MAX: Duration = Duration::from_secs(30);
-/// How often a terminal is told that all is well.
+/// From the beginning of a look to that of the next one. What it costs the server is bounded without a rest: it has one request of this command at a time, for a few megabytes at most, and
+/// none while these are verified and written.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The shortest and the longest pause after a failure.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How often it is said how far the copy is.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) fn command() -> Command {
     Command::new("replicate")
         .about("Keeps a verified copy of a running server's store on another machine")
         .long_about(
-            "Keeps a verified copy of a running server's embedded store on another machine, a second or two behind. Every event is verified against the one before it before it is written; the copy is a directory of \
+            "Keeps a verified copy of a running server's embedded store on another machine, about a second behind. Every event is verified against the one before it before it is written; the copy is a directory of \
              backups with one backup, which `sealog backup verify` checks and `sealog restore` makes a data directory of.\n\n\
              The server needs `replication.enabled` and an operator's token; this command takes the token from SEALOG_OPERATOR_TOKEN or --token-file. The copy holds everything that the store does, secrets \
              included: keep it as you keep the store.\n\n\
@@ -43,104 +45,203 @@ pub(crate) fn command() -> Command {
         .arg(Arg::new("from").long("from").value_name("URL").required(true).help("Address of the server, such as https://log.example.org"))
         .arg(Arg::new("to").long("to").value_name("DIR").required(true).help("The directory of the copy"))
         .arg(Arg::new("token-file").long("token-file").value_name("FILE").help("A file with the operator's token [default: SEALOG_OPERATOR_TOKEN]"))
-        .arg(Arg::new("status").long("status").value_name("FILE").help("Writes how far behind the copy is to this file, as JSON, after each look"))
+        .arg(Arg::new("status").long("status").value_name("FILE").help("Writes how far the copy is to this file, as JSON, after each look"))
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copies what there is, and ends"))
         .arg(Arg::new("timeout").long("timeout").value_name("SECONDS").default_value("60").value_parser(value_parser!(u64).range(1..=3600)).help("How long an answer may take"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Prints how far the copy is as a line of JSON, at first and every ten seconds"),
+        )
         .arg(quiet_flag())
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    follow(matches).map(|()| ExitCode::SUCCESS)
+}
+
+fn follow(matches: &ArgMatches) -> Result<(), Failure> {
     let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let url = given("from").expect("clap asks for it").to_owned();
     let key = Some(token(given("token-file"))?);
     let timeout = Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
     // What fails is tried again here, where it can be said.
     let retries = Retries { most: 0, ..Retries::default() };
-    let client = Client::new(Settings { url: url.clone(), key, timeout, retries })
-        .map_err(|why| format!("--from: {why}"))?;
-    let place = Place::create(Path::new(given("to").expect("clap asks for it")))?;
-    let mut replica = Replica::open(place).map_err(|stopped| stopped.to_string())?;
-    let mut follower = Follower {
-        remote: Remote::new(client)?,
+    let client = Client::new(Settings { url, key, timeout, retries })
+        .map_err(|why| Failure::usage(format!("--from: {why}")))?;
+    let place = Place::create(Path::new(given("to").expect("clap asks for it")), Keeper::Replica)?;
+    let remote = Remote::new(client)?;
+    let mut replica = Replica::open(place)?;
+    let (is_once, is_quiet) = (matches.get_flag("once"), matches.get_flag("quiet"));
+    let mut teller = Teller {
         status: given("status").map(PathBuf::from),
-        is_quiet: matches.get_flag("quiet"),
+        is_json: matches.get_flag("json"),
+        is_quiet,
         said: None,
+        untold: Report::default(),
     };
-    let mut failures = 0u32;
+    let (mut failures, mut looked) = (0u32, None);
     loop {
         let begun = Instant::now();
-        match replica.follow(&follower.remote) {
+        match replica.follow(&remote) {
             Ok(round) => {
                 failures = 0;
-                follower.tell(&replica, &round, begun.elapsed())?;
-                if matches.get_flag("once") {
-                    return Ok(ExitCode::SUCCESS);
+                teller.tell(&replica, &Report::of(&round, begun, looked))?;
+                if is_once {
+                    return Ok(());
                 }
-                std::thread::sleep(PAUSE.max(begun.elapsed() * PAUSE_FACTOR));
+                looked = Some(begun);
+                std::thread::sleep(rest_after(begun.elapsed()));
             }
-            Err(Stopped::Broken(problem)) => {
-                eprintln!("sealog: {problem}");
-                return Ok(ExitCode::from(EXIT_BROKEN));
-            }
-            Err(Stopped::Refused(problem)) => return Err(problem),
-            Err(Stopped::Away(problem)) => {
-                if matches.get_flag("once") {
-                    return Err(problem);
-                }
+            Err(Stopped::Away(problem)) if !is_once => {
+                let wait = RETRY_MIN.saturating_mul(1 << failures.min(5)).min(RETRY_MAX);
                 failures += 1;
-                let wait = PAUSE.saturating_mul(1 << failures.min(5)).min(RETRY_MAX);
-                if !follower.is_quiet {
+                if !is_quiet {
                     eprintln!("sealog: {problem}; trying again in {} s", wait.as_secs());
                 }
                 std::thread::sleep(wait);
             }
+            Err(stopped) => return Err(stopped.into()),
         }
     }
 }
 
+/// A look that took longer than looks are apart has left the copy behind: the next one follows at once.
+fn rest_after(look: Duration) -> Duration {
+    LOOK_EVERY.saturating_sub(look)
+}
+
 /// Never on the command line, where everybody on the machine can read it.
-fn token(file: Option<&str>) -> Result<Zeroizing<String>, String> {
+fn token(file: Option<&str>) -> Result<Zeroizing<String>, Failure> {
     let text = match file {
-        Some(file) => fs::read_to_string(file).map_err(|error| format!("--token-file: {file}: {error}"))?,
+        Some(file) => fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("--token-file: {file}: {error}")))?,
         None => std::env::var("SEALOG_OPERATOR_TOKEN").map_err(|_| {
-            "the operator's token is needed: set SEALOG_OPERATOR_TOKEN, or name a file with --token-file"
-                .to_owned()
+            Failure::new(
+                Exit::Authentication,
+                "the operator's token is needed: set SEALOG_OPERATOR_TOKEN, or name a file with --token-file",
+            )
         })?,
     };
     Ok(Zeroizing::new(text.trim().to_owned()))
 }
 
-struct Follower {
-    remote: Remote,
-    status: Option<PathBuf>,
-    is_quiet: bool,
-    said: Option<Instant>,
+/// What looks have brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Report {
+    copied_bytes: u64,
+    new_events: u64,
+    /// The longest that an event can have been in the store before it was in the copy.
+    behind: Duration,
+    /// How long ago the last look began: what was durable then is in the copy.
+    age: Duration,
 }
 
-impl Follower {
-    fn tell(&mut self, replica: &Replica, round: &Round, took: Duration) -> Result<(), String> {
-        let Round { copied_bytes, events } = round;
-        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        if let Some(path) = &self.status {
-            // What is in the copy was durable when the look began, so that long ago is how far behind it is now.
-            let now = SystemWorld.now_ms();
-            let status = json!({
-                "at": iso_ms(now), "backup": replica.id(), "behind_ms": took_ms, "copied_bytes": copied_bytes, "new_events": events,
-                "events": replica.events(), "chains": replica.chains(),
-            });
-            write_new(path, format!("{status}\n").as_bytes())
-                .map_err(|error| format!("--status: {}: {error}", path.display()))?;
+impl Report {
+    /// Of a look that ends now. What it brought may have come as soon as the one before, if there was one, had begun; without anything new the copy was as good as the store.
+    fn of(round: &Round, begun: Instant, before: Option<Instant>) -> Report {
+        let age = begun.elapsed();
+        let behind = match before {
+            Some(before) if round.events > 0 => before.elapsed(),
+            _ => age,
+        };
+        Report { copied_bytes: round.copied_bytes, new_events: round.events, behind, age }
+    }
+
+    fn and(self, next: &Report) -> Report {
+        Report {
+            copied_bytes: self.copied_bytes + next.copied_bytes,
+            new_events: self.new_events + next.new_events,
+            behind: self.behind.max(next.behind),
+            age: next.age,
         }
-        let is_due = self.said.is_none_or(|said| said.elapsed() > SAY_EVERY);
-        if !self.is_quiet && is_due {
+    }
+
+    fn json(&self, replica: &Replica) -> Value {
+        let (now, age_ms) = (SystemWorld.now_ms(), ms(self.age));
+        json!({
+            "at": iso_ms(now), "as_of": iso_ms(now.saturating_sub(age_ms)), "backup": replica.id(), "head": replica.commits(),
+            "events": replica.events(), "chains": replica.chains(),
+            "behind_ms": ms(self.behind), "copied_bytes": self.copied_bytes, "new_events": self.new_events,
+        })
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Says how far the copy is: to a file after each look, to people and programs now and then.
+struct Teller {
+    status: Option<PathBuf>,
+    is_json: bool,
+    is_quiet: bool,
+    said: Option<Instant>,
+    /// Since it was said last.
+    untold: Report,
+}
+
+impl Teller {
+    fn tell(&mut self, replica: &Replica, report: &Report) -> Result<(), Failure> {
+        if let Some(path) = &self.status {
+            write_new(path, format!("{}\n", report.json(replica)).as_bytes())
+                .map_err(|error| Failure::usage(format!("--status: {}: {error}", path.display())))?;
+        }
+        self.untold = self.untold.and(report);
+        if self.said.is_some_and(|said| said.elapsed() < SAY_EVERY) {
+            return Ok(());
+        }
+        let told = std::mem::take(&mut self.untold);
+        if self.is_json {
+            let mut out = std::io::stdout();
+            writeln!(out, "{}", told.json(replica)).and_then(|()| out.flush())?;
+        } else if !self.is_quiet {
             eprintln!(
-                "copy {}: {} events in {} chains, {took_ms} ms behind",
+                "copy {}: {} events in {} chains, up to {} ms behind",
                 replica.id(),
                 replica.events(),
-                replica.chains()
+                replica.chains(),
+                ms(told.behind)
             );
-            self.said = Some(Instant::now());
         }
+        self.said = Some(Instant::now());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_is_behind_does_not_rest() {
+        assert_eq!(rest_after(Duration::ZERO), LOOK_EVERY);
+        assert_eq!(rest_after(LOOK_EVERY / 5), LOOK_EVERY * 4 / 5);
+        assert_eq!(rest_after(LOOK_EVERY), Duration::ZERO);
+        assert_eq!(rest_after(LOOK_EVERY * 3), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_a_look_brings_is_as_far_behind_as_the_look_before_it_began() {
+        let now = Instant::now();
+        let (before, begun) = (now - Duration::from_secs(5), now - Duration::from_secs(2));
+        let some = Round { copied_bytes: 700, events: 7 };
+        let behind = |round: &Round, before| Report::of(round, begun, before).behind.as_secs();
+        assert_eq!(behind(&some, Some(before)), 5);
+        assert_eq!(behind(&some, None), 2);
+        assert_eq!(behind(&Round::default(), Some(before)), 2);
+        assert_eq!(Report::of(&some, begun, Some(before)).age.as_secs(), 2);
+    }
+
+    #[test]
+    fn what_is_said_now_and_then_adds_up_all_looks_and_has_the_longest_lag() {
+        let report = |n: u64, seconds| Report {
+            copied_bytes: n,
+            new_events: n,
+            behind: Duration::from_secs(seconds),
+            age: Duration::from_secs(n),
+        };
+        assert_eq!(report(1, 9).and(&report(2, 3)), Report { age: Duration::from_secs(2), ..report(3, 9) });
     }
 }

@@ -29,7 +29,8 @@ use sha2::{Digest, Sha256};
 
 use super::check::{Checked, check};
 use super::flags::{EXIT_CODES, json_flag, quiet_flag};
-use super::manifest::{EMBEDDED, LogText, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{CONTROL, EMBEDDED, LogText, Manifest, SegmentText};
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};
@@ -81,7 +82,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         (given("from").expect("clap asks for it"), Path::new(given("to").expect("clap asks for it")));
     let mut known = Known::default();
     known_to(matches, &mut known)?;
-    prepare(to, &mut known)?;
+    let _alone = prepare(to, &mut known)?;
     let spool = to.join(SPOOL);
     let place = if from == "-" {
         make_dir(&spool).map_err(|error| Failure::of_path(&spool, &error))?;
@@ -168,7 +169,8 @@ impl Restore {
         if manifest.store.kind != EMBEDDED {
             return Err(Failure::usage(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id)).into());
         }
-        known.add_newer(&self.place, &manifest)?;
+        let unread = known.add_newer(&self.place, &manifest)?;
+        self.refuse_unread(&manifest, &unread)?;
         let progress = Progress::new("Verifying", self.is_quiet);
         let checked = check(&self.place, &manifest, &known.wanted(), &progress)?;
         progress.finish();
@@ -183,27 +185,38 @@ impl Restore {
 
     fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
         // Files that differ from the manifest are never restored; a store that was damaged when it was backed up may be.
-        let of_store =
-            |problem: &String| problem.contains("are damaged") || problem.contains("was missing when");
-        let changed: Vec<&String> = checked.damaged.iter().filter(|problem| !of_store(problem)).collect();
-        let is_accepted = self.accept_damage && changed.is_empty();
+        let is_accepted = self.accept_damage && checked.changed.is_empty();
         if checked.is_whole() || is_accepted {
             return Ok(());
         }
         let mut problem = format!("backup {} is not whole; nothing was restored", manifest.id);
-        for damaged in &checked.damaged {
-            problem += &format!("\n  {damaged}");
+        for wrong in checked.changed.iter().chain(&checked.damaged) {
+            problem += &format!("\n  {wrong}");
         }
         for broken in checked.broken.iter().take(SHOWN_MAX) {
             problem +=
                 &format!("\n  chain {} is broken at {}: {}", broken.chain, broken.chain_seq, broken.why);
         }
-        problem += if changed.is_empty() {
+        problem += if checked.changed.is_empty() {
             "\nThe store was damaged when this backup was made. Choose an earlier one (--backup), or restore it as it was with --accept-damage"
         } else {
             "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
         };
         Err(Failure::new(Exit::Broken, problem).into())
+    }
+
+    /// A newer backup that cannot be read may have had events that this one has not.
+    fn refuse_unread(&self, manifest: &Manifest, unread: &[String]) -> Result<(), Refused> {
+        if unread.is_empty() || self.accept_rollback {
+            return Ok(());
+        }
+        let mut problem =
+            format!("what was backed up after backup {} is not known; nothing was restored", manifest.id);
+        for newer in unread {
+            problem += &format!("\n  {newer}");
+        }
+        problem += "\nBring the manifests back from another copy of the directory. If there is none, --accept-rollback goes on without what they knew";
+        Err(problem.into())
     }
 
     fn refuse_rollback(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), Refused> {
@@ -282,7 +295,7 @@ impl Restore {
     /// Opens the store once, holds it against the manifest, accepts what is lost and adds the records.
     fn finish(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), String> {
         let heads = manifest.heads()?;
-        let projects = projects_of_copy(&self.to.join("control.db")).map_err(|error| error.to_string())?;
+        let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
         // A chain of a project that the control data does not know would be made by its own acceptance, and nobody could read it.
         let accepted: BTreeMap<ChainId, Head> = lost
             .iter()

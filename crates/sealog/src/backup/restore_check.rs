@@ -13,12 +13,12 @@ use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Range, Store, StoreError};
 use serde_json::json;
 
-use super::flags::{EXIT_BROKEN, EXIT_CODES, json_flag};
+use super::flags::{EXIT_CODES, json_flag};
 use super::place::Place;
 use super::record::{Restored, add_records};
 use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
-use crate::cli::exit::Failure;
+use crate::cli::exit::{Exit, Failure};
 use crate::config;
 use crate::store::{self, Opened};
 
@@ -73,7 +73,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
     }
     Ok(match (broken.is_empty(), lost.is_empty() || accepted) {
-        (false, _) => ExitCode::from(EXIT_BROKEN),
+        (false, _) => Exit::Broken.into(),
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::FAILURE,
     })

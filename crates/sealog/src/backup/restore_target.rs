@@ -1,14 +1,14 @@
 //! The directory that a backup is restored into: what may stand in it before, and what is left after a restore that ended early.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 
 use sealog_core::id::Mode;
 
 use super::rollback::Known;
-use crate::cli::exit::Failure;
-use crate::files::{make_dir, sync_dir, write_new};
+use crate::cli::exit::{Exit, Failure};
+use crate::files::{make_dir, make_dir_durably, sync_dir, write_new};
 use crate::restoring_mark;
 
 /// What may stand in a target that counts as empty: what is left of an old store once its data is gone.
@@ -17,18 +17,27 @@ const REMAINS: [&str; 6] = ["LOCK", "lost+found", "live", "test", OLD_MARKS, "RE
 /// High-water marks that were found in the target.
 pub(super) const OLD_MARKS: &str = "old-marks.tmp";
 
-/// Looks at the target, and marks it as one that is being restored.
-pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), Failure> {
+/// Looks at the target, and marks it as one that is being restored. Whoever has what it returns is alone in there.
+///
+/// ```text
+/// t0  the directory is locked, as a store locks it: no other process has it
+/// t1  the mark is there, and locked
+/// t2  the directory is free again, so that the store can be opened in the end
+/// ```
+/// Another restore finds the directory locked before t2 and when the store is open, and the mark locked in between.
+pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::of_path(to, &error);
-    make_dir(to).map_err(failed)?;
+    make_dir_durably(to).map_err(failed)?;
+    let _directory = alone(to, to)?;
     let mark = restoring_mark::path(to);
     if mark.exists() {
+        let lock = alone(to, &mark)?;
         // Of a restore that was interrupted. What it found of an old store stands in the mark's place until the end.
         let kept = to.join(OLD_MARKS);
         if kept.exists() {
             known.add_marks(&kept)?;
         }
-        return empty(to).map_err(failed);
+        return empty(to).map(|()| lock).map_err(failed);
     }
     for entry in fs::read_dir(to).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
@@ -55,10 +64,28 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<(), Failure> {
                 write_new(&dir.join("mark"), &fs::read(found)?)?;
             }
         }
-        write_new(&mark, restoring_mark::LINE.as_bytes())?;
-        empty(to)
+        write_new(&mark, restoring_mark::LINE.as_bytes())
     };
-    kept().map_err(failed)
+    kept().map_err(failed)?;
+    let lock = alone(to, &mark)?;
+    empty(to).map(|()| lock).map_err(failed)
+}
+
+/// Locks a file or directory of the target.
+fn alone(to: &Path, path: &Path) -> Result<File, Failure> {
+    let failed = |error: io::Error| Failure::of_path(path, &error);
+    let lock = File::open(path).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            let busy = format!(
+                "{}: another process is at work in this directory; wait for it, or give another one",
+                to.display()
+            );
+            Err(Failure::new(Exit::Unavailable, busy))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
 }
 
 fn not_empty(to: &Path, name: &str) -> Failure {

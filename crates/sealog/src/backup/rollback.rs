@@ -12,8 +12,8 @@ use sealog_store::postgres::read_mark as read_postgres_mark;
 use serde::Deserialize;
 
 use super::head_text::HeadText;
-use super::manifest::Manifest;
-use super::place::Place;
+use super::manifest::{Manifest, number_of};
+use super::place::{Found, Place};
 
 /// Everything that is known to have been.
 #[derive(Debug, Default)]
@@ -74,14 +74,21 @@ impl Known {
         }
     }
 
-    /// Of the backups that were made after this one, of the same store.
-    pub(super) fn add_newer(&mut self, place: &Place, than: &Manifest) -> Result<(), String> {
-        for newer in place.manifests()? {
-            if newer.number > than.number && newer.store.id == than.store.id {
-                self.add_manifest(&newer)?;
+    /// Of the backups that were made after this one, of the same store. Those that cannot be read, and why: what they had is not known.
+    pub(super) fn add_newer(&mut self, place: &Place, than: &Manifest) -> Result<Vec<String>, String> {
+        let mut unread = Vec::new();
+        for Found { id, manifest } in place.list()? {
+            match manifest {
+                Ok(newer) if newer.number > than.number && newer.store.id == than.store.id => {
+                    self.add_manifest(&newer)?;
+                }
+                Err(problem) if number_of(&id) >= than.number => {
+                    unread.push(format!("backup {id}: {problem}"))
+                }
+                Ok(_) | Err(_) => {}
             }
         }
-        Ok(())
+        Ok(unread)
     }
 
     pub(super) fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), String> {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::manifest::{CONTROL, INDEX_SALT};
 use super::moment::Moment;
 use crate::admin::moment::MOMENT_FILE;
 
@@ -65,10 +66,9 @@ impl Source for DataDir {
 
     fn files(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
         let mut files = Vec::new();
-        for (name, path) in [
-            ("control.db", self.handed_over.join("control.db")),
-            ("index.salt", self.data_dir.join("index.salt")),
-        ] {
+        for (name, path) in
+            [(CONTROL, self.handed_over.join(CONTROL)), (INDEX_SALT, self.data_dir.join(INDEX_SALT))]
+        {
             let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             files.push((name.to_owned(), bytes));
         }

@@ -1,10 +1,9 @@
 //! Why a replica does not go on.
 
-use std::fmt;
-
 use sealog_client::ClientError;
 
 use super::source::Unread;
+use crate::cli::exit::{self, Exit, Failure};
 
 /// Why a look came to nothing.
 #[derive(Debug)]
@@ -13,25 +12,36 @@ pub(super) enum Stopped {
     Away(String),
     /// Somebody has to do something.
     Refused(String),
+    /// The server does not answer this token, or not this question.
+    Denied(Exit, String),
     /// A chain does not verify.
     Broken(String),
 }
 
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Stopped::Away(problem) | Stopped::Refused(problem) | Stopped::Broken(problem)) = self;
-        f.write_str(problem)
+/// As the command ends with it.
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Failure {
+        match stopped {
+            Stopped::Away(problem) => Failure::new(Exit::Unavailable, problem),
+            Stopped::Refused(problem) => Failure::new(Exit::Failure, problem),
+            Stopped::Denied(exit, problem) => Failure::new(exit, problem),
+            Stopped::Broken(problem) => Failure::new(Exit::Broken, problem),
+        }
     }
 }
 
 impl From<ClientError> for Stopped {
     fn from(error: ClientError) -> Stopped {
+        let exit = exit::of(&error);
         match &error {
-            ClientError::Refused(problem) if problem.status == 404 => Stopped::Refused(format!(
-                "{error}. The server needs an operator's token and `replication.enabled = true`, and the embedded store"
-            )),
+            ClientError::Refused(problem) if problem.status == 404 => Stopped::Denied(
+                exit,
+                format!(
+                    "{error}. The server needs an operator's token and `replication.enabled = true`, and the embedded store"
+                ),
+            ),
             ClientError::Refused(problem) if matches!(problem.status, 400 | 401 | 403) => {
-                Stopped::Refused(error.to_string())
+                Stopped::Denied(exit, error.to_string())
             }
             _ => Stopped::Away(error.to_string()),
         }

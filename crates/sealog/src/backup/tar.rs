@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use super::place::REPLICA;
 use crate::cli::exit::{Exit, Failure};
 use crate::files::{create_file, make_dir};
 
@@ -123,7 +124,7 @@ fn expected(name: &str) -> Option<&str> {
         })
     };
     let fits = match name.split_once('/') {
-        None => name == "FORMAT",
+        None => name == "FORMAT" || name == REPLICA,
         Some(("live" | "test", file)) => is_plain(file, ".log"),
         Some(("backups", file)) => is_plain(file, ".json"),
         Some(("files", file)) => is_plain(file, ""),

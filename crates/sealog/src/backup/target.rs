@@ -1,23 +1,28 @@
 //! Where a backup goes: a directory, or a stream.
 
-use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sealog_store::cpu::thread_waited;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FORMAT, Manifest, SegmentText, hex};
+use super::hex::hex;
+use super::manifest::{FORMAT, Manifest, SegmentText};
 use super::moment::SegmentMoment;
 use super::place::{Place, segment_name};
 use super::source::{Source, Unread};
 use super::tar::TarWriter;
-use crate::files::write_new;
+use crate::files::write_new_by;
 
 /// Read at once, and written at once.
 const PIECE: u64 = 1 << 20;
+/// Written before the disk is waited for: all of a segment at once would hold up the server's own writes.
+const FLUSHED: usize = 4 << 20;
 /// Longest pause after a piece.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// After a piece that waited for a core, so many times as long a pause as it took.
+const CROWDED_PAUSES: u32 = 9;
 
 /// A segment in its place.
 pub(super) struct Kept {
@@ -44,17 +49,50 @@ pub(super) trait Target {
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String>;
 }
 
-/// How fast to go. A store that accepts events has the disk first: after each piece as long a pause as it took, so that at most half of the disk's time goes into this.
+/// How fast to go. A store that accepts events comes first: after each piece as long a pause as it took, so that at most half of the disk's time goes into this, and a longer one where
+/// the server leaves no core idle, which shows in how long the piece has waited for one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub gentle: bool,
 }
 
 impl Pace {
-    fn rest(self, begun: Instant) {
-        if self.gentle {
-            std::thread::sleep(begun.elapsed().min(PAUSE_MAX));
+    /// How long to rest behind a piece that took so long, waiting for a core included.
+    fn pause(self, took: Duration, waited: Duration) -> Duration {
+        // Alone on a machine it waits for next to nothing.
+        let is_crowded = waited > took / 10;
+        match (self.gentle, is_crowded) {
+            (false, _) => Duration::ZERO,
+            (true, false) => took.min(PAUSE_MAX),
+            (true, true) => (took * CROWDED_PAUSES).min(PAUSE_MAX),
         }
+    }
+
+    /// Does a piece of work and rests.
+    fn piece<T>(self, work: impl FnOnce() -> T) -> T {
+        let (begun, waited) = (Instant::now(), thread_waited());
+        let done = work();
+        std::thread::sleep(self.pause(begun.elapsed(), thread_waited().saturating_sub(waited)));
+        done
+    }
+
+    /// A new file, piece by piece.
+    fn write(self, path: &Path, content: &[u8]) -> io::Result<()> {
+        write_new_by(path, content, FLUSHED, |file, piece| {
+            self.piece(|| {
+                file.write_all(piece)?;
+                // So that a piece takes as long as the disk needs for it, and the pause is in proportion.
+                if self.gentle { file.sync_data() } else { Ok(()) }
+            })
+        })
+    }
+
+    fn sha256(self, content: &[u8]) -> String {
+        let mut digest = Sha256::new();
+        for piece in content.chunks(FLUSHED) {
+            self.piece(|| digest.update(piece));
+        }
+        hex(&digest.finalize())
     }
 
     /// Reads a stretch of a segment piece by piece.
@@ -68,13 +106,13 @@ impl Pace {
     ) -> Result<(), Unread> {
         let mut at = from;
         while at < to {
-            let begun = Instant::now();
             let end = to.min(at + PIECE);
-            let bytes = source.read(mode, number, at, end)?;
-            take(at, &bytes)
-                .map_err(|error| Unread::Failed(format!("the backup cannot be written: {error}")))?;
+            self.piece(|| {
+                let bytes = source.read(mode, number, at, end)?;
+                take(at, &bytes)
+                    .map_err(|error| Unread::Failed(format!("the backup cannot be written: {error}")))
+            })?;
             at = end;
-            self.rest(begun);
         }
         Ok(())
     }
@@ -141,23 +179,22 @@ impl Target for IntoPlace<'_> {
                 content.extend_from_slice(bytes);
                 Ok(())
             })?;
-            write_new(&path, &content).map_err(failed)?;
-            let sha256 = hex(&Sha256::digest(&content));
+            self.pace.write(&path, &content).map_err(failed)?;
+            let sha256 = self.pace.sha256(&content);
             return Ok(Kept { sha256, copied_bytes: segment.bytes, content: Some(content) });
         };
         let there = content.len() as u64;
         if there < segment.bytes {
-            // Behind what any manifest names. What a killed backup has left there is written over.
-            let file = OpenOptions::new().write(true).mode(0o600).open(&path).map_err(failed)?;
+            let tail = self.place.extend_segment(mode, segment.number, &segment.salt).map_err(failed)?;
             self.pace.read(source, mode, segment.number, (there, segment.bytes), |at, bytes| {
                 content.extend_from_slice(bytes);
-                file.write_all_at(bytes, at)
+                tail.write(at, bytes)
             })?;
-            file.set_len(segment.bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+            tail.finish(segment.bytes).map_err(failed)?;
         }
         let copied_bytes = segment.bytes.saturating_sub(there);
         content.truncate(usize::try_from(segment.bytes).unwrap_or(usize::MAX));
-        Ok(Kept { sha256: hex(&Sha256::digest(&content)), copied_bytes, content: Some(content) })
+        Ok(Kept { sha256: self.pace.sha256(&content), copied_bytes, content: Some(content) })
     }
 
     fn file(&mut self, content: &[u8]) -> Result<String, String> {
@@ -202,7 +239,7 @@ impl<W: Write> Target for IntoStream<W> {
         })?;
         let name = segment_name(mode, segment.number, &segment.salt);
         self.tar.file(&name, &content).map_err(|error| Unread::Failed(unwritten(&error)))?;
-        let sha256 = hex(&Sha256::digest(&content));
+        let sha256 = self.pace.sha256(&content);
         Ok(Kept { sha256, copied_bytes: segment.bytes, content: Some(content) })
     }
 
@@ -230,5 +267,20 @@ pub(super) fn digest(mut file: impl Read) -> io::Result<(u64, String)> {
                 bytes += count as u64;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_that_waited_for_a_core_is_followed_by_a_longer_pause() {
+        let (gentle, ms) = (Pace { gentle: true }, Duration::from_millis);
+        assert_eq!(gentle.pause(ms(10), ms(0)), ms(10));
+        assert_eq!(gentle.pause(ms(10), ms(2)), ms(90));
+        assert_eq!(gentle.pause(ms(400), ms(390)), ms(1000));
+        assert_eq!(gentle.pause(ms(3000), ms(0)), ms(1000));
+        assert_eq!(Pace { gentle: false }.pause(ms(10), ms(8)), ms(0));
     }
 }

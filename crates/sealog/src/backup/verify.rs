@@ -84,7 +84,8 @@ pub(super) fn select(place: &Place, id: Option<&str>) -> Result<Manifest, Failur
 
 /// For people and for machines.
 fn report(manifest: &Manifest, checked: &Checked, as_json: bool) {
-    let Checked { files, bytes, events, chains, damaged, broken, .. } = checked;
+    let Checked { files, bytes, events, chains, changed, damaged, broken, .. } = checked;
+    let damaged: Vec<&String> = changed.iter().chain(damaged).collect();
     if as_json {
         let broken: Vec<Value> = broken
             .iter()

@@ -1,5 +1,6 @@
 //! `sealog actions`: what may be logged, and what it needs.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
@@ -86,6 +87,9 @@ fn list(entries: &[(Entry, Value)], matches: &ArgMatches, form: Form) -> Result<
         framework.is_none_or(|id| entry.frameworks.iter().any(|served| served.framework == *id))
             && category.is_none_or(|name| entry.category == *name)
     };
+    let served = entries.iter().flat_map(|(entry, _)| &entry.frameworks);
+    must_be_one("framework", framework, served.map(|served| &served.framework))?;
+    must_be_one("category", category, entries.iter().map(|(entry, _)| &entry.category))?;
     let chosen = entries.iter().filter(|(entry, _)| is_asked_for(entry));
     let row = |entry: &Entry| {
         let frameworks: Vec<&str> = entry.frameworks.iter().map(|served| served.framework.as_str()).collect();
@@ -108,6 +112,22 @@ fn list(entries: &[(Entry, Value)], matches: &ArgMatches, form: Form) -> Result<
     }
     output::put(&text)?;
     Ok(())
+}
+
+/// A name that is misspelt must not look like one without actions.
+fn must_be_one<'a>(
+    what: &str,
+    asked: Option<&String>,
+    known: impl Iterator<Item = &'a String>,
+) -> Result<(), Failure> {
+    let Some(asked) = asked else { return Ok(()) };
+    let known: BTreeSet<&str> = known.map(String::as_str).collect();
+    if known.contains(asked.as_str()) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    let (asked, known) = (output::plain(asked), output::plain(&known.join(", ")));
+    Err(Failure::new(Exit::NotFound, format!("no action has the {what} {asked:?}: there are {known}")))
 }
 
 fn show(entries: &[(Entry, Value)], name: &str, form: Form) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use sealog_client::{Client, Retries, Settings};
+use sealog_client::{Client, Retries, Settings, is_same_origin};
 use zeroize::Zeroizing;
 
 use super::exit::{EXIT_CODES, Exit, Failure};
@@ -92,9 +92,18 @@ pub(super) fn client(matches: &ArgMatches, key: Key) -> Result<Client, Failure> 
     let asked = matches.get_one::<String>("profile").cloned().or_else(|| var("SEALOG_PROFILE"));
     let profile = profile::read(profile::path(var).as_deref(), asked.as_deref())?;
     let url = matches.get_one::<String>("url").cloned().or_else(|| var("SEALOG_URL"));
-    let url = url.or(profile.url).unwrap_or_else(|| URL.to_owned());
-    let of_api = || var("SEALOG_API_KEY").map(Zeroizing::new).or(profile.key);
-    let of_operator = || var("SEALOG_OPERATOR_TOKEN").map(Zeroizing::new).or(profile.operator_token);
+    let url = url.or_else(|| profile.url.clone()).unwrap_or_else(|| URL.to_owned());
+    let found = |variable: &str, kept: &Option<Zeroizing<String>>| match (var(variable), &profile.url) {
+        (Some(given), _) => Ok(Some(Zeroizing::new(given))),
+        // It goes to the service that it was kept for and to no other, whatever the environment of this command names.
+        (None, Some(home)) if kept.is_some() && !is_same_origin(home, &url) => Err(Failure::usage(format!(
+            "the profile {:?} has its key for {home}, which is not sent to {url} (--url, SEALOG_URL): keep one for that address with `sealog login --url {url} --profile NAME`, or give it in {variable}",
+            asked.as_deref().unwrap_or(profile::DEFAULT)
+        ))),
+        (None, _) => Ok(kept.clone()),
+    };
+    let of_api = || found("SEALOG_API_KEY", &profile.key);
+    let of_operator = || found("SEALOG_OPERATOR_TOKEN", &profile.operator_token);
     let asked_for = |found: Option<_>, prompt: &str, missing: &str| {
         let is_forbidden = matches.get_flag("no-input");
         let asked = || if is_forbidden { None } else { ask::hidden(prompt) };
@@ -102,14 +111,14 @@ pub(super) fn client(matches: &ArgMatches, key: Key) -> Result<Client, Failure> 
     };
     let key = match key {
         Key::Without => None,
-        Key::Optional => of_api(),
+        Key::Optional => of_api()?,
         Key::Needed => asked_for(
-            of_api(),
+            of_api()?,
             "API key: ",
             "a key is needed: set SEALOG_API_KEY, or store one with `sealog login`",
         )?,
         Key::Operator => asked_for(
-            of_operator(),
+            of_operator()?,
             "Operator token: ",
             "the operator token is needed: set SEALOG_OPERATOR_TOKEN, or store it with `sealog login --operator`",
         )?,

@@ -113,8 +113,12 @@ pub(crate) fn of(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => Exit::Unavailable,
         ClientError::Foreign { status: 502..=504, .. } => Exit::Unavailable,
+        // A proxy that takes less than the service does.
+        ClientError::Foreign { status: 413, .. } => Exit::Invalid,
         ClientError::Foreign { .. } => Exit::Failure,
         ClientError::Refused(problem) => match problem.status {
+            // The same request is still under way: whether it is taken is not known yet.
+            409 if problem.code == "event/idempotency_key_in_flight" => Exit::Unavailable,
             401 => Exit::Authentication,
             404 => Exit::NotFound,
             429 | 500.. => Exit::Unavailable,

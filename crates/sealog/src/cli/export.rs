@@ -1,6 +1,6 @@
 //! `sealog export`: the events of a chain, or those that match, into one file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::ProgressBar;
 use sealog_client::Client;
 use sealog_service::exports::COLUMNS;
@@ -18,20 +18,21 @@ use serde_json::value::RawValue;
 use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
 use super::listing::{Filters, with_filters};
-use super::progress;
+use super::seq_range::{SeqRange, with_range};
 use super::walk::{self, Walk};
+use super::{file_flags, in_flight, progress};
+use crate::files;
 
 pub(super) fn command() -> Command {
-    let seq = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("SEQ").value_parser(value_parser!(u64).range(1..)).help(help)
-    };
     let command = Command::new("export")
         .about("Exports events to a file or standard output, oldest first")
         .long_about(
             "Exports events to a file or standard output, oldest first: all that there are when it begins, or those that match.\n\n\
              ndjson has each event as the service sends it, byte for byte: `sealog-verify` checks such a file without a service or a key. csv has the columns of the dashboard's exports; a cell is empty \
              where there is no value.\n\n\
-             The file appears under its name when it is whole: a command that fails or is killed leaves none, and one that was there before as it was. `sealog follow` goes on where it was.",
+             The file appears under its name when it is whole: a command that fails leaves none, and one that was there before as it was; one that is killed leaves what it had as FILE.XXXXXXXX.part. \
+             `sealog follow` goes on where it was.\n\n\
+             Events that should be there and are not, because they are damaged or were dropped meanwhile, are counted on standard error: the file has all others, and the command ends with 1.",
         )
         .arg(
             Arg::new("format")
@@ -41,13 +42,7 @@ pub(super) fn command() -> Command {
                 .value_parser(PossibleValuesParser::new(["ndjson", "csv"]))
                 .help("What the file is"),
         )
-        .arg(
-            Arg::new("output")
-                .long("output")
-                .short('o')
-                .value_name("FILE")
-                .help("The file; otherwise standard output"),
-        )
+        .arg(file_flags::output("The file; otherwise standard output"))
         .arg(
             Arg::new("force")
                 .long("force")
@@ -55,26 +50,17 @@ pub(super) fn command() -> Command {
                 .requires("output")
                 .help("Replaces a file that is there"),
         )
-        .arg(seq("from", "The first chain_seq"))
-        .arg(seq("to", "The last chain_seq"))
-        .arg(
-            Arg::new("in_flight")
-                .long("in-flight")
-                .value_name("N")
-                .default_value("4")
-                .value_parser(value_parser!(u64).range(1..=16))
-                .help("How many requests may be under way at once; events stay in order"),
-        );
-    connect::with_flags(with_filters(command))
+        .arg(in_flight::of_reads());
+    connect::with_flags(with_filters(with_range(command)))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let from = matches.get_one::<u64>("from").copied().unwrap_or(1);
-    let to = matches.get_one::<u64>("to").copied();
-    if to.is_some_and(|to| to < from) {
-        return Err(Failure::usage("--to must not be less than --from"));
+    let range = SeqRange::asked(matches)?;
+    let path = file_flags::path(matches, "output");
+    // Known before the work and not only when the file gets its name.
+    if let Some(path) = path.as_deref().filter(|path| path.is_dir()) {
+        return Err(Failure::usage(format!("{} is a directory: name a file in it", path.display())));
     }
-    let path = matches.get_one::<String>("output").map(PathBuf::from);
     if let Some(path) = path.as_deref().filter(|path| path.exists() && !matches.get_flag("force")) {
         return Err(Failure::usage(format!(
             "{} is there already: name another file, or give --force",
@@ -85,20 +71,28 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let is_csv = matches.get_one::<String>("format").is_some_and(|format| format == "csv");
     let mut sink = Sink::open(path.as_deref(), is_csv)?;
     let is_quiet = matches.get_flag("quiet");
+    let in_flight = in_flight::asked(matches);
     let done = connect::block_on(async {
-        let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
-        let range = (from, to, in_flight.expect("at most 16"));
-        export(&client, Filters::of(matches), range, &mut sink, is_quiet).await
+        export(&client, Filters::of(matches), range, in_flight, &mut sink, is_quiet).await
     })?;
-    sink.finish(path.as_deref())?;
+    sink.finish(matches.get_flag("force"))?;
     if path.is_some() && matches.get_flag("json") {
-        let Done { events, first, last, missing } = done;
+        let Done { events, first, last, missing } = &done;
         let report = json!({ "events": events, "first_seq": first, "last_seq": last, "missing": missing });
         println!("{report}");
     } else if !is_quiet {
         eprintln!("sealog: {}", done.told());
     }
-    Ok(ExitCode::SUCCESS)
+    if done.missing == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::new(
+        Exit::Failure,
+        format!(
+            "{} events are not there: damaged, or dropped for their age meanwhile (`sealog verify` says which); all others were exported",
+            done.missing
+        ),
+    ))
 }
 
 #[derive(Default)]
@@ -111,24 +105,18 @@ struct Done {
 
 impl Done {
     fn told(&self) -> String {
-        let mut text = match (self.first, self.last) {
+        match (self.first, self.last) {
             (Some(first), Some(last)) => format!("{} events were exported, #{first} to #{last}", self.events),
             _ => "there are no such events".into(),
-        };
-        if self.missing > 0 {
-            text.push_str(&format!(
-                "; {} are not there: dropped for their age, or damaged (`sealog verify` says which)",
-                self.missing
-            ));
         }
-        text
     }
 }
 
 async fn export(
     client: &Arc<Client>,
     filters: Filters,
-    (from, to, in_flight): (u64, Option<u64>, usize),
+    SeqRange { from, to }: SeqRange,
+    in_flight: usize,
     sink: &mut Sink,
     is_quiet: bool,
 ) -> Result<Done, Failure> {
@@ -159,12 +147,65 @@ async fn export(
 }
 
 enum To {
-    /// Beside the name that it gets in the end.
-    Part {
-        path: PathBuf,
-        file: BufWriter<File>,
-    },
+    Part(Part),
     Stdout(BufWriter<std::io::Stdout>),
+}
+
+/// Beside the file that it becomes, under a name that no other command has; gone when dropped.
+struct Part {
+    path: PathBuf,
+    becomes: PathBuf,
+    file: BufWriter<File>,
+    is_kept: bool,
+}
+
+impl Part {
+    fn create(becomes: &Path) -> Result<Part, Failure> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random)
+            .map_err(|error| Failure::new(Exit::Failure, format!("there is no randomness: {error}")))?;
+        let path = becomes.with_added_extension(format!("{:08x}.part", u32::from_le_bytes(random)));
+        // Events can be anything: nobody else is to read them.
+        let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path);
+        let file =
+            file.map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
+        let file = BufWriter::with_capacity(256 << 10, file);
+        Ok(Part { path, becomes: becomes.to_owned(), file, is_kept: false })
+    }
+
+    fn finish(mut self, is_forced: bool) -> Result<(), Failure> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        // A link is not made where a file is: one that has appeared meanwhile, perhaps by another export, stays.
+        let named = match is_forced {
+            true => fs::rename(&self.path, &self.becomes),
+            false => match fs::hard_link(&self.path, &self.becomes) {
+                // Not every file system has links. The name of the part goes when this is dropped.
+                Err(_) if !self.becomes.exists() => fs::rename(&self.path, &self.becomes),
+                linked => linked,
+            },
+        };
+        if named.is_err() && !is_forced && self.becomes.exists() {
+            self.is_kept = true;
+            return Err(Failure::usage(format!(
+                "{} has appeared meanwhile and was left alone; the export is whole, in {}",
+                self.becomes.display(),
+                self.path.display()
+            )));
+        }
+        named?;
+        files::sync_name(&self.becomes)?;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // After a rename there is none.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 struct Sink {
@@ -177,16 +218,7 @@ impl Sink {
     fn open(path: Option<&Path>, is_csv: bool) -> Result<Sink, Failure> {
         let to = match path {
             None => To::Stdout(BufWriter::with_capacity(256 << 10, std::io::stdout())),
-            Some(path) => {
-                let part = path.with_added_extension("part");
-                let _ = std::fs::remove_file(&part);
-                // Events can be anything: nobody else is to read them.
-                let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&part);
-                let file = file.map_err(|error| {
-                    Failure::usage(format!("{} cannot be written: {error}", part.display()))
-                })?;
-                To::Part { path: part, file: BufWriter::with_capacity(256 << 10, file) }
-            }
+            Some(path) => To::Part(Part::create(path)?),
         };
         let mut sink = Sink { to, is_csv, row: Vec::new() };
         if is_csv {
@@ -211,23 +243,17 @@ impl Sink {
 
     fn write(&mut self) -> Result<bool, Failure> {
         let written = match &mut self.to {
-            To::Part { file, .. } => file.write_all(&self.row),
+            To::Part(part) => part.file.write_all(&self.row),
             To::Stdout(out) => out.write_all(&self.row),
         };
         closed_is_no_error(written)
     }
 
-    fn finish(self, path: Option<&Path>) -> Result<(), Failure> {
-        match (self.to, path) {
-            (To::Part { path: part, mut file }, Some(path)) => {
-                file.flush()?;
-                file.get_ref().sync_all()?;
-                std::fs::rename(&part, path)?;
-            }
-            (To::Stdout(mut out), _) => closed_is_no_error(out.flush()).map(|_| ())?,
-            _ => unreachable!("a part has a name to get"),
+    fn finish(self, is_forced: bool) -> Result<(), Failure> {
+        match self.to {
+            To::Part(part) => part.finish(is_forced),
+            To::Stdout(mut out) => closed_is_no_error(out.flush()).map(|_| ()),
         }
-        Ok(())
     }
 }
 
@@ -270,6 +296,46 @@ fn put_row(event: &RawValue, out: &mut Vec<u8>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_exports_to_one_file_are_each_whole_and_only_force_replaces_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let names = || {
+            let mut names: Vec<_> =
+                fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let open = || Sink::open(Some(&path), false).unwrap();
+        let put = |sink: &mut Sink, text: &str| {
+            assert!(sink.put(&RawValue::from_string(text.into()).unwrap()).unwrap());
+        };
+        let (mut first, mut second, mut third, mut failed) = (open(), open(), open(), open());
+        for (sink, text) in [(&mut first, "1"), (&mut second, "2"), (&mut third, "3"), (&mut failed, "4")] {
+            put(sink, text);
+        }
+        first.finish(false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+        put(&mut second, "22");
+        let refused = second.finish(false).err().unwrap();
+        assert!(
+            refused.exit == Exit::Usage && refused.message.contains("appeared meanwhile"),
+            "{}",
+            refused.message
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+        let kept = names()
+            .into_iter()
+            .find(|name| name != "out" && refused.message.contains(name.to_str().unwrap()));
+        let kept = dir.path().join(kept.expect("it says where the export is"));
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "2\n22\n");
+        third.finish(true).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
+        drop(failed);
+        fs::remove_file(kept).unwrap();
+        assert_eq!(names(), ["out"], "nothing is left behind");
+    }
 
     #[test]
     fn a_row_has_metadata_as_it_was_hashed_and_tells_an_empty_text_from_none() {

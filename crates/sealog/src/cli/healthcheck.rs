@@ -1,22 +1,25 @@
 //! `sealog healthcheck`: whether a server accepts events, for containers that have no other program to ask with.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use sealog_client::{Client, Retries, Settings};
 use serde_json::{Value, json};
 
-use super::connect;
 use super::exit::Failure;
-use super::output;
-use sealog_client::{Client, Retries, Settings};
+use super::{connect, output, own_server};
+use crate::config;
 
 pub(super) fn command() -> Command {
-    Command::new("healthcheck")
+    let command = Command::new("healthcheck")
         .about("Says whether a server accepts events")
         .long_about(
             "Says whether a server accepts events: asks its /readyz once. It ends with 0 if it does and with 1 if not, whatever the reason, as Docker and others want it.\n\n\
-             The address is --url, or SEALOG_URL, or that on which a server with the settings of this environment (SEALOG_LISTEN) listens, or http://127.0.0.1:8080.",
+             The address is --url, or SEALOG_URL, or else the one on which a server with these settings listens, with TLS if they name a certificate. The settings are read as the server reads them (flags, environment, \
+             sealog.toml); no file that they name is opened.\n\n\
+             A server that is found by its settings is on this machine and is asked by its address, which its certificate need not name: whom that is from and until when it is valid is not looked at (`sealog check` does), and no \
+             key is sent. With --url or SEALOG_URL the certificate must be valid for that name, and from somebody whom the system believes (SSL_CERT_FILE names others).",
         )
         .arg(Arg::new("url").long("url").value_name("URL").help("Address of the server"))
         .arg(
@@ -33,27 +36,31 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("The server's own answer on standard output"),
         )
-        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("Says nothing"))
+        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("Says nothing"));
+    config::with_flags(command)
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let timeout = Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
     let given = matches.get_one::<String>("url").cloned().or_else(|| connect::var("SEALOG_URL"));
-    let url = given.or_else(|| listening(&connect::var("SEALOG_LISTEN")?));
-    let url = url.unwrap_or_else(|| connect::URL.to_owned());
-    let timeout = std::time::Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
-    let retries = Retries { most: 0, ..Retries::default() };
-    let client = Client::new(Settings { url: url.clone(), key: None, timeout, retries })
-        .map_err(|why| Failure::usage(format!("the address of the server (--url, SEALOG_URL): {why}")))?;
-    let answered = connect::block_on(async { Ok(client.probe("/readyz").await) })?;
-    let (is_ready, told) = match answered {
-        Err(error) => (false, json!({ "ready": false, "reason": error.to_string() })),
-        Ok(answer) => {
-            let body = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
-            let is_ready = answer.status == 200 && body["ready"] == true;
-            let unknown = json!({ "ready": false, "reason": format!("{url} answers with status {}, and not as a server of Sealog", answer.status) });
-            (is_ready, if body["ready"].is_boolean() { body } else { unknown })
+    let client = match given {
+        Some(url) => {
+            let retries = Retries { most: 0, ..Retries::default() };
+            let client = Client::new(Settings { url, key: None, timeout, retries });
+            Ok(client.map_err(|why| {
+                Failure::usage(format!("the address of the server (--url, SEALOG_URL): {why}"))
+            })?)
         }
+        // Those who ask again and again know 0 and 1 alone, also for settings that are wrong.
+        None => config::listeners(matches, std::env::vars())
+            .map_err(|error| error.to_string())
+            .and_then(|at| own_server::client(at.main, at.is_tls, timeout)),
     };
+    let told = match client {
+        Ok(client) => asked(&client)?,
+        Err(why) => unready(&why),
+    };
+    let is_ready = told["ready"] == true;
     if matches.get_flag("json") {
         output::put(&format!("{told}\n"))?;
     } else if !matches.get_flag("quiet") {
@@ -66,30 +73,25 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Where a server that listens there can be reached from the same machine.
-fn listening(listen: &str) -> Option<String> {
-    let mut address: SocketAddr = listen.parse().ok()?;
-    if address.ip().is_unspecified() {
-        let local =
-            if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
-        address.set_ip(local);
-    }
-    Some(format!("http://{address}"))
+/// What the server says of itself, or why it says nothing.
+fn asked(client: &Client) -> Result<Value, Failure> {
+    let answer = match connect::block_on(async { Ok(client.probe("/readyz").await) })? {
+        Ok(answer) => answer,
+        Err(error) => return Ok(unready(&error.to_string())),
+    };
+    let body = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
+    let is_its_own = body["ready"] == false || (body["ready"] == true && answer.status == 200);
+    Ok(if is_its_own {
+        body
+    } else {
+        unready(&format!(
+            "{} answers with status {}, and not as a server of Sealog",
+            client.url(),
+            answer.status
+        ))
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_on_all_addresses_is_asked_on_this_machine() {
-        for (listen, url) in [
-            ("0.0.0.0:8080", Some("http://127.0.0.1:8080")),
-            ("[::]:81", Some("http://[::1]:81")),
-            ("10.0.0.1:80", Some("http://10.0.0.1:80")),
-            ("here", None),
-        ] {
-            assert_eq!(listening(listen).as_deref(), url);
-        }
-    }
+fn unready(reason: &str) -> Value {
+    json!({ "ready": false, "reason": reason })
 }

@@ -1,7 +1,10 @@
 //! Lines of a file or a pipe, read by a thread of their own: a pipe that says nothing must not hold up what was already read.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -12,6 +15,9 @@ use super::exit::Failure;
 pub(super) const LINE_MAX: usize = 2 << 20;
 /// Lines that are read ahead. With the longest ones this is the most memory that input can take.
 pub(super) const AHEAD: usize = 256;
+
+/// What a line has to be.
+const WANTED: &str = "a line is an event in JSON, like {\"action\":\"user.login\"}";
 
 pub(super) struct Line {
     pub number: u64,
@@ -43,49 +49,101 @@ pub(super) fn lines(path: &str) -> Result<mpsc::Receiver<io::Result<Line>>, Fail
     Ok(receiver)
 }
 
-/// A file, or standard input for `-`.
-pub(super) fn open(path: &str) -> Result<Box<dyn Read + Send>, Failure> {
+/// For people.
+pub(super) fn name(path: &str) -> &str {
+    if path == "-" { "standard input" } else { path }
+}
+
+/// A file, or standard input for `-`. Nothing is buffered on the way: all that was read is with whoever reads it.
+pub(super) fn open(path: &str) -> Result<File, Failure> {
+    let bad = |error: io::Error| {
+        Failure::usage(format!(
+            "{path} cannot be read: {error}; name a file that you may read, or - for standard input"
+        ))
+    };
     if path == "-" {
-        return Ok(Box::new(io::stdin()));
+        return io::stdin().as_fd().try_clone_to_owned().map(File::from).map_err(bad);
     }
-    let bad = |error: io::Error| Failure::usage(format!("{path} cannot be read: {error}"));
     let file = File::open(path).map_err(bad)?;
     // It opens like a file, and fails at the first read.
     if file.metadata().map_err(bad)?.is_dir() {
         return Err(Failure::usage(format!("{path} is a directory: name a file in it")));
     }
-    Ok(Box::new(file))
+    Ok(file)
+}
+
+/// What a read has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Nothing: the input has ended.
+    End,
+    /// A line, or the end of one.
+    Line,
+    /// A line without a line break: the input has ended behind it.
+    Unended,
+    /// [`LINE_MAX`] bytes and one more of a line that goes on.
+    Part,
+}
+
+/// Reads a line, or as much of it as one event may have.
+pub(super) fn piece(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<Piece> {
+    text.clear();
+    loop {
+        let available = match reader.fill_buf() {
+            Ok(available) => available,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if available.is_empty() {
+            return Ok(if text.is_empty() { Piece::End } else { Piece::Unended });
+        }
+        let room = (LINE_MAX + 1 - text.len()).min(available.len());
+        let end = available[..room].iter().position(|byte| *byte == b'\n');
+        text.extend_from_slice(&available[..end.unwrap_or(room)]);
+        reader.consume(end.map_or(room, |end| end + 1));
+        if end.is_some() {
+            return Ok(Piece::Line);
+        }
+        if text.len() > LINE_MAX {
+            return Ok(Piece::Part);
+        }
+    }
+}
+
+/// A file of rejects that is also the input would be cut before it is read, or read without an end.
+pub(super) fn refuse_as_output(input: &str, flag: &str, output: Option<&Path>) -> Result<(), Failure> {
+    let Some(output) = output else { return Ok(()) };
+    let read = match input {
+        "-" => io::stdin().as_fd().try_clone_to_owned().and_then(|stdin| File::from(stdin).metadata()),
+        path => std::fs::metadata(path),
+    };
+    // One that is not there is not the input, and one that cannot be looked at is told when it is opened.
+    let (Ok(read), Ok(written)) = (read, std::fs::metadata(output)) else { return Ok(()) };
+    if read.is_file() && (read.dev(), read.ino()) == (written.dev(), written.ino()) {
+        let shown = output.display();
+        return Err(Failure::usage(format!("{flag}: {shown} is the file that is read: name another one")));
+    }
+    Ok(())
 }
 
 /// Whether there was a line. Of one that is too long the rest is passed over.
 fn next(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
-    text.clear();
-    let mut any = false;
-    loop {
-        let available = reader.fill_buf()?;
-        if available.is_empty() {
-            return Ok(any);
-        }
-        any = true;
-        let end = available.iter().position(|byte| *byte == b'\n');
-        let taken = end.unwrap_or(available.len());
-        let room = (LINE_MAX + 1).saturating_sub(text.len());
-        text.extend_from_slice(&available[..taken.min(room)]);
-        let consumed = taken + usize::from(end.is_some());
-        reader.consume(consumed);
-        if end.is_some() {
-            return Ok(true);
-        }
+    let mut read = piece(reader, text)?;
+    let is_line = read != Piece::End;
+    let mut rest = Vec::new();
+    while read == Piece::Part {
+        read = piece(reader, &mut rest)?;
     }
+    Ok(is_line)
 }
 
-fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
+pub(super) fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
     if text.len() > LINE_MAX {
-        return Err("it is longer than 2 MB".into());
+        return Err("it is longer than 2 MB, which is the most that a request takes".into());
     }
-    let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8".to_owned())?.trim();
+    let text = std::str::from_utf8(text).map_err(|_| format!("it is no UTF-8: {WANTED}"))?.trim();
     if !text.starts_with('{') {
-        return Err("it is no JSON object".into());
+        return Err(format!("it is no JSON object: {WANTED}"));
     }
     serde_json::from_str::<&RawValue>(text)
         .map(ToOwned::to_owned)

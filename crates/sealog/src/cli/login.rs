@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_client::is_same_origin;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -57,7 +58,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         kept = profile::Profile::default();
     }
     let url = matches.get_one::<String>("url").cloned().or_else(|| connect::var("SEALOG_URL"));
-    let url = url.or(kept.url.take()).unwrap_or_else(|| connect::URL.to_owned());
+    let url = url.or_else(|| kept.url.clone()).unwrap_or_else(|| connect::URL.to_owned());
+    let beside = if is_operator { &kept.key } else { &kept.operator_token };
+    if let (Some(home), Some(_)) = (kept.url.as_ref().filter(|home| !is_same_origin(home, &url)), beside) {
+        let what = if is_operator { "a key" } else { "an operator token" };
+        return Err(Failure::usage(format!(
+            "the profile {name:?} has {what} for {home}, which must not go to {url}: name another profile with --profile"
+        )));
+    }
     let what = if is_operator { "Operator token" } else { "API key" };
     let secret = match matches.get_flag("stdin") {
         true => ask::piped(),
@@ -78,6 +86,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     kept.url = Some(url.clone());
     *(if is_operator { &mut kept.operator_token } else { &mut kept.key }) = Some(secret);
     let text = profile::with_profile(text.as_deref().map_or("", String::as_str), &name, &kept);
+    let text = text.ok_or_else(|| {
+        Failure::usage(format!(
+            "{} has the profile {name:?} in a form that this command does not change, and is as it was: write it as a table under [profiles.{name}], or take it out, and run this again",
+            path.display()
+        ))
+    })?;
     profile::write(&path, &text)
         .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
     if matches.get_flag("json") {

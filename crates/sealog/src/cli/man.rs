@@ -58,8 +58,12 @@ fn page(command: &Command, name: &str) -> Result<Vec<u8>, Failure> {
 
 fn written(command: &Command, name: &str, dir: &Path) -> Result<usize, Failure> {
     let path = dir.join(format!("{name}.1"));
-    std::fs::write(&path, page(command, name)?)
-        .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
+    std::fs::write(&path, page(command, name)?).map_err(|error| {
+        let shown = path.display();
+        Failure::usage(format!(
+            "{shown} cannot be written: {error}; name a directory that is there with --dir"
+        ))
+    })?;
     let mut pages = 1;
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
         pages += written(sub, &format!("{name}-{}", sub.get_name()), dir)?;

@@ -23,7 +23,7 @@ struct File {
     profiles: BTreeMap<String, Entry>,
 }
 
-#[derive(Deserialize)]
+#[derive(PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     url: Option<String>,
@@ -84,13 +84,27 @@ pub(super) fn read(path: Option<&Path>, asked: Option<&str>) -> Result<Profile, 
 /// What stands in a file that nobody else may read.
 fn file(path: &Path) -> Result<File, Failure> {
     let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let mode = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let about = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
+    if !about.is_file() {
+        return Err(bad("it is no file: move it away, and `sealog login` makes one".into()));
+    }
+    if about.permissions().mode() & 0o077 != 0 {
         return Err(bad(format!("others can read the keys in it: chmod 600 {}", path.display())));
     }
     let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?);
+    parse(&text).map_err(bad)
+}
+
+fn parse(text: &str) -> Result<File, String> {
     // Its own message would show the line, and with it perhaps a key.
-    toml::from_str(&text).map_err(|error| bad(format!("it is no file of profiles: {}", error.message())))
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(text));
+        format!(
+            "line {}: it is no file of profiles: {}; correct it, or move it away and let `sealog login` make one",
+            before.matches('\n').count() + 1,
+            error.message()
+        )
+    })
 }
 
 /// Names of all profiles of a file.
@@ -98,9 +112,9 @@ pub(super) fn names(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(file(path)?.profiles.into_keys().collect())
 }
 
-/// The same file with one profile set, and everything else in it, comments included, as it was.
-pub(super) fn with_profile(text: &str, name: &str, profile: &Profile) -> Zeroizing<String> {
-    let mut section = Zeroizing::new(format!("[profiles.{}]\n", quoted_key(name)));
+/// The same file with one profile set, and everything else in it, comments included, as it was. Nothing where that cannot be done: TOML has more ways to write a profile than this changes.
+pub(super) fn with_profile(text: &str, name: &str, profile: &Profile) -> Option<Zeroizing<String>> {
+    let mut section = Zeroizing::new(String::new());
     let mut line = |key: &str, value: Option<&str>| {
         if let Some(value) = value {
             section.push_str(&format!("{key} = {}\n", toml::Value::from(value)));
@@ -109,15 +123,17 @@ pub(super) fn with_profile(text: &str, name: &str, profile: &Profile) -> Zeroizi
     line("url", profile.url.as_deref());
     line("key", profile.key.as_ref().map(|key| key.as_str()));
     line("operator_token", profile.operator_token.as_ref().map(|token| token.as_str()));
-    let headings = [format!("[profiles.{name}]"), format!("[profiles.{}]", quoted_key(name))];
-    let is_heading = |line: &str| headings.iter().any(|heading| line.trim() == *heading);
     let mut out = Zeroizing::new(String::with_capacity(text.len() + section.len() + 1));
     let (mut is_inside, mut is_written) = (false, false);
     for line in text.split_inclusive('\n') {
-        if is_heading(line) {
+        if is_heading(line, name) {
             (is_inside, is_written) = (true, true);
+            out.push_str(line);
+            out.push_str(if line.ends_with('\n') { "" } else { "\n" });
             out.push_str(&section);
-        } else if line.trim_start().starts_with('[') {
+            continue;
+        }
+        if line.trim_start().starts_with('[') {
             is_inside = false;
         }
         // What the section had is replaced; what people wrote beside it stays.
@@ -129,9 +145,19 @@ pub(super) fn with_profile(text: &str, name: &str, profile: &Profile) -> Zeroizi
         if !out.is_empty() && !out.ends_with('\n') {
             out.push('\n');
         }
+        out.push_str(&format!("[profiles.{}]\n", quoted_key(name)));
         out.push_str(&section);
     }
-    out
+    let mut wanted = parse(text).ok()?.profiles;
+    let owned = |secret: &Option<Zeroizing<String>>| secret.as_ref().map(|secret| secret.as_str().to_owned());
+    let (key, operator_token) = (owned(&profile.key), owned(&profile.operator_token));
+    wanted.insert(name.to_owned(), Entry { url: profile.url.clone(), key, operator_token });
+    (parse(&out).ok()?.profiles == wanted).then_some(out)
+}
+
+/// Whether a line begins this profile, however it is spaced, quoted or commented.
+fn is_heading(line: &str, name: &str) -> bool {
+    line.trim_start().starts_with('[') && parse(line).is_ok_and(|file| file.profiles.contains_key(name))
 }
 
 fn quoted_key(name: &str) -> String {
@@ -197,7 +223,7 @@ mod tests {
         };
         let (_dir, path) = written("", 0o600);
         for name in ["default", "prod", "third", "a b.c"] {
-            let changed = with_profile(text, name, &profile);
+            let changed = with_profile(text, name, &profile).unwrap();
             write(&path, &changed).unwrap();
             let read_back = read(Some(&path), Some(name)).unwrap();
             assert_eq!(read_back.url.as_deref(), Some("http://c\"d"), "{}", *changed);
@@ -207,6 +233,42 @@ mod tests {
             assert!(read(Some(&path), Some(other)).unwrap().url.is_some());
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_heading_is_found_however_it_is_written_and_stays_so() {
+        let profile = Profile { url: Some("http://c".into()), ..Profile::default() };
+        for heading in [
+            "[profiles.prod] # live",
+            "  [ profiles . prod ]",
+            "[profiles.\"prod\"]#live",
+            "['profiles'.'prod']\t",
+        ] {
+            for rest in
+                ["", "\nurl = \"https://b\"\nkey = \"old\" # mine\n[profiles.z]\nurl = \"http://z\"\n"]
+            {
+                let changed = with_profile(&format!("{heading}{rest}"), "prod", &profile).unwrap();
+                assert!(changed.starts_with(&format!("{heading}\nurl = \"http://c\"\n")), "{}", *changed);
+                let profiles = parse(&changed).unwrap().profiles;
+                assert!(
+                    profiles["prod"].key.is_none() && profiles.len() == if rest.is_empty() { 1 } else { 2 }
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_this_cannot_change_is_left_to_its_owner() {
+        let profile = Profile { url: Some("http://c".into()), ..Profile::default() };
+        for text in [
+            "[profiles]\nprod = { url = \"https://b\" }\n",
+            "profiles.prod.url = \"https://b\"\n",
+            "[profiles]\nprod.url = \"https://b\"\n",
+            "[profiles.prod]\nurl = \"\"\"\n[profiles.prod]\n\"\"\"\n",
+        ] {
+            assert!(parse(text).is_ok(), "{text}");
+            assert!(with_profile(text, "prod", &profile).is_none(), "{text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `sealog verify --data`: every chain of a store, on all cores, without a service.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +8,16 @@ use std::time::{Duration, Instant};
 
 use sealog_core::id::ChainId;
 use sealog_core::verify::Verdict;
+use sealog_store::embedded::{EmbeddedStore, OpenError, Options};
 use sealog_store::world::SystemWorld;
+use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
 use super::output::{self, Form};
-use super::progress;
-use crate::store::{OpenOptions, Opened, Place};
+use super::{connect, progress};
+use crate::restoring_mark;
+use crate::store::{Opened, Place};
 
 /// What was found in a store.
 pub(super) struct Outcome {
@@ -23,44 +27,62 @@ pub(super) struct Outcome {
     took: Duration,
 }
 
-/// Opens a store that no server has open, and looks at all of it. Nothing is appended.
+/// Opens a store that no server has open, and looks at all of it. Nothing is appended, and nothing in a data
+/// directory is changed.
 pub(super) fn run(place: &str, is_quiet: bool) -> Result<Outcome, Failure> {
-    let parsed = match Place::parse(place) {
-        Some(url @ Place::Postgres(_)) => url,
-        _ => Place::Embedded,
-    };
-    let is_embedded = parsed == Place::Embedded;
-    let dir = Path::new(place);
-    // To open a directory makes it a store; a misspelt one must not become one.
-    if is_embedded && !dir.join("FORMAT").is_file() {
-        return Err(Failure::usage(format!(
-            "there is no store in {place}: --data takes the data directory of a server (its setting data_dir)"
-        )));
+    match Place::parse(place) {
+        Some(url @ Place::Postgres(_)) => {
+            let opened = Opened::open_unmarked(&url, Path::new("."))
+                .map_err(|unopened| Failure::new(Exit::Failure, unopened.to_string()))?;
+            let outcome = looked_at(&*opened.store(), is_quiet);
+            opened.close();
+            outcome
+        }
+        _ => looked_at(&open_to_read(place)?, is_quiet),
     }
-    // A copy may be anywhere: nothing that counts is written to it.
-    let options = OpenOptions { allow_unsafe_storage: true, clock_strict: false };
-    let opened = if is_embedded {
-        Opened::open(&parsed, dir, options, Arc::new(SystemWorld))
-    } else {
-        Opened::open_unmarked(&parsed, Path::new("."))
-    };
-    let opened = opened.map_err(|unopened| {
-        let hint = if unopened.locked {
-            "\n  what now: stop the server, or let it verify (`sealog verify` with a key, and every night by itself), or verify a copy of the directory"
-        } else {
-            ""
+}
+
+/// The store in a data directory. To recover it would cut a torn tail, begin a segment and write indexes:
+/// that is for a server, and evidence stays as it was found.
+fn open_to_read(place: &str) -> Result<EmbeddedStore, Failure> {
+    let dir = Path::new(place);
+    // The format says what stands in a directory, and whether it can be looked into at all.
+    match std::fs::metadata(dir.join("FORMAT")) {
+        Ok(format) if format.is_file() => {}
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Failure::usage(format!(
+                "{place} cannot be read: {error}; run this as the user that the server runs as"
+            )));
+        }
+        _ => {
+            return Err(Failure::usage(format!(
+                "there is no store in {place}: --data takes the data directory of a server (its setting data_dir)"
+            )));
+        }
+    }
+    let failed = |why: String| Failure::new(Exit::Failure, format!("cannot open the store: {why}"));
+    restoring_mark::refuse(dir).map_err(failed)?;
+    let options = Options { read_only: true, world: Arc::new(SystemWorld), ..Options::default() };
+    EmbeddedStore::open(dir, &options).map_err(|error| {
+        let what_now = match &error {
+            OpenError::Locked { .. } => {
+                "\n  what now: a running server verifies itself, every night and when `sealog verify` asks it with a key; beside it, verify a copy: `sealog backup create DIR` and `sealog backup verify DIR`; or stop the server first"
+            }
+            OpenError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+                "\n  what now: run this as the user that the server runs as"
+            }
+            _ => "",
         };
-        Failure::new(Exit::Failure, format!("{unopened}{hint}"))
-    })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
-    let outcome = runtime.block_on(audit(&opened, is_quiet));
-    opened.close();
+        failed(format!("{error}{what_now}"))
+    })
+}
+
+fn looked_at(store: &dyn Store, is_quiet: bool) -> Result<Outcome, Failure> {
+    let outcome = connect::block_on(async { Ok(audit(store, is_quiet).await) })?;
     outcome.map_err(|error| Failure::new(Exit::Failure, format!("the store cannot be read: {error}")))
 }
 
-async fn audit(opened: &Opened, is_quiet: bool) -> Result<Outcome, sealog_store::StoreError> {
-    let store = opened.store();
+async fn audit(store: &dyn Store, is_quiet: bool) -> Result<Outcome, StoreError> {
     let begun = Instant::now();
     let heads = store.heads().await?;
     let total = heads.iter().map(|(_, head)| head.chain_seq).sum();

@@ -3,6 +3,7 @@
 //! The API lists the newest events first. A cursor says "below this `chain_seq`", so a window of the chain is the page below its end; the cursor for any place can be
 //! computed (`docs/adr/0028-follow-by-computed-cursors.md`). Windows are as wide as what they bring allows: events that match no filter cost next to nothing.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ const BYTES_WANTED: usize = 4 << 20;
 pub(super) struct Seen {
     pub seq: u64,
     pub hash: String,
+    pub prev_hash: String,
     pub text: Box<RawValue>,
 }
 
@@ -37,17 +39,23 @@ pub(super) struct Seen {
 pub(super) struct Newest {
     pub chain: ChainId,
     pub seq: u64,
+    pub hash: String,
 }
 
 #[derive(Deserialize)]
-struct Place {
-    tenant_id: String,
-    project_id: String,
+struct Place<'a> {
+    #[serde(borrow)]
+    tenant_id: Cow<'a, str>,
+    #[serde(borrow)]
+    project_id: Cow<'a, str>,
     chain_seq: u64,
-    hash: String,
+    #[serde(borrow)]
+    hash: Cow<'a, str>,
+    #[serde(borrow)]
+    prev_hash: Cow<'a, str>,
 }
 
-fn place(event: &RawValue) -> Result<Place, Failure> {
+fn place(event: &RawValue) -> Result<Place<'_>, Failure> {
     serde_json::from_str(event.get()).map_err(|error| {
         Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"))
     })
@@ -66,9 +74,8 @@ pub(super) async fn newest(client: &Client, filters: &Filters) -> Result<Option<
             };
             let (tenant_id, project_id) =
                 (TenantId(id(&place.tenant_id)?), ProjectId(id(&place.project_id)?));
-            let mode = if client.fingerprint().1.contains(" at_test_") { Mode::Test } else { Mode::Live };
-            let chain = ChainId { tenant_id, project_id, mode };
-            return Ok(Some(Newest { chain, seq: place.chain_seq }));
+            let chain = ChainId { tenant_id, project_id, mode: mode(client) };
+            return Ok(Some(Newest { chain, seq: place.chain_seq, hash: place.hash.into_owned() }));
         }
         // A page may be empty although there are more: its work is bounded.
         cursor = page.next_cursor;
@@ -76,6 +83,11 @@ pub(super) async fn newest(client: &Client, filters: &Filters) -> Result<Option<
             return Ok(None);
         }
     }
+}
+
+/// Of the chain that the client's key sees.
+pub(super) fn mode(client: &Client) -> Mode {
+    if client.fingerprint().1.contains(" at_test_") { Mode::Test } else { Mode::Live }
 }
 
 /// The first event at or after this one that is kept: the oldest of a test chain are dropped.
@@ -110,10 +122,11 @@ async fn window(
     loop {
         let page = filters.page(client, limit, Some(&cursor)).await?;
         for text in page.events {
-            let Place { chain_seq, hash, .. } = place(&text)?;
+            let Place { chain_seq, hash, prev_hash, .. } = place(&text)?;
             if chain_seq > lo && chain_seq <= hi {
                 bytes += text.get().len();
-                events.push(Seen { seq: chain_seq, hash, text });
+                let (hash, prev_hash) = (hash.into_owned(), prev_hash.into_owned());
+                events.push(Seen { seq: chain_seq, hash, prev_hash, text });
             }
         }
         let Some(next) = page.next_cursor else { break };

@@ -122,7 +122,6 @@ impl Exporter {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     use sealog_core::id::{RequestId, Ulid};
@@ -132,25 +131,13 @@ mod tests {
 
     /// One request that a receiver gets, and how it answers.
     fn heard(listener: &TcpListener, status: &str) -> (String, Value) {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(sealog_testing::PATIENCE)).unwrap();
-        let (mut text, mut bytes) = (String::new(), [0; 4096]);
-        loop {
-            let count = stream.read(&mut bytes).unwrap();
-            text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
-            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-            let length = head.to_ascii_lowercase();
-            let length = length.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap();
-            if body.len() == length.parse::<usize>().unwrap() {
-                write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
-                return (head.to_owned(), serde_json::from_str(body).unwrap());
-            }
-        }
+        let (head, body) = sealog_testing::http::receive(listener, status);
+        (head, serde_json::from_str(&body).unwrap())
     }
 
     fn answered(traceparent: Option<&[u8]>) -> Answered<'_> {
         Answered {
-            route: "/v1/events",
+            route: Some("/v1/events"),
             method: "POST",
             status: 202,
             request_id: RequestId(Ulid(1)),

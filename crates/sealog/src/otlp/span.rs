@@ -63,7 +63,7 @@ pub(super) struct Span {
     id: [u8; 8],
     begun_ns: u128,
     ended_ns: u128,
-    route: &'static str,
+    route: Option<&'static str>,
     method: &'static str,
     status: u16,
     request_id: String,
@@ -96,19 +96,23 @@ impl Span {
     }
 
     fn to_json(&self) -> Value {
+        // By convention a method that is not known is `_OTHER`, and `HTTP` in a name; a path without a pattern is in neither.
+        let (method, verb) =
+            if self.method == "other" { ("_OTHER", "HTTP") } else { (self.method, self.method) };
+        let mut attributes = vec![
+            attribute("http.request.method", method),
+            json!({ "key": "http.response.status_code", "value": { "intValue": self.status.to_string() } }),
+            attribute("sealog.request_id", &self.request_id),
+        ];
+        attributes.extend(self.route.map(|route| attribute("http.route", route)));
         let mut span = json!({
             "traceId": hex(&self.parent.trace_id),
             "spanId": hex(&self.id),
-            "name": format!("{} {}", self.method, self.route),
+            "name": self.route.map_or_else(|| verb.to_owned(), |route| format!("{verb} {route}")),
             "kind": SERVER,
             "startTimeUnixNano": self.begun_ns.to_string(),
             "endTimeUnixNano": self.ended_ns.to_string(),
-            "attributes": [
-                attribute("http.request.method", self.method),
-                attribute("http.route", self.route),
-                { "key": "http.response.status_code", "value": { "intValue": self.status.to_string() } },
-                attribute("sealog.request_id", &self.request_id),
-            ],
+            "attributes": attributes,
         });
         if self.parent.is_of_caller {
             span["parentSpanId"] = hex(&self.parent.span_id).into();
@@ -182,7 +186,7 @@ mod tests {
     fn an_error_of_the_server_is_one_of_its_span_and_an_error_of_the_client_is_not() {
         for (status, is_error) in [(202, false), (422, false), (500, true), (503, true)] {
             let answered = Answered {
-                route: "/v1/events/{log_id}",
+                route: Some("/v1/events/{log_id}"),
                 method: "GET",
                 status,
                 request_id: RequestId(Ulid(1)),
@@ -193,6 +197,30 @@ mod tests {
             assert_eq!(span.get("status").is_some(), is_error, "{status}");
             assert_eq!(span["startTimeUnixNano"], "8000000000");
             assert!(span.get("parentSpanId").is_none(), "the trace begins here");
+        }
+    }
+
+    #[test]
+    fn a_span_has_the_name_that_conventions_give_it_and_never_what_a_client_wrote() {
+        for (method, route, name) in [
+            ("GET", Some("/v1/events/{log_id}"), "GET /v1/events/{log_id}"),
+            ("GET", None, "GET"),
+            ("other", Some("/v1/events"), "HTTP /v1/events"),
+            ("other", None, "HTTP"),
+        ] {
+            let answered = Answered {
+                route,
+                method,
+                status: 404,
+                request_id: RequestId(Ulid(1)),
+                took: Duration::ZERO,
+                traceparent: None,
+            };
+            let span = Span::of(&answered, UNIX_EPOCH + Duration::from_secs(9), |_| true).unwrap().to_json();
+            assert_eq!(span["name"], name);
+            let attributes = span["attributes"].to_string();
+            assert_eq!(attributes.contains("\"_OTHER\""), method == "other", "{attributes}");
+            assert_eq!(attributes.contains("http.route"), route.is_some(), "{attributes}");
         }
     }
 }

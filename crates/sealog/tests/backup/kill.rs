@@ -97,3 +97,24 @@ fn the_page_about_reliability_names_as_many_rounds() {
     let rounds = format!("`sealog backup create` and `restore`, {ROUNDS} times each");
     assert!(std::fs::read_to_string(page).unwrap().contains(&rounds), "{rounds}");
 }
+
+#[test]
+fn what_a_killed_backup_has_not_finished_is_no_backup_and_the_next_one_removes_it() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    stage.create();
+    let made = stage.files("backups").pop().unwrap();
+    // As a kill leaves it that comes before the manifest of a first backup has its name.
+    let unfinished = stage.backups().join("backups/000001-20260101T000000Z.json.tmp");
+    std::fs::rename(made, &unfinished).unwrap();
+    let control = stage.backups().join("files/00ff.tmp");
+    std::fs::write(&control, "half of it").unwrap();
+    let (code, _, error) = stage.verify();
+    assert!(code == Some(4) && error.contains("there is no backup that was completed"), "{error}");
+    assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(4) && error.contains("there is no backup that was completed"), "{error}");
+    stage.create();
+    assert!(!unfinished.exists() && !control.exists());
+    assert_eq!(stage.verify().0, Some(0));
+}

@@ -98,11 +98,48 @@ fn a_second_backup_copies_what_is_new_and_shares_the_rest() {
         assert_eq!(events, made["events"].as_u64().unwrap());
     }
     // Nobody but the owner reads any of it.
-    for folder in ["backups", "live", "test", "files"] {
-        for file in stage.files(folder) {
-            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
-        }
+    assert!(owners_alone(&stage.backups()) > segments);
+    assert!(owners_alone(&stage.path(first["id"].as_str().unwrap())) > segments);
+}
+
+/// Every file and directory is for its owner only; how many files.
+fn owners_alone(path: &std::path::Path) -> usize {
+    let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+    if path.is_file() {
+        assert_eq!(mode, 0o600, "{}", path.display());
+        return 1;
     }
+    assert_eq!(mode, 0o700, "{}", path.display());
+    std::fs::read_dir(path).unwrap().map(|entry| owners_alone(&entry.unwrap().path())).sum()
+}
+
+#[test]
+fn the_newest_backup_is_that_with_the_highest_number_also_behind_a_million() {
+    let stage = Stage::new();
+    for number in [999_999, 1_000_000] {
+        stage.fill(&chains()[..1], 1);
+        stage.create();
+        // As that many backups before it would leave the directory.
+        let path = stage
+            .files("backups")
+            .into_iter()
+            .find(|file| !file.to_string_lossy().contains("-20260101T"))
+            .unwrap();
+        let id = format!("{number}-20260101T000000Z");
+        crate::damage::forge_file(&path, |manifest| {
+            manifest["number"] = number.into();
+            manifest["id"] = id.clone().into();
+        });
+        std::fs::rename(&path, path.with_file_name(format!("{id}.json"))).unwrap();
+    }
+    let (code, said, _) = stage.backup(&["list", "--json"], false);
+    let listed: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((code, listed.len()), (Some(0), 2), "{said}");
+    assert_eq!(listed[1]["id"], "1000000-20260101T000000Z");
+    // The older one would be a rollback.
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
+    assert_eq!(stage.create()["id"].as_str().unwrap().split('-').next(), Some("1000001"));
 }
 
 #[test]
@@ -176,6 +213,39 @@ fn test_events_that_were_dropped_stay_dropped_and_their_chain_goes_on() {
     assert!(head.first_seq() >= first_seq && head.durable.chain_seq == 35 * 50, "{head:?}");
     assert!(verify(&store, test).broken.is_none());
     append(&store, test, vec![login("next")]);
+}
+
+#[test]
+fn one_process_at_a_time_writes_backups_into_a_directory_or_restores_into_one() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    stage.create();
+    let lock = |path: &std::path::Path| {
+        let lock = std::fs::File::open(path).unwrap();
+        lock.lock().unwrap();
+        lock
+    };
+    // As another backup has it.
+    let backing_up = lock(&stage.backups());
+    let (code, _, error) = stage.backup(&["create"], true);
+    assert!(code == Some(5) && error.contains("another backup is being written here"), "{error}");
+    drop(backing_up);
+    // As another restore has it: while it looks at the directory or has the store open, and in between.
+    let target = stage.path("restored");
+    std::fs::create_dir(&target).unwrap();
+    let begun = lock(&target);
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(5) && error.contains("another process is at work"), "{error}");
+    drop(begun);
+    std::fs::write(target.join("RESTORING"), "sealog restore 1\n").unwrap();
+    std::fs::write(target.join("control.db"), "of the other one").unwrap();
+    let under_way = lock(&target.join("RESTORING"));
+    let (code, _, error) = stage.restore("restored", &[]);
+    assert!(code == Some(5) && error.contains("another process is at work"), "{error}");
+    assert_eq!(std::fs::read(target.join("control.db")).unwrap(), b"of the other one");
+    drop(under_way);
+    assert_eq!(stage.restore("restored", &[]).0, Some(0));
+    assert_eq!(heads(&target), heads(&stage.data()));
 }
 
 #[test]

@@ -94,10 +94,12 @@ impl Stage {
         command.output().unwrap()
     }
 
-    /// Files below a folder of the backups; none where there is none.
+    /// Files below a folder of the backups; none where there is none. What a killed command has not finished is no file yet.
     pub fn files(&self, folder: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.backups().join(folder)).into_iter().flatten();
-        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        let files = entries.map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> =
+            files.filter(|file| file.extension().is_none_or(|end| end != "tmp")).collect();
         files.sort();
         files
     }

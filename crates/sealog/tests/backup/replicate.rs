@@ -154,7 +154,10 @@ fn nobody_but_the_operator_replicates_and_only_where_it_is_on() {
         assert_eq!(server.request("GET", &path, &[], "").0, 401, "{path}");
     }
     let (code, _, error) = ended(following(&server, &stage, &key).arg("--once").output().unwrap());
-    assert_eq!(code, Some(1), "{error}");
+    assert_eq!(code, Some(3), "{error}");
+    // Nor is it tried again and again.
+    let (code, _, error) = ended(following(&server, &stage, &key).output().unwrap());
+    assert_eq!(code, Some(3), "{error}");
     // One answer is bounded, whatever is asked for, and what is not there is not found.
     assert_eq!(server.get(TOKEN, "/operator/v1/replication/segments/live/99?from=0&to=1").0, 404);
     assert_eq!(server.get(TOKEN, "/operator/v1/replication/segments/other/1?from=0&to=1").0, 404);
@@ -163,16 +166,110 @@ fn nobody_but_the_operator_replicates_and_only_where_it_is_on() {
     off.env("SEALOG_OPERATOR_TOKEN", TOKEN);
     let server = start(off);
     let (code, _, error) = once(&server, &stage);
-    assert!(code == Some(1) && error.contains("replication.enabled"), "{error}");
+    assert!(code == Some(4) && error.contains("replication.enabled"), "{error}");
     server.stop();
-    let (code, _, error) = ended(
-        sealog()
-            .args(["replicate", "--from", "http://127.0.0.1:1", "--to"])
-            .arg(stage.backups())
-            .output()
-            .unwrap(),
+}
+
+#[test]
+fn a_replica_that_cannot_begin_says_why_by_its_exit_code() {
+    let stage = Stage::new();
+    let of = |from: &str, token: Option<&str>| {
+        let mut command = sealog();
+        command.args(["replicate", "--once", "--timeout", "1", "--from", from, "--to"]).arg(stage.backups());
+        command.envs(token.map(|token| ("SEALOG_OPERATOR_TOKEN", token)));
+        ended(command.output().unwrap())
+    };
+    // A service that says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    let (code, _, error) = of(&silent, Some(TOKEN));
+    assert!(code == Some(5) && error.contains("has not answered"), "{error}");
+    let (code, _, error) = of(&silent, None);
+    assert!(code == Some(3) && error.contains("SEALOG_OPERATOR_TOKEN"), "{error}");
+    let (code, _, error) = of("nowhere", Some(TOKEN));
+    assert!(code == Some(2) && error.contains("--from"), "{error}");
+}
+
+#[test]
+fn a_replica_tells_programs_how_far_it_is() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    server.await_drained();
+    assert_eq!(server.post(&key).0, 202);
+    let status = stage.path("status.json");
+    let told = || -> Value {
+        let mut command = following(&server, &stage, TOKEN);
+        let (code, said, error) =
+            ended(command.args(["--once", "--json", "--status"]).arg(&status).output().unwrap());
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        serde_json::from_str(&said).unwrap()
+    };
+    let first = told();
+    let count = |report: &Value, name: &str| report[name].as_u64().unwrap();
+    assert!(count(&first, "copied_bytes") > 0 && count(&first, "new_events") == count(&first, "events"));
+    for name in ["behind_ms", "chains"] {
+        assert!(first[name].is_u64(), "{name}: {first}");
+    }
+    assert!(first["as_of"].as_str().unwrap() <= first["at"].as_str().unwrap(), "{first}");
+    assert_eq!(
+        serde_json::from_slice::<Value>(&std::fs::read(&status).unwrap()).unwrap()["head"],
+        first["head"]
     );
-    assert!(code == Some(1) && error.contains("SEALOG_OPERATOR_TOKEN"), "{error}");
+    let again = told();
+    assert_eq!((count(&again, "copied_bytes"), count(&again, "new_events")), (0, 0));
+    assert_eq!(server.post(&key).0, 202);
+    let third = told();
+    assert_eq!(count(&third, "new_events"), 1);
+    assert!(third["head"]["live"].as_u64() > again["head"]["live"].as_u64(), "{again} {third}");
+    assert_eq!(third["head"]["test"], again["head"]["test"]);
+    server.stop();
+}
+
+#[test]
+fn a_replica_and_backups_do_not_share_a_directory_and_no_backup_is_removed_by_one() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    for _ in 0..2 {
+        stage.create();
+    }
+    let made = stage.files("backups");
+    let (code, _, error) = once(&server, &stage);
+    assert!(code == Some(2) && error.contains("a directory of its own"), "{error}");
+    assert_eq!((stage.files("backups"), stage.verify().0), (made, Some(0)));
+    std::fs::remove_dir_all(stage.backups()).unwrap();
+    assert_eq!(once(&server, &stage).0, Some(0));
+    let (code, _, error) = stage.backup(&["create"], true);
+    assert!(code == Some(2) && error.contains("a directory of their own"), "{error}");
+    assert_eq!(once(&server, &stage).0, Some(0));
+    assert_eq!(stage.verify().0, Some(0));
+    server.stop();
+}
+
+#[test]
+fn a_replica_removes_nothing_while_somebody_reads_it() {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    server.await_drained();
+    assert_eq!(once(&server, &stage).0, Some(0));
+    let read = (stage.files("backups"), stage.files("files"));
+    // As `sealog restore` and `sealog backup verify` do.
+    let reader = std::fs::File::open(stage.backups().join("FORMAT")).unwrap();
+    reader.lock_shared().unwrap();
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(once(&server, &stage).0, Some(0));
+    let both = stage.files("backups");
+    assert_eq!(both.len(), 2);
+    assert_eq!(both[0], read.0[0]);
+    assert!(read.1.iter().all(|file| file.is_file()));
+    assert_eq!(stage.verify().0, Some(0), "others may read, too");
+    drop(reader);
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(once(&server, &stage).0, Some(0));
+    assert_eq!(stage.files("backups").len(), 1);
+    server.stop();
+    assert_eq!(stage.verify().0, Some(0));
 }
 
 #[test]

@@ -75,6 +75,21 @@ fn an_older_backup_is_refused_while_a_newer_one_is_known_and_accepted_it_is_reco
 }
 
 #[test]
+fn an_older_backup_is_refused_while_a_newer_one_cannot_be_read() {
+    let stage = Stage::new();
+    with_two_backups(&stage);
+    let manifests = stage.files("backups");
+    let id = manifests[0].file_stem().unwrap().to_str().unwrap();
+    let newer = manifests[1].file_stem().unwrap().to_str().unwrap();
+    fs::write(&manifests[1], "half of a manifest").unwrap();
+    let (code, _, error) = stage.restore("restored", &["--backup", id]);
+    assert!(code == Some(1) && error.contains(newer) && error.contains("--accept-rollback"), "{error}");
+    assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
+    let (code, said, error) = stage.restore("restored", &["--backup", id, "--accept-rollback"]);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+}
+
+#[test]
 fn a_receipt_and_the_old_high_water_mark_are_known_too() {
     let stage = Stage::new();
     let (_, last) = with_two_backups(&stage);

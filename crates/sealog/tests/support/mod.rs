@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 pub use sealog_testing::process::*;
+use serde_json::Value;
 
 pub const SEALOG: &str = env!("CARGO_BIN_EXE_sealog");
 /// What the first run puts into the system chain.
@@ -46,6 +47,34 @@ pub fn submit(server: &Running, path: &str, cookie: &str, form: &str) -> String 
     ))
 }
 
+/// Signs in the owner of the first run, who claims the account first: the cookie of the session.
+pub fn signed_in_owner(server: &Running, data: &Path) -> String {
+    let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
+    let beginning = format!("http://{}/app/claim#", server.address);
+    let secret = text.split_whitespace().find_map(|word| word.strip_prefix(&beginning)).unwrap();
+    let claim = format!("token={secret}&email=me%40example.org&password=correct+horse+battery");
+    assert!(submit(server, "/app/claim", "", &claim).starts_with("HTTP/1.1 303"));
+    let answer = submit(server, "/app/sign-in", "", "email=me%40example.org&password=correct+horse+battery");
+    answer.split_once("set-cookie: ").unwrap().1.split(';').next().unwrap().to_owned()
+}
+
+/// What a path of the operator's interface answers to whoever has the token.
+pub fn operator(server: &Running, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let authorization = format!("Bearer {token}");
+    let path = format!("/operator/v1{path}");
+    let (status, body) =
+        server.request(method, &path, &[("Authorization", &authorization)], &body.to_string());
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+/// The tenant that the first run has made, and its project.
+pub fn first_tenant(server: &Running, token: &str) -> (String, String) {
+    let (_, tenants) = operator(server, token, "GET", "/tenants", &Value::Null);
+    let tenant = tenants["tenants"][0]["tenant_id"].as_str().unwrap().to_owned();
+    let (_, projects) = operator(server, token, "GET", &format!("/tenants/{tenant}/projects"), &Value::Null);
+    (tenant, projects["projects"][0]["project_id"].as_str().unwrap().to_owned())
+}
+
 pub fn open_page(server: &Running, path: &str, cookie: &str) -> String {
     let host = &server.address;
     server
@@ -53,7 +82,7 @@ pub fn open_page(server: &Running, path: &str, cookie: &str) -> String {
 }
 
 /// A stopped store whose chain has lost its last three of eight events; the key and the project.
-pub fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
+pub fn with_a_loss(data: &Path) -> (String, String, Vec<Value>) {
     let server = serve(data);
     let key = first_key(data);
     // The log begins with the first run: tenant, project, two keys and the owner, a request each.
@@ -63,7 +92,7 @@ pub fn with_a_loss(data: &Path) -> (String, String, Vec<serde_json::Value>) {
     }
     let (_, body) = server.get(&key, "/v1/events");
     server.stop();
-    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let body: Value = serde_json::from_str(&body).unwrap();
     let events = body["events"].as_array().unwrap().clone();
     cut_log(data, 1, FIRST_RUN_REQUESTS + 5);
     (key, events[0]["project_id"].as_str().unwrap().to_owned(), events)

@@ -83,11 +83,20 @@ impl Stage {
 
     /// With this on standard input.
     pub fn piped(&self, args: &[&str], input: &str) -> (Option<i32>, String, String) {
+        self.piped_bytes(args, input.as_bytes())
+    }
+
+    pub fn piped_bytes(&self, args: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
         let mut command = self.command(args);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
         ended(child.wait_with_output().unwrap())
+    }
+
+    /// As a user who has no right that the modes of files do not give. Nothing where nobody can be made one.
+    pub fn unprivileged(&self, args: &[&str]) -> Option<(Option<i32>, String, String)> {
+        unprivileged(&self.command(args))
     }
 
     /// What the API has, newest first, page by page.
@@ -112,6 +121,29 @@ impl Stage {
     pub fn restart(&mut self) {
         self.server = Some(start_server(&self.data, &self.address));
     }
+}
+
+/// The same command by a user who has no right that the modes of files do not give: in a namespace of its own
+/// even root is one. Nothing where there is none to be had.
+pub fn unprivileged(command: &Command) -> Option<(Option<i32>, String, String)> {
+    let apart = |program: &std::ffi::OsStr| {
+        let mut apart = Command::new("unshare");
+        apart.arg("--user").arg(program);
+        apart
+    };
+    if !apart("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+        println!("left out: there are no user namespaces here");
+        return None;
+    }
+    let mut same = apart(command.get_program());
+    same.args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => same.env(name, value),
+            None => same.env_remove(name),
+        };
+    }
+    Some(ended(same.output().unwrap()))
 }
 
 pub fn lines(count: usize) -> String {

@@ -357,6 +357,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Whether a block may have an event with these members of `metadata`. Asked before the rest of the block is read: filters name some blocks by mistake.
+    pub(crate) fn may_have_fields(&self, caches: &Caches, block: usize, wanted: &[u32]) -> io::Result<bool> {
+        let Run::File(run) = self else { return Ok(true) };
+        let column = run.field_column(caches, block)?;
+        Ok(column.is_none_or(|column| column.may_have_anywhere(wanted)))
+    }
+
     /// The same with the events of a block.
     pub(crate) fn retain_events(
         &self,

@@ -61,6 +61,11 @@ impl FieldColumn {
         has == [ANY] || wanted.iter().all(|wanted| has.contains(wanted))
     }
 
+    /// Whether any event can have all that is wanted: false for most blocks that a filter names by mistake.
+    pub(crate) fn may_have_anywhere(&self, wanted: &[u32]) -> bool {
+        self.hashes.contains(&ANY) || wanted.iter().all(|wanted| self.hashes.contains(wanted))
+    }
+
     /// Of all events, each as often as it is there.
     pub(crate) fn hashes(&self) -> &[u32] {
         &self.hashes
@@ -128,6 +133,22 @@ mod tests {
         assert_eq!(found(&[("id", "OPS-1"), ("tags", "c")]), [2]);
         assert_eq!(found(&[("id", "OPS-2")]), [2, 3]);
         assert_eq!(found(&[("idO", "PS-2")]), [2]);
+    }
+
+    #[test]
+    fn events_together_may_have_what_any_of_them_may_have() {
+        let salt = IndexSalt::new(&[7; 16]);
+        let mut column = FieldColumn::default();
+        column.push_event(Some(r#"{"id":"OPS-1","n":42}"#), &salt);
+        column.push_event(None, &salt);
+        let may = |column: &FieldColumn, id: &str, n: &str| {
+            column.may_have_anywhere(&wanted(&[FieldIs::new("id", id), FieldIs::new("n", n)], &salt))
+        };
+        assert!(may(&column, "OPS-1", "42"));
+        assert!(!may(&column, "OPS-1", "43"));
+        assert!(!may(&column, "OPS-2", "42"));
+        column.push(&[ANY]);
+        assert!(may(&column, "OPS-2", "43"));
     }
 
     #[test]

@@ -19,6 +19,10 @@ pub const FILE_MODE: u32 = 0o600;
 pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file for reading alone: whoever may read it needs no more.
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.open(path)
+    }
     /// Creates an empty file that only its owner can read, in place of any that is there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Creates a directory that only its owner can enter, unless it is there.
@@ -54,6 +58,10 @@ pub struct RealDisk;
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(File::open(path)?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {

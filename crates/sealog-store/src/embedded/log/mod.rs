@@ -3,4 +3,5 @@
 pub mod disk;
 pub(crate) mod format;
 pub(crate) mod plan;
+pub(crate) mod read_only;
 pub(crate) mod segment;

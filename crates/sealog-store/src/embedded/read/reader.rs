@@ -175,12 +175,17 @@ impl Contents {
                     let resume = upper.min(block_seq + BLOCK_EVENTS as u64);
                     return Ok(Chunk { items: page.events, resume: Some(resume) });
                 }
+                if !fields.is_empty() {
+                    work.pieces += 1;
+                    if !run.may_have_fields(&self.caches, number, fields)? {
+                        continue;
+                    }
+                }
                 work.pieces += 1;
                 let block = blocks.block(number)?;
                 let end = usize::try_from(before - block_seq).unwrap_or(usize::MAX).min(block.len());
                 let mut places = block.matches(probe, end);
                 if !fields.is_empty() && !places.is_empty() {
-                    work.pieces += 1;
                     run.retain_events(&self.caches, number, &mut places, fields)?;
                 }
                 for place in places {

@@ -7,7 +7,7 @@ use sealog_core::id::ChainId;
 /// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The end of the last group was not written completely. It was never acknowledged, and is gone.
+    /// The end of the last group was not written completely. It was never acknowledged, and does not count.
     TornTail { segment: u64, offset: u64 },
     /// The files of these segments are gone.
     MissingSegments { first: u64, last: u64 },
@@ -47,7 +47,7 @@ impl fmt::Display for Finding {
             Finding::TornTail { segment, offset } => {
                 write!(
                     f,
-                    "segment {segment} ends in a torn write at byte {offset}, which was never acknowledged; it was cut"
+                    "segment {segment} ends in a torn write at byte {offset}: an unfinished write, which was never acknowledged; it does not count"
                 )
             }
             Finding::MissingSegments { first, last } => {

@@ -12,6 +12,7 @@ use crate::embedded::log::format::{
     Frame, FrameHeader, FrameWriter, Predecessor, SEGMENT_HEADER_LEN, Salt, SegmentHeader,
 };
 use crate::embedded::log::plan::Plan;
+use crate::embedded::log::read_only;
 use crate::embedded::log::segment::{self, Piece, Segment, next_path, segment_path};
 
 /// Fewer zeros than this at the end of a segment are not worth looking for.
@@ -43,15 +44,20 @@ impl Recovery<'_> {
     ) -> Result<Active, RecoveryError> {
         let next_number = last_name.max(self.covered().segment) + 1;
         let Some((number, found)) = last else {
+            // Of one that is not there, or whose header cannot be read, nothing is ever asked.
+            let unreadable = || {
+                let file = self.files.file(segment_path(self.dir, last_name));
+                Arc::new(Segment { number: last_name, salt: [0; 16], file })
+            };
             if self.read_error.is_some() {
-                let unreadable = Segment {
-                    number: last_name,
-                    salt: [0; 16],
-                    file: self.files.file(segment_path(self.dir, last_name)),
-                };
-                return Ok(self.cannot_read(Arc::new(unreadable), 0));
+                let unreadable = unreadable();
+                return Ok(self.cannot_read(unreadable, 0));
             }
+            let unreadable = self.options.read_only.then(unreadable);
             self.check_length(0, next_number - 1);
+            if let Some(unreadable) = unreadable {
+                return Ok(self.only_reads(unreadable, 0));
+            }
             self.trim_zeros();
             return self.new_segment(next_number, None, &[], 0);
         };
@@ -136,19 +142,22 @@ impl Recovery<'_> {
     fn cannot_read(&mut self, segment: Arc<Segment>, end: u64) -> Active {
         let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
         let cause = format!("the log cannot be read whole: {cause}");
-        self.only_reads(Finding::ReadOnly { cause }, segment, end)
+        self.findings.push(Finding::ReadOnly { cause });
+        self.only_reads(segment, end)
     }
 
-    /// No new segment could be begun.
+    /// No new segment could be begun. Where none was to be, that is no finding.
     fn cannot_begin(&mut self, error: &io::Error, segment: Arc<Segment>, end: u64) -> Active {
         let cause = error.to_string();
-        let finding =
-            if segment::is_no_room(error) { Finding::NoRoom { cause } } else { Finding::ReadOnly { cause } };
-        self.only_reads(finding, segment, end)
+        if segment::is_no_room(error) {
+            self.findings.push(Finding::NoRoom { cause });
+        } else if !self.options.read_only {
+            self.findings.push(Finding::ReadOnly { cause });
+        }
+        self.only_reads(segment, end)
     }
 
-    fn only_reads(&mut self, finding: Finding, segment: Arc<Segment>, end: u64) -> Active {
-        self.findings.push(finding);
+    fn only_reads(&self, segment: Arc<Segment>, end: u64) -> Active {
         let plan = Plan { segment: segment.number, salt: segment.salt, end, capacity: 0, running: 0 };
         Active { segment, plan, commit: self.covered().commit, grows: false }
     }
@@ -193,8 +202,10 @@ impl Recovery<'_> {
     fn trim_zeros(&mut self) {
         let worth = TRIM_WORTH_BYTES.min(self.options.segment_bytes_first / 8);
         for (number, end) in std::mem::take(&mut self.trimmable) {
-            // A place that is known to be damaged or unproven is left as it was found.
-            if self.read_error.is_some() || self.damaged_segments.contains(&number) {
+            // A place that is known to be damaged or unproven is left as it was found, and so is a log that
+            // is only looked at.
+            if self.options.read_only || self.read_error.is_some() || self.damaged_segments.contains(&number)
+            {
                 continue;
             }
             match segment::trim(&*self.options.disk, &segment_path(self.dir, number), end, worth) {
@@ -207,7 +218,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Begins the segment that will be written to, with the last group in it, and makes both durable.
+    /// Begins the segment that will be written to, with the last group in it, and makes both durable. Fails
+    /// at once where nothing may be written: the log is then shown as it stands.
     fn new_segment(
         &mut self,
         number: u64,
@@ -215,6 +227,9 @@ impl Recovery<'_> {
         group: &[&Frame<'_>],
         commit: u64,
     ) -> Result<Active, RecoveryError> {
+        if self.options.read_only {
+            return Err(read_only::refused().into());
+        }
         let disk = &self.options.disk;
         let commit = commit.max(self.covered().commit);
         let mut salt: Salt = [0; 16];

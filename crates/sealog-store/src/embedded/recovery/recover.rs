@@ -43,15 +43,19 @@ pub(crate) fn recover(
     salt: IndexSalt,
 ) -> Result<Recovered, RecoveryError> {
     let disk = &options.disk;
-    disk.create_dir(dir)?;
-    disk.sync_dir(dir.parent().unwrap_or(dir))?;
+    if !options.read_only {
+        disk.create_dir(dir)?;
+        disk.sync_dir(dir.parent().unwrap_or(dir))?;
+    }
     let files = OpenFiles::new(Arc::clone(disk), options.open_files_max);
     let (mut mark, marked) = MarkFile::open(Arc::clone(disk), dir, mode)?;
     let marked_segment = marked.as_ref().map_or(0, |marked| marked.extent.segment);
     let known = Dropped::open(&**disk, dir, mode)?;
     let through = known.dropped.through;
     // What was dropped does not count, whether its files are there or not.
-    if let Err(error) = dropped::remove_leftovers(&**disk, dir, through) {
+    if !options.read_only
+        && let Err(error) = dropped::remove_leftovers(&**disk, dir, through)
+    {
         tracing::warn!(%error, log = mode.as_str(), "files of dropped segments cannot be removed; trying again at the next start");
     }
     let mut found = find_segments(dir, mode, &**disk, &files, marked_segment, through)?;

@@ -122,11 +122,13 @@ impl Recovery<'_> {
         }
     }
 
-    /// Takes a segment that was read. Its index is written, so that the next start need not read it; but never that of a damaged one, which must be found damaged again.
+    /// Takes a segment that was read. Its index is written, so that the next start need not read it; but
+    /// never that of a damaged one, which must be found damaged again, nor one beside a log that is only
+    /// looked at.
     pub(super) fn take_indexed(&mut self, number: u64, indexed: Indexed, end: &SegmentEnd, trusted: bool) {
         self.note_damage(number, &indexed);
         self.ends.insert(number, *end);
-        if !trusted || !indexed.damage.is_empty() {
+        if !trusted || self.options.read_only || !indexed.damage.is_empty() {
             return self.take_in_memory(number, indexed.index);
         }
         match write_index(

@@ -4,13 +4,13 @@ mod tar;
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sealog_client::{Client, Retries, Settings as ClientSettings};
 use sealog_core::time::iso_ms;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres;
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use super::check::{self, probes};
 use super::exit::{Exit, Failure};
-use super::{config as shown, connect};
+use super::{config as shown, connect, file_flags, own_server};
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
-use crate::config;
+use crate::config::{self, Listeners};
 
 /// Of the store, no more files than this are listed.
 const FILES_MAX: usize = 20_000;
@@ -35,15 +35,10 @@ pub(super) fn command() -> Command {
                 "Writes what support needs to know into one file (a tar archive): versions, settings without secrets, what `sealog check` finds, names and sizes of the files of the store, and, of a running \
                  server, what it has found wrong with the store, whether it is ready, and its metrics.\n\n\
                  No event, no key, no password, no address of a person and no name of a tenant is in it; ids of chains are. It is not compressed: read it before you hand it over (tar -xOf FILE).\n\n\
-                 The server may run or be stopped; nothing is changed. Run it as the user of the server, in its environment.",
+                 The server may run or be stopped; nothing is changed. Run it as the user of the server, in its environment: a running one is asked on the address of its settings, with TLS if they name a certificate; whom that \
+                 certificate is from is not looked at, and no key is sent.",
             )
-            .arg(
-                Arg::new("output")
-                    .long("output")
-                    .short('o')
-                    .value_name("FILE")
-                    .help("The file; - is standard output [default: sealog-doctor-TIME.tar]"),
-            )
+            .arg(file_flags::output("The file; - is standard output [default: sealog-doctor-TIME.tar]"))
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object that names the file and what is in it"))
             .arg(
                 Arg::new("offline")
@@ -99,9 +94,11 @@ fn gathered(matches: &ArgMatches) -> Vec<(String, String)> {
             Err(problem) => format!("{problem}\n"),
         };
         put("state.json", state);
-        let address = settings.metrics_listen.unwrap_or(settings.listen);
-        put("metrics.txt", asked(&address.to_string(), "/metrics"));
-        put("ready.json", asked(&settings.listen.to_string(), "/readyz"));
+    }
+    if let Ok(Listeners { main, is_tls, metrics }) = config::listeners(matches, std::env::vars()) {
+        let (address, is_metrics_tls) = metrics.map_or((main, is_tls), |address| (address, false));
+        put("metrics.txt", asked(address, is_metrics_tls, "/metrics"));
+        put("ready.json", asked(main, is_tls, "/readyz"));
     }
     parts
 }
@@ -175,11 +172,8 @@ fn below(dir: &Path, path: &Path) -> String {
 }
 
 /// What a server on this machine says of itself to whoever sits on it.
-fn asked(address: &str, path: &str) -> String {
-    let local = address.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
-    let retries = Retries { most: 0, ..Retries::default() };
-    let settings = ClientSettings { url: format!("http://{local}"), key: None, timeout: ASK_MAX, retries };
-    let answered = Client::new(settings)
+fn asked(address: SocketAddr, is_tls: bool, path: &str) -> String {
+    let answered = own_server::client(address, is_tls, ASK_MAX)
         .map_err(|why| Failure::new(Exit::Failure, why))
         .and_then(|client| connect::block_on(async move { Ok(client.probe(path).await?) }));
     match answered {

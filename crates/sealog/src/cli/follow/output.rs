@@ -7,19 +7,24 @@
 //! ```
 //!
 //! A crash before t2 leaves the old cursor and a file that is longer than it says: the rest is cut off and fetched again. A crash after t2 leaves both as they should be.
+//!
+//! Nothing is cut off another file: the cursor has a digest of what the file ended with, and a file that has something else there is refused as it is.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
 use super::super::exit::{Exit, Failure};
+use super::super::file_flags;
 use super::super::format::Format;
 use super::super::listing::Filters;
 use super::super::output;
+use crate::files;
 
 /// How far the chain was read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -27,17 +32,23 @@ pub(super) struct Position {
     pub chain: String,
     /// Everything up to this event was looked at.
     pub seq: u64,
-    pub last: Option<Last>,
+    /// The last event that was written.
+    pub last: Option<Noted>,
+    /// The newest event that the service has shown, written or not; nothing in files of earlier versions.
+    #[serde(default)]
+    pub newest: Option<Noted>,
 }
 
-/// The last event that was written.
+/// An event that the service had.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Last {
+pub(super) struct Noted {
     pub seq: u64,
     pub hash: String,
 }
 
 const VERSION: u32 = 1;
+/// Of the end of the output, as much as tells it from another file: the hash of an event stands in it.
+const TAIL_BYTES: u64 = 4 << 10;
 
 /// The cursor file.
 #[derive(Debug, Deserialize, Serialize)]
@@ -47,6 +58,12 @@ struct Cursor {
     position: Position,
     /// How long the output file was; nothing for a pipe.
     bytes: Option<u64>,
+    /// SHA-256 of what it ended with. Cursor files of earlier versions have none.
+    #[serde(default)]
+    tail: Option<String>,
+    /// Its inode: tells it from another file as long as nothing was written.
+    #[serde(default)]
+    inode: Option<u64>,
     format: String,
     filters: Vec<(String, String)>,
 }
@@ -55,6 +72,9 @@ pub(super) struct Output {
     file: Option<(PathBuf, File)>,
     /// Of the file, what is synced.
     bytes: u64,
+    /// What that ends with.
+    tail: Vec<u8>,
+    inode: Option<u64>,
     pending: Vec<u8>,
     cursor: Option<PathBuf>,
     position: Option<Position>,
@@ -91,15 +111,72 @@ impl Output {
                 described(kept)
             )));
         }
-        let (file, bytes) = match path {
-            None => (None, 0),
-            Some(path) => {
-                let (file, bytes) = open_file(&path, cursor.as_deref(), kept.as_ref())?;
-                (Some((path, file)), bytes)
-            }
+        let mut output = Output {
+            file: None,
+            bytes: 0,
+            tail: Vec::new(),
+            inode: None,
+            pending: Vec::new(),
+            cursor,
+            position: None,
+            format,
+            filters,
+            _lock: lock,
         };
-        let position = kept.map(|kept| kept.position);
-        Ok(Output { file, bytes, pending: Vec::new(), cursor, position, format, filters, _lock: lock })
+        if let Some(path) = path {
+            output.open_file(path, kept.as_ref())?;
+        }
+        output.position = kept.map(|kept| kept.position);
+        Ok(output)
+    }
+
+    fn open_file(&mut self, path: PathBuf, kept: Option<&Cursor>) -> Result<(), Failure> {
+        let shown = path.display();
+        let cursor = self.cursor.as_ref().map(|cursor| cursor.display().to_string()).unwrap_or_default();
+        let bad = |error: io::Error| Failure::usage(format!("{shown} cannot be written: {error}"));
+        // Events can be anything: nobody else is to read them.
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let mut file = options.open(&path).map_err(bad)?;
+        let metadata = file.metadata().map_err(bad)?;
+        let (length, inode) = (metadata.len(), Some(metadata.ino()));
+        let bytes = kept.map_or(0, |kept| kept.bytes.unwrap_or(0));
+        match kept {
+            None if length > 0 => {
+                return Err(Failure::usage(format!(
+                    "{shown} has {length} bytes, and there is no cursor file {cursor} that says which events these are: name the one it was written with, or another output"
+                )));
+            }
+            Some(_) if length < bytes => {
+                return Err(Failure::usage(format!(
+                    "{shown} has {length} bytes, and {bytes} were written to it: it was cut or replaced. Put it back; or, if it was moved away whole, remove the cursor file and begin with --from"
+                )));
+            }
+            _ => {}
+        }
+        let mut tail = vec![0; tail_length(bytes)];
+        let from = bytes - tail.len() as u64;
+        file.read_exact_at(&mut tail, from).map_err(bad)?;
+        let is_ours = match kept {
+            Some(kept) if bytes == 0 => length == 0 || kept.inode == inode,
+            Some(Cursor { tail: known, .. }) => {
+                tail.ends_with(b"\n") && known.as_ref().is_none_or(|known| *known == digest(&tail))
+            }
+            None => true,
+        };
+        if !is_ours {
+            return Err(Failure::usage(format!(
+                "{shown} is not the file that {cursor} was written with, or was changed since: before byte {bytes} it has something else. Nothing in it was touched; name the cursor file that it was written with, or another output"
+            )));
+        }
+        if length > bytes {
+            file.set_len(bytes).map_err(bad)?;
+        }
+        file.seek(SeekFrom::Start(bytes)).map_err(bad)?;
+        // The cursor must not outlive the name of the file that it counts.
+        files::sync_name(&path).map_err(bad)?;
+        (self.file, self.bytes, self.tail, self.inode) = (Some((path, file)), bytes, tail, inode);
+        Ok(())
     }
 
     /// Where an earlier command has come to.
@@ -131,6 +208,8 @@ impl Output {
                     file.write_all(&self.pending).map_err(unwritten)?;
                     file.sync_data().map_err(unwritten)?;
                     self.bytes += self.pending.len() as u64;
+                    self.tail.extend_from_slice(&self.pending);
+                    self.tail.drain(..self.tail.len() - tail_length(self.bytes));
                 }
             }
             None if self.pending.is_empty() => {}
@@ -146,10 +225,14 @@ impl Output {
             sealog_follow: VERSION,
             position: position.clone(),
             bytes: self.file.is_some().then_some(self.bytes),
+            tail: self.file.is_some().then(|| digest(&self.tail)),
+            inode: self.inode,
             format: self.format.name().to_owned(),
             filters: self.filters.clone(),
         };
-        replace(cursor, &kept).map_err(|error| {
+        let mut text = serde_json::to_vec(&kept).expect("texts and numbers");
+        text.push(b'\n');
+        files::write_new(cursor, &text).map_err(|error| {
             Failure::new(Exit::Failure, format!("{} cannot be written: {error}", cursor.display()))
         })?;
         Ok(true)
@@ -159,7 +242,7 @@ impl Output {
 /// Of two commands with one cursor file, each event would come twice.
 fn lock(cursor: &Path) -> Result<File, Failure> {
     let path = cursor.with_added_extension("lock");
-    let bad = |error: io::Error| Failure::usage(format!("{} cannot be written: {error}", path.display()));
+    let bad = |error: io::Error| file_flags::unwritable(&path, &error);
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(bad)?;
     file.try_lock().map_err(|_| {
         Failure::usage(format!(
@@ -175,7 +258,9 @@ fn read_cursor(path: &Path) -> Result<Option<Cursor>, Failure> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(bad(error.to_string())),
+        Err(error) => {
+            return Err(bad(format!("it cannot be read: {error}; name another file with --cursor-file")));
+        }
     };
     let cursor: Cursor = serde_json::from_slice(&text).map_err(|error| {
         bad(format!(
@@ -199,44 +284,12 @@ fn described(Cursor { format, filters, bytes, .. }: &Cursor) -> String {
     text + if bytes.is_some() { " and --output" } else { " and without --output" }
 }
 
-fn open_file(path: &Path, cursor: Option<&Path>, kept: Option<&Cursor>) -> Result<(File, u64), Failure> {
-    let shown = path.display();
-    let bad = |error: io::Error| Failure::usage(format!("{shown} cannot be written: {error}"));
-    // Events can be anything: nobody else is to read them.
-    let mut options = OpenOptions::new();
-    let mut file =
-        options.create(true).truncate(false).read(true).write(true).mode(0o600).open(path).map_err(bad)?;
-    let length = file.metadata().map_err(bad)?.len();
-    let bytes = kept.map_or(0, |kept| kept.bytes.unwrap_or(0));
-    match kept {
-        None if length > 0 => {
-            let cursor = cursor.map(|cursor| cursor.display().to_string()).unwrap_or_default();
-            return Err(Failure::usage(format!(
-                "{shown} has {length} bytes, and there is no cursor file {cursor} that says which events these are: name the one it was written with, or another output"
-            )));
-        }
-        Some(_) if length < bytes => {
-            return Err(Failure::usage(format!(
-                "{shown} has {length} bytes, and {bytes} were written to it: it was cut or replaced. Put it back; or, if it was moved away whole, remove the cursor file and begin with --from"
-            )));
-        }
-        _ => {}
-    }
-    if length > bytes {
-        file.set_len(bytes).map_err(bad)?;
-    }
-    file.seek(SeekFrom::Start(bytes)).map_err(bad)?;
-    Ok((file, bytes))
+fn tail_length(bytes: u64) -> usize {
+    usize::try_from(bytes.min(TAIL_BYTES)).expect("a few")
 }
 
-/// In one step: a reader finds the old one or the new one.
-fn replace(path: &Path, cursor: &Cursor) -> io::Result<()> {
-    let new = path.with_added_extension("new");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(cursor)?)?;
-    file.write_all(b"\n")?;
-    file.sync_data()?;
-    std::fs::rename(&new, path)
+fn digest(tail: &[u8]) -> String {
+    Sha256::digest(tail).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -256,7 +309,7 @@ mod tests {
     }
 
     fn at(seq: u64) -> Position {
-        Position { chain: "c".into(), seq, last: None }
+        Position { chain: "c".into(), seq, last: None, newest: None }
     }
 
     #[test]
@@ -275,6 +328,74 @@ mod tests {
         put(&mut output, "2");
         output.commit(&at(2)).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n2\n");
+    }
+
+    #[test]
+    fn a_longer_file_that_the_cursor_does_not_belong_to_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, cursor) = (dir.path().join("out"), dir.path().join("out.cursor"));
+        let mut output = open(dir.path()).unwrap();
+        for number in ["12345", "67890"] {
+            put(&mut output, number);
+            output.commit(&at(1)).unwrap();
+        }
+        drop(output);
+        let refused_with = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let refused = open(dir.path()).err().unwrap();
+            let is_said = refused.exit == Exit::Usage && refused.message.contains("is not the file");
+            assert!(is_said, "{text:?}: {}", refused.message);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        };
+        // In the middle of a line, behind another line, and no longer than what was written.
+        for other in ["a line of another file\n", "12345\n67891\nmore\n", "12345\n67891\n"] {
+            refused_with(other);
+        }
+        // The digest covers what several commits have written.
+        std::fs::write(&path, "12345\n67890\nhalf a li").unwrap();
+        assert!(open(dir.path()).is_ok());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "12345\n67890\n");
+        // A cursor file of an earlier version has no digest: a line must end there.
+        let mut kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&cursor).unwrap()).unwrap();
+        kept.as_object_mut().unwrap().remove("tail").unwrap();
+        std::fs::write(&cursor, kept.to_string()).unwrap();
+        refused_with("a line of another file\n");
+        std::fs::write(&path, "12345\n67890\nhalf a li").unwrap();
+        assert!(open(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn where_nothing_was_committed_another_file_is_left_alone_and_what_was_written_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut output = open(dir.path()).unwrap();
+        output.commit(&at(0)).unwrap();
+        drop(output);
+        // A crash after a part of the first write.
+        std::fs::write(&path, "{\"half\"").unwrap();
+        drop(open(dir.path()).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+        let other = dir.path().join("other");
+        std::fs::write(&other, "evidence\n").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let refused = open(dir.path()).err().unwrap();
+        assert!(refused.message.contains("is not the file"), "{}", refused.message);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "evidence\n");
+    }
+
+    #[test]
+    fn a_file_that_is_longer_than_its_digest_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..4 {
+            let mut output = open(dir.path()).unwrap();
+            for _ in 0..3 {
+                put(&mut output, &"7".repeat(1500 + round));
+                output.commit(&at(1)).unwrap();
+            }
+            put(&mut output, &"8".repeat(9000));
+            output.commit(&at(1)).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(dir.path().join("out")).unwrap().lines().count(), 16);
     }
 
     #[test]

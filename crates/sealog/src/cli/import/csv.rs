@@ -78,10 +78,17 @@ pub(super) fn rows(
     builder.delimiter(delimiter).flexible(true).buffer_capacity(256 << 10);
     let mut reader = builder.from_reader(lines::open(path)?);
     let header = reader.headers().map_err(|error| {
-        Failure::usage(format!("{path} has no header of CSV: {error}; say what the file is with --from"))
+        let name = lines::name(path);
+        Failure::usage(format!("{name} has no header of CSV: {error}; say what the file is with --from"))
     })?;
     let header: Vec<String> =
         header.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_owned()).collect();
+    if header.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} has nothing in it: the first row of CSV names the columns",
+            lines::name(path)
+        )));
+    }
     let table = Table::new(&header, map, set)?;
     let (sender, receiver) = mpsc::channel(AHEAD);
     std::thread::spawn(move || {

@@ -9,12 +9,11 @@ mod report;
 mod state;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_client::{Client, ClientError};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -23,11 +22,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connect::{self, Key};
-use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver};
+use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver_again};
 use super::exit::{Exit, Failure};
 use super::lines::{self, Line};
 use super::spool::Batch;
-use super::{output, progress};
+use super::{file_flags, in_flight, output, progress};
 use report::Report;
 use state::State;
 
@@ -40,11 +39,13 @@ pub(super) fn command() -> Command {
                  ndjson   an event in JSON on each line, as the API takes it; lines of an export are fine, too\n\
                  csv      a header, and an event in each row. Columns called action, actor_id, resource, severity, actor_type, resource_type, session_id, ts_client or metadata (a JSON object) are these fields; \
                  metadata.NAME and all others are members of metadata, as text. --map COLUMN=FIELD says otherwise, and COLUMN=- leaves a column out. What the service makes itself (log_id, hash and the like) is left out\n\
-                 cloudevents   an event of CloudEvents 1.0 in JSON on each line: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, time ts_client, data the metadata\n\n\
+                 cloudevents   an event of CloudEvents 1.0 in JSON on each line, with the fields that POST /ingest/cloudevents makes of it: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, \
+                 time ts_client, data the metadata\n\n\
                  An event gets the time at which it is imported; a column or member timestamp becomes ts_client.\n\n\
                  Run the same command again after it was interrupted: each batch has an idempotency key that is made of its content and its place, so that nothing is stored twice within 24 hours, and with \
                  --state FILE at any later time. A row that is not taken is named on standard error with its line, and in --report; the others are stored, and the command ends with 6. \
-                 Rows in --rejects can be corrected and imported on their own.",
+                 Rows in --rejects can be corrected and imported on their own. With --state both files are appended to, and a command that goes on counts what earlier ones were refused: it ends with 6, too. \
+                 After a kill the rows of the last batch can be in them twice.",
             )
             .arg(Arg::new("file").value_name("FILE").required(true).help("The file; - is standard input"))
             .arg(
@@ -75,36 +76,18 @@ pub(super) fn command() -> Command {
                     .default_value(",")
                     .help("csv: what stands between values; tab for a tab"),
             )
-            .arg(
-                Arg::new("state")
-                    .long("state")
-                    .value_name("FILE")
-                    .help("Keeps how far the import is, and goes on from there"),
-            )
-            .arg(
-                Arg::new("report")
-                    .long("report")
-                    .value_name("FILE")
-                    .help("Writes a JSON object for each row that was not taken: line, code, message, request_id"),
-            )
-            .arg(
-                Arg::new("rejects")
-                    .long("rejects")
-                    .value_name("FILE")
-                    .help("Writes the rows that were not taken, as events in JSON"),
-            )
-            .arg(
-                Arg::new("in_flight")
-                    .long("in-flight")
-                    .value_name("N")
-                    .default_value("1")
-                    .value_parser(value_parser!(u64).range(1..=16))
-                    .help("How many batches may be under way at once; with more than one their order is not kept"),
-            )
+            .arg(file_flags::flag("state", "Keeps how far the import is, and goes on from there"))
+            .arg(file_flags::flag(
+                "report",
+                "Writes a JSON object for each row that was not taken: line, code, message, request_id",
+            ))
+            .arg(file_flags::flag("rejects", "Writes the rows that were not taken, as events in JSON"))
+            .arg(in_flight::of_batches())
             .arg(
                 Arg::new("dry_run")
                     .long("dry-run")
                     .action(ArgAction::SetTrue)
+                    .conflicts_with("state")
                     .help("Sends nothing: prints the events that the rows would become, one for each line"),
             ),
     )
@@ -126,31 +109,32 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             (csv::rows(path, delimiter, &texts("map"), &texts("set"))?, Box::new(Ok))
         }
         "cloudevents" => {
-            let map = cloudevents::Map::parse(&texts("map"))?;
-            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &map)))
+            let names = cloudevents::names(&texts("map"))?;
+            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &names)))
         }
         _ if !texts("map").is_empty() => {
             return Err(Failure::usage("--map is for --from csv and --from cloudevents"));
         }
         _ => (lines::lines(path)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
     };
-    let report = Report::open(
-        matches.get_one::<String>("report").map(PathBuf::from),
-        matches.get_one::<String>("rejects").map(PathBuf::from),
-    )?;
+    let file = |name: &str| file_flags::path(matches, name);
+    for (name, flag) in [("report", "--report"), ("rejects", "--rejects")] {
+        lines::refuse_as_output(path, flag, file(name).as_deref())?;
+    }
+    let state = State::open(file("state"))?;
+    let rejected_before = state.rejected_before();
+    let report = Report::open(file("report"), file("rejects"), rejected_before)?;
     if matches.get_flag("dry_run") {
         return shown(rows, &convert, report);
     }
-    let state = State::open(matches.get_one::<String>("state").map(PathBuf::from))?;
     let client = Arc::new(connect::client(matches, Key::Needed)?);
-    let in_flight = usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default"));
     let is_quiet = matches.get_flag("quiet");
     let mut import = Import {
         client,
         convert,
         state,
         report,
-        in_flight: in_flight.expect("at most 16"),
+        in_flight: in_flight::asked(matches),
         stored: 0,
         known: 0,
         bar: progress::counted(is_quiet, "Importing"),
@@ -159,13 +143,15 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     import.bar.finish_and_clear();
     let Import { stored, known, report, .. } = &import;
     let rejected = report.rejected();
+    // Lines that an earlier command has done, without those that it was refused.
+    let known = known.saturating_sub(rejected_before.unwrap_or(0));
     if matches.get_flag("json") {
         output::put(&format!(
             "{}\n",
             json!({ "stored": stored, "stored_before": known, "rejected": rejected })
         ))?;
     } else if !is_quiet {
-        let before = if *known > 0 { format!(", {known} were stored before") } else { String::new() };
+        let before = if known > 0 { format!(", {known} were stored before") } else { String::new() };
         eprintln!("sealog: {stored} events were stored{before}, {rejected} rows were not taken");
     }
     ended?;
@@ -216,7 +202,10 @@ fn shown(
 }
 
 fn unreadable(error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failure, format!("the file cannot be read any further: {error}"))
+    Failure::new(
+        Exit::Failure,
+        format!("the file cannot be read any further: {error}; run the same command again when it can be"),
+    )
 }
 
 struct Import {
@@ -236,6 +225,8 @@ struct Import {
 struct Gathered {
     events: Vec<Box<RawValue>>,
     lines: Vec<u64>,
+    /// Lines among them that became no event, and why.
+    unfit: Vec<(u64, String)>,
     bytes: usize,
     /// The last line that was looked at, whether it became an event or not.
     last_line: u64,
@@ -256,7 +247,14 @@ impl Gathered {
     }
 }
 
-type Sent = (Vec<u64>, Batch, u64, Delivered);
+/// A batch that is under way or answered.
+struct Sent {
+    batch: Batch,
+    lines: Vec<u64>,
+    unfit: Vec<(u64, String)>,
+    last_line: u64,
+    delivered: Delivered,
+}
 
 impl Import {
     async fn run(&mut self, mut rows: mpsc::Receiver<std::io::Result<Line>>) -> Result<(), Failure> {
@@ -273,8 +271,7 @@ impl Import {
                 }
                 gathered.last_line = number;
                 match event.and_then(&self.convert) {
-                    // The line of progress makes room for what is said.
-                    Err(why) => self.bar.clone().suspend(|| self.report.unfit(number, &why))?,
+                    Err(why) => gathered.unfit.push((number, why)),
                     Ok(event) => {
                         let bytes = event.get().len() + 1;
                         if gathered.bytes + bytes > BYTES_MAX && !gathered.events.is_empty() {
@@ -289,7 +286,8 @@ impl Import {
                     }
                 }
             }
-            if gathered.events.len() >= EVENTS_MAX || (is_over && !gathered.events.is_empty()) {
+            let count = gathered.events.len() + gathered.unfit.len();
+            if count >= EVENTS_MAX || (is_over && count > 0) {
                 self.send(std::mem::take(&mut gathered), &mut under_way).await?;
             }
             if is_over {
@@ -299,7 +297,6 @@ impl Import {
         while let Some(sent) = under_way.pop_front() {
             self.settle(sent).await?;
         }
-        self.state.done(gathered.last_line)?;
         self.state.ended()
     }
 
@@ -314,29 +311,37 @@ impl Import {
         }
         let client = Arc::clone(&self.client);
         let batch = Batch { idempotency_key: gathered.key(), events: gathered.events };
-        let (lines, last_line) = (gathered.lines, gathered.last_line);
+        let Gathered { lines, unfit, last_line, .. } = gathered;
         under_way.push_back(tokio::spawn(async move {
-            let delivered = deliver(&client, &batch).await;
-            (lines, batch, last_line, delivered)
+            let delivered =
+                if lines.is_empty() { Delivered::default() } else { deliver_again(&client, &batch).await };
+            Sent { batch, lines, unfit, last_line, delivered }
         }));
         Ok(())
     }
 
     async fn settle(&mut self, sent: JoinHandle<Sent>) -> Result<(), Failure> {
         let unfinished = |error| Failure::new(Exit::Failure, format!("a request was not finished: {error}"));
-        let (lines, batch, last_line, delivered) = sent.await.map_err(unfinished)?;
+        let Sent { batch, lines, unfit, last_line, delivered } = sent.await.map_err(unfinished)?;
         let (sealed, replayed) = (delivered.sealed.len() as u64, delivered.replayed as u64);
         self.known += replayed;
         self.stored += sealed - replayed;
         self.bar.inc(sealed);
-        for (at, error) in &delivered.refused {
-            let event = batch.events[*at].get();
-            self.bar.clone().suspend(|| self.report.refused(lines[*at], error, event))?;
+        // What was refused of a batch that is not done is refused again when the next command sends it, and reported then: once.
+        if let Some(error) = delivered.unheard {
+            return Err(interrupted(error, &lines));
         }
-        match delivered.unheard {
-            None => self.state.done(last_line),
-            Some(error) => Err(interrupted(error, &lines)),
-        }
+        // The line of progress makes room for what is said.
+        self.bar.clone().suspend(|| {
+            for (line, why) in &unfit {
+                self.report.unfit(*line, why)?;
+            }
+            for (at, error) in &delivered.refused {
+                self.report.refused(lines[*at], error, batch.events[*at].get())?;
+            }
+            self.report.sync()
+        })?;
+        self.state.done(last_line, self.report.rejected())
     }
 }
 

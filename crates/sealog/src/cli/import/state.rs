@@ -1,8 +1,6 @@
-//! How far an import has come: the last line whose batch was answered, and a digest of all lines up to it, by which another file is told.
+//! How far an import has come: the last line whose batch was answered, a digest of all lines up to it, by which another file is told, and how many of them were not taken.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::super::exit::{Exit, Failure};
+use crate::files;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +16,9 @@ struct Kept {
     sealog_import: u32,
     line: u64,
     digest: String,
+    /// Lines that were not taken.
+    #[serde(default)]
+    rejected: u64,
 }
 
 fn other(path: &Path) -> Failure {
@@ -45,19 +47,30 @@ impl State {
                 bad(format!("it is not the state of an import ({error}): name another file, or remove it to begin again"))
             })?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(bad(error.to_string())),
+            Err(error) => {
+                return Err(bad(format!("it cannot be read: {error}; name another file with --state")));
+            }
         };
         if let Some(kept) = kept.as_ref().filter(|kept| kept.sealog_import != 1) {
-            return Err(bad(format!("it is of another version of this program ({})", kept.sealog_import)));
+            return Err(bad(format!(
+                "it was written by another version of this program ({}): use that one, or name another file",
+                kept.sealog_import
+            )));
         }
         Ok(State { path: Some(path), kept, ..State::default() })
+    }
+
+    /// How many lines earlier commands were refused; nothing where none has done any. Asked before the first line.
+    pub(super) fn rejected_before(&self) -> Option<u64> {
+        self.kept.as_ref().map(|kept| kept.rejected)
     }
 
     /// Whether an earlier command has done this line. Every line is asked for once, in order.
     pub(super) fn is_known(&mut self, line: u64, event: Result<&RawValue, &String>) -> Result<bool, Failure> {
         let Some(path) = &self.path else { return Ok(false) };
         self.digest.update(line.to_le_bytes());
-        self.digest.update(event.map_or_else(String::as_bytes, |event| event.get().as_bytes()));
+        // What is said of a line that is no event may have other words in the next version.
+        self.digest.update(event.map_or(&b"no event"[..], |event| event.get().as_bytes()));
         let hex = |digest: &Sha256| -> String {
             digest.clone().finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
         };
@@ -83,24 +96,18 @@ impl State {
         }
     }
 
-    /// Everything up to this line was answered.
-    pub(super) fn done(&mut self, line: u64) -> Result<(), Failure> {
+    /// Everything up to this line was answered, and so many lines were not taken.
+    pub(super) fn done(&mut self, line: u64, rejected: u64) -> Result<(), Failure> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut reached = None;
         while self.waiting.front().is_some_and(|(waiting, _)| *waiting <= line) {
             reached = self.waiting.pop_front();
         }
         let Some((line, digest)) = reached else { return Ok(()) };
-        let replaced = || -> io::Result<()> {
-            let new = path.with_added_extension("new");
-            let mut file =
-                OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            serde_json::to_writer(&mut file, &Kept { sealog_import: 1, line, digest })?;
-            file.write_all(b"\n")?;
-            file.sync_data()?;
-            std::fs::rename(&new, path)
-        };
-        replaced().map_err(|error| {
+        let mut text = serde_json::to_vec(&Kept { sealog_import: 1, line, digest, rejected })
+            .expect("texts and numbers");
+        text.push(b'\n');
+        files::write_new(path, &text).map_err(|error| {
             Failure::new(Exit::Failure, format!("{} cannot be written: {error}", path.display()))
         })
     }

@@ -1,24 +1,32 @@
 //! `sealog log`: sends one event from flags, or any number from a file or a pipe.
 //!
-//! [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent.
+//! [`input`] reads them, [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent ([`place`] says which file that is). [`printer`] has the
+//! log_ids, [`rejects`] the lines that are not taken, [`stop`] the signals: whatever ends the command, what it has read is sealed, kept, or named.
 
+mod input;
+mod place;
+mod printer;
+mod rejects;
 mod sender;
+mod stop;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_service::ingest::parse_key;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use super::connect::{self, Key};
 use super::exit::Failure;
-use super::lines;
 use super::output::Form;
-use super::spool::Spool;
+use super::{file_flags, in_flight, lines};
+use input::Input;
+use printer::Printer;
+use rejects::Rejects;
 use sender::Sender;
+use stop::Stop;
 
 /// Flags for an event's own fields, by their names in the API.
 const FIELDS: [(&str, &str); 7] = [
@@ -38,8 +46,10 @@ pub(super) fn command() -> Command {
             "Logs an event that the flags describe, or every line of a file or a pipe as an event.\n\n\
              Many events travel in batches, in the order of their lines, each batch with an idempotency key of its own, so that one that is sent twice counts once. \
              The log_id of each event is printed when it is sealed, a line for each.\n\n\
-             When the service is away after all retries, what was read is kept in the spool, and the command ends with 5; the next `sealog log` to the same service with the same key sends it first. \
-             A service that comes back while lines still arrive gets the spool first, too. A line that the service does not take is named on standard error, the others are sent, and the command ends with 6.",
+             When the service is away after all retries, what was read is kept in the spool, and the command ends with 5 (with 3 if it is the key that is not accepted); the next `sealog log` to the same service with the same key sends it first. \
+             A service that comes back while lines still arrive gets the spool first, too. What was kept with another key is named, and sent by `sealog log --file /dev/null --spool FILE` with a key of the same project. \
+             Lines that the service does not take are named on standard error, the first ten one by one; the others are sent, and the command ends with 6.\n\n\
+             SIGINT, SIGTERM and SIGHUP end the reading: what was read is sent within five seconds or kept in the spool, how much that is is said, and the command ends with 128 and the number of the signal. A second signal ends it at once.",
         )
         .arg(Arg::new("action").value_name("ACTION").required_unless_present("file").help("What happened, like user.login; `sealog actions list` has the names"))
         .arg(
@@ -68,29 +78,17 @@ pub(super) fn command() -> Command {
                 .short('f')
                 .value_name("FILE")
                 .conflicts_with_all(["action", "metadata", "member"])
-                .help("A file with an event in JSON on each line; - is standard input"),
+                .help("A file with an event in JSON on each line, or with a JSON array of events; - is standard input"),
         )
+        .arg(in_flight::of_batches())
         .arg(
-            Arg::new("in_flight")
-                .long("in-flight")
-                .value_name("N")
-                .default_value("1")
-                .value_parser(value_parser!(u64).range(1..=16))
-                .help("How many batches may be under way at once; with more than one their order is not kept"),
+            file_flags::flag("rejects", "Appends the lines that are not taken to this file")
+                .requires("file"),
         )
-        .arg(
-            Arg::new("rejects")
-                .long("rejects")
-                .value_name("FILE")
-                .requires("file")
-                .help("Appends the lines that the service does not take to this file"),
-        )
-        .arg(
-            Arg::new("spool")
-                .long("spool")
-                .value_name("FILE")
-                .help("Where to keep what cannot be sent; otherwise a file of this service and key under ~/.local/state/sealog"),
-        )
+        .arg(file_flags::flag(
+            "spool",
+            "Where to keep what cannot be sent; otherwise a file of this service and key under ~/.local/state/sealog",
+        ))
         .arg(
             Arg::new("no_spool")
                 .long("no-spool")
@@ -111,29 +109,40 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         true => None,
         false => Some(event(matches)?),
     };
+    let input = match matches.get_one::<String>("file") {
+        Some(path) if single.is_none() => Some(Input::open(path)?),
+        _ => None,
+    };
+    let idempotency_key = idempotency_key(matches)?;
     let client = connect::client(matches, Key::Needed)?;
-    let spool = spool(matches, client.fingerprint())?;
-    let rejects = matches.get_one::<String>("rejects").map(PathBuf::from);
-    let mut sender = Sender::new(
-        Arc::new(client),
-        spool,
-        usize::try_from(*matches.get_one::<u64>("in_flight").expect("has a default")).expect("at most 16"),
-        Form::of(matches),
-        matches.get_flag("quiet"),
-        rejects,
-    )?;
+    let spool = place::spool(matches, client.fingerprint())?;
+    let rejects = file_flags::path(matches, "rejects");
+    let path = matches.get_one::<String>("file").map_or("-", String::as_str);
+    lines::refuse_as_output(path, "--rejects", rejects.as_deref())?;
+    let rejects = Rejects::open(rejects)?;
+    let is_quiet = matches.get_flag("quiet");
+    let stop = Stop::listen(is_quiet)?;
+    let printer = stop.patience().and_then(|patience| Printer::new(Form::of(matches), patience))?;
+    let in_flight = in_flight::asked(matches);
+    let mut sender = Sender::new(Arc::new(client), spool, in_flight, printer, rejects, stop, is_quiet)?;
     connect::block_on(async move {
-        match single {
-            Some(event) => {
-                let key = matches.get_one::<String>("idempotency_key").cloned();
-                sender.one(event, key).await
-            }
-            None => {
-                let lines = lines::lines(matches.get_one::<String>("file").expect("there is one"))?;
-                sender.all(lines).await
-            }
+        match (single, input) {
+            (Some(event), _) => sender.one(event, idempotency_key).await,
+            (None, Some(input)) => sender.all(input).await,
+            (None, None) => unreachable!("clap asks for one of them"),
         }
     })
+}
+
+/// One that cannot stand in a header would never be sent, and what is kept in the spool behind it neither.
+fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+    let key = matches.get_one::<String>("idempotency_key").cloned();
+    if key.as_ref().is_some_and(|key| parse_key(key.as_bytes()).is_err()) {
+        return Err(Failure::usage(
+            "--idempotency-key takes 1 to 255 characters from ! to ~, without spaces",
+        ));
+    }
+    Ok(key)
 }
 
 /// The event that the flags describe.
@@ -180,24 +189,4 @@ fn metadata(matches: &ArgMatches) -> Result<Option<String>, Failure> {
         });
     }
     Ok(text)
-}
-
-/// That of this service and key: what was meant for one is never sent to another.
-fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Option<Spool>, Failure> {
-    if matches.get_flag("no_spool") {
-        return Ok(None);
-    }
-    if let Some(path) = matches.get_one::<String>("spool") {
-        return Ok(Some(Spool::new(PathBuf::from(path))));
-    }
-    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = var("XDG_STATE_HOME").or_else(|| Some(var("HOME")?.join(".local/state")));
-    let Some(state) = state else {
-        return Err(Failure::usage(
-            "there is no place for the spool, since neither HOME nor XDG_STATE_HOME is set: name one with --spool, or give --no-spool",
-        ));
-    };
-    let digest = Sha256::digest(format!("{url}\n{key}").as_bytes());
-    let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Some(Spool::new(state.join(format!("sealog/spool-{name}.ndjson")))))
 }
