@@ -169,36 +169,6 @@ fn a_spool_that_cannot_be_written_is_said_and_not_passed_over() {
 }
 
 #[test]
-fn a_damaged_spool_is_named_with_what_to_do_and_what_was_sent_of_it_is_not_sent_again() {
-    let mut stage = Stage::new();
-    stage.stop();
-    let spool = stage.path("spool");
-    let log = |stage: &Stage, actor: &str, spool: &str| {
-        stage.run(&["log", "user.login", "--actor-id", actor, "--retries", "0", "--spool", spool])
-    };
-    for actor in ["u0", "u1"] {
-        assert_eq!(log(&stage, actor, &spool).0, Some(5));
-    }
-    let whole = std::fs::read(&spool).unwrap();
-    let half = b"{\"idempotency_key\":\"x\xff";
-    std::fs::write(&spool, [whole.as_slice(), half].concat()).unwrap();
-    stage.restart();
-    for _ in 0..2 {
-        let (code, said, noted) = log(&stage, "new", &spool);
-        assert_eq!((code, said.as_str()), (Some(1), ""), "{noted}");
-        assert!(noted.contains(&spool) && noted.contains("at byte 0"), "{noted}");
-        assert!(noted.contains("move the file away"), "{noted}");
-        assert_eq!(std::fs::read(&spool).unwrap(), half, "what was sent is gone, and the rest is as it was");
-    }
-    assert_eq!(actors(&stage), ["u0", "u1"]);
-    std::fs::rename(&spool, stage.path("damaged")).unwrap();
-    assert_eq!(log(&stage, "new", &spool).0, Some(0));
-    assert_eq!(actors(&stage), ["u0", "u1", "new"]);
-    let (code, _, noted) = log(&stage, "new", stage.home.to_str().unwrap());
-    assert!(code == Some(1) && noted.contains("name another file with --spool"), "{noted}");
-}
-
-#[test]
 fn input_that_is_empty_binary_or_unreadable_is_named_and_says_what_is_wanted() {
     let stage = Stage::new();
     let (code, said, noted) = stage.piped(&["log", "--file", "-"], "");

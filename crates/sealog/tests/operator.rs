@@ -164,7 +164,7 @@ fn a_key_that_works_is_kept_in_a_profile_that_nobody_else_can_read() {
     assert!(!noted.contains(&stage.key));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let (code, said, noted) = login(&["--json"], &stage.key);
-    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let told: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((code, noted.as_str()), (Some(0), ""));
     assert_eq!((&told["profile"], &told["operator"]), (&"default".into(), &false.into()), "{said}");
     assert!(told["file"] == path.to_str().unwrap() && !said.contains(&stage.key), "{said}");

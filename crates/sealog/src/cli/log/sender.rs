@@ -61,6 +61,7 @@ pub(super) struct Sender {
     is_cut: bool,
     /// Whether something had to be set aside that the spool had promised to keep.
     is_damaged: bool,
+    has_sent_spool: bool,
 }
 
 /// What became of the lines that this command has read.
@@ -135,6 +136,7 @@ impl Sender {
             stranded: Vec::new(),
             is_cut: false,
             is_damaged: false,
+            has_sent_spool: false,
         })
     }
 
@@ -202,6 +204,10 @@ impl Sender {
             self.answered(answered);
         }
         self.last_attempt().await;
+        // With an empty file somebody may just want the spool to be sent, and was told of that.
+        if self.count.read == 0 && !self.has_sent_spool && !self.is_quiet && self.failure.is_none() {
+            progress::tell(&self.bar, "there was nothing to log: the input has no line");
+        }
         self.end()
     }
 
@@ -432,6 +438,7 @@ impl Sender {
         let ended = self.send_from(&sending, &mut done).await;
         // Whatever has ended it: what was sent must not be sent again when its keys are forgotten.
         let forgotten = sending.forget_before(done.offset, &done.left);
+        self.has_sent_spool |= done.events > 0;
         if done.events > 0 && !self.is_quiet {
             let events = HumanCount(done.events);
             progress::tell(&self.bar, &format!("{events} events of the spool were sent"));
