@@ -103,13 +103,13 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
     let chain = format!("{project}:live");
     let unknown = "22222222-2222-4222-8222-222222222222";
     for (args, code, with) in [
-        (vec!["--chain", &chain, "--reason", ""], 1, "--reason"),
-        (vec!["--chain", &chain, "--reason", " \n "], 1, "--reason"),
+        (vec!["--chain", &chain, "--reason", ""], 2, "--reason"),
+        (vec!["--chain", &chain, "--reason", " \n "], 2, "--reason"),
         (vec!["--chain", &chain], 2, "--reason"),
         (vec!["--reason", "x"], 2, "--chain"),
-        (vec!["--chain", &project, "--reason", "x"], 1, "PROJECT_ID:live"),
-        (vec!["--chain", &format!("{unknown}:live"), "--reason", "x"], 1, "there is no project"),
-        (vec!["--chain", &format!("{unknown}/{project}/live"), "--reason", "x"], 1, "another tenant"),
+        (vec!["--chain", &project, "--reason", "x"], 2, "PROJECT_ID:live"),
+        (vec!["--chain", &format!("{unknown}:live"), "--reason", "x"], 4, "there is no project"),
+        (vec!["--chain", &format!("{unknown}/{project}/live"), "--reason", "x"], 2, "another tenant"),
         (vec!["--chain", &format!("{project}:test"), "--reason", "x"], 1, "nothing is proven lost"),
     ] {
         let (ended, said, error) = accept(&data, &args);

@@ -98,10 +98,20 @@ fn the_directory_of_a_demo_and_half_a_restore_are_what_the_server_refuses() {
     assert_eq!((check(&data, "store").1.as_str(), listed(&data)), ("ok", before), "and nothing was changed");
 }
 
+fn python(program: &str, argument: &Path) -> bool {
+    Command::new("python3").args(["-c", program]).arg(argument).status().unwrap().success()
+}
+
 #[test]
 fn control_data_of_a_newer_version_is_what_the_server_refuses() {
     let (_dir, data) = data_dir();
     serve(&data).stop();
+    // A server that ends leaves the file whole, or a write-ahead log beside it.
+    let whole = "import sqlite3, sys\n\
+                 db = sqlite3.connect(sys.argv[1])\n\
+                 db.execute('PRAGMA wal_checkpoint(TRUNCATE)')\n\
+                 db.close()\n";
+    assert!(python(whole, &data.join("control.db")));
     let file = fs::OpenOptions::new().read(true).write(true).open(data.join("control.db")).unwrap();
     let mut known = [0; 4];
     file.read_exact_at(&mut known, 60).unwrap();
@@ -119,8 +129,8 @@ fn control_data_of_a_newer_version_is_what_the_server_refuses() {
                   db = sqlite3.connect(sys.argv[1])\n\
                   db.execute('PRAGMA user_version = 98')\n\
                   os._exit(0)\n";
-    let left = Command::new("python3").args(["-c", leaves]).arg(data.join("control.db")).status().unwrap();
-    assert!(left.success() && data.join("control.db-wal").metadata().unwrap().len() > 0);
+    assert!(python(leaves, &data.join("control.db")));
+    assert!(data.join("control.db-wal").metadata().unwrap().len() > 0);
     assert_refused(&data, &[], "store", "control.db version 98");
 }
 

@@ -71,7 +71,7 @@ fn shell(stage: &Stage, text: &str) {
 fn the_commands_of_the_page_about_the_command_line_run_as_they_stand_there() {
     let stage = Stage::new();
     let run = of_page("command-line.md", "sh");
-    assert!(run.len() >= 8, "the blocks are found");
+    assert!(run.len() >= 7, "the blocks are found");
     for block in run {
         shell(&stage, &block.text);
     }

@@ -90,8 +90,12 @@ impl Stage {
         let mut command = self.command(args);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
-        ended(child.wait_with_output().unwrap())
+        let mut stdin = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            // While its output is read: it waits for that before it reads on.
+            scope.spawn(move || stdin.write_all(input).unwrap());
+            ended(child.wait_with_output().unwrap())
+        })
     }
 
     /// As a user who has no right that the modes of files do not give. Nothing where nobody can be made one.

@@ -9,6 +9,7 @@ use indicatif::{HumanCount, ProgressBar};
 use sealog_client::ClientError;
 
 use super::super::exit::Failure;
+use super::super::file_flags;
 use super::super::{output, progress};
 
 /// How many are told one by one. A file of the wrong kind would fill the screen.
@@ -31,9 +32,7 @@ impl Rejects {
             None => None,
             Some(path) => match OpenOptions::new().create(true).append(true).open(&path) {
                 Ok(file) => Some((path, file)),
-                Err(error) => {
-                    return Err(Failure::usage(format!("{} cannot be written: {error}", path.display())));
-                }
+                Err(error) => return Err(file_flags::unwritable(&path, &error)),
             },
         };
         Ok(Rejects { file, bar: ProgressBar::hidden(), counts: BTreeMap::new() })
