@@ -167,8 +167,7 @@ impl Part {
         let path = becomes.with_added_extension(format!("{:08x}.part", u32::from_le_bytes(random)));
         // Events can be anything: nobody else is to read them.
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path);
-        let file =
-            file.map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
+        let file = file.map_err(|error| file_flags::unwritable(&path, &error))?;
         let file = BufWriter::with_capacity(256 << 10, file);
         Ok(Part { path, becomes: becomes.to_owned(), file, is_kept: false })
     }

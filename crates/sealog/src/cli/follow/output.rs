@@ -133,7 +133,7 @@ impl Output {
     fn open_file(&mut self, path: PathBuf, kept: Option<&Cursor>) -> Result<(), Failure> {
         let shown = path.display();
         let cursor = self.cursor.as_ref().map(|cursor| cursor.display().to_string()).unwrap_or_default();
-        let bad = |error: io::Error| Failure::usage(format!("{shown} cannot be written: {error}"));
+        let bad = |error: io::Error| file_flags::unwritable(&path, &error);
         // Events can be anything: nobody else is to read them.
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).mode(0o600);

@@ -195,6 +195,12 @@ impl Sender {
             }
             // One of those may have found that the service is away.
             if self.must_be_kept() {
+                // What was sent before it is kept before it: lines stay in order.
+                while self.in_flight == 1
+                    && let Some(answered) = under_way.next().await
+                {
+                    self.answered(answered);
+                }
                 self.keep(sent);
                 continue;
             }
