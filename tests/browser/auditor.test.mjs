@@ -48,6 +48,10 @@ for (const scripts of [true, false]) {
     assert.deepEqual(await file(), first, "the same bytes each time");
     await page.reload();
     await page.getByText(createHash("sha256").update(first).digest("hex")).first().waitFor();
+    await page.getByLabel("Actor").fill("usr_1");
+    await page.getByRole("button", { name: "Create export" }).click();
+    const { height } = await page.locator("td .chip").first().boundingBox();
+    assert.ok(height < 80, `a filter takes a line or two, not ${height} pixels`);
   });
 
   journey(`an auditor is refused what is not theirs${without}`, () => browser, { scripts }, async (page, { context }) => {
