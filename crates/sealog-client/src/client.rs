@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::address::Address;
 use crate::connection::{Connector, Sender};
 use crate::error::{ClientError, Problem};
-use crate::retry::Retries;
+use crate::retry::{Retries, Tried};
 
 /// The longest answer that is read: a page of 100 events of 2 MB each fits.
 const BODY_MAX: usize = 256 << 20;
@@ -121,7 +121,7 @@ impl Client {
 
     /// A change that has no idempotency key: sent again only where the service says that it has done nothing, since a lost answer leaves open whether it has.
     pub async fn change(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, ClientError> {
-        let mut done = 0;
+        let mut tried = Tried::default();
         loop {
             let attempt = self.attempt(&method, path, body.clone(), None);
             let error = match tokio::time::timeout(self.timeout, attempt).await {
@@ -131,9 +131,8 @@ impl Client {
                     return Err(ClientError::TimedOut { address: self.url.clone(), after: self.timeout });
                 }
             };
-            done += 1;
             let is_untouched = matches!(&error, ClientError::Refused(problem) if problem.status == 429);
-            match self.retries.wait(&error, done, getrandom::u32().unwrap_or(u32::MAX)) {
+            match self.retries.wait(&error, &mut tried, getrandom::u32().unwrap_or(u32::MAX)) {
                 Some(wait) if is_untouched => tokio::time::sleep(wait).await,
                 _ => return Err(error),
             }
@@ -156,7 +155,7 @@ impl Client {
         body: Bytes,
         idempotency_key: Option<&str>,
     ) -> Result<Answer, ClientError> {
-        let mut done = 0;
+        let mut tried = Tried::default();
         loop {
             let attempt = self.attempt(&method, path, body.clone(), idempotency_key);
             let answered = match tokio::time::timeout(self.timeout, attempt).await {
@@ -167,9 +166,8 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            done += 1;
             let dice = getrandom::u32().unwrap_or(u32::MAX);
-            match self.retries.wait(&error, done, dice) {
+            match self.retries.wait(&error, &mut tried, dice) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(error),
             }

@@ -153,6 +153,33 @@ fn a_service_that_stays_full_ends_it_with_5_and_what_was_read_is_in_the_spool() 
     assert_eq!(actors(&stage), expected(320));
 }
 
+/// More requests than a service takes in a second are what its limit is for: they come later, and none of them is given up.
+#[test]
+fn a_limit_of_requests_is_waited_for_however_often_it_refuses() {
+    let stage = Stage::new();
+    stage.piped(&["log", "--file", "-"], &lines(1));
+    let project = stage.events()[0]["project_id"].as_str().unwrap().to_owned();
+    let limited_to = |rate: &str| {
+        let change = ["admin", "project", "change", &project, "--rate-limit-rps", rate];
+        assert_eq!(stage.operate(&change).0, Some(0));
+    };
+    limited_to("2");
+    let (address, seen) = spoiled(&stage.address, &[]);
+    let (url, spool) = (format!("http://{address}"), stage.path("spool"));
+    // One retry, and each of twelve batches is refused more often than that.
+    let mut args = vec!["log", "--file", "-", "--url", &url, "--retries", "1", "--spool", &spool];
+    args.extend(["--in-flight", "8", "--quiet"]);
+    let (code, said, noted) = stage.piped(&args, &lines(1200));
+    assert_eq!((code, said.lines().count(), noted.as_str()), (Some(0), 1200, ""), "{noted}");
+    assert!(seen.load(Ordering::Relaxed) > 12 + 12, "it was refused: {seen:?}");
+    limited_to("plan");
+    let mut all = actors(&stage);
+    all.sort();
+    let mut once = [expected(1), expected(1200)].concat();
+    once.sort();
+    assert_eq!(all, once);
+}
+
 #[test]
 fn a_service_that_does_not_answer_in_time_is_one_that_is_away() {
     let stage = Stage::new();

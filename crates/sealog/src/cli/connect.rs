@@ -46,7 +46,7 @@ pub(super) fn with_flags(command: Command) -> Command {
                 .global(true)
                 .default_value("5")
                 .value_parser(value_parser!(u32).range(0..=100))
-                .help("Further attempts when the service is away or busy"),
+                .help("Further attempts when the service is away; a limit of requests is waited for without counting, unless this is 0"),
         )
         .arg(
             Arg::new("no-input")
