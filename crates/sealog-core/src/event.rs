@@ -1,6 +1,7 @@
 //! From a request body to a stored event.
 
 use std::borrow::Cow;
+use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -437,7 +438,8 @@ impl StoredEvent {
         out.extend_from_slice(&self.tenant_id.0.to_text());
         out.extend_from_slice(b"\",\"project_id\":\"");
         out.extend_from_slice(&self.project_id.0.to_text());
-        out.extend_from_slice(format!("\",\"schema_version\":{}", self.schema_version).as_bytes());
+        out.extend_from_slice(b"\",\"schema_version\":");
+        put_number(out, u64::from(self.schema_version));
         put_raw(out, "action", Some(fields.action));
         put_text(out, "category", a.category.as_deref());
         put_text(out, "severity", a.severity.as_deref());
@@ -451,16 +453,15 @@ impl StoredEvent {
         put_text(out, "country", a.country.as_deref());
         put_text(out, "city", a.city.as_deref());
         put_raw(out, "metadata", fields.metadata);
-        out.extend_from_slice(
-            format!(
-                ",\"timestamp\":\"{}\",\"chain_seq\":{},\"prev_hash\":\"{}\",\"hash\":\"{}\"}}",
-                time::iso_ms(self.timestamp_ms),
-                self.sealed.chain_seq,
-                self.sealed.prev_hash,
-                self.sealed.hash
-            )
-            .as_bytes(),
-        );
+        out.extend_from_slice(b",\"timestamp\":\"");
+        time::put_iso_ms(self.timestamp_ms, out);
+        out.extend_from_slice(b"\",\"chain_seq\":");
+        put_number(out, self.sealed.chain_seq);
+        out.extend_from_slice(b",\"prev_hash\":\"");
+        out.extend_from_slice(&self.sealed.prev_hash.to_text());
+        out.extend_from_slice(b"\",\"hash\":\"");
+        out.extend_from_slice(&self.sealed.hash.to_text());
+        out.extend_from_slice(b"\"}");
     }
 
     /// Reads what [`StoredEvent::put_json`] writes, from a response or an export. White space and the order of fields do not matter; the text of
@@ -474,6 +475,10 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
+}
+
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    write!(out, "{number}").expect("memory takes everything");
 }
 
 fn put_raw(out: &mut Vec<u8>, name: &str, json: Option<&str>) {

@@ -38,11 +38,33 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 
 /// `2026-11-15T02:00:39.123Z`, the form of every `timestamp`.
 pub fn iso_ms(timestamp_ms: u64) -> String {
+    let mut text = Vec::with_capacity(24);
+    put_iso_ms(timestamp_ms, &mut text);
+    String::from_utf8(text).expect("digits and letters")
+}
+
+/// The same, behind what is there: a page has a time for each of its events.
+pub fn put_iso_ms(timestamp_ms: u64, out: &mut Vec<u8>) {
     let days = i64::try_from(timestamp_ms / DAY_MS).unwrap_or(i64::MAX);
     let (year, month, day) = date_of(days);
     let ms = timestamp_ms % DAY_MS;
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+    let parts = [
+        (month.unsigned_abs(), b'-'),
+        (day.unsigned_abs(), b'-'),
+        (ms / 3_600_000, b'T'),
+        (ms / 60_000 % 60, b':'),
+        (ms / 1000 % 60, b':'),
+    ];
+    let digit = |number: u64| b'0' + u8::try_from(number % 10).expect("below ten");
+    match u64::try_from(year) {
+        Ok(year @ 0..=9999) => out.extend([year / 1000, year / 100, year / 10, year].map(digit)),
+        _ => out.extend_from_slice(format!("{year:04}").as_bytes()),
+    }
+    for (number, before) in parts {
+        out.extend([before, digit(number / 10), digit(number)]);
+    }
+    let ms = ms % 1000;
+    out.extend([b'.', digit(ms / 100), digit(ms / 10), digit(ms), b'Z']);
 }
 
 /// Reads exactly the form that [`iso_ms`] writes.

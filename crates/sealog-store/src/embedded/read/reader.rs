@@ -139,6 +139,7 @@ impl Contents {
         let before = list.before_seq.unwrap_or(u64::MAX);
         let mut page = Page::new(list.limit, list.bytes_max);
         let mut work = ListWork::default();
+        let mut window = Window::single();
         // Everything from here up has been looked at.
         let mut seen = before;
         for run in snapshot.runs().rev() {
@@ -188,18 +189,19 @@ impl Contents {
                 if !fields.is_empty() && !places.is_empty() {
                     run.retain_events(&self.caches, number, &mut places, fields)?;
                 }
-                for place in places {
-                    let chain_seq = block_seq + place as u64;
+                for (at, place) in places.iter().enumerate() {
+                    let chain_seq = block_seq + *place as u64;
                     if work.has_missed_enough() {
                         return Ok(Chunk { items: page.events, resume: Some(chain_seq + 1) });
                     }
-                    match self.read_record(
-                        chain.id,
-                        chain_seq,
-                        run.segment(),
-                        block.position(place),
-                        &mut Window::single(),
-                    )? {
+                    let position = block.position(*place);
+                    if !window.holds(run.segment(), position)
+                        && let Some(segment) = self.segment(run.segment())
+                    {
+                        let older = places[at + 1..].iter().take(page.room().saturating_sub(1));
+                        window.read_back(&segment, position, older.map(|place| block.position(*place)));
+                    }
+                    match self.read_record(chain.id, chain_seq, run.segment(), position, &mut window)? {
                         Some(event) if !list.filter.matches(&event) => {
                             work.miss(event.text.as_str().len());
                         }
@@ -471,6 +473,11 @@ struct Page {
 impl Page {
     fn new(limit: usize, bytes_max: usize) -> Page {
         Page { events: Vec::new(), bytes: 0, limit, bytes_max }
+    }
+
+    /// How many events it can still take.
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.events.len())
     }
 
     /// True when there is enough.

@@ -9,6 +9,10 @@ use crate::embedded::log::segment::Segment;
 pub(crate) const RECORD_GUESS: usize = 1024;
 /// Read at once when one record after the other is wanted.
 const WINDOW: usize = 256 << 10;
+/// Read at once when records are wanted newest first.
+const SPAN_MAX: u32 = 64 << 10;
+/// Further apart than this, two reads cost less than one.
+const GAP_MAX: u32 = 4 << 10;
 /// The first bytes of a record say how long it is.
 const RECORD_LEN_LEN: usize = 4;
 
@@ -34,6 +38,21 @@ impl Window {
     pub(crate) fn holds(&self, segment: u64, position: u32) -> bool {
         let position = u64::from(position);
         self.segment == segment && position >= self.start && self.within(position).is_some()
+    }
+
+    /// Reads a record and those before it that are wanted next, as far as they are near. What cannot be read so is left to [`Window::record`]: a bad sector must not take others with it.
+    pub(crate) fn read_back(&mut self, segment: &Segment, newest: u32, older: impl Iterator<Item = u32>) {
+        let mut oldest = newest;
+        for position in older {
+            let is_near = position < oldest && oldest - position <= GAP_MAX && newest - position <= SPAN_MAX;
+            if !is_near {
+                break;
+            }
+            oldest = position;
+        }
+        if oldest < newest {
+            let _ = self.fill(segment, u64::from(oldest), (newest - oldest) as usize + RECORD_GUESS);
+        }
     }
 
     /// The bytes of a record; nothing if the segment does not have so many, or they do not say how long it is.
