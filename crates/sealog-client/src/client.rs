@@ -49,7 +49,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, ClientError> {
+    /// What it holds may borrow from the body.
+    pub fn json<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| ClientError::Foreign { status: self.status, why: error.to_string() })
     }

@@ -2,7 +2,6 @@
 //! beside the table that says which field becomes which.
 
 use sealog_formats::output;
-use serde_json::value::RawValue;
 
 use super::exit::{Exit, Failure};
 
@@ -43,11 +42,11 @@ impl Format {
     }
 
     /// Writes one event, without the end of its line.
-    pub(super) fn put(self, event: &RawValue, out: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(super) fn put(self, event: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self {
-            Format::Json => out.extend_from_slice(event.get().as_bytes()),
+            Format::Json => out.extend_from_slice(event.as_bytes()),
             Format::Other(format) => {
-                let line = output::render(format, event.get())
+                let line = output::render(format, event)
                     .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
                 out.extend_from_slice(line.as_bytes());
             }

@@ -1,7 +1,7 @@
 //! Lists of events: the filters that all commands share, and pages as the service sends them.
 
 use clap::{Arg, ArgMatches, Command};
-use sealog_client::Client;
+use sealog_client::{Answer, Client};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -56,11 +56,21 @@ impl Filters {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<Page, Failure> {
+        Ok(self.ask(client, limit, cursor).await?.json()?)
+    }
+
+    /// A page as it has come: for whoever reads many, and copies none of them.
+    pub(super) async fn ask(
+        &self,
+        client: &Client,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Answer, Failure> {
         let limit = limit.to_string();
         let mut query: Vec<(&str, &str)> =
             self.0.iter().map(|(name, value)| (*name, value.as_str())).collect();
         query.push(("limit", &limit));
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        Ok(client.get("/v1/events", &query).await?.json()?)
+        Ok(client.get("/v1/events", &query).await?)
     }
 }

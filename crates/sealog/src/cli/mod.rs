@@ -32,6 +32,7 @@ pub(crate) mod output;
 mod own_server;
 mod profile;
 mod progress;
+mod seen;
 mod seq_range;
 mod spool;
 mod verify;

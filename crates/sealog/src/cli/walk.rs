@@ -3,7 +3,6 @@
 //! The API lists the newest events first. A cursor says "below this `chain_seq`", so a window of the chain is the page below its end; the cursor for any place can be
 //! computed (`docs/adr/0028-follow-by-computed-cursors.md`). Windows are as wide as what they bring allows: events that match no filter cost next to nothing.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::exit::{Exit, Failure};
 use super::listing::{Filters, PAGE_MAX};
+use super::seen::{Place, Seen};
 
 /// Without filters a window is one page.
 const PAGE: u64 = PAGE_MAX as u64;
@@ -25,15 +25,6 @@ const BYTES_MAX: usize = 32 << 20;
 /// Above this the windows that follow are narrower.
 const BYTES_WANTED: usize = 4 << 20;
 
-/// An event as the service has sent it.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub seq: u64,
-    pub hash: String,
-    pub prev_hash: String,
-    pub text: Box<RawValue>,
-}
-
 /// The chain of a key, and its newest event.
 #[derive(Debug)]
 pub(super) struct Newest {
@@ -42,23 +33,12 @@ pub(super) struct Newest {
     pub hash: String,
 }
 
+/// A page whose events are where they were received.
 #[derive(Deserialize)]
-struct Place<'a> {
+struct Page<'a> {
     #[serde(borrow)]
-    tenant_id: Cow<'a, str>,
-    #[serde(borrow)]
-    project_id: Cow<'a, str>,
-    chain_seq: u64,
-    #[serde(borrow)]
-    hash: Cow<'a, str>,
-    #[serde(borrow)]
-    prev_hash: Cow<'a, str>,
-}
-
-fn place(event: &RawValue) -> Result<Place<'_>, Failure> {
-    serde_json::from_str(event.get()).map_err(|error| {
-        Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"))
-    })
+    events: Vec<&'a RawValue>,
+    next_cursor: Option<String>,
 }
 
 /// The newest event that matches; nothing if there is none.
@@ -67,15 +47,14 @@ pub(super) async fn newest(client: &Client, filters: &Filters) -> Result<Option<
     loop {
         let page = filters.page(client, 1, cursor.as_deref()).await?;
         if let Some(event) = page.events.first() {
-            let place = place(event)?;
+            let place = Place::of(event.get())?;
             let id = |text: &str| {
                 Uuid::parse(text)
                     .ok_or_else(|| Failure::new(Exit::Failure, format!("{text:?} is no id of Sealog's")))
             };
-            let (tenant_id, project_id) =
-                (TenantId(id(&place.tenant_id)?), ProjectId(id(&place.project_id)?));
+            let (tenant_id, project_id) = (TenantId(id(place.tenant_id)?), ProjectId(id(place.project_id)?));
             let chain = ChainId { tenant_id, project_id, mode: mode(client) };
-            return Ok(Some(Newest { chain, seq: place.chain_seq, hash: place.hash.into_owned() }));
+            return Ok(Some(Newest { chain, seq: place.chain_seq, hash: place.hash.to_owned() }));
         }
         // A page may be empty although there are more: its work is bounded.
         cursor = page.next_cursor;
@@ -120,13 +99,13 @@ async fn window(
     let (mut events, mut bytes) = (Vec::with_capacity(limit), 0);
     let mut cursor = encode_cursor(hi + 1, chain);
     loop {
-        let page = filters.page(client, limit, Some(&cursor)).await?;
+        let answer = filters.ask(client, limit, Some(&cursor)).await?;
+        let page: Page = answer.json()?;
         for text in page.events {
-            let Place { chain_seq, hash, prev_hash, .. } = place(&text)?;
-            if chain_seq > lo && chain_seq <= hi {
+            let seen = Seen::of(&answer.body, text)?;
+            if seen.seq > lo && seen.seq <= hi {
                 bytes += text.get().len();
-                let (hash, prev_hash) = (hash.into_owned(), prev_hash.into_owned());
-                events.push(Seen { seq: chain_seq, hash, prev_hash, text });
+                events.push(seen);
             }
         }
         let Some(next) = page.next_cursor else { break };

@@ -16,7 +16,8 @@ use sealog_client::Client;
 
 use super::super::exit::{Exit, Failure};
 use super::super::listing::Filters;
-use super::super::walk::{self, Newest, Seen};
+use super::super::seen::Seen;
+use super::super::walk::{self, Newest};
 use super::output::{Noted, Position};
 
 /// The newest event of a chain that has all that it is known to have had; nothing while there is none. Fails with 10 for any other chain.
@@ -55,7 +56,7 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
         Some(newest.hash.clone())
     } else {
         // One that is not there any more was dropped for its age, or is damaged: what follows is told on its own.
-        walk::event(client, newest.chain, known.seq).await?.map(|event| event.hash)
+        walk::event(client, newest.chain, known.seq).await?.map(|event| event.hash().to_owned())
     };
     if hash.is_some_and(|hash| hash != known.hash) {
         return Err(broken(&format!("the service has another event #{} than before", known.seq)));
@@ -70,7 +71,7 @@ pub(super) fn is_linked(last: Option<&Noted>, events: &[Seen]) -> Result<bool, F
     for event in events {
         match before {
             Some((seq, hash)) if seq + 1 == event.seq => {
-                if event.prev_hash != hash {
+                if event.prev_hash() != hash {
                     return Err(broken(&format!(
                         "the event #{} of the service does not follow its event #{seq} of before",
                         event.seq
@@ -79,7 +80,7 @@ pub(super) fn is_linked(last: Option<&Noted>, events: &[Seen]) -> Result<bool, F
             }
             _ => is_whole = false,
         }
-        before = Some((event.seq, event.hash.as_str()));
+        before = Some((event.seq, event.hash()));
     }
     Ok(is_whole)
 }
@@ -102,13 +103,14 @@ fn broken(what: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
     use super::*;
 
     fn event(seq: u64, prev_hash: &str, hash: &str) -> Seen {
-        let text = RawValue::from_string("{}".into()).unwrap();
-        Seen { seq, hash: hash.into(), prev_hash: prev_hash.into(), text }
+        let text = serde_json::json!({
+            "tenant_id": "t", "project_id": "p", "chain_seq": seq, "prev_hash": prev_hash, "hash": hash,
+        });
+        let body = bytes::Bytes::from(text.to_string());
+        Seen::of(&body, serde_json::from_slice(&body).unwrap()).unwrap()
     }
 
     fn noted(seq: u64, hash: &str) -> Noted {

@@ -24,7 +24,7 @@ use super::{file_flags, in_flight, progress, seq_range};
 use output::{Noted, Output, Position};
 
 /// What is gathered before it is synced, unless there is nothing more to gather.
-const COMMIT_BYTES: usize = 4 << 20;
+const COMMIT_BYTES: usize = 16 << 20;
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) fn command() -> Command {
@@ -107,7 +107,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         };
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-        // What was not committed when it is asked to stop is fetched again by the next one. A commit is not interrupted: it waits for nothing but the disk.
+        // What was not committed when it is asked to stop is fetched again by the next one. A commit is not interrupted: the end of the runtime waits for it.
         tokio::select! {
             ended = follow.run(matches) => ended,
             _ = terminate.recv() => Ok(()),
@@ -161,7 +161,7 @@ impl Follow {
             position.seq = kept - 1;
         }
         // Also where nothing was written yet, the next one goes on from here.
-        self.output.commit(&position)?;
+        self.output.commit(&position).await?;
         let (client, filters) = (Arc::clone(&self.client), self.filters.clone());
         let mut walk = Walk::new(client, filters, newest.chain, position.seq, self.in_flight);
         loop {
@@ -210,10 +210,10 @@ impl Follow {
                     self.tell_missing(position.seq + 1, step.done);
                 }
                 for event in &step.events {
-                    self.output.put(self.format, &event.text)?;
+                    self.output.put(self.format, event.text())?;
                 }
                 if let Some(last) = step.events.last() {
-                    position.last = Some(Noted { seq: last.seq, hash: last.hash.clone() });
+                    position.last = Some(Noted { seq: last.seq, hash: last.hash().to_owned() });
                 }
                 position.seq = step.done;
                 is_dirty = true;
@@ -225,13 +225,13 @@ impl Follow {
                 if !is_proven {
                     self.look(Some(&*position)).await?;
                 }
-                if !self.output.commit(position)? {
+                if !self.output.commit(position).await? {
                     return Ok(false);
                 }
                 (begun, is_dirty, is_proven) = (Instant::now(), false, true);
             }
             if step.is_none() {
-                return Ok(true);
+                return self.output.settle().await;
             }
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A crash before t2 leaves the old cursor and a file that is longer than it says: the rest is cut off and fetched again. A crash after t2 leaves both as they should be.
+//! All of this is done by a thread of its own, one commit after the other, while the next events are fetched.
 //!
 //! Nothing is cut off another file: the cursor has a digest of what the file ended with, and a file that has something else there is refused as it is.
 
@@ -16,8 +17,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 
 use super::super::exit::{Exit, Failure};
 use super::super::file_flags;
@@ -69,15 +70,27 @@ struct Cursor {
 }
 
 pub(super) struct Output {
+    /// Nothing while a commit is under way.
+    files: Option<Files>,
+    under_way: Option<JoinHandle<Committed>>,
+    pending: Vec<u8>,
+    /// For the next events, while others are committed.
+    spare: Vec<u8>,
+    position: Option<Position>,
+}
+
+/// The files, what was written, and whether somebody is left to read it.
+type Committed = (Files, Vec<u8>, Result<bool, Failure>);
+
+/// Both files, and what is known of them.
+struct Files {
     file: Option<(PathBuf, File)>,
     /// Of the file, what is synced.
     bytes: u64,
     /// What that ends with.
     tail: Vec<u8>,
     inode: Option<u64>,
-    pending: Vec<u8>,
     cursor: Option<PathBuf>,
-    position: Option<Position>,
     format: Format,
     filters: Vec<(String, String)>,
     /// Held as long as this is used.
@@ -111,26 +124,74 @@ impl Output {
                 described(kept)
             )));
         }
-        let mut output = Output {
+        let mut files = Files {
             file: None,
             bytes: 0,
             tail: Vec::new(),
             inode: None,
-            pending: Vec::new(),
             cursor,
-            position: None,
             format,
             filters,
             _lock: lock,
         };
         if let Some(path) = path {
-            output.open_file(path, kept.as_ref())?;
+            files.open(path, kept.as_ref())?;
         }
-        output.position = kept.map(|kept| kept.position);
-        Ok(output)
+        Ok(Output {
+            files: Some(files),
+            under_way: None,
+            pending: Vec::new(),
+            spare: Vec::new(),
+            position: kept.map(|kept| kept.position),
+        })
     }
 
-    fn open_file(&mut self, path: PathBuf, kept: Option<&Cursor>) -> Result<(), Failure> {
+    /// Where an earlier command has come to.
+    pub(super) fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) fn put(&mut self, format: Format, event: &str) -> Result<(), Failure> {
+        format.put(event, &mut self.pending)?;
+        self.pending.push(b'\n');
+        Ok(())
+    }
+
+    /// Has what was put written, after everything before it; false if nobody is left to read it. Whether this succeeds is known after [`Output::settle`], or the next commit.
+    pub(super) async fn commit(&mut self, position: &Position) -> Result<bool, Failure> {
+        if !self.settle().await? {
+            return Ok(false);
+        }
+        let mut files = self.files.take().expect("none is under way");
+        let pending = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
+        let position = position.clone();
+        self.under_way = Some(tokio::task::spawn_blocking(move || {
+            let committed = files.commit(&pending, &position);
+            (files, pending, committed)
+        }));
+        Ok(true)
+    }
+
+    /// What was committed is written and stays; false if nobody is left to read it.
+    pub(super) async fn settle(&mut self) -> Result<bool, Failure> {
+        let Some(under_way) = &mut self.under_way else { return Ok(true) };
+        let ended = under_way.await;
+        self.under_way = None;
+        let (files, mut pending, committed) = ended.map_err(|error| {
+            Failure::new(Exit::Failure, format!("the output cannot be written any more: {error}"))
+        })?;
+        pending.clear();
+        (self.files, self.spare) = (Some(files), pending);
+        committed
+    }
+}
+
+impl Files {
+    fn open(&mut self, path: PathBuf, kept: Option<&Cursor>) -> Result<(), Failure> {
         let shown = path.display();
         let cursor = self.cursor.as_ref().map(|cursor| cursor.display().to_string()).unwrap_or_default();
         let bad = |error: io::Error| file_flags::unwritable(&path, &error);
@@ -179,23 +240,8 @@ impl Output {
         Ok(())
     }
 
-    /// Where an earlier command has come to.
-    pub(super) fn position(&self) -> Option<&Position> {
-        self.position.as_ref()
-    }
-
-    pub(super) fn pending(&self) -> usize {
-        self.pending.len()
-    }
-
-    pub(super) fn put(&mut self, format: Format, event: &RawValue) -> Result<(), Failure> {
-        format.put(event, &mut self.pending)?;
-        self.pending.push(b'\n');
-        Ok(())
-    }
-
-    /// What was put is written and stays; false if nobody is left to read it.
-    pub(super) fn commit(&mut self, position: &Position) -> Result<bool, Failure> {
+    /// Writes this, and that the chain was read so far; false if nobody is left to read it.
+    fn commit(&mut self, pending: &[u8], position: &Position) -> Result<bool, Failure> {
         match &mut self.file {
             Some((path, file)) => {
                 let unwritten = |error| {
@@ -204,22 +250,22 @@ impl Output {
                         format!("{} cannot be written: {error}; what is in it so far stays", path.display()),
                     )
                 };
-                if !self.pending.is_empty() {
-                    file.write_all(&self.pending).map_err(unwritten)?;
+                if !pending.is_empty() {
+                    file.write_all(pending).map_err(unwritten)?;
                     file.sync_data().map_err(unwritten)?;
-                    self.bytes += self.pending.len() as u64;
-                    self.tail.extend_from_slice(&self.pending);
+                    self.bytes += pending.len() as u64;
+                    self.tail
+                        .extend_from_slice(&pending[pending.len() - tail_length(pending.len() as u64)..]);
                     self.tail.drain(..self.tail.len() - tail_length(self.bytes));
                 }
             }
-            None if self.pending.is_empty() => {}
+            None if pending.is_empty() => {}
             None => {
-                if !output::put_bytes(&self.pending)? {
+                if !output::put_bytes(pending)? {
                     return Ok(false);
                 }
             }
         }
-        self.pending.clear();
         let Some(cursor) = &self.cursor else { return Ok(true) };
         let kept = Cursor {
             sealog_follow: VERSION,
@@ -305,7 +351,15 @@ mod tests {
     }
 
     fn put(output: &mut Output, text: &str) {
-        output.put(json(), &RawValue::from_string(text.to_owned()).unwrap()).unwrap();
+        output.put(json(), text).unwrap();
+    }
+
+    fn commit(output: &mut Output, seq: u64) {
+        super::super::super::connect::block_on(async {
+            assert!(output.commit(&at(seq)).await? && output.settle().await?);
+            Ok(())
+        })
+        .unwrap();
     }
 
     fn at(seq: u64) -> Position {
@@ -317,7 +371,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut output = open(dir.path()).unwrap();
         put(&mut output, "1");
-        output.commit(&at(1)).unwrap();
+        commit(&mut output, 1);
         drop(output);
         // A crash after a part of the next write.
         let path = dir.path().join("out");
@@ -326,7 +380,7 @@ mod tests {
         assert_eq!(output.position(), Some(&at(1)));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
         put(&mut output, "2");
-        output.commit(&at(2)).unwrap();
+        commit(&mut output, 2);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n2\n");
     }
 
@@ -337,7 +391,7 @@ mod tests {
         let mut output = open(dir.path()).unwrap();
         for number in ["12345", "67890"] {
             put(&mut output, number);
-            output.commit(&at(1)).unwrap();
+            commit(&mut output, 1);
         }
         drop(output);
         let refused_with = |text: &str| {
@@ -369,7 +423,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         let mut output = open(dir.path()).unwrap();
-        output.commit(&at(0)).unwrap();
+        commit(&mut output, 0);
         drop(output);
         // A crash after a part of the first write.
         std::fs::write(&path, "{\"half\"").unwrap();
@@ -390,10 +444,10 @@ mod tests {
             let mut output = open(dir.path()).unwrap();
             for _ in 0..3 {
                 put(&mut output, &"7".repeat(1500 + round));
-                output.commit(&at(1)).unwrap();
+                commit(&mut output, 1);
             }
             put(&mut output, &"8".repeat(9000));
-            output.commit(&at(1)).unwrap();
+            commit(&mut output, 1);
         }
         assert_eq!(std::fs::read_to_string(dir.path().join("out")).unwrap().lines().count(), 16);
     }
@@ -413,7 +467,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let mut output = open(dir.path()).unwrap();
         put(&mut output, "12345");
-        output.commit(&at(1)).unwrap();
+        commit(&mut output, 1);
         let second = open(dir.path()).err().unwrap();
         assert!(second.message.contains("another command"), "{}", second.message);
         drop(output);
