@@ -31,6 +31,14 @@ impl Dice {
     }
 }
 
+/// How often a test does the same at random moments: so often, or as the environment says, for a long run by hand.
+pub fn rounds(usual: u64) -> u64 {
+    match std::env::var("SEALOG_ROUNDS") {
+        Ok(text) => text.parse().expect("SEALOG_ROUNDS is a number"),
+        Err(_) => usual,
+    }
+}
+
 /// A seed from the environment, to repeat a failure, or a new one; printed either way.
 pub fn seed(test: &str) -> u64 {
     let seed = match std::env::var("SEALOG_SEED") {

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use sealog_testing::dice::{Dice, seed};
+use sealog_testing::dice::{Dice, rounds, seed};
 use sealog_testing::eventually;
 use serde_json::Value;
 use support::stage::*;
@@ -60,7 +60,7 @@ fn a_follower_that_is_killed_at_random_moments_has_each_event_once_and_in_order(
     let mut dice = Dice::new(seed("follow"));
     let (out, cursor) = (stage.path("out"), stage.path("out.cursor"));
     let (mut kills, mut cuts, mut events) = (0, 0, 0);
-    for round in 0..12 {
+    for round in 0..rounds(12) {
         let count = 200 + usize::try_from(dice.below(1500)).unwrap();
         assert_eq!(
             stage.piped(&["log", "--file", "-", "--in-flight", "4", "--quiet"], &lines(count)).0,

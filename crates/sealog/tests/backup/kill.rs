@@ -32,7 +32,7 @@ fn kill_9_of_a_backup_leaves_the_earlier_ones_whole_and_the_next_goes_on() {
     let mut dice = Dice::new(seed("kill_9_of_a_backup"));
     let (mut kills, mut completed) = (0, 0);
     let mut slowest = Duration::from_millis(200);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ROUNDS) {
         stage.fill(&chains(), 3);
         let mut command = sealog();
         command.args(["backup", "create"]).arg(stage.backups()).arg("--data-dir").arg(stage.data());
@@ -68,7 +68,7 @@ fn kill_9_of_a_restore_leaves_no_store_and_the_next_run_begins_anew() {
     let whole = begun.elapsed();
     let mut dice = Dice::new(seed("kill_9_of_a_restore"));
     let (mut kills, mut completed, mut refused) = (0, 0, 0);
-    for round in 0..ROUNDS {
+    for round in 0..rounds(ROUNDS) {
         let to = format!("restored-{round}");
         let mut command = sealog();
         command.args(["restore", "--from"]).arg(stage.backups()).arg("--to").arg(stage.path(&to));

@@ -118,7 +118,7 @@ fn kill_9_of_a_replica_at_random_moments_loses_nothing_and_doubles_nothing() {
     let load = Load::start(&server, &key);
     let mut dice = Dice::new(seed("kill_9_of_a_replica"));
     let (mut kills, mut whole) = (0, 0);
-    for _ in 0..8 {
+    for _ in 0..rounds(8) {
         let sent = load.acked();
         eventually("events come", || load.acked() > sent);
         let command = following(&server, &stage, TOKEN);
