@@ -264,6 +264,53 @@ fn healthcheck_and_doctor_ask_a_server_with_tls_as_its_settings_say() {
 }
 
 #[test]
+fn every_command_reaches_a_service_over_tls_and_no_key_goes_to_one_that_is_not_believed() {
+    const TOKEN: &str = "operator-token-of-this-test";
+    let files = Files::new();
+    let mut command = files.command(&[]);
+    command.env("SEALOG_OPERATOR_TOKEN", TOKEN).env("SEALOG_REPLICATION_ENABLED", "true");
+    let server = start(command);
+    let (url, key) = (format!("https://{}", server.address), first_key(&files.path("data")));
+    certificate::make(&files.path("other.pem"), &files.path("other-key.pem"));
+    let run = |believed: &str, args: &[&str]| {
+        let mut command = sealog();
+        command
+            .current_dir(files.dir.path())
+            .args(args)
+            .env("SSL_CERT_FILE", believed)
+            .env("HOME", files.dir.path());
+        command.env("SEALOG_URL", &url).env("SEALOG_API_KEY", &key).env("SEALOG_OPERATOR_TOKEN", TOKEN);
+        ended(command.stdin(std::process::Stdio::null()).output().unwrap())
+    };
+    let log = ["log", "user.login", "--actor-id", "u-1", "--retries", "0"];
+    let commands: [&[&str]; 9] = [
+        &log,
+        &["events", "list", "--retries", "0"],
+        &["actions", "list", "--retries", "0"],
+        &["verify", "--all", "--retries", "0"],
+        &["export", "--output", "export.ndjson", "--retries", "0"],
+        &["follow", "--once", "--output", "follow.ndjson", "--retries", "0"],
+        &["import", "import.ndjson", "--retries", "0"],
+        &["admin", "tenant", "list", "--retries", "0"],
+        &["replicate", "--once", "--from", &url, "--to", "replica"],
+    ];
+    std::fs::write(files.path("import.ndjson"), "{\"action\":\"user.logout\"}\n").unwrap();
+    for args in commands {
+        let (code, said, noted) = run("other.pem", args);
+        assert!(code == Some(5) && noted.contains("certificate"), "{args:?}: {code:?} {said} {noted}");
+    }
+    for args in commands {
+        let (code, said, noted) = run("cert.pem", args);
+        assert_eq!(code, Some(0), "{args:?}: {said} {noted}");
+    }
+    // The first one sent what it had kept when nobody was believed.
+    let (_, events, _) = run("cert.pem", &["events", "list", "--json"]);
+    let count = |action: &str| events.lines().filter(|line| line.contains(action)).count();
+    assert_eq!((count("\"user.login\""), count("\"user.logout\"")), (2, 1), "{events}");
+    server.stop();
+}
+
+#[test]
 fn a_server_whose_settings_name_a_certificate_is_asked_with_tls_from_the_first_byte() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = listener.local_addr().unwrap().to_string();
