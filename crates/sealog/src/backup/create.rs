@@ -38,7 +38,7 @@ pub(super) fn command() -> Command {
                  Whoever has it can read every event, so keep it as you keep the store.\n\n\
                  DIR keeps any number of backups of one store. They share the segments of the log, so a second backup copies only what has come since; a backup that is interrupted leaves the earlier ones as they were. \
                  With - in place of DIR, one whole backup is written to standard output as a tar stream, which `sealog restore --from -` reads.\n\n\
-                 The command runs with the lowest priority and leaves the disk to the server half of the time. Run it as the user of the server, or as root.",
+                 The command runs with the lowest priority, leaves the disk to the server half of the time, and rests longer while the processors are busy with other things; --fast does neither. Run it as the user of the server, or as root.",
             ),
     )
     .after_help(EXIT_CODES)
