@@ -24,6 +24,7 @@ mod secret_files;
 mod serve;
 mod store;
 mod supervisor;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -31,7 +31,7 @@ use crate::cli::exit::Failure;
 use crate::config::Settings;
 use crate::store::{Opened, Place};
 use crate::supervisor::{Pulses, Supervisor};
-use crate::{config, demo_mark, first_run, logging};
+use crate::{config, demo_mark, first_run, logging, traces};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -110,7 +110,7 @@ pub(crate) fn serve(
     settings.server.data_dir = Some(data_dir.clone());
     let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
-    let traces = traces(&mut settings.server)?;
+    let traces = traces::begin(&mut settings.server)?;
     let app =
         App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
     let documented = Arc::clone(&app);
@@ -320,36 +320,6 @@ async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
         "the store has failed and accepts no events; stopping, to be started again"
     );
     tokio::time::sleep(FAILURE_GRACE).await;
-}
-
-/// Has requests traced where the variables of OpenTelemetry name a receiver; returns what sends them.
-#[cfg(feature = "otlp")]
-fn traces(config: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let settings = crate::otlp::Settings::from_variables(|name| std::env::var(name).ok())?;
-    let mut sending = None;
-    if let Some(settings) = settings {
-        tracing::info!(endpoint = settings.endpoint, "traces of requests are sent by OTLP");
-        let (traces, exporter) = crate::otlp::open(settings)?;
-        (config.traces, sending) = (Some(traces), Some(exporter));
-    }
-    Ok(async {
-        if let Some(exporter) = sending {
-            exporter.run().await;
-        }
-    })
-}
-
-/// Who asks for traces is told that this build has none.
-#[cfg(not(feature = "otlp"))]
-#[allow(clippy::unnecessary_wraps, reason = "as a build that has them")]
-fn traces(_: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if is_set("OTEL_EXPORTER_OTLP_ENDPOINT") || is_set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
-        tracing::warn!(
-            "no traces are sent: this program was built without them (cargo build --features otlp)"
-        );
-    }
-    Ok(std::future::ready(()))
 }
 
 /// Where connections come in.

@@ -321,3 +321,16 @@ fn a_database_of_places_that_is_three_months_old_is_a_warning() {
         assert!(detail.contains("2026-11-15"), "{detail}");
     }
 }
+
+#[test]
+fn variables_that_ask_a_build_without_traces_for_some_are_told() {
+    let (_dir, data) = data_dir();
+    let asked = |endpoint: &str| {
+        checked(with_env(checking(sealog(), &data), &[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]), "traces")
+    };
+    let (code, state, _) = asked("");
+    assert_eq!((code, &*state), (Some(0), "off"));
+    let (code, state, detail) = asked("http://127.0.0.1:4318");
+    assert_eq!((code, &*state), (Some(0), "warning"));
+    assert!(detail.contains("built without traces"), "{detail}");
+}

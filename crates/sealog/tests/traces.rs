@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealog_testing::http::receive;
@@ -204,4 +205,36 @@ fn a_collector_that_is_away_is_told_once_and_the_service_goes_on() {
     assert_eq!(serde_json::from_str::<Value>(&page).unwrap()["events"].as_array().unwrap().len(), 4);
     let log = server.stop();
     assert!(!log.contains("\"ERROR\"") && !log.contains(&key), "{log}");
+}
+
+#[test]
+fn variables_that_cannot_be_followed_keep_a_server_from_starting_and_check_says_so() {
+    let (_dir, data) = data_dir();
+    let run = |args: &[&str], variable: (&str, &str)| {
+        let mut command = clean(Command::new("timeout"));
+        command.args(["60", SEALOG]).args(args).args(["--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
+            command.env_remove(name);
+        }
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+        ended(command.envs([endpoint, variable]).output().unwrap())
+    };
+    let traces = |said: &str| {
+        let report: Value = serde_json::from_str(said).unwrap();
+        report["checks"].as_array().unwrap().iter().find(|row| row["check"] == "traces").unwrap().clone()
+    };
+    for variable in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+    ] {
+        let (code, said, _) = run(&["check", "--json"], variable);
+        let row = traces(&said);
+        assert_eq!((code, row["state"].as_str()), (Some(1), Some("FAILS")), "{said}");
+        let (code, _, noted) = run(&["serve"], variable);
+        assert!(matches!(code, Some(1 | 2)), "{variable:?}: {code:?} {noted}");
+        assert!(noted.contains(row["detail"].as_str().unwrap()), "{row}: {noted}");
+    }
+    let (code, said, _) = run(&["check", "--json"], ("OTEL_SERVICE_NAME", "audit"));
+    assert_eq!((code, traces(&said)["state"].as_str()), (Some(0), Some("ok")), "{said}");
 }

@@ -14,6 +14,7 @@ use sealog_store::postgres::{Look, OpenError};
 
 use crate::config::{self, Settings};
 use crate::store::Place;
+use crate::traces::{self, Asked};
 use crate::{demo_mark, restoring_mark};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ struct Context<'a> {
 
 type Probe = fn(&Context<'_>) -> Said;
 
-const PROBES: [(&str, Probe); 10] = [
+const PROBES: [(&str, Probe); 11] = [
     ("data directory", data_directory),
     ("file system", file_system),
     ("room", room),
@@ -97,6 +98,7 @@ const PROBES: [(&str, Probe); 10] = [
     ("open files", open_files),
     ("mail", mail),
     ("geoip", geoip),
+    ("traces", traces),
 ];
 
 /// How long a mail server may take.
@@ -400,6 +402,18 @@ fn mail(context: &Context<'_>) -> Said {
         Ok(()) => fine("the mail server answers; `sealog mail test ADDRESS` sends one"),
         // A server starts without, and mails wait.
         Err(why) => warns(why, "are smtp.url and smtp.from right? mails wait until the server takes them"),
+    }
+}
+
+fn traces(_: &Context<'_>) -> Said {
+    match traces::asked() {
+        Ok(Asked::Nothing) => off("OTEL_EXPORTER_OTLP_ENDPOINT is not set: requests are not traced"),
+        Ok(Asked::To(endpoint)) => fine(format!("requests are traced to {endpoint}")),
+        Ok(Asked::Unbuilt) => warns(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, and this program was built without traces",
+            "build it with `cargo build --release --features otlp`, or unset the variable",
+        ),
+        Err(problem) => refused(problem),
     }
 }
 
