@@ -10,12 +10,13 @@ use std::process::{Child, Command, Stdio};
 
 use sealog_testing::dice::{Dice, rounds, seed};
 use sealog_testing::eventually;
+use sealog_testing::mounted::Mounted;
 use serde_json::Value;
 use support::stage::*;
 use support::*;
 
 /// Events that take more than one commit.
-const MANY: usize = 12_000;
+const MANY: usize = 36_000;
 
 /// What the service has, oldest first, as the lines that a follower writes.
 fn all_lines(stage: &Stage) -> String {
@@ -90,6 +91,26 @@ fn a_follower_that_is_killed_at_random_moments_has_each_event_once_and_in_order(
     println!("{kills} kills, {cuts} of them with more in the file than was committed, {events} events");
     assert_eq!(seqs(&written), (1..=events as u64).collect::<Vec<_>>());
     assert!(written == all_lines(&stage), "byte for byte as the service has them");
+}
+
+/// What is written aside is not forgotten: the last commit is waited for, and its failure ends the command.
+#[test]
+fn a_disk_that_fills_up_ends_it_with_1_and_with_room_again_each_event_is_there_once() {
+    let Some(disk) = Mounted::new(64) else { return };
+    let stage = Stage::new();
+    let log = ["log", "--file", "-", "--in-flight", "8", "--quiet"];
+    assert_eq!(stage.piped(&log, &lines(300)).0, Some(0));
+    let out = disk.at.join("out").to_str().unwrap().to_owned();
+    assert_eq!(stage.run(&["follow", "--output", &out, "--once"]).0, Some(0));
+    let kept = std::fs::read_to_string(&out).unwrap();
+    disk.fill("others", 1 << 20);
+    assert_eq!(stage.piped(&log, &lines(6000)).0, Some(0));
+    let (code, _, noted) = stage.run(&["follow", "--output", &out, "--once"]);
+    assert!(code == Some(1) && noted.contains("cannot be written"), "{code:?} {noted}");
+    assert!(std::fs::read_to_string(&out).unwrap().starts_with(&kept), "what was committed stays");
+    std::fs::remove_file(disk.at.join("others")).unwrap();
+    assert_eq!(stage.run(&["follow", "--output", &out, "--once"]).0, Some(0));
+    assert!(std::fs::read_to_string(&out).unwrap() == all_lines(&stage), "each once and in order");
 }
 
 /// How long the cursor file says that the output is.

@@ -144,6 +144,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_as_long_as_a_hash_and_none_is_not_taken_for_one() {
+        let (short, other) = ("a".repeat(30), "b".repeat(27));
+        let event = ending(IDS, "").replace(&hash('a'), &format!("{short}\",\"x\":\"{other}"));
+        assert_eq!((End::of(&event), seen(&event).unwrap().hash()), (None, short.as_str()));
+    }
+
+    #[test]
     fn what_is_no_event_is_an_error_and_says_so() {
         for event in ["{}", "1", "\"}\"", &ending(IDS, "").replace(":7,", ":-7,")] {
             let failure = seen(event).unwrap_err();
