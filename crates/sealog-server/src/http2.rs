@@ -288,6 +288,7 @@ impl hyper::body::Body for Sent {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::sync::atomic::AtomicUsize;
 
     use http_body_util::Empty;
     use hyper::client::conn::http2 as client;
@@ -418,6 +419,26 @@ mod tests {
     async fn comes(frames: &mut UnboundedReceiver<(u8, u8)>, expected: (u8, u8)) {
         let comes = async { while frames.recv().await.expect("it comes") != expected {} };
         tokio::time::timeout(sealog_testing::PATIENCE, comes).await.expect("it comes in time");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_connection_has_64_requests_under_way_at_most() {
+        const RST_STREAM: u8 = 3;
+        let begun = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&begun);
+        let (theirs, _task, _connections, _stop) = served_by(deadlines(LONG, LONG), move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::future::pending()
+        });
+        let (send, mut frames) = clinging(theirs);
+        for request in 0..70 {
+            send.send(frame(HEADERS, WHOLE, 2 * request + 1, &GET)).unwrap();
+        }
+        // The first that is too many is refused, and so is the last.
+        for stream in [2 * 64 + 1, 2 * 69 + 1] {
+            comes(&mut frames, (RST_STREAM, stream)).await;
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 64);
     }
 
     #[tokio::test(flavor = "current_thread")]
