@@ -270,7 +270,8 @@ fn a_page_of_neighbours_is_a_few_reads_and_one_event_is_a_single_small_one() {
         stage.disk.watch(move |call| {
             if call.op == Op::Read && call.is_asked_for() && call.path.to_string_lossy().ends_with(".log") {
                 counted.fetch_add(1, Ordering::SeqCst);
-                longest.fetch_max((call.bytes.end - call.bytes.start) as usize, Ordering::SeqCst);
+                let length = usize::try_from(call.bytes.end - call.bytes.start).unwrap();
+                longest.fetch_max(length, Ordering::SeqCst);
             }
             Ok(())
         });
@@ -279,7 +280,8 @@ fn a_page_of_neighbours_is_a_few_reads_and_one_event_is_a_single_small_one() {
         // A page may lie in several segments and blocks.
         assert!(walk.calls.iter().all(|(_, reads)| *reads <= 8), "{:?}", walk.calls);
         assert!(largest.load(Ordering::SeqCst) <= 66 << 10, "{largest:?}");
-        (reads.store(0, Ordering::SeqCst), largest.store(0, Ordering::SeqCst));
+        reads.store(0, Ordering::SeqCst);
+        largest.store(0, Ordering::SeqCst);
         list(&store, live(), &Filter::default(), None, 1);
         assert_eq!((reads.load(Ordering::SeqCst), largest.load(Ordering::SeqCst)), (1, 1024));
         stage.disk.unwatch();
