@@ -112,6 +112,36 @@ mod tests {
         assert_eq!(without, WITHOUT_JSON.map(|(name, _)| name));
     }
 
+    /// Whoever is on the machine sees the arguments of every process, and shells keep them.
+    #[test]
+    fn no_secret_is_an_argument() {
+        fn secrets(command: &Command, name: &str, found: &mut Vec<String>) {
+            let has_settings =
+                command.get_arguments().any(|argument| argument.get_long() == Some("data-dir"));
+            for argument in command.get_arguments().filter(|argument| argument.get_action().takes_values()) {
+                let (id, long) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
+                let shown = format!("{id} {long}").to_lowercase();
+                let is_secret =
+                    ["key", "token", "password", "secret"].iter().any(|word| shown.contains(word));
+                // Files with a key, ids of keys, and what makes a repetition harmless are no secrets. Every setting of a server has a flag, for trying things out; never a place without a name.
+                let is_public =
+                    ["file", "tls", "key_id", "idempotency"].iter().any(|word| shown.contains(word))
+                        || (has_settings && long == "operator-token");
+                if is_secret && !is_public {
+                    found.push(format!("{name}: {shown}"));
+                }
+            }
+            for below in command.get_subcommands() {
+                secrets(below, &format!("{name} {}", below.get_name()), found);
+            }
+        }
+        let mut program = super::command();
+        program.build();
+        let mut found = Vec::new();
+        secrets(&program, "sealog", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
     /// Counts the commands that do something themselves, and names those without `--json`.
     fn runnable(command: &Command, name: &str, without: &mut Vec<String>) -> usize {
         let below: Vec<&Command> =
