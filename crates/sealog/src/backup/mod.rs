@@ -4,6 +4,7 @@
 //! ([`manifest`]). [`check`] walks the chains of a backup. [`restore`] makes a data directory of one, and [`rollback`] knows what it must not end behind.
 
 mod check;
+mod copied;
 mod create;
 mod flags;
 mod head_text;

@@ -75,7 +75,7 @@ impl Place {
                 Ok(Place { path: path.to_owned(), _lock: lock })
             }
             Ok(text) if text.starts_with("sealog embedded") => Err(Failure::usage(format!(
-                "{}: this is the data directory of a store; backups have a directory of their own, on another disk if you can",
+                "{}: this is the data directory of a store, or a copy of a database: a server can be started on it, and `sealog copy` makes a database of it. Backups have a directory of their own, on another disk if you can",
                 path.display()
             ))),
             Ok(text) => Err(Failure::usage(format!(

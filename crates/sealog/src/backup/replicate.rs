@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use sealog_client::{Client, Retries, Settings};
 use sealog_core::time::iso_ms;
@@ -13,12 +14,14 @@ use sealog_store::world::{SystemWorld, World};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use super::copied::{Copied, OfDatabase, OfServer, Round, Standing};
 use super::flags::quiet_flag;
 use super::place::{Keeper, Place};
 use super::remote::Remote;
-use super::replica::{Replica, Round};
+use super::replica::Replica;
 use super::stopped::Stopped;
 use crate::cli::exit::{EXIT_CODES, Exit, Failure};
+use crate::copy::is_url;
 use crate::files::write_new;
 
 /// From the beginning of a look to that of the next one. What it costs the server is bounded without a rest: it has one request of this command at a time, for a few megabytes at most, and
@@ -32,22 +35,25 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) fn command() -> Command {
     Command::new("replicate")
-        .about("Keeps a verified copy of a running server's store on another machine")
+        .about("Keeps a verified copy of a store in use on another machine")
         .long_about(
-            "Keeps a verified copy of a running server's embedded store on another machine, about a second behind. Every event is verified against the one before it before it is written; the copy is a directory of \
-             backups with one backup, which `sealog backup verify` checks and `sealog restore` makes a data directory of.\n\n\
-             The server needs `replication.enabled` and an operator's token; this command takes the token from SEALOG_OPERATOR_TOKEN or --token-file. The copy holds everything that the store does, secrets \
-             included: keep it as you keep the store.\n\n\
-             It goes on until it is stopped, also when the server is away for a while, and can be killed at any moment: the next run goes on from where the copy is. It stops by itself when it must not go on: a chain does not \
-             verify, or the server has fewer events than the copy, which it says. The copy is then left as it was.",
+            "Keeps a verified copy of a store in use on another machine, about a second behind. Every event is verified against the one before it before it is written.\n\n\
+             Of a server with the embedded store (--from https://…) the copy is a directory of backups with one backup, which `sealog backup verify` checks and `sealog restore` makes a data directory of. \
+             The server needs `replication.enabled` and an operator's token; this command takes the token from SEALOG_OPERATOR_TOKEN or --token-file.\n\n\
+             Of a database (--from postgres://…) the copy is a data directory of the embedded store, which `sealog verify --data` checks, `sealog copy` makes a database of, and a server can be started on when this command \
+             is stopped. A URL with a password is better kept in a file (--from-file), since everybody on the machine can read a command line.\n\n\
+             The copy holds everything that the store does, secrets included: keep it as you keep the store.\n\n\
+             It goes on until it is stopped, also when the server or the database is away for a while, and can be killed at any moment: the next run goes on from where the copy is. It stops by itself when it must not go on: a \
+             chain does not verify, or there are fewer events than in the copy, which it says. The copy is then left as it was.",
         )
         .after_help(EXIT_CODES)
-        .arg(Arg::new("from").long("from").value_name("URL").required(true).help("Address of the server, such as https://log.example.org"))
+        .arg(Arg::new("from").long("from").value_name("URL").required_unless_present("from-file").help("Address of the server, such as https://log.example.org, or postgres:// URL of the database"))
+        .arg(Arg::new("from-file").long("from-file").value_name("FILE").conflicts_with("from").help("A file with the URL of the database"))
         .arg(Arg::new("to").long("to").value_name("DIR").required(true).help("The directory of the copy"))
-        .arg(Arg::new("token-file").long("token-file").value_name("FILE").help("A file with the operator's token [default: SEALOG_OPERATOR_TOKEN]"))
+        .arg(Arg::new("token-file").long("token-file").value_name("FILE").help("Of a server: a file with the operator's token [default: SEALOG_OPERATOR_TOKEN]"))
         .arg(Arg::new("status").long("status").value_name("FILE").help("Writes how far the copy is to this file, as JSON, after each look"))
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copies what there is, and ends"))
-        .arg(Arg::new("timeout").long("timeout").value_name("SECONDS").default_value("60").value_parser(value_parser!(u64).range(1..=3600)).help("How long an answer may take"))
+        .arg(Arg::new("timeout").long("timeout").value_name("SECONDS").default_value("60").value_parser(value_parser!(u64).range(1..=3600)).help("Of a server: how long an answer may take"))
         .arg(
             Arg::new("json")
                 .long("json")
@@ -63,16 +69,25 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 
 fn follow(matches: &ArgMatches) -> Result<(), Failure> {
     let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    let url = given("from").expect("clap asks for it").to_owned();
-    let key = Some(token(given("token-file"))?);
-    let timeout = Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
-    // What fails is tried again here, where it can be said.
-    let retries = Retries { most: 0, ..Retries::default() };
-    let client = Client::new(Settings { url, key, timeout, retries })
-        .map_err(|why| Failure::usage(format!("--from: {why}")))?;
-    let place = Place::create(Path::new(given("to").expect("clap asks for it")), Keeper::Replica)?;
-    let remote = Remote::new(client)?;
-    let mut replica = Replica::open(place)?;
+    let url = url(given("from"), given("from-file"))?;
+    let dir = Path::new(given("to").expect("clap asks for it"));
+    let mut copy: Box<dyn Copied> = if is_url(&url) {
+        for name in ["token-file", "timeout"] {
+            if matches.value_source(name) == Some(ValueSource::CommandLine) {
+                return Err(Failure::usage(format!("--{name} is for a server, and --from names a database")));
+            }
+        }
+        Box::new(OfDatabase::new(url, dir)?)
+    } else {
+        let key = Some(token(given("token-file"))?);
+        let timeout = Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
+        // What fails is tried again here, where it can be said.
+        let retries = Retries { most: 0, ..Retries::default() };
+        let client = Client::new(Settings { url, key, timeout, retries })
+            .map_err(|why| Failure::usage(format!("--from: {why}")))?;
+        let place = Place::create(dir, Keeper::Replica)?;
+        Box::new(OfServer { remote: Remote::new(client)?, replica: Replica::open(place)? })
+    };
     let (is_once, is_quiet) = (matches.get_flag("once"), matches.get_flag("quiet"));
     let mut teller = Teller {
         status: given("status").map(PathBuf::from),
@@ -84,10 +99,10 @@ fn follow(matches: &ArgMatches) -> Result<(), Failure> {
     let (mut failures, mut looked) = (0u32, None);
     loop {
         let begun = Instant::now();
-        match replica.follow(&remote) {
+        match copy.look() {
             Ok(round) => {
                 failures = 0;
-                teller.tell(&replica, &Report::of(&round, begun, looked))?;
+                teller.tell(&copy.standing(), &Report::of(&round, begun, looked))?;
                 if is_once {
                     return Ok(());
                 }
@@ -110,6 +125,17 @@ fn follow(matches: &ArgMatches) -> Result<(), Failure> {
 /// A look that took longer than looks are apart has left the copy behind: the next one follows at once.
 fn rest_after(look: Duration) -> Duration {
     LOOK_EVERY.saturating_sub(look)
+}
+
+fn url(given: Option<&str>, file: Option<&str>) -> Result<String, Failure> {
+    let Some(file) = file else { return Ok(given.expect("clap asks for one of them").to_owned()) };
+    let text =
+        fs::read_to_string(file).map_err(|error| Failure::usage(format!("--from-file: {file}: {error}")))?;
+    let url = text.trim();
+    if is_url(url) {
+        return Ok(url.to_owned());
+    }
+    Err(Failure::usage(format!("--from-file: {file} has no postgres:// URL")))
 }
 
 /// Never on the command line, where everybody on the machine can read it.
@@ -158,13 +184,18 @@ impl Report {
         }
     }
 
-    fn json(&self, replica: &Replica) -> Value {
+    fn json(&self, copy: &Standing) -> Value {
         let (now, age_ms) = (SystemWorld.now_ms(), ms(self.age));
-        json!({
-            "at": iso_ms(now), "as_of": iso_ms(now.saturating_sub(age_ms)), "backup": replica.id(), "head": replica.commits(),
-            "events": replica.events(), "chains": replica.chains(),
-            "behind_ms": ms(self.behind), "copied_bytes": self.copied_bytes, "new_events": self.new_events,
-        })
+        let mut report = json!({
+            "at": iso_ms(now), "as_of": iso_ms(now.saturating_sub(age_ms)), "events": copy.events, "chains": copy.chains,
+            "behind_ms": ms(self.behind), "new_events": self.new_events,
+        });
+        if let Some(backup) = &copy.backup {
+            report["backup"] = json!(backup.id);
+            report["head"] = json!(backup.commits);
+            report["copied_bytes"] = json!(self.copied_bytes);
+        }
+        report
     }
 }
 
@@ -183,9 +214,9 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&mut self, replica: &Replica, report: &Report) -> Result<(), Failure> {
+    fn tell(&mut self, copy: &Standing, report: &Report) -> Result<(), Failure> {
         if let Some(path) = &self.status {
-            write_new(path, format!("{}\n", report.json(replica)).as_bytes())
+            write_new(path, format!("{}\n", report.json(copy)).as_bytes())
                 .map_err(|error| Failure::usage(format!("--status: {}: {error}", path.display())))?;
         }
         self.untold = self.untold.and(report);
@@ -195,14 +226,13 @@ impl Teller {
         let told = std::mem::take(&mut self.untold);
         if self.is_json {
             let mut out = std::io::stdout();
-            writeln!(out, "{}", told.json(replica)).and_then(|()| out.flush())?;
+            writeln!(out, "{}", told.json(copy)).and_then(|()| out.flush())?;
         } else if !self.is_quiet {
+            let name = copy.backup.as_ref().map(|backup| format!(" {}", backup.id)).unwrap_or_default();
+            let behind = ms(told.behind);
             eprintln!(
-                "copy {}: {} events in {} chains, up to {} ms behind",
-                replica.id(),
-                replica.events(),
-                replica.chains(),
-                ms(told.behind)
+                "copy{name}: {} events in {} chains, up to {behind} ms behind",
+                copy.events, copy.chains
             );
         }
         self.said = Some(Instant::now());

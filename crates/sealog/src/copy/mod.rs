@@ -2,6 +2,7 @@
 
 mod accounts;
 mod chains;
+pub(crate) mod follow;
 mod keys;
 pub(crate) mod trouble;
 

@@ -5,6 +5,7 @@ mod kill;
 mod made;
 mod postgres;
 mod replicate;
+mod replicate_database;
 mod rollback;
 
 #[path = "../support/mod.rs"]

@@ -1,7 +1,7 @@
 //! `sealog replicate`: a copy on another machine, kept by the server's own words.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,21 +33,46 @@ fn once(server: &Running, stage: &Stage) -> Ended {
     ended(following(server, stage, TOKEN).arg("--once").output().unwrap())
 }
 
-/// Sends events until it is told that it is enough.
-struct Load {
+/// A command that goes on until it is killed, at the latest when a test has failed.
+pub struct Follower(Child);
+
+impl Follower {
+    pub fn start(mut command: Command) -> Follower {
+        Follower(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Its exit code, if it has ended by itself.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.0.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends events until it is told that it is enough, each with a key of its own.
+pub struct Load {
     enough: Arc<AtomicBool>,
     acked: Arc<AtomicU64>,
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Load {
-    fn start(server: &Running, key: &str) -> Load {
+    pub fn start(server: &Running, key: &str) -> Load {
         let (enough, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (address, authorization) = (server.address.clone(), format!("Bearer {key}"));
         let (stop, count) = (Arc::clone(&enough), Arc::clone(&acked));
         let thread = std::thread::spawn(move || {
-            while !stop.load(Ordering::SeqCst) {
-                let headers = [("Authorization", authorization.as_str())];
+            for n in 0u64.. {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                let name = format!("load-{n}");
+                let headers = [("Authorization", authorization.as_str()), ("Idempotency-Key", name.as_str())];
                 let (status, _) = http::request(&address, "POST", "/v1/events", &headers, LOGIN);
                 count.fetch_add(u64::from(status == 202), Ordering::SeqCst);
             }
@@ -55,11 +80,11 @@ impl Load {
         Load { enough, acked, thread }
     }
 
-    fn acked(&self) -> u64 {
+    pub fn acked(&self) -> u64 {
         self.acked.load(Ordering::SeqCst)
     }
 
-    fn stop(self) {
+    pub fn stop(self) {
         self.enough.store(true, Ordering::SeqCst);
         self.thread.join().unwrap();
     }
@@ -73,7 +98,8 @@ fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_hea
     let load = Load::start(&server, &key);
     let status = stage.path("status.json");
     let mut follower = following(&server, &stage, TOKEN);
-    let mut follower = follower.arg("--status").arg(&status).stderr(Stdio::null()).spawn().unwrap();
+    follower.arg("--status").arg(&status).stderr(Stdio::null());
+    let follower = Follower::start(follower);
     let read = || -> Value {
         std::fs::read(&status).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     };
@@ -89,8 +115,7 @@ fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_hea
     // A server that was killed writes its last group again, into another segment: the same events.
     signal(server.pid(), "-KILL");
     drop(server);
-    follower.kill().unwrap();
-    follower.wait().unwrap();
+    drop(follower);
     let server = serve(&stage.data());
     assert_eq!(server.post(&key).0, 202);
     server.await_drained();
