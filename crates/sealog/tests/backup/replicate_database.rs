@@ -185,9 +185,18 @@ fn a_database_that_is_away_is_waited_for() {
     let (code, _, error) = once(&url, &stage.path("another"));
     assert_eq!(code, Some(5), "{error}");
     assert!(follower.ended().is_none());
+    // One that is begun meanwhile waits, too.
+    let (late_told, mut late) = (stage.path("late.told"), following(&url, &stage.path("late")));
+    late.stderr(std::fs::File::create(&late_told).unwrap());
+    let mut late = Follower::start(late);
+    let late_said = || std::fs::read_to_string(&late_told).unwrap();
+    eventually("it says that it waits", || late_said().contains("trying again in"));
+    assert!(late.ended().is_none());
     primary.restart();
     fill(chains()[1]);
     eventually("it goes on", || events() == Some(2));
+    eventually("it begins", || late_said().contains(" events in "));
+    drop(late);
     drop(follower);
 }
 
@@ -243,6 +252,21 @@ fn an_event_that_was_changed_in_the_database_is_not_copied() {
     for (chain, head) in heads(&copy) {
         assert!(head.chain_seq < 7, "{chain}: {}", head.chain_seq);
     }
+}
+
+#[test]
+fn an_idempotency_key_that_the_copy_does_not_have_is_found_when_it_is_begun_again() {
+    let stage = Stage::new();
+    let (database, copy) = filled(&stage);
+    assert_eq!(once(&database.url(), &copy).0, Some(0));
+    // A clock that was set back by an hour leaves such a row: older than its event.
+    database.sql(
+        "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms) \
+         SELECT chain_id, hash, hash, log_id, chain_seq, uuid_send(log_id), hash, timestamp_ms - 3600000 \
+         FROM sealog.events WHERE chain_seq = 2 LIMIT 1",
+    );
+    let (code, _, error) = once(&database.url(), &copy);
+    assert!(code == Some(1) && error.contains("idempotency key of event 2 is not in the target"), "{error}");
 }
 
 #[test]
