@@ -35,6 +35,8 @@ pub const FOLLOWERS: [Follower; 2] = [Follower::Follow, Follower::Replicate];
 pub enum Follower {
     Follow,
     Replicate,
+    /// The same of a server on PostgreSQL, by its database.
+    ReplicateDatabase,
 }
 
 impl Follower {
@@ -42,6 +44,7 @@ impl Follower {
         match self {
             Follower::Follow => "`sealog follow` into a file",
             Follower::Replicate => "`sealog replicate`",
+            Follower::ReplicateDatabase => "`sealog replicate` of a database",
         }
     }
 
@@ -56,6 +59,11 @@ impl Follower {
                 command.args(["replicate", "--quiet", "--from", &url, "--to"]).arg(dir.join("copy"));
                 command.arg("--status").arg(self.report(dir)).env("SEALOG_OPERATOR_TOKEN", TOKEN);
             }
+            Follower::ReplicateDatabase => {
+                let url = sealog.store_url().unwrap_or_default();
+                command.args(["replicate", "--quiet", "--from", url, "--to"]).arg(dir.join("copy"));
+                command.arg("--status").arg(self.report(dir));
+            }
         }
         command
     }
@@ -64,7 +72,7 @@ impl Follower {
     fn report(self, dir: &Path) -> PathBuf {
         match self {
             Follower::Follow => dir.join("out.cursor"),
-            Follower::Replicate => dir.join("status.json"),
+            Follower::Replicate | Follower::ReplicateDatabase => dir.join("status.json"),
         }
     }
 
@@ -74,6 +82,7 @@ impl Follower {
         match self {
             Follower::Follow => report["position"]["seq"].as_u64(),
             Follower::Replicate => report["head"]["live"].as_u64(),
+            Follower::ReplicateDatabase => report["events"].as_u64(),
         }
     }
 
@@ -92,6 +101,7 @@ impl Follower {
                 let mut logs = moment["logs"].as_array().into_iter().flatten();
                 logs.find(|log| log["mode"] == "live").and_then(|log| log["commit"].as_u64())
             }
+            Follower::ReplicateDatabase => Some(events_in(sealog.store_url().unwrap_or_default())?),
         };
         Ok(head.ok_or("the service does not say how far it is")?)
     }
@@ -154,6 +164,18 @@ impl Follower {
         let sent = loaded.acknowledged.iter().sum::<u64>() as f64 / sending_s;
         Ok(Beside { ingest: Side::of_load(&loaded, cpu, bytes)?, batches, sent, sending_s, behind_s })
     }
+}
+
+/// Events of all chains.
+fn events_in(url: &str) -> Outcome<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        let sql = "SELECT coalesce(sum(chain_seq), 0)::bigint FROM sealog.chains";
+        let events: i64 = client.query_one(sql, &[]).await?.get(0);
+        Ok(u64::try_from(events)?)
+    })
 }
 
 /// A command beside ingest.

@@ -1,5 +1,5 @@
 //! `sealog-bench cli`: how fast `sealog log` reads standard input and `sealog follow` writes a file, beside the rate at which the service takes batches, in one run; and whether
-//! `sealog follow` and `sealog replicate` keep up with half of that rate ([`beside`]).
+//! `sealog follow` and `sealog replicate` keep up with half of that rate ([`beside`]). With `--database` the same of `sealog replicate` and a server on PostgreSQL.
 
 mod beside;
 
@@ -16,20 +16,23 @@ use serde_json::json;
 use crate::Outcome;
 use crate::http::Programs;
 use crate::http::case::load;
-use crate::http::load::Pace;
+use crate::http::load::{Loaded, Pace};
 use crate::http::sealog::Sealog;
 use crate::http::source::{Requests, Send};
 use crate::report::{Row, Section, Target, number};
-use crate::setting::{Setting, SettingArgs, doubt};
+use crate::setting::{Setting, SettingArgs, Slice, doubt};
 use crate::stats::{Spread, median};
 use crate::workload;
-use beside::{Beside, FOLLOWERS};
+use beside::{Beside, FOLLOWERS, Follower};
 
 #[derive(Args, Debug)]
 pub struct CliArgs {
     /// Connections on which batches are sent for the comparison
     #[arg(long, default_value_t = 16)]
     connections: usize,
+    /// Measures the copy of a database instead, beside a server on PostgreSQL
+    #[arg(long)]
+    database: bool,
     #[command(flatten)]
     programs: Programs,
     #[command(flatten)]
@@ -53,6 +56,9 @@ struct Repeat {
 }
 
 pub fn run(args: &CliArgs) -> Outcome<()> {
+    if args.database {
+        return run_on_postgres(args);
+    }
     let setting = Setting::new(&args.setting, "cli")?;
     let program = args.programs.sealog();
     let mut sealog = Sealog::create(&setting, &program, "one", 1, None)?;
@@ -62,25 +68,8 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
     let mut repeats = Vec::new();
     for repeat in 1..=setting.repeats {
         let of = |what: &str| format!("repeat {repeat} of {}: {what}", setting.repeats);
-        let mut requests = Requests::new(&sealog, &Send::Batch, 0, 1, true)?;
-        let slice = setting.quietly(&of("batches"), || {
-            let counters = || sealog.counters();
-            let tick = |text: &str| setting.progress.say(text);
-            let (addresses, limit) = (sealog.addresses(), setting.slice);
-            let loaded = load(
-                (addresses, None),
-                args.connections,
-                Pace::Closed,
-                limit,
-                &mut requests,
-                &counters,
-                None,
-                &tick,
-            )?;
-            Ok(loaded.0)
-        })?;
+        let slice = batches(&setting, &of("batches"), &mut sealog, args.connections)?;
         let (batches, mut others) = (slice.value.events_per_s(), slice.others);
-        sealog.acknowledge(&slice.value);
         // As many as the service has taken in a slice.
         let count = slice.value.events.clamp(EVENTS.0, EVENTS.1);
         write_events(&input, count)?;
@@ -121,6 +110,47 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
     }
     let sections = vec![alone, beside::section(&measured)];
     setting.report("Sealog: command line", &settings, &details, sections)
+}
+
+/// A server on PostgreSQL by itself, and then at half of that rate beside a copy of its database.
+fn run_on_postgres(args: &CliArgs) -> Outcome<()> {
+    let setting = Setting::new(&args.setting, "cli-database")?;
+    let program = args.programs.sealog();
+    let mut sealog = Sealog::create_on_postgres(&setting, &program, 1, 1)?;
+    let mut measured = Vec::new();
+    for repeat in 1..=setting.repeats {
+        let of = |what: &str| format!("repeat {repeat} of {}: {what}", setting.repeats);
+        let alone = batches(&setting, &of("batches"), &mut sealog, args.connections)?.value;
+        // Measurements that others disturbed were made again.
+        sealog.check(alone.events * 16)?;
+        let rate = alone.events_per_s();
+        let follower = Follower::ReplicateDatabase;
+        let slice = setting.quietly(&of(&format!("{} beside ingest", follower.name())), || {
+            follower.measure(&setting, &program, &mut sealog, args.connections, rate)
+        })?;
+        measured.push((slice.value, slice.others));
+        sealog.check(0)?;
+    }
+    sealog.stop()?;
+    let settings = format!("batches of 100 on {} connections, a server on PostgreSQL", args.connections);
+    let details = json!({ "connections": args.connections });
+    let sections = vec![beside::section(&[(Follower::ReplicateDatabase, measured)])];
+    setting.report("Sealog: a copy of a database", &settings, &details, sections)
+}
+
+/// What the service takes by itself.
+fn batches(setting: &Setting, what: &str, sealog: &mut Sealog, connections: usize) -> Outcome<Slice<Loaded>> {
+    let mut requests = Requests::new(sealog, &Send::Batch, 0, 1, true)?;
+    let slice = setting.quietly(what, || {
+        let counters = || sealog.counters();
+        let tick = |text: &str| setting.progress.say(text);
+        let (addresses, limit) = (sealog.addresses(), setting.slice);
+        let loaded =
+            load((addresses, None), connections, Pace::Closed, limit, &mut requests, &counters, None, &tick)?;
+        Ok(loaded.0)
+    })?;
+    sealog.acknowledge(&slice.value);
+    Ok(slice)
 }
 
 fn write_events(path: &Path, count: u64) -> Outcome<()> {

@@ -59,6 +59,7 @@ pub struct Sealog {
 struct OnPostgres {
     others: Vec<Process>,
     database: Process,
+    url: String,
 }
 
 /// Where `cargo` puts the server: beside this program.
@@ -100,7 +101,8 @@ impl Sealog {
             addresses.push(address);
         }
         let first = processes.remove(0);
-        let on_postgres = Some(OnPostgres { others: processes, database });
+        let url = cluster.url("postgres");
+        let on_postgres = Some(OnPostgres { others: processes, database, url });
         Sealog::furnish(setting, program, dir, first, addresses, (on_postgres, None), chains)
     }
 
@@ -153,6 +155,11 @@ impl Sealog {
         &self.addresses
     }
 
+    /// Of its database, if it has one.
+    pub fn store_url(&self) -> Option<&str> {
+        self.on_postgres.as_ref().map(|OnPostgres { url, .. }| url.as_str())
+    }
+
     pub fn is_on_postgres(&self) -> bool {
         self.on_postgres.is_some()
     }
@@ -163,7 +170,7 @@ impl Sealog {
 
     pub fn stop(mut self) -> Outcome<()> {
         self.process.take().map_or(Ok(()), Process::stop)?;
-        let Some(OnPostgres { others, database }) = self.on_postgres.take() else { return Ok(()) };
+        let Some(OnPostgres { others, database, .. }) = self.on_postgres.take() else { return Ok(()) };
         others.into_iter().try_for_each(Process::stop)?;
         database.stop_with(Signal::INT)
     }
@@ -263,7 +270,7 @@ impl Sealog {
     pub fn counters(&self) -> (Duration, u64) {
         match &self.on_postgres {
             None => (self.process().cpu(), device_bytes_written(&self.dir).unwrap_or(0)),
-            Some(OnPostgres { others, database }) => {
+            Some(OnPostgres { others, database, .. }) => {
                 let nodes: Duration = others.iter().chain(&self.process).map(Process::cpu).sum();
                 (nodes + database.cpu_of_all(), 0)
             }
