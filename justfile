@@ -91,7 +91,7 @@ bench-growth *ARGS: _bench-build
 bench-pages *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" pages --json {{bench_out}}/pages.json {{ARGS}} | tee {{bench_out}}/pages.md
 
-# `sealog log` from standard input and `sealog follow` into a file, beside the rate at which the service takes batches; `follow` and `replicate` beside ingest at half of it: about three minutes.
+# `sealog log` from standard input and `sealog follow` into a file (`--database`: a copy of a database), beside the rate at which the service takes batches; `follow` and `replicate` beside ingest at half of it: about three minutes.
 bench-cli *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" cli --json {{bench_out}}/cli.json {{ARGS}} | tee {{bench_out}}/cli.md
 
