@@ -90,6 +90,23 @@ impl Load {
     }
 }
 
+/// How far a copy is, by its own words.
+pub fn read_status(path: &Path) -> Value {
+    std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+/// A copy gets what is sent, and says so.
+pub fn assert_follows(status: &Path, load: &Load) {
+    for _ in 0..2 {
+        let sent = load.acked();
+        eventually("the copy has what was sent", || {
+            read_status(status)["events"].as_u64().is_some_and(|events| events > sent)
+        });
+    }
+    let status = read_status(status);
+    assert!(status["behind_ms"].as_u64().is_some_and(|behind| behind < 10_000), "{status}");
+}
+
 #[test]
 fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_heads() {
     let stage = Stage::new();
@@ -100,16 +117,7 @@ fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_hea
     let mut follower = following(&server, &stage, TOKEN);
     follower.arg("--status").arg(&status).stderr(Stdio::null());
     let follower = Follower::start(follower);
-    let read = || -> Value {
-        std::fs::read(&status).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
-    };
-    for _ in 0..2 {
-        let sent = load.acked();
-        eventually("the replica has what was sent", || {
-            read()["events"].as_u64().is_some_and(|events| events > sent)
-        });
-    }
-    assert!(read()["behind_ms"].as_u64().is_some_and(|behind| behind < 10_000), "{}", read());
+    assert_follows(&status, &load);
     load.stop();
     server.await_drained();
     // A server that was killed writes its last group again, into another segment: the same events.
