@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::remote::Remote;
-use super::replica::Replica;
+use super::replica::{Replica, Round};
 use super::stopped::Stopped;
 use crate::cli::exit::Failure;
 use crate::copy::follow::{Follower, Unbegun};
@@ -17,13 +17,6 @@ pub(super) trait Copied {
     /// Brings it up to what is durable now.
     fn look(&mut self) -> Result<Round, Stopped>;
     fn standing(&self) -> Standing;
-}
-
-/// What a look has brought.
-#[derive(Debug, Default)]
-pub(super) struct Round {
-    pub copied_bytes: u64,
-    pub events: u64,
 }
 
 /// How far a copy is.

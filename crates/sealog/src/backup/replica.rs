@@ -18,7 +18,6 @@ use sealog_store::embedded::backup::{Header, SegmentContents, Walk};
 use sealog_store::world::{SystemWorld, World};
 use sha2::{Digest, Sha256};
 
-use super::copied::Round;
 use super::head_text;
 use super::hex::hex;
 use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
@@ -26,6 +25,13 @@ use super::moment::{LogMoment, SegmentMoment};
 use super::place::{Place, segment_name};
 use super::remote::{Remote, RemoteMoment};
 use super::stopped::Stopped;
+
+/// What a look has brought.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub copied_bytes: u64,
+    pub events: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Replica {

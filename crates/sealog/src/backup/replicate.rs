@@ -14,11 +14,11 @@ use sealog_store::world::{SystemWorld, World};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::copied::{Copied, OfDatabase, OfServer, Round, Standing};
+use super::copied::{Copied, OfDatabase, OfServer, Standing};
 use super::flags::quiet_flag;
 use super::place::{Keeper, Place};
 use super::remote::Remote;
-use super::replica::Replica;
+use super::replica::{Replica, Round};
 use super::stopped::Stopped;
 use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::copy::is_url;

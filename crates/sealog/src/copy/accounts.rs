@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use sealog_control::{ControlSnapshot, KeptSearch};
 
-use super::REPLACE_ACCOUNTS;
 use super::trouble::{Kind, Trouble};
+
+/// The flag that says which of two accounts are meant.
+pub(super) const REPLACE_ACCOUNTS: &str = "replace-accounts";
 
 /// The target's accounts must be older than the source's, or the same, or none. `may_be_older`: something else says that they are.
 pub(super) fn check_accounts(

@@ -14,7 +14,7 @@ use sealog_control::Snapshot;
 use sealog_service::Secret;
 use serde_json::json;
 
-use self::accounts::check_accounts;
+use self::accounts::{REPLACE_ACCOUNTS, check_accounts};
 use self::chains::{Copied, check_events, copy_events};
 use self::trouble::{Kind, Trouble};
 use crate::cli::exit::{EXIT_CODES, Failure};
@@ -46,8 +46,6 @@ pub(crate) fn command() -> Command {
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
         .after_help(EXIT_CODES)
 }
-
-const REPLACE_ACCOUNTS: &str = "replace-accounts";
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let given = |name: &str| matches.get_one::<String>(name).expect("clap asks for it").as_str();
