@@ -1,5 +1,5 @@
 //! Creates projects of one tenant in the control data of a directory, one after the other, and says on standard output which were acknowledged, until it is killed.
-//! `tests/files.rs` reads that and does the killing.
+//! `tests/suite/files.rs` reads that and does the killing.
 //!
 //! `creating_projects DIR FROM`: lines `acked N`, from `FROM` on. What the n-th project is like the test knows too.
 

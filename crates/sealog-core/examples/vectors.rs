@@ -1,7 +1,7 @@
 //! Writes the test vectors: `cargo run -p sealog-core --example vectors`. `vectors/README.md` says what they are.
 //!
 //! What is to come out stands here as it was thought out, never as the implementation gives it: canonical texts are spelled out, and results
-//! name the event and the reason. Only the hashes are computed, and the other implementations compute those again. `tests/vectors.rs`
+//! name the event and the reason. Only the hashes are computed, and the other implementations compute those again. `tests/suite/vectors.rs`
 //! includes this file, compares it with what is checked in, and runs every case.
 
 use std::path::{Path, PathBuf};

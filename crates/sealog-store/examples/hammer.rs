@@ -1,4 +1,4 @@
-//! Writes to a store as fast as it can and says on standard output what it sent and what was acknowledged, until it is killed. `tests/kill.rs` and `scripts/torture` read
+//! Writes to a store as fast as it can and says on standard output what it sent and what was acknowledged, until it is killed. `tests/suite/kill.rs` and `scripts/torture` read
 //! that and do the killing.
 //!
 //! `hammer DIR CYCLE [large|few]`: lines `ready`, `sent NONCE COUNT KEYED`, `acked NONCE FIRST_SEQ HASH LOG_ID...`. A nonce says everything about its request (`Shape`), so that

@@ -16,6 +16,7 @@ pub mod fixture;
 pub mod gate;
 pub mod http;
 pub mod logs;
+pub mod mmdb;
 pub mod mounted;
 pub mod operations;
 pub mod postgres;

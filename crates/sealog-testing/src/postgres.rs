@@ -1,4 +1,5 @@
-//! A PostgreSQL of the tests' own: one cluster for each test program, in a temporary directory, with a database for each test.
+//! A PostgreSQL of the tests' own, in a temporary directory, with a database for each test. `scripts/rust-tests` starts one cluster
+//! for all programs of a run; a test program that runs alone starts its own.
 //!
 //! The cluster ends with the program, however that ends: a shell waits for the end of a pipe that only the program holds, then stops the server and removes its files.
 
@@ -24,7 +25,7 @@ cat >>data/postgresql.conf <<END
 listen_addresses = '127.0.0.1'
 port = $3
 unix_socket_directories = '$1'
-max_connections = 100
+max_connections = 400
 shared_buffers = 64MB
 logging_collector = off
 $4
@@ -44,17 +45,31 @@ pub struct Cluster {
     pub port: u16,
     pub dir: PathBuf,
     bin: PathBuf,
-    /// Its end of the pipe closes with this process.
-    _keeper: Child,
+    /// Its end of the pipe closes with this process. None if the cluster belongs to the run.
+    _keeper: Option<Child>,
 }
 
-/// The cluster that all tests of a program share.
+/// The cluster that tests share, those of other programs too: a test that stops it or changes its settings starts
+/// one of its own.
 pub fn cluster() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(|| Cluster::start(""))
+    SHARED.get_or_init(|| match std::env::var("SEALOG_TEST_CLUSTER") {
+        Ok(address) => Cluster::at(&address),
+        Err(_) => Cluster::start(""),
+    })
 }
 
 impl Cluster {
+    /// Where a cluster is, for [`Cluster::at`].
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.port, self.dir.display())
+    }
+
+    fn at(address: &str) -> Cluster {
+        let (port, dir) = address.split_once(':').expect("an address is PORT:DIRECTORY");
+        Cluster { port: port.parse().unwrap(), dir: dir.into(), bin: programs(), _keeper: None }
+    }
+
     /// Starts a cluster with further lines for `postgresql.conf`.
     pub fn start(settings: &str) -> Cluster {
         Cluster::start_on(NEW_DATA, settings)
@@ -145,7 +160,7 @@ impl Cluster {
             let mut said = String::new();
             for line in BufReader::new(keeper.stdout.take().unwrap()).lines().map_while(Result::ok) {
                 if line == "ready" {
-                    return Cluster { port, dir, bin, _keeper: keeper };
+                    return Cluster { port, dir, bin, _keeper: Some(keeper) };
                 }
                 said.push_str(&line);
                 said.push('\n');
@@ -164,7 +179,7 @@ impl Cluster {
     /// A new, empty database.
     pub fn database(&'static self) -> Database {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::SeqCst));
+        let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         Database { cluster: self, name }
     }

@@ -14,7 +14,6 @@ mod logging;
 mod migrate;
 mod ops_user;
 // Tests compile it, too: so it does not rot where nobody builds with it.
-#[cfg(any(feature = "otlp", test))]
 mod otlp;
 mod plans;
 mod reference;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::harness::*;
-use crate::mmdb;
+use sealog_testing::mmdb;
 
 const BERLIN: &str = "203.0.113.7";
 

@@ -14,7 +14,7 @@ use sealog_store::postgres::{Look, OpenError};
 
 use crate::config::{self, Settings};
 use crate::store::Place;
-use crate::traces::{self, Asked};
+use crate::traces;
 use crate::{demo_mark, restoring_mark};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,13 +406,9 @@ fn mail(context: &Context<'_>) -> Said {
 }
 
 fn traces(_: &Context<'_>) -> Said {
-    match traces::asked() {
-        Ok(Asked::Nothing) => off("OTEL_EXPORTER_OTLP_ENDPOINT is not set: requests are not traced"),
-        Ok(Asked::To(endpoint)) => fine(format!("requests are traced to {endpoint}")),
-        Ok(Asked::Unbuilt) => warns(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, and this program was built without traces",
-            "build it with `cargo build --release --features otlp`, or unset the variable",
-        ),
+    match traces::receiver() {
+        Ok(None) => off("OTEL_EXPORTER_OTLP_ENDPOINT is not set: requests are not traced"),
+        Ok(Some(endpoint)) => fine(format!("requests are traced to {endpoint}")),
         Err(problem) => refused(problem),
     }
 }

@@ -1,0 +1,129 @@
+//! Authenticators and recovery codes.
+
+use sealog_control::*;
+
+use super::common::*;
+use sealog_testing::*;
+
+fn confirmed(control: &Control) {
+    furnish(control);
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    assert_eq!(wait(control.offer_authenticator(new_authenticator(1))), Ok(true));
+    let codes = vec![digest(1), digest(2)];
+    assert_eq!(
+        wait(control.confirm_authenticator(person_id(1), vec![1; 20], 7, codes, None, PersonRecords::none())),
+        Ok(true)
+    );
+}
+
+pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
+    furnish(control);
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    let found = || wait(control.authenticator(person_id(1))).unwrap();
+    assert_eq!(found(), None);
+    let offer = |secret: u8| {
+        let offered = Authenticator { secret: vec![secret; 20], ..new_authenticator(1) };
+        wait(control.offer_authenticator(offered)).unwrap()
+    };
+    assert!(offer(1) && offer(2));
+    assert_eq!(found().map(|found| (found.is_confirmed(), found.secret)), Some((false, vec![2; 20])));
+    assert_eq!(wait(control.use_step(person_id(1), 9)), Ok(false));
+    assert_eq!(
+        wait(control.replace_recovery_codes(person_id(1), vec![digest(1)], PersonRecords::none())),
+        Ok(false)
+    );
+    // Of a page that was opened before the second offer.
+    assert_eq!(
+        wait(control.confirm_authenticator(
+            person_id(1),
+            vec![1; 20],
+            7,
+            vec![],
+            None,
+            PersonRecords::none()
+        )),
+        Ok(false)
+    );
+    let codes = vec![digest(1), digest(2)];
+    assert_eq!(
+        wait(control.confirm_authenticator(
+            person_id(1),
+            vec![2; 20],
+            7,
+            codes.clone(),
+            None,
+            PersonRecords::none()
+        )),
+        Ok(true)
+    );
+    assert_eq!(
+        wait(control.confirm_authenticator(person_id(1), vec![2; 20], 8, codes, None, PersonRecords::none())),
+        Ok(false)
+    );
+    assert!(!offer(3));
+    assert_eq!(found().map(|found| (found.last_step, found.secret)), Some((Some(7), vec![2; 20])));
+    assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(2));
+}
+
+pub fn a_code_of_a_time_step_works_once_and_never_an_older_one(control: &Control) {
+    confirmed(control);
+    let used = |step| wait(control.use_step(person_id(1), step)).unwrap();
+    assert_eq!(
+        (used(7), used(6), used(8), used(8), used(7), used(9)),
+        (false, false, true, false, false, true)
+    );
+    assert_eq!(wait(control.use_step(person_id(2), 9)), Ok(false));
+}
+
+pub fn of_many_that_use_one_code_at_once_one_has_used_it(control: &Control) {
+    confirmed(control);
+    let steps: Vec<_> = (0..8).map(|_| control.use_step(person_id(1), 8)).collect();
+    assert_eq!(steps.into_iter().map(|used| wait(used).unwrap()).filter(|used| *used).count(), 1);
+    let codes: Vec<_> = (0..8).map(|_| control.use_recovery_code(person_id(1), digest(1))).collect();
+    assert_eq!(codes.into_iter().map(|used| wait(used).unwrap()).filter(|used| *used).count(), 1);
+}
+
+pub fn a_recovery_code_works_once(control: &Control) {
+    confirmed(control);
+    let used = |person, n| wait(control.use_recovery_code(person_id(person), digest(n))).unwrap();
+    assert_eq!((used(2, 1), used(1, 1), used(1, 1), used(1, 3)), (false, true, false, false));
+    assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(1));
+    assert_eq!(
+        wait(control.replace_recovery_codes(person_id(1), vec![digest(3), digest(4)], PersonRecords::none())),
+        Ok(true)
+    );
+    assert_eq!((used(1, 2), used(1, 3), used(1, 4)), (false, true, true));
+}
+
+pub fn a_removed_authenticator_takes_its_recovery_codes_along(control: &Control) {
+    confirmed(control);
+    assert_eq!(wait(control.remove_authenticator(person_id(1), PersonRecords::none())), Ok(true));
+    assert_eq!(wait(control.remove_authenticator(person_id(1), PersonRecords::none())), Ok(false));
+    assert_eq!(wait(control.authenticator(person_id(1))), Ok(None));
+    assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(0));
+    assert_eq!(wait(control.offer_authenticator(new_authenticator(1))), Ok(true));
+}
+
+pub fn those_who_have_an_authenticator_are_found_together(control: &Control) {
+    furnish(control);
+    for n in 1..=4 {
+        wait(control.add_member(new_member(n, 1, &format!("{n}@b.c")), Records::none())).unwrap();
+    }
+    for n in [1, 2, 3] {
+        wait(control.offer_authenticator(new_authenticator(n))).unwrap();
+    }
+    for n in [1, 3] {
+        let confirmed =
+            control.confirm_authenticator(person_id(n), vec![n; 20], 7, vec![], None, PersonRecords::none());
+        assert_eq!(wait(confirmed), Ok(true));
+    }
+    let of = |ns: &[u8]| {
+        let mut found = wait(control.with_authenticator(ns.iter().map(|n| person_id(*n)).collect())).unwrap();
+        found.sort();
+        found
+    };
+    assert_eq!(of(&[1, 2, 4, 9]), [person_id(1)]);
+    let mut both = [person_id(1), person_id(3)];
+    both.sort();
+    assert_eq!((of(&[1, 2, 3, 4]), of(&[])), (both.to_vec(), vec![]));
+}

@@ -1,0 +1,239 @@
+//! Searches, decisions, packages and letters of cases.
+
+use sealog_control::case_found::{BY_PERSON, MENTION, ON_PERSON};
+use sealog_control::*;
+use sealog_core::id::Uuid;
+use sealog_store::world::{SystemWorld, World};
+
+use super::case::{furnish_case, new_case, write};
+use super::common::*;
+use sealog_testing::*;
+
+pub const STATES: &[CaseState] = &[CaseState::Review];
+
+pub fn case_in(control: &Control, n: u8, state: CaseState) -> Case {
+    let case = Case { state, state_before_pause: None, ..new_case(n, 1) };
+    wait(control.create_case(case, CaseWrite { records: vec![], ..write(n) })).unwrap()
+}
+
+pub fn search_job(n: u8, kind: &str) -> NewJob {
+    NewJob { kind: kind.into(), person_id: Some(person_id(1)), ..new_job(n, 1) }
+}
+
+pub fn new_search(n: u8, case: &Case) -> NewCaseSearch {
+    NewCaseSearch {
+        id: SearchId(id(n)),
+        tenant_id: case.tenant_id,
+        case_id: case.id,
+        person_id: person_id(1),
+        parameters: "{\"a\":\"é\"}".into(),
+        created_at_ms: MORNING_MS,
+    }
+}
+
+pub fn found(seq: u64, kinds: u8) -> NewFound {
+    NewFound {
+        project_id: project_id(1),
+        chain_seq: seq,
+        log_id: format!("log-{seq}"),
+        timestamp_ms: MORNING_MS + seq,
+        action: "user.login".into(),
+        category: Some("auth".into()),
+        found: kinds,
+        flags: seq % 2,
+    }
+}
+
+fn start(control: &Control, n: u8, case: &Case) -> CaseSearch {
+    let started = control.start_case_search(new_search(n, case), search_job(n, "s"), 9, vec![record(n)]);
+    wait(started).unwrap().unwrap()
+}
+
+/// A search with these events that is done.
+pub fn done_search(control: &Control, n: u8, case: &Case, events: Vec<NewFound>) -> CaseSearch {
+    let search = start(control, n, case);
+    let piece = SearchPiece { position: "p".into(), looked: 7, found: events, values: vec![] };
+    wait(control.advance_case_search(search.new.id, search.job_id, piece)).unwrap().unwrap();
+    assert!(wait(control.end_case_search(search.new.id, search.job_id, SearchOutcome::Done, 9)).unwrap());
+    wait(control.case_search(search.new.id)).unwrap().unwrap()
+}
+
+fn reviewing(case: &Case, search: &CaseSearch) -> Reviewing {
+    Reviewing {
+        tenant_id: case.tenant_id,
+        case_id: case.id,
+        search_id: search.new.id,
+        states: STATES,
+        person_id: person_id(1),
+        now_ms: MORNING_MS,
+    }
+}
+
+fn decide(
+    control: &Control,
+    case: &Case,
+    search: &CaseSearch,
+    which: Which,
+    decision: Option<Decision>,
+) -> Decided {
+    let reason = (decision == Some(Decision::Exclude)).then(|| "not theirs".to_owned());
+    let decide = Decide { reviewing: reviewing(case, search), which, decision, reason };
+    // Of an id that no other record has.
+    let mut random = [0; 16];
+    SystemWorld.fill_random(&mut random);
+    let records = Records::told_by(move |_, changed: &u64| {
+        vec![NewRecord { id: Uuid::from_random(random), draft: changed.to_string(), created_at_ms: 1 }]
+    });
+    wait(control.decide_found(decide, records)).unwrap()
+}
+
+pub fn a_search_keeps_what_it_finds_with_how_far_it_has_got_and_goes_on_in_another_job(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let search = start(control, 1, &case);
+    let (search_id, job_id) = (search.new.id, search.job_id);
+    let advance = |job_id, piece| wait(control.advance_case_search(search_id, job_id, piece)).unwrap();
+    let values = vec![("usr_1".to_owned(), "staff".to_owned()), ("usr_1".to_owned(), "staff".to_owned())];
+    let piece = |position: &str, found| SearchPiece {
+        position: position.into(),
+        looked: 10,
+        found,
+        values: values.clone(),
+    };
+    let now = advance(job_id, piece("one", vec![found(1, BY_PERSON), found(2, MENTION)])).unwrap();
+    assert_eq!((now.position.as_deref(), now.looked), (Some("one"), 10));
+    // Found again in another way, it is one event of both kinds.
+    let now = advance(job_id, piece("two", vec![found(2, ON_PERSON)])).unwrap();
+    assert_eq!(now.counts, FoundCounts { events: 2, by_person: 1, on_person: 1, mentions: 1 });
+    assert_eq!(wait(control.case_values(search_id)).unwrap(), [("usr_1".into(), "staff".into())]);
+    // Another job goes on; the first one is told.
+    assert!(wait(control.resume_case_search(search_id, search_job(2, "s"), 9, vec![])).unwrap());
+    assert_eq!(advance(job_id, piece("old", vec![found(9, MENTION)])), None);
+    assert!(!wait(control.end_case_search(search_id, job_id, SearchOutcome::Done, 1)).unwrap());
+    let job_id = JobId(id(2));
+    assert_eq!(advance(job_id, piece("three", vec![])).unwrap().counts.events, 2);
+    assert!(wait(control.end_case_search(search_id, job_id, SearchOutcome::Done, 5)).unwrap());
+    assert!(
+        !wait(control.resume_case_search(search_id, search_job(3, "s"), 9, vec![])).unwrap(),
+        "it has ended"
+    );
+    let all = wait(control.case_searches(tenant_id(1), case.id, 9)).unwrap();
+    assert_eq!(all.len(), 1);
+    assert_eq!((all[0].outcome, all[0].ended_at_ms, all[0].looked), (Some(SearchOutcome::Done), Some(5), 30));
+    assert_eq!(wait(control.case_searches(tenant_id(2), case.id, 9)).unwrap(), [], "of another tenant");
+}
+
+pub fn a_search_starts_with_its_job_or_not_at_all(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    start(control, 1, &case);
+    let before = wait(control.pending_records(tenant_id(1), 100)).unwrap().len();
+    let started = control.start_case_search(new_search(2, &case), search_job(2, "s"), 1, vec![record(2)]);
+    assert_eq!(wait(started).unwrap(), None, "one is under way");
+    assert_eq!(wait(control.case_search(SearchId(id(2)))).unwrap(), None);
+    assert_eq!(wait(control.pending_records(tenant_id(1), 100)).unwrap().len(), before);
+}
+
+pub fn what_was_decided_stays_decided_in_the_next_search_and_earlier_events_go(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let first = done_search(control, 1, &case, vec![found(1, 1), found(2, 1), found(3, 1)]);
+    let these = |seqs: &[u64]| Which::These(seqs.iter().map(|seq| (project_id(1), *seq, 1)).collect());
+    decide(control, &case, &first, these(&[1]), Some(Decision::Include));
+    decide(control, &case, &first, these(&[2]), Some(Decision::Exclude));
+    let second = done_search(control, 2, &case, vec![found(1, 1), found(2, 4), found(4, 1)]);
+    let of = |search: &CaseSearch| {
+        wait(control.found_events(search.new.id, FoundFilter::default(), 0, 9)).unwrap()
+    };
+    assert_eq!(of(&first), [], "those of the earlier search");
+    let decisions: Vec<_> = of(&second).iter().map(|event| (event.new.chain_seq, event.decision)).collect();
+    assert_eq!(decisions, [(4, None), (2, Some(Decision::Exclude)), (1, Some(Decision::Include))]);
+    assert_eq!(of(&second)[1].reason.as_deref(), Some("not theirs"));
+    // One with too many keeps nothing, and leaves the earlier one as it was.
+    let third = start(control, 3, &case);
+    let piece = SearchPiece { position: "p".into(), looked: 1, found: vec![found(9, 1)], values: vec![] };
+    wait(control.advance_case_search(third.new.id, third.job_id, piece)).unwrap();
+    wait(control.end_case_search(third.new.id, third.job_id, SearchOutcome::TooMany, 1)).unwrap();
+    assert_eq!((of(&third).len(), of(&second).len()), (0, 3));
+}
+
+pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let search = done_search(control, 1, &case, (1..=5).map(|seq| found(seq, BY_PERSON)).collect());
+    let these = |seqs: &[(u64, u64)]| {
+        Which::These(seqs.iter().map(|(seq, rev)| (project_id(1), *seq, *rev)).collect())
+    };
+    let done = |changed, left| Decided::Done { changed, left };
+    assert_eq!(
+        decide(control, &case, &search, these(&[(1, 1), (2, 1)]), Some(Decision::Include)),
+        done(2, 0)
+    );
+    let told = || wait(control.pending_records(tenant_id(1), 100)).unwrap().last().unwrap().draft.clone();
+    assert_eq!(told(), "2");
+    let late = decide(control, &case, &search, these(&[(2, 1), (3, 1)]), Some(Decision::Exclude));
+    assert_eq!(late, done(1, 1), "the second one was changed meanwhile");
+    // In bulk, only what nobody has decided.
+    let bulk = Which::Open(FoundFilter { found: BY_PERSON, is_flagged: true, ..FoundFilter::default() });
+    assert_eq!(decide(control, &case, &search, bulk, Some(Decision::Include)), done(1, 0));
+    let review = wait(control.review_of(search.new.id)).unwrap();
+    assert_eq!((review.included, review.excluded, review.open), (3, 1, 1));
+    decide(control, &case, &search, these(&[(1, 1)]), Some(Decision::Exclude));
+    assert_eq!(wait(control.review_of(search.new.id)).unwrap(), review, "nothing was changed, or told");
+    let taken_back = decide(control, &case, &search, these(&[(1, 2)]), None);
+    assert_eq!(taken_back, done(1, 0));
+    let after = wait(control.review_of(search.new.id)).unwrap();
+    assert_eq!((after.included, after.open, after.mark), (2, 2, review.mark + 1));
+    let counted = |filter| wait(control.count_found(search.new.id, filter)).unwrap();
+    let excluded =
+        FoundFilter { decision: Some(DecisionIs::Made(Decision::Exclude)), ..FoundFilter::default() };
+    assert_eq!((counted(FoundFilter::default()), counted(excluded)), (5, 1));
+}
+
+pub fn nothing_is_decided_in_another_state_or_about_an_earlier_search(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let first = done_search(control, 1, &case, vec![found(1, 1)]);
+    let second = done_search(control, 2, &case, vec![found(1, 1)]);
+    let all = || Which::Open(FoundFilter::default());
+    assert_eq!(decide(control, &case, &first, all(), Some(Decision::Include)), Decided::Locked(None));
+    let moved = Case { state: CaseState::Approved, ..case.clone() };
+    wait(control.save_case(moved, CaseWrite { records: vec![], ..write(2) })).unwrap();
+    let locked = decide(control, &case, &second, all(), Some(Decision::Include));
+    assert_eq!(locked, Decided::Locked(Some(CaseState::Approved)));
+    assert_eq!(wait(control.review_of(second.new.id)).unwrap().open, 1);
+}
+
+pub fn masks_are_kept_with_what_they_say_of_values_for_the_next_search_too(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let search = done_search(control, 1, &case, vec![found(1, 1)]);
+    let pair = |value: &str, kind: &str| (value.to_owned(), kind.to_owned());
+    let mask = |revision, masks: Option<&[&str]>, values, without| {
+        let mask = MaskFound {
+            reviewing: reviewing(&case, &search),
+            project_id: project_id(1),
+            chain_seq: 1,
+            revision,
+            masks: masks.map(|masks| masks.iter().map(|mask| (*mask).to_owned()).collect()),
+            values,
+            without,
+        };
+        wait(control.mask_found(mask, Records::none())).unwrap()
+    };
+    let done = Decided::Done { changed: 1, left: 0 };
+    assert_eq!(mask(1, Some(&["a.\"b"]), vec![pair("x", "chosen"), pair("y", "shown")], vec![]), done);
+    let stale = mask(1, None, vec![pair("z", "chosen")], vec![pair("x", "chosen")]);
+    assert_eq!(stale, Decided::Done { changed: 0, left: 1 });
+    assert_eq!(wait(control.case_values(search.new.id)).unwrap(), [pair("x", "chosen"), pair("y", "shown")]);
+    assert_eq!(mask(2, Some(&["c"]), vec![], vec![pair("y", "shown")]), done);
+    let event = wait(control.found_event(search.new.id, project_id(1), 1)).unwrap().unwrap();
+    assert_eq!(
+        (event.masks, event.decision, event.revision),
+        (Some(vec!["c".into()]), Some(Decision::Include), 3)
+    );
+    let next = done_search(control, 2, &case, vec![found(1, 1)]);
+    assert_eq!(wait(control.case_values(next.new.id)).unwrap(), [pair("x", "chosen")]);
+    let event = wait(control.found_event(next.new.id, project_id(1), 1)).unwrap().unwrap();
+    assert_eq!(event.masks, Some(vec!["c".into()]));
+}

@@ -1,0 +1,5 @@
+//! Properties, vectors and house rules.
+
+mod properties;
+mod tidy;
+mod vectors;

@@ -1,0 +1,4 @@
+//! Formats of other programs, in and out.
+
+mod input;
+mod output;

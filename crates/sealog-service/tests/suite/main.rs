@@ -1,0 +1,13 @@
+//! Rules of the service, on both stores. One program, because each is linked on its own.
+
+mod admin;
+mod both;
+mod cases;
+mod disclosure;
+mod drain;
+mod exports;
+mod jobs;
+mod retention;
+mod schedule;
+mod search;
+mod verification;

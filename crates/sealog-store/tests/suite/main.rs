@@ -1,0 +1,21 @@
+//! Rules of stores, and of each store. One program, because each is linked on its own.
+
+mod backup;
+mod batching;
+mod clock;
+mod conformance;
+mod counts;
+mod differential;
+mod feed;
+mod fields;
+mod fixtures;
+mod format;
+mod full_disk;
+mod index;
+mod kill;
+mod nodes;
+mod postgres;
+mod power;
+mod recovery;
+mod restart;
+mod retention;

@@ -1,0 +1,132 @@
+//! A restore that would end behind what is known to have been.
+
+use std::fs;
+use std::path::Path;
+
+use sealog_core::query::Filter;
+use sealog_store::Store;
+use sealog_store::embedded::EmbeddedStore;
+use sealog_testing::*;
+use serde_json::{Value, json};
+
+use super::Stage;
+use crate::support::{first_key, serve};
+
+/// The records of restores in the system chain of the one tenant.
+pub fn restored_events(data: &Path) -> Vec<Value> {
+    let store = EmbeddedStore::open(data, &Default::default()).unwrap();
+    let system = wait(store.heads()).unwrap().into_iter().find(|(chain, _)| chain.is_system()).unwrap().0;
+    let filter = Filter { action: Some("\"sealog.store_restored\"".into()), ..Filter::default() };
+    let events = list(&store, system, &filter, None, 100);
+    events.iter().map(|event| serde_json::from_str(event.text.fields().metadata.unwrap()).unwrap()).collect()
+}
+
+/// A store with two backups, and three events after each; the key, and the answers of the last three.
+fn with_two_backups(stage: &Stage) -> (String, Vec<Value>) {
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    server.await_drained();
+    for _ in 0..2 {
+        (0..3).for_each(|_| assert_eq!(server.post(&key).0, 202));
+        stage.create();
+    }
+    (0..3).for_each(|_| assert_eq!(server.post(&key).0, 202));
+    let (_, body) = server.get(&key, "/v1/events");
+    server.stop();
+    let body: Value = serde_json::from_str(&body).unwrap();
+    (key, body["events"].as_array().unwrap()[..3].to_vec())
+}
+
+#[test]
+fn an_older_backup_is_refused_while_a_newer_one_is_known_and_accepted_it_is_recorded_in_the_chains() {
+    let stage = Stage::new();
+    let (key, _) = with_two_backups(&stage);
+    let (_, listed, _) = stage.backup(&["list", "--json"], false);
+    let first: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let id = first["id"].as_str().unwrap();
+    let (code, _, error) = stage.restore("restored", &["--backup", id]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("events 4 to 6 would be lost") && error.contains("--accept-rollback"), "{error}");
+    assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
+    let args = ["--backup", id, "--accept-rollback", "--reason", "the disk is gone", "--json"];
+    let (code, said, error) = stage.restore("restored", &args);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+    assert!(said.contains("events 4 to 6"), "{said}");
+
+    let server = serve(&stage.path("restored"));
+    server.await_drained();
+    let (_, body) = server.get(&key, "/v1/events/verify");
+    assert!(body.contains(r#""valid":true,"checked":4"#), "{body}");
+    let (_, body) = server.get(&key, "/v1/events?action=sealog.loss_accepted");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let loss = &body["events"][0]["metadata"];
+    assert_eq!(
+        (&loss["lost_from"], &loss["lost_to"], &loss["reason"]),
+        (&json!(4), &json!(6), &json!("the disk is gone"))
+    );
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+    let recorded = restored_events(&stage.path("restored"));
+    assert_eq!(recorded.len(), 1, "{recorded:?}");
+    assert_eq!(recorded[0]["backup"], id);
+    assert_eq!(recorded[0]["rolled_back"][0]["lost_to"], 6);
+    assert_eq!(recorded[0]["rolled_back"][0]["recorded_hash"], loss["recorded_hash"]);
+    assert_eq!(recorded[0]["reason"], "the disk is gone");
+}
+
+#[test]
+fn an_older_backup_is_refused_while_a_newer_one_cannot_be_read() {
+    let stage = Stage::new();
+    with_two_backups(&stage);
+    let manifests = stage.files("backups");
+    let id = manifests[0].file_stem().unwrap().to_str().unwrap();
+    let newer = manifests[1].file_stem().unwrap().to_str().unwrap();
+    fs::write(&manifests[1], "half of a manifest").unwrap();
+    let (code, _, error) = stage.restore("restored", &["--backup", id]);
+    assert!(code == Some(1) && error.contains(newer) && error.contains("--accept-rollback"), "{error}");
+    assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
+    let (code, said, error) = stage.restore("restored", &["--backup", id, "--accept-rollback"]);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+}
+
+#[test]
+fn a_receipt_and_the_old_high_water_mark_are_known_too() {
+    let stage = Stage::new();
+    let (_, last) = with_two_backups(&stage);
+    let receipt = stage.path("receipt.json");
+    // As a client has it: the answer's log_id, with what its headers said.
+    let answer = json!({ "log_id": last[0]["log_id"], "chain_seq": 9, "hash": last[0]["hash"], "request_id": "req_x" });
+    fs::write(&receipt, answer.to_string()).unwrap();
+    let receipt_arg = receipt.display().to_string();
+    let (code, _, error) = stage.restore("restored", &["--receipt", &receipt_arg]);
+    assert!(code == Some(1) && error.contains(last[0]["log_id"].as_str().unwrap()), "{error}");
+    let old = stage.data().display().to_string();
+    let (code, _, error) = stage.restore("restored", &["--old-data", &old]);
+    assert!(code == Some(1) && error.contains("events 7 to 9 would be lost"), "{error}");
+    // What is left of the old directory, in the target itself.
+    let remains = stage.path("remains/live");
+    fs::create_dir_all(&remains).unwrap();
+    fs::copy(stage.data().join("live/mark"), remains.join("mark")).unwrap();
+    let (code, _, error) = stage.restore("remains", &[]);
+    assert!(code == Some(1) && error.contains("events 7 to 9 would be lost"), "{error}");
+    assert!(remains.join("mark").is_file(), "what was known stays known");
+    let (code, said, error) = stage.restore("remains", &["--accept-rollback"]);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+    let server = serve(&stage.path("remains"));
+    server.await_drained();
+    server.stop();
+    assert_eq!(restored_events(&stage.path("remains"))[0]["rolled_back"][0]["lost_from"], 7);
+
+    // A receipt of something that the backup has is no reason to refuse it.
+    let server = serve(&stage.data());
+    server.stop();
+    let of_backup = json!({ "log_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV" });
+    fs::write(&receipt, of_backup.to_string()).unwrap();
+    assert_eq!(stage.restore("restored", &["--receipt", &receipt_arg]).0, Some(1));
+    stage.create();
+    fs::write(&receipt, answer.to_string()).unwrap();
+    let (code, _, error) = stage.restore("restored", &["--receipt", &receipt_arg, "--old-data", &old]);
+    assert_eq!(code, Some(0), "{error}");
+    let store = EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
+    assert!(wait(store.losses()).unwrap().is_empty());
+}

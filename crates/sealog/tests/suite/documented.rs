@@ -1,0 +1,345 @@
+//! Every example of `README.md` and `docs/` is run or read by a test: those of the command line, of operating and of the README here, those of the pages that people begin with in `docs.rs`, and configurations in `docs/snippets.rs`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::stage::*;
+use crate::support::*;
+use sealog_testing::examples;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A block between fences.
+#[derive(Debug)]
+struct Block {
+    /// The heading above it.
+    section: String,
+    language: String,
+    text: String,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let (mut blocks, mut section) = (Vec::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            let (section, language) = (section.clone(), language.to_owned());
+            blocks.push(Block { section, language, text: body.join("\n") + "\n" });
+        } else if line.starts_with('#') {
+            line.clone_into(&mut section);
+        }
+    }
+    blocks
+}
+
+/// The blocks of a page of `docs/` in a language.
+fn of_page(page: &str, language: &str) -> Vec<Block> {
+    let text = std::fs::read_to_string(root().join("docs").join(page)).unwrap();
+    blocks(&text).into_iter().filter(|block| block.language == language).collect()
+}
+
+/// A shell with the program in its path, for this text.
+fn bash(text: &str) -> Command {
+    let bin = Path::new(SEALOG).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut command = clean(Command::new("bash"));
+    command.args(["-euo", "pipefail", "-c", text]).env("PATH", path);
+    command
+}
+
+/// Runs a text as a person at a shell does.
+fn shell(stage: &Stage, text: &str) {
+    let mut command = bash(text);
+    command.current_dir(&stage.home).env("HOME", &stage.home);
+    command.env("SEALOG_URL", format!("http://{}", stage.address)).env("SEALOG_API_KEY", &stage.key);
+    command
+        .env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN)
+        .env("SEALOG_DATA_DIR", &stage.data)
+        .env("SEALOG_LISTEN", &stage.address);
+    command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+    let (code, said, noted) = ended(command.output().unwrap());
+    assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
+}
+
+#[test]
+fn the_commands_of_the_page_about_the_command_line_run_as_they_stand_there() {
+    let stage = Stage::new();
+    let run = of_page("command-line.md", "sh");
+    assert!(run.len() >= 8, "the blocks are found");
+    for block in run {
+        shell(&stage, &block.text);
+    }
+    // What they have left behind is what the page says.
+    let followed = std::fs::read_to_string(stage.home.join("audit.ndjson")).unwrap();
+    assert_eq!(followed.lines().count(), 7);
+    assert!(stage.home.join("man1/sealog-follow.1").exists());
+}
+
+#[test]
+fn the_page_about_the_command_line_names_every_command() {
+    let text = std::fs::read_to_string(root().join("docs/command-line.md")).unwrap();
+    let help = String::from_utf8(sealog().arg("--help").output().unwrap().stdout).unwrap();
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> =
+        commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    assert!(names.contains(&"serve") && names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(text.contains(&format!("`sealog {name}`")), "{name} is not in docs/command-line.md");
+        let help = sealog().args([name, "--help"]).output().unwrap();
+        assert!(help.status.success() && help.stdout.len() > 100, "{name} --help");
+    }
+}
+
+/// What of the README is run elsewhere: building, CI itself, and a server in the foreground.
+const ELSEWHERE: [&str; 3] = ["./scripts/run\n", "cargo build --release --locked\n", "./scripts/test\n"];
+
+#[test]
+fn the_commands_of_the_readme_run_as_they_stand_there() {
+    let mut stage = Stage::new();
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let blocks: Vec<String> = blocks(&text).into_iter().map(|block| block.text).collect();
+    for elsewhere in ELSEWHERE {
+        assert!(blocks.iter().any(|block| block == elsewhere), "{elsewhere:?} is not in the README any more");
+    }
+    let (root, bin) = (root(), Path::new(SEALOG).parent().unwrap().to_owned());
+    if !bin.join("sealog-verify").exists() {
+        // Of another package: a run of this test alone has not built it.
+        let (target, _) = examples::built();
+        let mut build = examples::cargo();
+        build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "sealog-verify", "--target-dir"]);
+        assert!(build.arg(target).status().unwrap().success());
+    }
+    let data = stage.data.clone();
+    let mut ran = 0;
+    for block in blocks.iter().filter(|block| !ELSEWHERE.contains(&block.as_str())) {
+        if block.contains("export.ndjson") && ran == 1 {
+            shell(&stage, "sealog export --output export.ndjson");
+        }
+        if block.contains("--data DIR") {
+            // Of a store that no server has open.
+            stage.stop();
+        }
+        let project = if block.contains("PROJECT_ID") {
+            project_of(&stage.home.join("export.ndjson"))
+        } else {
+            String::new()
+        };
+        let block = block
+            .replace("http://127.0.0.1:8080", &format!("http://{}", stage.address))
+            .replace("at_live_...", &stage.key)
+            .replace("target/release/", &format!("{}/", bin.display()))
+            .replace("tools/", &format!("{}/tools/", root.display()))
+            .replace("--data DIR", &format!("--data {}", data.display()))
+            .replace("PROJECT_ID > export.ndjson", &format!("{project} > again.ndjson"));
+        shell(&stage, &block);
+        ran += 1;
+    }
+    assert!(ran >= 3, "{ran}");
+    let read = |name: &str| std::fs::read_to_string(stage.home.join(name)).unwrap();
+    assert_eq!(read("again.ndjson").lines().count(), read("export.ndjson").lines().count());
+}
+
+fn project_of(export: &Path) -> String {
+    let text = std::fs::read_to_string(export).unwrap();
+    let event: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    event["project_id"].as_str().unwrap().to_owned()
+}
+
+/// Which tests run, compare or read the blocks of a page, by their language. They take all of them, so that another block of the same kind is run as well.
+const RUN_BY: [(&str, &str, &str); 16] = [
+    ("README.md", "sh", "documented.rs"),
+    ("docs/command-line.md", "sh", "documented.rs"),
+    ("docs/command-line.md", "toml", "docs/snippets.rs"),
+    ("docs/concepts.md", "json", "docs.rs"),
+    ("docs/concepts.md", "sh", "docs.rs"),
+    ("docs/operating.md", "sh", "documented.rs"),
+    ("docs/operating.md", "yaml", "docs/snippets.rs"),
+    ("docs/quickstart.md", "json", "docs.rs"),
+    ("docs/quickstart.md", "sh", "docs.rs"),
+    ("docs/settings.md", "toml", "docs/snippets.rs"),
+    ("docs/shippers.md", "ini", "docs/snippets.rs"),
+    ("docs/shippers.md", "json", "docs.rs"),
+    ("docs/shippers.md", "sh", "docs.rs"),
+    ("docs/shippers.md", "yaml", "docs/snippets.rs"),
+    ("docs/verify-it-yourself.md", "json", "docs.rs"),
+    ("docs/verify-it-yourself.md", "sh", "docs.rs"),
+];
+
+/// The README and all pages of `docs/`, by their paths.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/adr"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            pages.extend(name.ends_with(".md").then(|| format!("{folder}/{name}")));
+        }
+    }
+    assert!(pages.len() > 40, "the pages are found: {pages:?}");
+    pages
+}
+
+/// What is wrong with the blocks of a page, and of which kinds they are.
+fn kinds(page: &str, text: &str) -> (Vec<String>, Vec<String>) {
+    let (mut wrong, mut kinds) = (Vec::new(), Vec::new());
+    for line in text.lines().filter(|line| !line.starts_with("```") && line.trim_start().starts_with("```")) {
+        wrong.push(format!("{page}: an indented fence, which no test finds: {line}"));
+    }
+    for block in blocks(text) {
+        // What stands behind the language tells how a test takes it.
+        let language = block.language.split(' ').next().unwrap_or("");
+        if language.is_empty() {
+            let section = &block.section;
+            wrong.push(format!(
+                "{page}, {section:?}: a block without a language; `text` is one that is not run"
+            ));
+        } else if language != "text" {
+            kinds.push(language.to_owned());
+        }
+    }
+    (wrong, kinds)
+}
+
+#[test]
+fn every_block_of_the_documents_is_run_or_read_by_a_test() {
+    let known = |page: &str, language: &str| RUN_BY.iter().any(|(of, by, _)| *of == page && *by == language);
+    let (mut wrong, mut found) = (Vec::new(), BTreeSet::new());
+    for page in pages() {
+        let (of_page, languages) = kinds(&page, &std::fs::read_to_string(root().join(&page)).unwrap());
+        wrong.extend(of_page);
+        for language in languages {
+            if !known(&page, &language) {
+                wrong.push(format!(
+                    "{page}: no test runs its blocks in {language}; run them, and name the test in RUN_BY"
+                ));
+            }
+            found.insert((page.clone(), language));
+        }
+    }
+    for (page, language, file) in RUN_BY {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite").join(file);
+        let name = page.rsplit('/').next().unwrap();
+        if !std::fs::read_to_string(path).unwrap().contains(&format!("\"{name}\"")) {
+            wrong.push(format!("{file} does not know {page}"));
+        }
+        if !found.contains(&(page.to_owned(), language.to_owned())) {
+            wrong.push(format!("{page} has no block in {language} any more"));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_block_that_no_test_would_find_is_noticed() {
+    let (wrong, languages) = kinds("p", "```sh\nx\n```\n\n```text like\nx\n```\n\n```yaml\nx\n```\n");
+    assert_eq!((wrong.len(), languages), (0, vec!["sh".to_owned(), "yaml".to_owned()]));
+    let (wrong, _) = kinds("p", "## Here\n\n```\nx\n```\n\n- a\n  ```sh\n  x\n  ```\n");
+    assert_eq!(wrong.len(), 3, "{wrong:?}");
+    assert!(wrong.iter().any(|wrong| wrong.contains("\"## Here\": a block without a language")), "{wrong:?}");
+}
+
+#[test]
+fn every_block_of_json_is_json() {
+    for page in pages() {
+        for block in blocks(&std::fs::read_to_string(root().join(&page)).unwrap()) {
+            if block.language == "json" {
+                let parsed: Result<serde_json::Value, _> = serde_json::from_str(&block.text);
+                assert!(parsed.is_ok(), "{page}: {parsed:?}: {}", block.text);
+            }
+        }
+    }
+}
+
+/// Replaces what differs from machine to machine; each must be there.
+fn with(text: &str, replaced: &[(&str, &str)]) -> String {
+    replaced.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from:?} is not in {text:?}");
+        text.replace(from, to)
+    })
+}
+
+/// Runs commands of the operating guide in a directory that has the data directory `data`.
+fn operate(data: &Path, env: &[(&str, &str)], text: &str) -> String {
+    let mut command = bash(text);
+    command.current_dir(data.parent().unwrap()).envs(env.iter().copied());
+    let (code, said, noted) = ended(command.output().unwrap());
+    assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
+    said
+}
+
+#[test]
+fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
+    let run = of_page("operating.md", "sh");
+    assert!(run.len() >= 7, "the blocks are found: {}", run.len());
+    let cluster = sealog_testing::postgres::cluster();
+    for Block { section, text, .. } in run {
+        match section.as_str() {
+            "## Choosing a store" => {
+                let (database, (_dir, data)) = (cluster.database(), data_dir());
+                let url = "postgres://sealog_node:…@db.internal/sealog?sslmode=verify-full";
+                let mut command =
+                    bash(&with(&text, &[(url, &*database.url()), ("sealog serve", "exec sealog serve")]));
+                command.env("SEALOG_LISTEN", "127.0.0.1:0").env("SEALOG_DATA_DIR", &data);
+                start(command).stop();
+                assert!(!database.sql("SELECT store_id FROM sealog.store").is_empty());
+            }
+            "## A lost password" => {
+                let stage = Stage::new();
+                let (_, tenants, _) = stage.operate(&["admin", "tenant", "list", "--json"]);
+                let tenant: serde_json::Value =
+                    serde_json::from_str(tenants.lines().next().unwrap()).unwrap();
+                let tenant = tenant["tenant_id"].as_str().unwrap();
+                let made = format!(
+                    "printf 'a long password of eight words or so\\n' | sealog admin user create somebody@example.com --tenant {tenant} --role owner --password-stdin"
+                );
+                shell(&stage, &made);
+                let said = operate(&stage.data, &[], &text);
+                assert!(said.starts_with(&format!("http://{}/app/reset", stage.address)), "{said}");
+            }
+            "## Accepting a loss" => {
+                let (_dir, data) = data_dir();
+                let (_, project, _) = with_a_loss(&data);
+                let text = with(&text, &[("7d444840-9dc0-41d1-b245-5ffdce74fad2", &*project)]);
+                assert!(operate(&data, &[], &text).contains("accepted as event 6"));
+            }
+            "## The operator's console" => {
+                let (_dir, data) = data_dir();
+                serve(&data).stop();
+                let said = operate(&data, &[("SEALOG_OPS_ENABLED", "true")], &text);
+                assert!(said.contains("\tme@example.org\tnot enrolled\t"), "{said}");
+            }
+            "## Moving between stores" => {
+                let (database, (_dir, data)) = (cluster.database(), data_dir());
+                serve(&data).stop();
+                let url = "postgres://sealog_owner:…@db.internal/sealog";
+                let said = operate(&data, &[], &with(&text, &[(url, &*database.url())]));
+                assert!(said.contains("end with the same hash in both stores"), "{said}");
+            }
+            // tests/backup runs them: made.rs, replicate.rs and replicate_database.rs.
+            "## Backup and restore" | "### A replica on another machine" | "### A replica of a database" => {}
+            other => panic!("docs/operating.md, {other:?}: no test runs this block:\n{text}"),
+        }
+    }
+}
+
+#[test]
+fn the_exit_codes_of_the_page_are_those_of_the_program() {
+    let (_, help, _) = ended(sealog().args(["verify", "--help"]).output().unwrap());
+    let codes: Vec<String> = help
+        .split("Exit codes:\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .map(|row| row.trim().split_once(' ').unwrap())
+        .map(|(code, meaning)| format!("| {code} | {} |", meaning.trim()))
+        .collect();
+    let text = std::fs::read_to_string(root().join("docs/command-line.md")).unwrap();
+    let section = text.split_once("\n## Exit codes\n").unwrap().1;
+    let rows: Vec<&str> =
+        section.lines().filter(|line| line.starts_with("| ") && !line.contains("code |")).collect();
+    assert_eq!(rows, codes);
+}

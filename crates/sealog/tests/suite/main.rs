@@ -1,0 +1,33 @@
+//! The program as people, scripts and other programs meet it. One program, because each is linked on its own.
+
+mod accept_loss;
+mod admin;
+mod backup;
+mod bad_service;
+mod cases;
+mod check;
+mod client;
+mod copy;
+mod demo;
+mod directory;
+mod docs;
+mod documented;
+mod follow;
+mod host;
+mod log;
+mod monitoring;
+mod nodes;
+mod operator;
+mod ops_user;
+mod packaging;
+mod plans;
+mod proxies;
+mod reset;
+mod serve;
+mod shippers;
+mod support;
+mod system_chain;
+mod terminal;
+mod tls;
+mod traces;
+mod transfer;

@@ -1,0 +1,279 @@
+//! Three servers on one PostgreSQL database, as their clients meet them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::*;
+use sealog_testing::{eventually, postgres};
+use serde_json::{Value, json};
+
+const TOKEN: &str = "the-operators-token";
+
+struct Server {
+    running: Running,
+    data: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(url: &str) -> Server {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = serving(sealog(), data.path());
+        command.args(["--limits-per-ip-rps", "0"]);
+        command.env("SEALOG_STORE", url).env("SEALOG_OPERATOR_TOKEN", TOKEN);
+        let running = start(command);
+        assert!(!running.begun.contains(url), "the URL may hold a password: {}", running.begun);
+        Server { running, data }
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+        let (status, body) = self.running.request(method, path, headers, body);
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    fn operator(&self, method: &str, path: &str, body: &Value) -> Value {
+        let authorization = format!("Bearer {TOKEN}");
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, answer) =
+            self.request(method, &format!("/operator/v1{path}"), &[("Authorization", &authorization)], &body);
+        assert!((200..300).contains(&status), "{status} {answer}");
+        answer
+    }
+
+    fn post(&self, key: &str, body: &str) -> (u16, Value) {
+        self.request("POST", "/v1/events", &[("Authorization", &format!("Bearer {key}"))], body)
+    }
+
+    fn once(&self, key: &str, idempotency_key: &str, body: &str) -> (u16, Value) {
+        let authorization = format!("Bearer {key}");
+        self.request(
+            "POST",
+            "/v1/events",
+            &[("Authorization", &authorization), ("Idempotency-Key", idempotency_key)],
+            body,
+        )
+    }
+
+    fn get(&self, key: &str, path: &str) -> (u16, Value) {
+        self.request("GET", path, &[("Authorization", &format!("Bearer {key}"))], "")
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// Three servers that were started at once on an empty database, and a live key that one of them has made.
+fn three(database: &postgres::Database) -> (Vec<Server>, String) {
+    let url = database.url();
+    let servers: Vec<Server> = std::thread::scope(|scope| {
+        let starting: Vec<_> = (0..3).map(|_| scope.spawn(|| Server::start(&url))).collect();
+        starting.into_iter().map(|server| server.join().unwrap()).collect()
+    });
+    let mut first_runs = servers.iter().filter(|server| server.data.path().join("first-run.txt").exists());
+    let first_run = first_runs.next().expect("one of them has created the first keys");
+    assert!(first_runs.next().is_none(), "only one of them has");
+    let key = first_key(first_run.data.path());
+    (servers, key)
+}
+
+#[test]
+fn three_servers_are_one_service() {
+    let database = postgres::cluster().database();
+    let (servers, key) = three(&database);
+    // A key of any of them works on all, and what one has acknowledged all can read.
+    for (n, server) in servers.iter().enumerate() {
+        let (status, answer) = server.post(&key, &format!(r#"{{"action":"user.login","actor_id":"n{n}"}}"#));
+        assert_eq!(status, 202, "{answer}");
+        for reader in &servers {
+            let (status, event) = reader.get(&key, &format!("/v1/events/{}", text(&answer["log_id"])));
+            assert_eq!((status, event["chain_seq"].as_u64()), (200, Some(n as u64 + 1)));
+        }
+    }
+
+    // The same request on all of them at once, many times over.
+    let answers: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let sending: Vec<_> = (0..5)
+            .flat_map(|_| &servers)
+            .map(|server| {
+                scope.spawn(|| server.once(&key, "the-key", r#"{"action":"user.login","actor_id":"once"}"#))
+            })
+            .collect();
+        sending.into_iter().map(|answer| answer.join().unwrap()).collect()
+    });
+    let accepted: Vec<&Value> =
+        answers.iter().filter(|(status, _)| *status == 202).map(|(_, answer)| answer).collect();
+    assert!(!accepted.is_empty());
+    assert!(accepted.iter().all(|answer| **answer == *accepted[0]), "{accepted:?}");
+    for (status, answer) in answers.iter().filter(|(status, _)| *status != 202) {
+        assert_eq!((*status, &answer["error"]["code"]), (409, &json!("event/idempotency_key_in_flight")));
+    }
+    for server in &servers {
+        let (_, verdict) = server.get(&key, "/v1/events/verify");
+        assert_eq!(verdict, json!({"valid": true, "checked": 4, "first_seq": 1, "last_seq": 4}));
+    }
+}
+
+#[test]
+fn revoked_keys_and_new_actions_and_frameworks_hold_on_every_server_eventually() {
+    // How long it takes is how often a server looks; that each of them does is what is tested.
+    assert!(2 * sealog_store::postgres::Options::default().poll <= Duration::from_secs(1));
+    let database = postgres::cluster().database();
+    let (servers, _) = three(&database);
+    let [one, others @ ..] = &servers[..] else { panic!("there are three") };
+    let tenant = text(&one.operator("POST", "/tenants", &json!({"name": "t"}))["tenant_id"]);
+    let project = text(
+        &one.operator("POST", &format!("/tenants/{tenant}/projects"), &json!({"name": "p"}))["project_id"],
+    );
+    let made =
+        one.operator("POST", &format!("/projects/{project}/keys"), &json!({"name": "k", "mode": "live"}));
+    let key = text(&made["key"]);
+    let login = r#"{"action":"user.login"}"#;
+    for server in &servers {
+        eventually("a new key works", || server.post(&key, login).0 == 202);
+    }
+
+    let own = r#"{"action":"invoice.approved"}"#;
+    assert_eq!(others[0].post(&key, own).0, 422);
+    one.operator("POST", &format!("/tenants/{tenant}/actions"), &json!({"action": "invoice.approved"}));
+    for server in &servers {
+        eventually("a new action is accepted", || server.post(&key, own).0 == 202);
+    }
+    let gated = r#"{"action":"hipaa.phi_accessed","metadata":{}}"#;
+    assert_eq!(others[1].post(&key, gated).0, 403);
+    one.operator("PATCH", &format!("/projects/{project}"), &json!({"frameworks": ["hipaa"]}));
+    for server in &servers {
+        eventually("an enabled framework counts", || server.post(&key, gated).0 != 403);
+    }
+
+    others[0].operator("POST", &format!("/keys/{}/revoke", text(&made["key_id"])), &Value::Null);
+    for server in &servers {
+        eventually("a revoked key is refused", || {
+            let (status, answer) = server.post(&key, login);
+            status == 401 && answer["error"]["code"] == "auth/key_revoked"
+        });
+    }
+}
+
+#[test]
+fn a_database_that_is_gone_is_a_500_and_the_servers_recover_by_themselves() {
+    let cluster: &'static postgres::Cluster = Box::leak(Box::new(postgres::Cluster::start("")));
+    let database = cluster.database();
+    let (servers, key) = three(&database);
+    let login = r#"{"action":"user.login"}"#;
+    let (_, first) = servers[0].post(&key, login);
+    // A server that has just heard of a change asks for the key again, and cannot when the database is gone. Nothing changes any more, so it comes to know the key for good.
+    let answers = (0..20).find_map(|_| {
+        for server in &servers {
+            eventually("it knows the key", || server.get(&key, "/v1/events").0 == 200);
+        }
+        cluster.stop("fast");
+        let post = |server: &Server| server.once(&key, &format!("k{}", server.running.address), login);
+        let answers: Vec<(u16, Value)> = servers.iter().map(post).collect();
+        if answers.iter().any(|(_, answer)| answer["error"]["code"] == "server/internal") {
+            cluster.restart();
+            return None;
+        }
+        Some(answers)
+    });
+    for (server, (status, answer)) in servers.iter().zip(answers.expect("they know the key")) {
+        assert_eq!((status, &answer["error"]["code"]), (500, &json!("event/write_failed")), "{answer}");
+        let (status, answer) = server.get(&key, &format!("/v1/events/{}", text(&first["log_id"])));
+        assert_eq!((status, &answer["error"]["code"]), (500, &json!("read/query_failed")));
+        eventually("it is not ready", || server.get(&key, "/readyz").0 != 200);
+        assert_eq!(server.get(&key, "/healthz").0, 200);
+    }
+    cluster.restart();
+    for server in &servers {
+        let again = format!("k{}", server.running.address);
+        eventually("it has recovered", || server.once(&key, &again, login).0 == 202);
+    }
+    let (_, verdict) = servers[2].get(&key, "/v1/events/verify");
+    assert_eq!(verdict, json!({"valid": true, "checked": 4, "first_seq": 1, "last_seq": 4}));
+}
+
+#[test]
+fn migrate_makes_the_schema_and_says_what_is_wrong() {
+    let database = postgres::cluster().database();
+    let migrate = |store: &str, more: &[&str]| {
+        let output = sealog().args(["migrate"]).args(more).env("SEALOG_STORE", store).output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (done, said) = migrate(&database.url(), &[]);
+    let steps = ["sealog-store/src/postgres/migrations", "sealog-control/src/migrations/postgres"]
+        .map(|dir| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir))
+        .iter()
+        .map(|dir| std::fs::read_dir(dir).unwrap().count())
+        .sum::<usize>();
+    assert!(done && said.contains(&format!("{steps} steps were made")), "{said}");
+    let (done, said) = migrate(&database.url(), &[]);
+    assert!(done && said.contains("0 steps were made"), "{said}");
+    let (done, said) = migrate(&database.url(), &["--json"]);
+    assert!(done && said == "{\"citus\":false,\"steps\":0}\n", "{said}");
+    let ends_with = |store: &str| {
+        let output = sealog().arg("migrate").env("SEALOG_STORE", store).output().unwrap();
+        output.status.code()
+    };
+    assert_eq!(ends_with("embedded"), Some(2), "there is nothing to migrate");
+    assert_eq!(ends_with("postgres://x/y?sslmode=maybe"), Some(2));
+    assert_eq!(ends_with("postgres://nobody@127.0.0.1:1/x"), Some(5), "the database is away");
+    let (done, said) = migrate(&database.url(), &["--citus"]);
+    assert!(!done && said.contains("citus"), "there is no Citus here, and it says so: {said}");
+    let (done, said) = migrate("embedded", &[]);
+    assert!(!done && said.contains("no schema to migrate"), "{said}");
+    let (done, said) = migrate("postgres://u:secret@127.0.0.1:1/d", &[]);
+    assert!(!done && said.contains("refused") && !said.contains("secret"), "{said}");
+}
+
+/// A server that was started and is not there yet.
+fn started(url: &str) -> (Running, tempfile::TempDir) {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = serving(sealog(), data.path());
+    command.env("SEALOG_STORE", url);
+    (spawn(command), data)
+}
+
+const NOT_AVAILABLE: &str = "the database is not available; trying again";
+
+#[test]
+fn a_server_that_is_started_before_its_database_waits_and_takes_the_first_event_when_it_is_there() {
+    let cluster = postgres::Cluster::start("");
+    cluster.stop("fast");
+    let (mut server, data) = started(&cluster.url("postgres"));
+    let mut delays = Vec::new();
+    for _ in 0..3 {
+        let said = server.says(NOT_AVAILABLE);
+        assert!(said["problem"].as_str().unwrap().contains("cannot open the store"), "{said}");
+        delays.push(said["retry_in_ms"].as_u64().unwrap());
+    }
+    assert_eq!(delays, [250, 500, 1000], "it waits longer from try to try");
+    cluster.restart();
+    server.address = text(&server.says("listening")["address"]);
+    let (status, answer) = server.send(&first_key(data.path()), r#"{"action":"user.login"}"#);
+    assert_eq!(status, 202, "{answer}");
+}
+
+#[test]
+fn a_server_that_waits_for_its_database_ends_when_it_is_asked_to() {
+    let cluster = postgres::Cluster::start("");
+    cluster.stop("fast");
+    let (server, _data) = started(&cluster.url("postgres"));
+    server.says(NOT_AVAILABLE);
+    server.stop();
+}
+
+#[test]
+fn a_database_that_says_no_is_not_waited_for() {
+    let cluster = postgres::cluster();
+    cluster.sql("postgres", "CREATE ROLE closed NOLOGIN");
+    let refused = |url: &str, why: &str| {
+        let data = tempfile::tempdir().unwrap();
+        let output = serving(sealog(), data.path()).env("SEALOG_STORE", url).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("the database refuses") && said.contains(why), "{said}");
+        assert!(!said.contains(NOT_AVAILABLE), "{said}");
+    };
+    refused(&cluster.url("no_such_database"), "no_such_database");
+    refused(&cluster.url("postgres").replace("owner@", "nobody_here@"), "nobody_here");
+    refused(&cluster.url("postgres").replace("owner@", "closed@"), "not permitted to log in");
+}

@@ -1,0 +1,128 @@
+//! The commands as a person sees them, on a pseudoterminal: tables, colours, progress and questions are for people; what goes into a pipe is data.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::support::stage::*;
+use crate::support::{data_dir, sealog};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// What became of a command on a terminal.
+struct Shown {
+    code: Option<i32>,
+    /// Everything that a person has seen: both outputs, and what was typed where it is echoed.
+    text: String,
+}
+
+/// Runs a command with all three streams on a terminal, and types a line when it asks.
+fn on_a_terminal(mut command: Command, question: &str, typed: &str) -> Shown {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let stream = || Stdio::from(line.try_clone().unwrap());
+    command.stdin(stream()).stdout(stream()).stderr(stream()).env("TERM", "xterm-256color");
+    let mut child = command.spawn().unwrap();
+    // Only the command has the line now: when it ends, reading does.
+    drop((command, line));
+    let mut terminal = File::from(terminal);
+    let mut reading = terminal.try_clone().unwrap();
+    let (sender, pieces) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while let Ok(length @ 1..) = reading.read(&mut piece) {
+            let _ = sender.send(piece[..length].to_vec());
+        }
+    });
+    let (mut text, mut is_asked) = (Vec::new(), question.is_empty());
+    while let Ok(piece) = pieces.recv_timeout(Duration::from_secs(60)) {
+        text.extend_from_slice(&piece);
+        if !is_asked && String::from_utf8_lossy(&text).contains(question) {
+            terminal.write_all(typed.as_bytes()).unwrap();
+            is_asked = true;
+        }
+    }
+    let code = child.wait().unwrap().code();
+    Shown { code, text: String::from_utf8_lossy(&text).into_owned() }
+}
+
+const COLOUR: &str = "\u{1b}[3";
+
+#[test]
+fn lists_are_tables_with_headings_on_a_terminal_and_lines_with_tabs_in_a_pipe() {
+    let stage = Stage::new();
+    stage.piped(&["log", "--file", "-"], &lines(3));
+    for (list, heading) in [(["events", "list"], "severity"), (["actions", "list"], "category")] {
+        let shown = on_a_terminal(stage.command(&list), "", "");
+        assert_eq!(shown.code, Some(0), "{}", shown.text);
+        let first = shown.text.lines().next().unwrap().to_lowercase();
+        assert!(first.contains(heading) && !shown.text.contains('\t'), "{}", shown.text);
+        let (_, piped, _) = stage.run(&list);
+        let first = piped.lines().next().unwrap().to_lowercase();
+        assert!(first.contains('\t') && !first.contains(heading), "{piped}");
+        assert!(!piped.contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn colours_are_for_a_terminal_and_no_color_takes_them_away() {
+    let (_dir, data) = data_dir();
+    let check = |no_color: Option<&str>| {
+        let mut command = sealog();
+        command.args(["check", "--offline", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
+        command.env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value)));
+        command
+    };
+    for (no_color, is_coloured) in [(None, true), (Some(""), true), (Some("1"), false)] {
+        let shown = on_a_terminal(check(no_color), "", "");
+        assert_eq!(shown.text.contains(COLOUR), is_coloured, "{no_color:?}: {}", shown.text);
+    }
+    let piped = check(None).output().unwrap().stdout;
+    assert!(!piped.is_empty() && !piped.contains(&0x1b));
+}
+
+#[test]
+fn progress_is_drawn_on_a_terminal_only_and_never_among_the_data() {
+    let stage = Stage::new();
+    stage.piped(&["log", "--file", "-"], &lines(300));
+    let (shown, piped) = (stage.path("shown"), stage.path("piped"));
+    let on_terminal = on_a_terminal(stage.command(&["export", "--output", &shown]), "", "");
+    assert_eq!(on_terminal.code, Some(0), "{}", on_terminal.text);
+    assert!(on_terminal.text.contains("Exporting") && on_terminal.text.contains("300 events were exported"));
+    let (code, said, noted) = stage.run(&["export", "--output", &piped]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(!noted.contains("Exporting") && noted.contains("300 events were exported"), "{noted}");
+    assert_eq!(std::fs::read(shown).unwrap(), std::fs::read(piped).unwrap());
+}
+
+#[test]
+fn a_key_is_asked_for_on_a_terminal_and_what_is_typed_is_not_shown() {
+    let stage = Stage::new();
+    stage.piped(&["log", "--file", "-"], &lines(1));
+    let keyless = |args: &[&str]| {
+        let mut command = stage.command(args);
+        command.env_remove("SEALOG_API_KEY").env_remove("SEALOG_OPERATOR_TOKEN");
+        command
+    };
+    let typed = format!("{}\n", stage.key);
+    let shown = on_a_terminal(keyless(&["events", "list"]), "API key: ", &typed);
+    assert!(shown.code == Some(0) && shown.text.contains("user.login"), "{}", shown.text);
+    assert!(!shown.text.contains(&stage.key), "{}", shown.text);
+    // Nobody is asked where that is forbidden, or where there is nobody.
+    let refused = on_a_terminal(keyless(&["events", "list", "--no-input"]), "", "");
+    assert!(refused.code == Some(3) && refused.text.contains("SEALOG_API_KEY"), "{}", refused.text);
+    assert_eq!(keyless(&["events", "list"]).output().unwrap().status.code(), Some(3));
+    // Kept for the next time, for nobody else.
+    let kept = on_a_terminal(keyless(&["login"]), "API key for ", &typed);
+    assert!(kept.code == Some(0) && !kept.text.contains(&stage.key), "{}", kept.text);
+    assert_eq!(keyless(&["events", "list"]).output().unwrap().status.code(), Some(0));
+    let operator = format!("{OPERATOR_TOKEN}\n");
+    let shown = on_a_terminal(keyless(&["admin", "tenant", "list"]), "Operator token: ", &operator);
+    assert!(shown.code == Some(0) && !shown.text.contains(OPERATOR_TOKEN), "{}", shown.text);
+}
