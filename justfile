@@ -4,8 +4,15 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 _default:
     @just --list
 
-# Everything CI checks.
-ci: fmt lint policy test tools browser fuzz-quick torture-quick
+# Everything CI checks: about 15 minutes on two idle cores (CONTRIBUTING.md has the budget).
+ci: fmt lint test tools browser fuzz-quick
+
+# What takes longer or needs root: faults under a real file system, whether deliberate bugs are caught, the tests five times on a busy machine, the fuzzers.
+nightly: torture-quick mutants flaky fuzz
+
+# The tests five times beside two busy loops. A test that fails here has a defect, or has found one; it is never run again until it passes.
+flaky *ARGS:
+    scripts/rust-tests --repeat 5 --busy 2 {{ARGS}}
 
 # Formatting.
 fmt:
@@ -15,23 +22,15 @@ fmt:
 # Compiler and clippy warnings are errors.
 lint:
     cargo clippy --locked --workspace --all-targets -- -D warnings
-    cargo clippy --locked --workspace --bins --test traces --features sealog/otlp -- -D warnings
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz" --all-targets -- -D warnings
 
-# Licences, sources, duplicate bans, unused dependencies. (Advisories need a network: `just advisories`.)
-policy:
-    cargo deny --log-level error check licenses bans sources
-    cargo machete
-
-# Known vulnerabilities in dependencies.
+# Known vulnerabilities in dependencies, and what else `cargo deny` knows. Needs a network and `cargo install cargo-deny`.
 advisories:
-    cargo deny check advisories
+    cargo deny check
 
-# All Rust tests, those of traces by a program that sends them, the specification once more on PostgreSQL, and the seeds of the fuzzer.
-test:
-    cargo test --locked --workspace
-    cargo test --locked --workspace --features sealog/otlp --test traces
-    SEALOG_TEST_STORE=postgres cargo test --locked --workspace --test spec
+# All Rust tests, the specification once more on PostgreSQL, and the seeds of the fuzzer. Licences, sources and unused dependencies are among them (tidy/policy.rs).
+test *ARGS:
+    scripts/rust-tests {{ARGS}}
     cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 
 # The verifiers in other languages, and the vectors through each; whether the fuzzer sees what is wrong.
@@ -39,12 +38,12 @@ tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
 
-# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. Seven and a half minutes on two idle cores; the time-out is for a run that hangs.
+# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. The time-out is for a run that hangs.
 browser *ARGS:
     # As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
     cargo build --locked --workspace --bin sealog --example hammer
     scripts/browser-setup
-    cd tests/browser && timeout 700 node --test --test-concurrency=2 {{ARGS}}
+    cd tests/browser && timeout 1800 node --test --test-concurrency=2 {{ARGS}}
 
 # About a thousand generated requests and as many malformed ones, the same each time, to a real server; and whether /openapi.json is OpenAPI 3.1.
 fuzz-quick:
@@ -115,6 +114,10 @@ bench-tls *ARGS: _bench-build
 # All of it: targets, store, growth, and the whole matrix of requests, connections, chains and idempotency keys.
 bench-full: bench bench-growth
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/matrix.toml --json {{bench_out}}/matrix.json | tee {{bench_out}}/matrix.md
+
+# Whether the store's own tests notice the deliberate bugs.
+mutants:
+    cargo test --locked -p sealog-store --test suite mutants_are_caught -- --ignored --nocapture
 
 # Power cuts, lost device caches, failing system calls, a disk that refuses, and whether each mutant is caught: some minutes. Needs root; says what it skips.
 torture-quick:

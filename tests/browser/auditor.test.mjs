@@ -13,7 +13,7 @@ before(async () => {
   place = await server.organisation();
   for (let number = 0; number < 25; number += 1) await server.send(place.live, { action: "user.login", actor_id: `usr_${number}`, metadata: { cell: "=1+1" } });
   cookies = await signedIn(browser, server, place.people.auditor);
-}, { timeout: 120_000 });
+}, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 for (const scripts of [true, false]) {

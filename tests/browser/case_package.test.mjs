@@ -9,7 +9,7 @@ import { without as missing } from "./pages.mjs";
 import { OUT, ROOT, serve } from "./server.mjs";
 
 let server, browser;
-before(async () => { [server, browser] = await Promise.all([serve({ keep: true }), launch()]); }, { timeout: 60_000 });
+before(async () => { [server, browser] = await Promise.all([serve({ keep: true }), launch()]); }, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 const skip = missing("/app/o/{organisation}/cases/{case}/package/build");

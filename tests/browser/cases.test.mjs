@@ -14,7 +14,7 @@ before(async () => {
     admin: await signedIn(browser, server, place.people.admin),
     owner: await signedIn(browser, server, place.people.owner),
   };
-}, { timeout: 120_000 });
+}, { timeout: 300_000 });
 
 after(async () => {
   await browser?.close();

@@ -18,7 +18,7 @@ before(async () => {
   await inside(page).waitFor();
   cookies = await context.cookies();
   await context.close();
-}, { timeout: 120_000 });
+}, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 /// To the test events of the project with the changed one.

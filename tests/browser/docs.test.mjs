@@ -24,7 +24,7 @@ const PAGES = [
 ];
 
 let server, browser;
-before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 120_000 });
+before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 walk(PAGES, {

@@ -10,7 +10,7 @@ before(async () => {
   place = await server.organisation();
   for (let number = 1; number <= 4; number += 1) await server.send(place.live, { action: "user.login", actor_id: `usr_${number}` });
   cookies = await signedIn(browser, server, place.people.developer);
-}, { timeout: 60_000 });
+}, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 for (const scripts of [true, false]) {

@@ -6,7 +6,7 @@ import { has } from "./pages.mjs";
 import { serve } from "./server.mjs";
 
 let browser;
-before(async () => { browser = await launch(); }, { timeout: 60_000 });
+before(async () => { browser = await launch(); }, { timeout: 300_000 });
 after(() => browser?.close());
 
 for (const scripts of [true, false]) {

@@ -37,7 +37,7 @@ before(async () => {
   await furnish(owner.page, server.url, furnished);
   for (const known of places) Object.assign(known, { case: furnished.case, found: furnished.found });
   await owner.context.close();
-}, { timeout: 120_000 });
+}, { timeout: 300_000 });
 
 after(async () => { await browser?.close(); await server?.stop(); });
 

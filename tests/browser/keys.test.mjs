@@ -6,7 +6,7 @@ import { without as missing } from "./pages.mjs";
 import { serve } from "./server.mjs";
 
 let server, browser;
-before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 60_000 });
+before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 for (const scripts of [true, false]) {

@@ -37,7 +37,7 @@ before(async () => {
   cookies.operator = await enrolled("operator@example.org");
   cookies.half = await enrolled("code@example.org", { half: true });
   cookies.new = await enrolled("new@example.org", { until: "authenticator" });
-}, { timeout: 120_000 });
+}, { timeout: 300_000 });
 
 after(async () => { await browser?.close(); await server?.stop(); });
 

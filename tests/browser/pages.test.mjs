@@ -33,7 +33,7 @@ before(async () => {
   const { context, page } = await visitor(browser, { scripts: false, cookies: cookies.owner });
   await furnish(page, server.url, place);
   await context.close();
-}, { timeout: 120_000 });
+}, { timeout: 300_000 });
 
 after(async () => {
   await browser?.close();
@@ -93,7 +93,7 @@ for (const [what, entry, words] of [
 }
 
 // A rule that cannot fail is no rule.
-test("what a policy blocks, a script throws or nobody can load is noticed", { timeout: 60_000 }, async () => {
+test("what a policy blocks, a script throws or nobody can load is noticed", { timeout: 300_000 }, async () => {
   const { context, page, complaints } = await visitor(browser);
   await page.goto(`${server.url}/app/sign-in`);
   await page.evaluate(() => {

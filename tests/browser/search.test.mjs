@@ -13,7 +13,7 @@ before(async () => {
     await server.send(place.live, { action: number % 3 ? "user.login" : "document.shared", actor_id: `usr_${number}`, metadata: { method: number % 2 ? "sso" : "password" } });
   }
   cookies = await signedIn(browser, server, place.people.developer);
-}, { timeout: 60_000 });
+}, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 const skip = HAS_SEARCH ? false : "there is no query bar yet";

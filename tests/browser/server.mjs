@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 export const ROOT = resolve(import.meta.dirname, "../..");
 /// What tests leave behind: data directories while they run, and screenshots of what failed.
 export const OUT = join(ROOT, "target/browser");
-const START_MS = 60_000;
+const START_MS = 300_000;
 /// Of a demo, which makes its events first.
 const MAKE_MS = 300_000;
 const STOP_MS = 20_000;

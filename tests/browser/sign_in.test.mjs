@@ -5,7 +5,7 @@ import { code, inside, journey, launch, submitPassword } from "./browser.mjs";
 import { PASSWORD, serve } from "./server.mjs";
 
 let server, browser;
-before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 60_000 });
+before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 for (const scripts of [true, false]) {

@@ -12,7 +12,7 @@ before(async () => {
     await server.send(place.live, { action: number % 3 ? "user.login" : "document.shared", actor_id: `usr ${number % 5}`, resource: `doc/"${number}"` });
   }
   cookies = await signedIn(browser, server, place.people.owner);
-}, { timeout: 60_000 });
+}, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
 const here = () => `${server.url}/app/p/${place.project}/live`;

@@ -310,10 +310,12 @@ fn an_idempotency_key_and_its_events_survive_together_or_not_at_all() {
     }
 }
 
-/// The tests above must be able to fail. `scripts/torture mutants` has those that this disk does not show: frames without a checksum, keys outside of their frame.
+/// The tests above must be able to fail. `scripts/torture mutants` has the deliberate bugs that this disk does not
+/// show: frames without a checksum, keys outside of their frame.
 ///
-/// One build has all the deliberate bugs as switches, and each of them must turn a test red, for the reason that it is there for.
+/// One build has all of them as switches. Each must turn a test red, for the reason that it is there for.
 #[test]
+#[ignore = "builds the store once more; `just nightly` runs it"]
 #[cfg(not(feature = "mutants"))]
 fn mutants_are_caught() {
     let lost = "acknowledged lost";
@@ -331,12 +333,10 @@ fn mutants_are_caught() {
     let run = |mutant: Option<&str>, test: Option<&str>| {
         let mut cargo = cargo();
         cargo
-            // With the features that the whole workspace gives its dependencies, so that none is built again.
-            .args(["test", "--quiet", "--locked", "--workspace", "--features", "sealog-store/mutants"])
-            .args(["--test", "power", "--target-dir"])
+            .args(["test", "--quiet", "--locked", "-p", "sealog-store", "--features", "mutants"])
+            .args(["--test", "suite", "--target-dir"])
             .arg(&target)
-            .args(["--", "--exact"])
-            .args(test)
+            .args(["--", &format!("power::{}", test.unwrap_or_default())])
             .env_remove("SEALOG_MUTANT")
             .envs(mutant.map(|mutant| ("SEALOG_MUTANT", mutant)));
         let output = cargo.output().unwrap();

@@ -135,7 +135,7 @@ fn unused(package: &Value, sources: &str) -> Vec<String> {
         .collect()
 }
 
-/// All Rust of a package, and what `fuzz/` compiles from its own place.
+/// All Rust of a package, for `fuzz/` also the auditor's reader, which it compiles from its own place.
 fn sources(folder: &Path) -> String {
     let mut files = files_under(folder);
     if folder == root().join("fuzz") {
