@@ -133,7 +133,13 @@ codes! {
         "Use a method that the Allow header lists."
     RequestMalformed "request/malformed" 400 false
         "The request is not HTTP/1.1 that the server can make sense of."
-        "Check the request line, the one `Host` header, and the framing of the body (`Content-Length`, or `Transfer-Encoding: chunked` and nothing else); an HTTP library gets them right. HTTP/2 is not spoken here."
+        "Check the request line, the one `Host` header, and the framing of the body (`Content-Length`, or `Transfer-Encoding: chunked` and nothing else); an HTTP library gets them right. HTTP/2 is served over TLS only."
+    RequestUnsupportedEncoding "request/unsupported_encoding" 415 false
+        "The body has a Content-Encoding that is not accepted here: `/ingest` accepts gzip, once, and identity."
+        "Compress the body with gzip, or send it without Content-Encoding."
+    RequestUnsupportedMediaType "request/unsupported_media_type" 415 false
+        "The data of a CloudEvent in binary mode is not JSON."
+        "Send the data as JSON with `Content-Type: application/json`, or the event in structured mode."
     RequestHeadersTooLarge "request/headers_too_large" 431 false
         "The request line and headers are over 65,536 bytes, or there are more than 100 headers."
         "Send fewer and shorter headers."
@@ -219,6 +225,8 @@ pub enum Reject {
     PathNotFound,
     MethodNotAllowed,
     Malformed,
+    UnsupportedEncoding,
+    UnsupportedMediaType,
     HeadersTooLarge,
 }
 
@@ -263,6 +271,8 @@ impl Reject {
             Reject::PathNotFound => Code::RequestNotFound,
             Reject::MethodNotAllowed => Code::RequestMethodNotAllowed,
             Reject::Malformed => Code::RequestMalformed,
+            Reject::UnsupportedEncoding => Code::RequestUnsupportedEncoding,
+            Reject::UnsupportedMediaType => Code::RequestUnsupportedMediaType,
             Reject::HeadersTooLarge => Code::RequestHeadersTooLarge,
         }
     }
@@ -293,6 +303,8 @@ impl fmt::Display for Reject {
             | Reject::PathNotFound
             | Reject::MethodNotAllowed
             | Reject::Malformed
+            | Reject::UnsupportedEncoding
+            | Reject::UnsupportedMediaType
             | Reject::HeadersTooLarge => f.write_str(self.code().row().meaning),
             // The specification gives this wording for batches.
             Reject::MissingAction => f.write_str("action field required"),

@@ -100,14 +100,16 @@ impl Caller {
         (used_ms > written_ms).then_some((self.key_id, used_ms))
     }
 
-    /// Counts the further batches of a request that was admitted: as many as there are, without refusing any.
-    pub(crate) fn charge(&self, rates: &Limits, batches: usize, now_ms: u64) {
+    /// Counts the further batches of a request that was admitted. Called before the first of them is stored: what is
+    /// counted afterwards limits nobody who sends many at once.
+    pub(crate) fn charge(&self, rates: &Limits, batches: usize, now_ms: u64) -> Result<(), Reject> {
         let (counted, limit) = self.rate;
-        for _ in 0..batches {
-            if !rates.admit(counted, limit, now_ms) {
-                break;
-            }
-        }
+        let work = u32::try_from(batches).unwrap_or(u32::MAX);
+        if rates.charge(counted, limit, work, now_ms) { Ok(()) } else { Err(self.over_the_rate()) }
+    }
+
+    fn over_the_rate(&self) -> Reject {
+        if self.chain().mode == Mode::Live { Reject::RateLimit } else { Reject::TestRateLimit }
     }
 
     /// Whether events may be sent: a trial that has ended stops them.
@@ -188,8 +190,7 @@ impl Auth {
         caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
         let (counted, limit) = caller.rate;
         if !rates.admit(counted, limit, now_ms) {
-            let live = caller.chain().mode == Mode::Live;
-            return Err(if live { Reject::RateLimit } else { Reject::TestRateLimit }.into());
+            return Err(caller.over_the_rate().into());
         }
         Ok(caller)
     }

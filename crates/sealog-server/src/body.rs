@@ -194,12 +194,52 @@ impl Body for Lent {
     }
 }
 
-/// The whole body, if it has at most this many bytes. Reading stops at the first byte too many.
-///
-/// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
+/// The whole body, if it has at most this many bytes and is not compressed.
 pub(crate) async fn read<B>(
     app: &App,
     headers: &HeaderMap,
+    body: &mut B,
+    bytes_max: usize,
+    whose: Option<TenantId>,
+    request_id: RequestId,
+) -> Result<(Bytes, Option<Share>), Failure>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let read = read_as_sent(app, body, bytes_max, whose, request_id).await?;
+    // Never decompressed: a few kilobytes could become gigabytes.
+    if headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        let detail = "compressed bodies are not accepted; send it without Content-Encoding".into();
+        return Err(Reject::InvalidJson { detail }.into());
+    }
+    Ok(read)
+}
+
+/// Whether the body is a gzip. Any other coding, and a second layer, is refused.
+pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, Reject> {
+    let mut layers = 0;
+    for value in headers.get_all(CONTENT_ENCODING) {
+        for coding in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            match coding {
+                b"" => {}
+                coding if coding.eq_ignore_ascii_case(b"identity") => {}
+                coding if coding.eq_ignore_ascii_case(b"gzip") => layers += 1,
+                _ => return Err(Reject::UnsupportedEncoding),
+            }
+        }
+    }
+    if layers > 1 { Err(Reject::UnsupportedEncoding) } else { Ok(layers == 1) }
+}
+
+/// The whole body, however it is encoded, if it has at most this many bytes. Reading stops at the first byte too many.
+///
+/// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
+pub(crate) async fn read_as_sent<B>(
+    app: &App,
     body: &mut B,
     bytes_max: usize,
     whose: Option<TenantId>,
@@ -256,13 +296,6 @@ where
             .closing());
         }
     }
-    // Never decompressed: a few kilobytes could become gigabytes.
-    if is_encoded(headers) {
-        return Err(Reject::InvalidJson {
-            detail: "compressed bodies are not accepted; send it without Content-Encoding".into(),
-        }
-        .into());
-    }
     Ok((content.freeze(), share))
 }
 
@@ -294,7 +327,8 @@ impl Content {
     }
 }
 
-async fn large(
+/// Memory for a large body, of the tenant's share.
+pub(crate) async fn large(
     app: &App,
     whose: Option<TenantId>,
     bytes: usize,
@@ -307,8 +341,4 @@ async fn large(
 
 fn awaits_continue(headers: &HeaderMap) -> bool {
     headers.get_all(EXPECT).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-}
-
-fn is_encoded(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }

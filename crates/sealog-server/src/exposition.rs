@@ -83,6 +83,15 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     for row in CODES {
         text.sample("sealog_rejections_total", &format!("code=\"{}\"", row.text), rejected(row.code));
     }
+    text.family(
+        "sealog_adapter_rejections_total",
+        "counter",
+        "Items and requests that an adapter for shippers has refused, by adapter and code.",
+    );
+    for (adapter, code, count) in metrics.adapter_rejections() {
+        let labels = format!("adapter=\"{adapter}\",code=\"{}\"", code.as_str());
+        text.sample("sealog_adapter_rejections_total", &labels, count);
+    }
     text.family("sealog_rate_limited_total", "counter", "Requests over a limit, by its tier.");
     for (tier, code) in [
         ("ip", Code::RateIpLimitExceeded),
@@ -202,16 +211,12 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         text.sample("sealog_chains", &by_mode(mode), of(mode).count() as u64);
     }
     text.family(
-        "sealog_chain_head_seq_sum",
+        "sealog_chain_events",
         "gauge",
         "The chain_seq of the heads of these chains added up: how many events there are.",
     );
     for mode in [Mode::Live, Mode::Test] {
-        text.sample(
-            "sealog_chain_head_seq_sum",
-            &by_mode(mode),
-            of(mode).map(|(_, head)| head.chain_seq).sum(),
-        );
+        text.sample("sealog_chain_events", &by_mode(mode), of(mode).map(|(_, head)| head.chain_seq).sum());
     }
     text.family(
         "sealog_chain_heads_ahead",

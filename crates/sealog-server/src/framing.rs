@@ -8,7 +8,7 @@ use crate::respond::Failure;
 
 /// What a client is told that begins with the preface of HTTP/2.
 pub(crate) const HTTP_2: &str =
-    "this server speaks HTTP/1.1 and no HTTP/2; configure the client or proxy to use HTTP/1.1";
+    "HTTP/2 is served over TLS only; configure the client or proxy to use HTTP/1.1, or connect with TLS";
 
 /// Refuses what two readers of the same bytes could take for different requests (request smuggling). Such a connection is not used again.
 ///

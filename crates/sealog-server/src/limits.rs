@@ -1,6 +1,7 @@
 //! Fixed windows of one second. Spec 8.
 //!
 //! A window ends with its second and is then forgotten as a whole, so memory is bounded by what one second can bring, and that is capped.
+//! Only what [`Limits::charge`] has counted beyond a limit is carried into the next seconds, until their limits have paid for it.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,6 +38,39 @@ pub(crate) struct Limits {
 struct Window {
     second: u64,
     counts: HashMap<Counted, u32>,
+    /// Those that were charged beyond their limit, and that limit.
+    charged: HashMap<Counted, u32>,
+}
+
+impl Window {
+    fn roll_to(&mut self, second: u64) {
+        if second <= self.second && self.second - second <= LATE_SECONDS_MAX {
+            return;
+        }
+        let passed = u32::try_from(second.saturating_sub(self.second)).unwrap_or(u32::MAX);
+        let counts = std::mem::take(&mut self.counts);
+        let mut owed = Vec::new();
+        // A clock that was set back ends all debts, as it ends all windows.
+        self.charged.retain(|counted, limit| {
+            let count = counts.get(counted).copied().unwrap_or_default();
+            let left = if passed == 0 { 0 } else { count.saturating_sub(limit.saturating_mul(passed)) };
+            owed.extend((left > 0).then_some((*counted, left)));
+            left > 0
+        });
+        self.second = second;
+        // A crowd's memory is given back, a normal second's is used again.
+        self.counts = counts;
+        let kept = self.counts.capacity().min(COUNTERS_MAX / 10);
+        self.counts.clear();
+        self.counts.shrink_to(kept);
+        self.counts.extend(owed);
+    }
+
+    fn count(&mut self, counted: Counted) -> (Counted, &mut u32) {
+        let known = self.counts.len() < COUNTERS_MAX || self.counts.contains_key(&counted);
+        let counted = if known { counted } else { Counted::Overflow };
+        (counted, self.counts.entry(counted).or_default())
+    }
 }
 
 impl Limits {
@@ -46,20 +80,31 @@ impl Limits {
             return true;
         }
         let mut window = lock(&self.window);
-        let second = now_ms / 1000;
-        if second > window.second || window.second - second > LATE_SECONDS_MAX {
-            window.second = second;
-            // A crowd's memory is given back, a normal second's is used again.
-            let kept = window.counts.capacity().min(COUNTERS_MAX / 10);
-            window.counts.clear();
-            window.counts.shrink_to(kept);
-        }
-        let known = window.counts.len() < COUNTERS_MAX || window.counts.contains_key(&counted);
-        let count = window.counts.entry(if known { counted } else { Counted::Overflow }).or_default();
+        window.roll_to(now_ms / 1000);
+        let (_, count) = window.count(counted);
         if *count >= limit {
             return false;
         }
         *count += 1;
+        true
+    }
+
+    /// Counts further work of a request that was admitted, before that work is done. False, and nothing is counted, if others
+    /// have gone beyond the limit meanwhile. One request may go beyond it; the seconds that follow pay for that.
+    pub(crate) fn charge(&self, counted: Counted, limit: u32, work: u32, now_ms: u64) -> bool {
+        if limit == 0 || work == 0 {
+            return true;
+        }
+        let mut window = lock(&self.window);
+        window.roll_to(now_ms / 1000);
+        let (counted, count) = window.count(counted);
+        if *count > limit {
+            return false;
+        }
+        *count = count.saturating_add(work);
+        if *count > limit {
+            window.charged.insert(counted, limit);
+        }
         true
     }
 }
@@ -112,6 +157,21 @@ mod tests {
         let admitted = |now_ms| (0..150).filter(|_| limits.admit(address("10.0.0.1"), 100, now_ms)).count();
         assert_eq!(admitted(3_600_000), 100);
         assert_eq!(admitted(1000), 100);
+    }
+
+    #[test]
+    fn what_is_charged_beyond_the_limit_is_paid_for_by_the_seconds_that_follow() {
+        let limits = Limits::default();
+        let one = address("10.0.0.1");
+        let admitted = |now_ms| (0..150).filter(|_| limits.admit(one, 60, now_ms)).count();
+        assert!(limits.admit(one, 60, 1000) && limits.admit(one, 60, 1000), "two requests have come");
+        assert!(limits.charge(one, 60, 148, 1000), "one of them may be large");
+        assert!(!limits.charge(one, 60, 99, 1000), "and then the other may not");
+        assert_eq!([admitted(1999), admitted(2000), admitted(3000), admitted(4000)], [0, 0, 30, 60]);
+        assert!(limits.charge(one, 60, 1000, 4000), "what was refused was not counted");
+        assert_eq!([admitted(20_000), admitted(21_000)], [20, 60]);
+        assert!(limits.charge(one, 60, 10_000, 100_000));
+        assert_eq!(admitted(1000), 60, "a clock that is set back ends it");
     }
 
     #[test]

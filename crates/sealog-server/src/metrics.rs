@@ -8,6 +8,7 @@ use hyper::{Method, StatusCode};
 use sealog_core::id::Mode;
 use sealog_core::reject::{CODES, Code};
 use sealog_core::verify::Verdict;
+use sealog_formats::input::Adapter;
 use sealog_store::stats::Histogram;
 
 use crate::operator_routes;
@@ -18,8 +19,11 @@ const OPERATOR: usize = PATHS.len();
 const OTHER: usize = PATHS.len() + 1;
 const ROUTES: usize = PATHS.len() + 2;
 const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "other"];
-const STATUSES: [u16; 19] =
-    [200, 201, 202, 304, 308, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 431, 500, 503, 0];
+const STATUSES: [u16; 20] =
+    [200, 201, 202, 304, 308, 400, 401, 402, 403, 404, 405, 409, 413, 415, 422, 429, 431, 500, 503, 0];
+/// What adapters are called in metrics, and their paths.
+const ADAPTERS: [(&str, &str); 3] =
+    [("json", "/ingest/json"), ("cloudevents", "/ingest/cloudevents"), ("otlp", "/ingest/otlp/v1/logs")];
 const BATCH_BOUNDS: &[u64] = &[1, 2, 5, 10, 25, 50, 100];
 
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct Metrics {
     durations: Vec<Histogram>,
     /// In the order of the table of codes.
     rejections: Vec<AtomicU64>,
+    /// By adapter, likewise.
+    adapter_rejections: [Vec<AtomicU64>; ADAPTERS.len()],
     /// Live and test.
     pub(crate) events: [AtomicU64; 2],
     pub(crate) batch_size: Histogram,
@@ -85,6 +91,7 @@ impl Default for Metrics {
             requests: zeros(places * STATUSES.len()),
             durations: (0..places).map(|_| Histogram::durations()).collect(),
             rejections: zeros(CODES.len()),
+            adapter_rejections: std::array::from_fn(|_| zeros(CODES.len())),
             events: Default::default(),
             batch_size: Histogram::new(BATCH_BOUNDS),
             replays: AtomicU64::new(0),
@@ -105,6 +112,21 @@ impl Metrics {
 
     pub(crate) fn rejected(&self, code: Code) {
         self.rejections[code as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts items that an adapter refused, or a whole request.
+    pub(crate) fn adapter_rejected(&self, adapter: Adapter, code: Code, count: u64) {
+        let known = ADAPTERS.iter().position(|(_, path)| *path == adapter.path()).unwrap_or_default();
+        self.adapter_rejections[known][code as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Adapter, code and count, where there were any.
+    pub(crate) fn adapter_rejections(&self) -> impl Iterator<Item = (&'static str, Code, u64)> {
+        ADAPTERS.iter().zip(&self.adapter_rejections).flat_map(|((name, _), counts)| {
+            let counts =
+                CODES.iter().zip(counts).map(|(row, count)| (row.code, count.load(Ordering::Relaxed)));
+            counts.filter(|(_, count)| *count > 0).map(|(code, count)| (*name, code, count))
+        })
     }
 
     pub(crate) fn sealed(&self, mode: Mode, events: usize) {

@@ -1,10 +1,12 @@
 //! What shippers send: items of which each is taken or refused by itself, through the same validation and the same writes as `POST /v1/events`.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flate2::bufread::GzDecoder;
 use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft};
-use sealog_core::id::{Hash, RequestId, Ulid};
+use sealog_core::id::{Hash, RequestId, TenantId, Ulid};
 use sealog_core::json;
 use sealog_core::reject::{FieldProblem, Reject};
 use sealog_formats::input::Adapter;
@@ -39,8 +41,6 @@ pub struct Taken {
     pub replayed: bool,
     /// Why it ended before its last item.
     pub stopped: Option<Stopped>,
-    /// How many batches it came to: each counts as a request.
-    pub batches: usize,
 }
 
 /// Where a request that has stored something came to an end. Every item before `retry_from` is stored or refused.
@@ -72,6 +72,9 @@ impl Ingest {
     /// With a key, each batch has one that is derived from it, and an item is stored once, however often the request is sent. Which of its items were accepted
     /// is part of what makes a batch the same: where that has changed in between (an action was registered, say), the key stands for something
     /// else, and the answer is a conflict instead of a guess.
+    ///
+    /// `charge` gets the number of batches before anything is stored, and may refuse them.
+    #[expect(clippy::too_many_arguments, reason = "each is another party's word about the request")]
     pub async fn take(
         &self,
         producer: &Arc<Producer>,
@@ -80,6 +83,7 @@ impl Ingest {
         body: Bytes,
         client: Client,
         request_id: RequestId,
+        charge: impl FnOnce(usize) -> Result<(), Reject> + Send,
     ) -> Result<Taken, IngestError> {
         let origin = self.origin(client);
         let keyed = key_hash.map(|key_hash| (key_hash, fingerprint(adapter, &body)));
@@ -94,10 +98,10 @@ impl Ingest {
         };
         let read = read?;
         let fates = Vec::with_capacity(read.len());
-        let (mut taken, mut replays) =
-            (Taken { fates, sealed: 0, replayed: false, stopped: None, batches: 0 }, 0);
-        for (number, batch) in (0..).zip(batches(read)) {
-            taken.batches += usize::from(taken.stopped.is_none());
+        let (mut taken, mut replays) = (Taken { fates, sealed: 0, replayed: false, stopped: None }, 0);
+        let batches: Vec<_> = batches(read).collect();
+        charge(batches.len())?;
+        for (number, batch) in (0..).zip(batches) {
             let key = keyed.map(|(key_hash, body)| key_of(key_hash, body, number, &batch));
             let (drafts, mut fates) = divide(batch);
             if !drafts.is_empty() && taken.stopped.is_none() {
@@ -130,6 +134,39 @@ impl Ingest {
         taken.replayed = replays > 0 && taken.sealed == 0;
         Ok(taken)
     }
+}
+
+impl Ingest {
+    /// The content of a gzip, if it has at most this many bytes. The caller holds memory for all of them.
+    pub async fn inflate(
+        &self,
+        whose: TenantId,
+        body: Bytes,
+        bytes_max: usize,
+    ) -> Result<Bytes, IngestError> {
+        let act = move || inflated(&body, bytes_max);
+        let panicked = |_| IngestError::Internal("inflating a body has panicked, or the store is closing");
+        let inflated = self.pool().run(Lane::Compute, whose, bytes_max, act).await.map_err(panicked)?;
+        Ok(inflated?.into())
+    }
+}
+
+/// One layer and one member: thousands of empty members would be work without an end in sight.
+fn inflated(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Reject> {
+    let invalid =
+        |error: &io::Error| Reject::InvalidJson { detail: format!("the gzip cannot be read: {error}") };
+    let mut content = Vec::with_capacity(bytes_max);
+    let mut decoder = GzDecoder::new(body);
+    // One byte more than is allowed tells that there is more.
+    let limit = bytes_max as u64 + 1;
+    decoder.by_ref().take(limit).read_to_end(&mut content).map_err(|error| invalid(&error))?;
+    if content.len() > bytes_max {
+        return Err(Reject::BodyTooLarge { bytes_max });
+    }
+    if !decoder.get_ref().is_empty() {
+        return Err(invalid(&io::Error::other("something follows it")));
+    }
+    Ok(content)
 }
 
 /// All that can be said of a body without asking the store.

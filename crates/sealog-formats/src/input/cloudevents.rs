@@ -1,4 +1,4 @@
-//! CloudEvents 1.0 in structured mode.
+//! CloudEvents 1.0 in structured and in binary mode.
 
 use std::collections::BTreeMap;
 
@@ -49,6 +49,70 @@ pub fn event(item: &str, names: &ActionNames) -> Result<String, Reject> {
         }
     }
     Ok(event.end())
+}
+
+/// The attributes of an event in binary mode, as the first line of its body for [`super::Adapter::CloudEventBinary`]. Takes the names of the
+/// headers without `ce-`, and their values as they came.
+pub fn attributes<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<String, Reject> {
+    let mut seen = BTreeMap::new();
+    for (name, value) in headers {
+        let value = header_value(value).ok_or(Reject::InvalidField {
+            field: "a header ce-*",
+            problem: FieldProblem::NotThis("UTF-8, percent-encoded where it is not printable ASCII"),
+        })?;
+        if name == "data" || name == "data_base64" || seen.insert(name, quoted(&value)).is_some() {
+            return Err(Reject::InvalidField {
+                field: "a header ce-*",
+                problem: FieldProblem::NotThis("an attribute, given once"),
+            });
+        }
+    }
+    let mut line = Object::new();
+    for (name, value) in seen {
+        line.put(name, &value);
+    }
+    Ok(line.end() + "\n")
+}
+
+/// What a header says: without its quotes, then percent-decoded once, as the HTTP binding of CloudEvents wants it.
+fn header_value(value: &[u8]) -> Option<String> {
+    let mut plain = Vec::with_capacity(value.len());
+    match value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) {
+        None => plain.extend_from_slice(value),
+        Some(inner) => {
+            let mut bytes = inner.iter();
+            while let Some(byte) = bytes.next() {
+                plain.push(if *byte == b'\\' { *bytes.next()? } else { *byte });
+            }
+        }
+    }
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut decoded = Vec::with_capacity(plain.len());
+    let mut at = 0;
+    while let Some(byte) = plain.get(at) {
+        let escaped = match (byte, plain.get(at + 1).and_then(digit), plain.get(at + 2).and_then(digit)) {
+            (b'%', Some(high), Some(low)) => Some(high << 4 | low),
+            _ => None,
+        };
+        decoded.push(escaped.unwrap_or(*byte));
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// An event in binary mode: the line of its attributes, then its data.
+pub(super) fn binary(body: &str) -> Result<String, Reject> {
+    let (line, data) = body.split_once('\n').unwrap_or((body, ""));
+    let line = json::canonical(line)?;
+    if !line.starts_with('{') {
+        return Err(Reject::InvalidField { field: "event", problem: FieldProblem::NotAnObject });
+    }
+    let mut whole = Object::with(&line);
+    if !data.trim().is_empty() {
+        // By itself: what is no JSON here must not become members of the event.
+        whole.put("data", &json::canonical(data)?);
+    }
+    event(&whole.end(), &ActionNames::default())
 }
 
 fn value(event: &str, place: Place, ActionNames(names): &ActionNames) -> Option<String> {

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use sealog_core::reject::Reject;
 
-pub use cloudevents::{ActionNames, event as cloud_event};
+pub use cloudevents::{ActionNames, attributes as cloudevent_attributes, event as cloud_event};
 pub use item::{EVENTS_BYTES_MAX, ITEMS_MAX, Item};
 pub use otlp::{ATTRIBUTES_MAX, DEPTH_MAX};
 pub(crate) use table::TYPE_PREFIX;
@@ -27,6 +27,8 @@ pub enum Adapter {
     Json,
     /// One event in structured mode, or an array of them.
     CloudEvents,
+    /// One event in binary mode: the attributes of its headers ([`cloudevent_attributes`]) as a line, behind it the data.
+    CloudEventBinary,
     OtlpJson,
     OtlpProtobuf,
 }
@@ -36,7 +38,7 @@ impl Adapter {
     pub fn path(self) -> &'static str {
         match self {
             Adapter::Json => "/ingest/json",
-            Adapter::CloudEvents => "/ingest/cloudevents",
+            Adapter::CloudEvents | Adapter::CloudEventBinary => "/ingest/cloudevents",
             Adapter::OtlpJson | Adapter::OtlpProtobuf => "/ingest/otlp/v1/logs",
         }
     }
@@ -53,6 +55,7 @@ impl Adapter {
                 let names = ActionNames::default();
                 json::items(utf8(body)?, |item| cloudevents::event(item, &names).map(Cow::Owned))?
             }
+            Adapter::CloudEventBinary => vec![cloudevents::binary(utf8(body)?).map(Cow::Owned)],
             Adapter::OtlpJson => otlp_json::items(utf8(body)?)?,
             Adapter::OtlpProtobuf => otlp_protobuf::items(body)?,
         };

@@ -5,7 +5,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
-use sealog_formats::input::Adapter;
+use sealog_formats::input::{Adapter, cloudevent_attributes};
 use sealog_service::adapters::{ERRORS_MAX, Fate, Stopped, Taken};
 use sealog_service::ingest::{Client, Endpoint};
 use serde_json::{Map, Value, json};
@@ -24,6 +24,17 @@ pub(crate) fn of_logs(headers: &HeaderMap) -> Adapter {
     if content_type.starts_with(PROTOBUF.as_bytes()) { Adapter::OtlpProtobuf } else { Adapter::OtlpJson }
 }
 
+/// The adapter for CloudEvents: in binary mode the attributes are headers, and the body is the data.
+fn of_cloudevents(headers: &HeaderMap) -> Result<Adapter, Reject> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if media.starts_with("application/cloudevents") || !headers.contains_key("ce-specversion") {
+        return Ok(Adapter::CloudEvents);
+    }
+    let is_json = media.is_empty() || media.ends_with("/json") || media.ends_with("+json");
+    if is_json { Ok(Adapter::CloudEventBinary) } else { Err(Reject::UnsupportedMediaType) }
+}
+
 pub(crate) async fn post(
     app: &App,
     headers: &HeaderMap,
@@ -33,10 +44,13 @@ pub(crate) async fn post(
     request_id: RequestId,
 ) -> Answer {
     let answer = take(app, headers, lent, adapter, from, request_id).await;
-    // Exporters of OpenTelemetry give up at a 500 and try again at a 503.
-    answer.map_err(|failure| match failure.code() {
-        Code::EventWriteFailed if adapter.is_otlp() => failure.unavailable(),
-        _ => failure,
+    answer.map_err(|failure| {
+        app.metrics.adapter_rejected(adapter, failure.code(), 1);
+        match failure.code() {
+            // Exporters of OpenTelemetry give up at a 500 and try again at a 503.
+            Code::EventWriteFailed if adapter.is_otlp() => failure.unavailable(),
+            _ => failure,
+        }
     })
 }
 
@@ -53,11 +67,27 @@ async fn take(
     let key_hash = idempotency_key(headers)?;
     let whose = Some(caller.chain().tenant_id);
     let bytes_max = Endpoint::Batch.body_bytes_max();
-    let (body, _share) = body::read(app, headers, lent, bytes_max, whose, request_id).await?;
-    let taken = app.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id).await;
-    let taken = taken.map_err(|error| Failure::ingest(error, request_id))?;
+    let adapter = if adapter == Adapter::CloudEvents { of_cloudevents(headers)? } else { adapter };
+    let is_gzip = body::is_gzip(headers)?;
+    let (mut body, mut share) = body::read_as_sent(app, lent, bytes_max, whose, request_id).await?;
+    let failed = |error| Failure::ingest(error, request_id);
+    if is_gzip {
+        // Memory for what it may become; what came is held until then.
+        let inflated = body::large(app, whose, bytes_max, request_id).await?;
+        body = app.ingest.inflate(caller.chain().tenant_id, body, bytes_max).await.map_err(failed)?;
+        share = inflated;
+    }
+    if adapter == Adapter::CloudEventBinary {
+        let named = headers
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str().strip_prefix("ce-")?, value.as_bytes())));
+        body = [cloudevent_attributes(named)?.as_bytes(), &body].concat().into();
+    }
     // The first batch was counted when the request came.
-    caller.charge(&app.limits, taken.batches.saturating_sub(1), app.world.now_ms());
+    let charge = |batches: usize| caller.charge(&app.limits, batches.saturating_sub(1), app.world.now_ms());
+    let taken = app.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id, charge).await;
+    let taken = taken.map_err(failed)?;
+    drop(share);
     if taken.sealed > 0 {
         app.metrics.sealed(caller.chain().mode, taken.sealed);
     }
@@ -66,6 +96,7 @@ async fn take(
     }
     for (_, reject) in taken.rejected() {
         app.metrics.rejected(reject.code());
+        app.metrics.adapter_rejected(adapter, reject.code(), 1);
     }
     answer(&app.config, adapter, key_hash.is_some(), taken, request_id)
 }

@@ -67,6 +67,8 @@ const KEY: [Code; 7] = [
     Code::RateLimitExceeded,
     Code::RateTestLimitExceeded,
 ];
+const ADAPTER: [Code; 3] =
+    [Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge, Code::RequestUnsupportedEncoding];
 const INGEST: [Code; 12] = [
     Code::SubscriptionTrialExpired,
     Code::ValidationInvalidField,
@@ -257,9 +259,8 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     let own: &[&[Code]] = match operation {
         Operation::LogEvent => &[&KEY, &INGEST],
         Operation::LogBatch => &[&KEY, &INGEST, &[Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge]],
-        Operation::IngestJson | Operation::IngestCloudEvents | Operation::IngestLogs => {
-            &[&KEY, &INGEST, &[Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge]]
-        }
+        Operation::IngestCloudEvents => &[&KEY, &INGEST, &ADAPTER, &[Code::RequestUnsupportedMediaType]],
+        Operation::IngestJson | Operation::IngestLogs => &[&KEY, &INGEST, &ADAPTER],
         Operation::ListEvents | Operation::VerifyChain => {
             &[&KEY, &[Code::ReadInvalidParams, Code::ReadQueryFailed]]
         }

@@ -356,7 +356,7 @@ fn a_conflict_in_the_middle_names_what_is_stored_and_promises_nothing() {
 }
 
 #[test]
-fn a_request_that_was_cut_short_is_charged_for_the_batches_that_it_came_to() {
+fn a_request_is_charged_for_all_of_its_batches_before_the_first_is_stored() {
     let service = Service::with(|setup| {
         setup.config.limits.test_rps = 4;
         setup.segment_bytes = 8 << 20;
@@ -365,15 +365,152 @@ fn a_request_that_was_cut_short_is_charged_for_the_batches_that_it_came_to() {
     service.hinge().set(Mood::NoRoomAfter(1));
     assert_eq!(post().status, 500);
     service.hinge().set(Mood::Willing);
-    // Two of four: the first try came to its second batch.
+    post().rejected(429, "rate/test_limit_exceeded");
+    // The fifth batch is counted in the next second, which has room for one more request, however large.
+    service.clock.advance(1000);
     let again = post();
     assert_eq!((again.status, &again.json["accepted"]), (202, &json!(500)));
-    // A retry that comes too early changes nothing.
     post().rejected(429, "rate/test_limit_exceeded");
     service.clock.advance(1000);
     assert_eq!(post().json["log_ids"], again.json["log_ids"]);
-    service.clock.advance(1000);
+    service.clock.advance(5000);
     assert_eq!(service.count(&service.test), 500);
+}
+
+/// Issue 23: 250,000 events were stored where 21,000 were allowed.
+#[test]
+fn requests_that_come_together_store_no_more_than_one_of_them_beyond_the_rate() {
+    const CLIENTS: usize = 8;
+    let service = Service::with(|setup| {
+        setup.config.limits.test_rps = 20;
+        setup.segment_bytes = 8 << 20;
+    });
+    let body = vec![LOGIN; 2000].join("\n");
+    let post = || service.post(JSON, &service.test, body.clone()).status;
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(post)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), CLIENTS - 1);
+    service.clock.advance(10_000);
+    assert_eq!(service.count(&service.test), 2000);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn encoded(service: &Service, path: &str, encoding: &str, body: &[u8]) -> Response {
+    let authorization = bearer(&service.live);
+    service.request("POST", path, &[("Authorization", &authorization), ("Content-Encoding", encoding)], body)
+}
+
+#[test]
+fn a_gzip_is_taken_and_any_other_encoding_is_not() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let event = json!({"specversion": "1.0", "id": "1", "source": "/x", "type": "user.login"}).to_string();
+    for (path, body, status) in
+        [(JSON, LOGIN.to_owned(), 202), (CLOUD, event, 202), (LOGS, logs(&["user.login"]), 200)]
+    {
+        for encoding in ["gzip", "GZIP", "identity, gzip"] {
+            let answer = encoded(&service, path, encoding, &gzip(body.as_bytes()));
+            assert_eq!((answer.status, fates(&answer)), (status, (1, 0, vec![true])), "{}", answer.body);
+        }
+        for encoding in ["br", "deflate", "gzip, gzip", "gzip, br", "zstd"] {
+            encoded(&service, path, encoding, &gzip(body.as_bytes()))
+                .rejected(415, "request/unsupported_encoding");
+        }
+        let whole = gzip(body.as_bytes());
+        let followed = [&whole[..], &gzip(b"")].concat();
+        for broken in [&whole[..whole.len() - 1], &followed, b"x", b""] {
+            encoded(&service, path, "gzip", broken).rejected(400, "validation/invalid_json");
+        }
+    }
+    assert_eq!(service.count(&service.live), 9);
+}
+
+#[test]
+fn a_gzip_is_cut_at_the_limit_of_what_it_becomes() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let at_limit = format!("{LOGIN}{}", " ".repeat((2 << 20) - LOGIN.len()));
+    assert_eq!(encoded(&service, JSON, "gzip", &gzip(at_limit.as_bytes())).status, 202);
+    let beyond = gzip(format!("{at_limit} ").as_bytes());
+    encoded(&service, JSON, "gzip", &beyond).rejected(413, "validation/body_too_large");
+    let bomb = gzip(&vec![b' '; 500 << 20]);
+    assert!(bomb.len() < 2 << 20);
+    encoded(&service, JSON, "gzip", &bomb[..bomb.len()]).rejected(413, "validation/body_too_large");
+}
+
+fn binary(service: &Service, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    let authorization = bearer(&service.live);
+    let headers = [&[("Authorization", &*authorization), ("ce-specversion", "1.0")], headers].concat();
+    service.request("POST", CLOUD, &headers, body)
+}
+
+#[test]
+fn a_cloudevent_in_binary_mode_is_one_event() {
+    let service = Service::start();
+    let required = [("ce-id", "7"), ("ce-source", "/app"), ("ce-type", "dev.sealog.user.login")];
+    let with = |more: &[(&'static str, &'static str)]| [&required[..], more].concat();
+    let answer = binary(
+        &service,
+        &with(&[
+            ("ce-auditactor", "\"J%C3%BCrgen \\\"J\\\" 100%25\""),
+            ("Content-Type", "application/json; charset=utf-8"),
+        ]),
+        br#"{"a": [1.0, {"b": null}]}"#,
+    );
+    assert_eq!((answer.status, fates(&answer)), (202, (1, 0, vec![true])), "{}", answer.body);
+    let stored = service.read(&service.live, &text(&answer.json["log_ids"][0]));
+    assert_eq!(
+        (&stored["action"], &stored["actor_id"]),
+        (&json!("user.login"), &json!("J\u{fc}rgen \"J\" 100%"))
+    );
+    let about = json!({"id": "7", "source": "/app", "type": "dev.sealog.user.login"});
+    assert_eq!(stored["metadata"], json!({"a": [1.0, {"b": null}], "cloudevent": about}));
+    for content_type in ["application/x+json", "text/json"] {
+        assert_eq!(binary(&service, &with(&[("Content-Type", content_type)]), b"7").status, 202);
+    }
+    assert_eq!(binary(&service, &required, b"").status, 202, "an event needs no data");
+
+    for content_type in ["text/plain", "application/xml", "application/octet-stream"] {
+        let answer = binary(&service, &with(&[("Content-Type", content_type)]), b"7");
+        answer.rejected(415, "request/unsupported_media_type");
+    }
+    for body in [&br#"1,"id":"other""#[..], b"{", b"1 2", b"\xff"] {
+        let answer = binary(&service, &required, body);
+        assert_eq!((answer.status, &answer.json["error"]["code"]), (400, &json!("validation/invalid_json")));
+    }
+    for wrong in [("ce-auditactor", "%ff"), ("ce-id", "8"), ("ce-data", "7")] {
+        let answer = binary(&service, &with(&[wrong]), b"7");
+        assert_eq!(
+            (answer.status, &answer.json["error"]["code"]),
+            (422, &json!("validation/invalid_field")),
+            "{wrong:?}"
+        );
+    }
+    assert_eq!(service.count(&service.live), 4);
+}
+
+#[test]
+fn what_adapters_refuse_is_counted_by_adapter_and_code() {
+    let service = Service::start();
+    service.post(
+        JSON,
+        &service.live,
+        r#"[{"action":"user.login"},{"action":"no.such"},{"action":"no.such"}]"#,
+    );
+    encoded(&service, LOGS, "br", b"x").rejected(415, "request/unsupported_encoding");
+    let metrics = service.get("/metrics", "").body;
+    for line in [
+        "sealog_adapter_rejections_total{adapter=\"json\",code=\"action/invalid\"} 2",
+        "sealog_adapter_rejections_total{adapter=\"otlp\",code=\"request/unsupported_encoding\"} 1",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} in {metrics}");
+    }
 }
 
 #[test]
@@ -390,10 +527,6 @@ fn keys_modes_sizes_and_trials_are_those_of_the_api() {
             (400, &json!("validation/invalid_json"))
         );
         service.post(path, &service.live, batch_of((2 << 20) + 1)).rejected(413, "validation/body_too_large");
-        let headers = [("Authorization", bearer(&service.live)), ("Content-Encoding", "gzip".to_owned())];
-        let headers: Vec<(&str, &str)> =
-            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        service.request("POST", path, &headers, b"x").rejected(400, "validation/invalid_json");
     }
     assert_eq!(fates(&service.post(JSON, &service.test, LOGIN)), (1, 0, vec![true]));
     assert_eq!((service.count(&service.live), service.count(&service.test)), (0, 1));

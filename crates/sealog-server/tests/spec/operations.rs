@@ -146,7 +146,7 @@ fn metrics_count_requests_events_rejections_limits_and_replays() {
         // With those to the system chain: the tenant, its project and two keys.
         (r#"sealog_append_duration_seconds_count{mode="live"}"#, 7.0),
         (r#"sealog_chains{mode="live"}"#, 1.0),
-        (r#"sealog_chain_head_seq_sum{mode="live"}"#, 9.0),
+        (r#"sealog_chain_events{mode="live"}"#, 9.0),
         (r#"sealog_verify_events_total"#, 9.0),
         (r#"sealog_verify_broken_total"#, 0.0),
         (r#"sealog_mail_outbox_pending"#, 0.0),
