@@ -1,5 +1,6 @@
 //! Where log lines go, and in which form.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::fmt::writer::MakeWriterExt;
@@ -41,14 +42,25 @@ pub(crate) fn to_stderr(level: tracing::Level, format: Format) {
     if format.is_json(on_terminal) {
         lines.json().with_current_span(false).with_span_list(false).init();
     } else {
-        // Colours are for eyes, and not for files.
-        lines.with_ansi(on_terminal).init();
+        lines.with_ansi(has_colours(on_terminal, std::env::var_os("NO_COLOR").as_deref())).init();
     }
+}
+
+/// Colours are for eyes, not for files, and not for people who turn them off (no-color.org).
+fn has_colours(on_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    on_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_color_turns_colours_off_and_an_empty_one_does_not() {
+        let shown = [None, Some(""), Some("1")].map(|no_color| has_colours(true, no_color.map(OsStr::new)));
+        assert_eq!(shown, [true, true, false]);
+        assert!(!has_colours(false, None));
+    }
 
     #[test]
     fn lines_are_json_where_nobody_watches_unless_said_otherwise() {

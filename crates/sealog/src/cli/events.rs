@@ -255,8 +255,8 @@ fn head_of(event: &RawValue) -> Result<Shown, Failure> {
     })
 }
 
-const HEADINGS: [&str; 6] = ["seq", "time", "severity", "action", "actor", "resource"];
-const WIDTHS: [usize; 6] = [12, 24, 8, 36, 28, 36];
+const HEADINGS: [&str; 7] = ["seq", "log_id", "time", "severity", "action", "actor", "resource"];
+const WIDTHS: [usize; 7] = [12, 26, 24, 8, 36, 28, 36];
 
 fn put(events: &[Box<RawValue>], form: Form, is_first: bool) -> Result<bool, Failure> {
     let mut text = String::new();
@@ -278,9 +278,8 @@ fn put(events: &[Box<RawValue>], form: Form, is_first: bool) -> Result<bool, Fai
             output::plain(&actor_id),
             output::plain(&resource),
         ];
-        if form == Form::Lines {
-            row.push(log_id);
-        }
+        // At the end of a line for scripts, which know the columns by their number.
+        row.insert(if form == Form::Lines { row.len() } else { 1 }, log_id);
         rows.push(row);
     }
     match form {

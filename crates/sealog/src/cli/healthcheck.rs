@@ -67,7 +67,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         let reason = told["detail"].as_str().or(told["reason"].as_str()).unwrap_or_default();
         eprintln!(
             "sealog: {}",
-            if is_ready { "ready".into() } else { format!("not ready: {}", output::plain(reason)) }
+            if is_ready { "ready".into() } else { format!("not ready: {}", on_one_line(reason)) }
         );
     }
     Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -92,6 +92,24 @@ fn asked(client: &Client) -> Result<Value, Failure> {
     })
 }
 
+/// A reason can have several lines, and what reads this takes one.
+fn on_one_line(reason: &str) -> String {
+    let lines: Vec<String> =
+        reason.lines().map(str::trim).filter(|line| !line.is_empty()).map(output::plain).collect();
+    lines.join("; ")
+}
+
 fn unready(reason: &str) -> Value {
     json!({ "ready": false, "reason": reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_several_lines_is_one_line_without_escapes() {
+        assert_eq!(on_one_line("the store\n\n  does not answer\n"), "the store; does not answer");
+        assert_eq!(on_one_line("a\u{1b}[31m"), "a\\u{1b}[31m");
+    }
 }

@@ -329,6 +329,26 @@ fn many_lines_that_are_not_taken_are_counted_by_code_and_all_of_them_are_kept_fo
 }
 
 #[test]
+fn values_that_are_not_what_a_flag_takes_are_refused_and_nothing_is_sent() {
+    let stage = Stage::new();
+    for (flag, value, wanted) in [
+        ("--severity", "high", "info, warning, warn, critical"),
+        ("--ts-client", "yesterday", "ISO 8601"),
+        ("--ts-client", "2026-11-14T12:00:01", "ISO 8601"),
+        ("--actor-id", "", "needs a value"),
+        ("--resource", "", "needs a value"),
+    ] {
+        let (code, _, noted) = stage.run(&["log", "user.login", flag, value]);
+        assert_eq!(code, Some(2), "{flag} {value}: {noted}");
+        assert!(noted.contains(flag) && noted.contains(wanted), "{noted}");
+    }
+    let (_, listed, _) = stage.run(&["events", "list"]);
+    assert_eq!(listed, "");
+    let fine = ["log", "user.login", "--severity", "critical", "--ts-client", "2026-11-14T12:00:01+01:00"];
+    assert_eq!(stage.run(&fine).0, Some(0));
+}
+
+#[test]
 fn a_json_array_and_indented_objects_are_events_as_well() {
     let mut stage = Stage::new();
     let array: Vec<String> = lines(120).lines().map(str::to_owned).collect();

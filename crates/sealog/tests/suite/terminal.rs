@@ -58,7 +58,7 @@ const COLOUR: &str = "\u{1b}[3";
 fn lists_are_tables_with_headings_on_a_terminal_and_lines_with_tabs_in_a_pipe() {
     let stage = Stage::new();
     stage.piped(&["log", "--file", "-"], &lines(3));
-    for (list, heading) in [(["events", "list"], "severity"), (["actions", "list"], "category")] {
+    for (list, heading) in [(["events", "list"], "log_id"), (["actions", "list"], "category")] {
         let shown = on_a_terminal(stage.command(&list), "", "");
         assert_eq!(shown.code, Some(0), "{}", shown.text);
         let first = shown.text.lines().next().unwrap().to_lowercase();

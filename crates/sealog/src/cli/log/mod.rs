@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_core::time::is_rfc3339;
 use sealog_service::ingest::parse_key;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -38,6 +39,8 @@ const FIELDS: [(&str, &str); 7] = [
     ("session_id", "The session it was done in"),
     ("ts_client", "When it happened, in ISO 8601"),
 ];
+
+const SEVERITIES: [&str; 4] = ["info", "warning", "warn", "critical"];
 
 pub(super) fn command() -> Command {
     let mut command = Command::new("log")
@@ -151,7 +154,10 @@ fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map(|text| Value::String(text.clone()));
     event.insert("action".into(), text("action").expect("clap asks for it"));
     for (name, _) in FIELDS {
-        event.extend(text(name).map(|value| (name.to_owned(), value)));
+        if let Some(text) = matches.get_one::<String>(name) {
+            check(name, text)?;
+            event.insert(name.to_owned(), text.as_str().into());
+        }
     }
     let mut text = serde_json::to_string(&event).expect("texts");
     if let Some(metadata) = metadata(matches)? {
@@ -160,6 +166,19 @@ fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
         text.push_str(&format!(r#","metadata":{metadata}}}"#));
     }
     Ok(RawValue::from_string(text).expect("JSON"))
+}
+
+/// The service stores any text in these fields; a person who types one wants to know that it is not what was meant.
+fn check(name: &str, text: &str) -> Result<(), Failure> {
+    let problem = match name {
+        _ if text.is_empty() => "needs a value; leave it out if there is none".to_owned(),
+        "severity" if !SEVERITIES.contains(&text) => format!("takes {}", SEVERITIES.join(", ")),
+        "ts_client" if !is_rfc3339(text) => {
+            "takes a time in ISO 8601 with its offset, like 2026-11-14T12:00:01Z".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!("--{} {problem}; {text:?} was not sent", name.replace('_', "-"))))
 }
 
 fn metadata(matches: &ArgMatches) -> Result<Option<String>, Failure> {
