@@ -104,6 +104,19 @@ pub struct Append {
     pub idempotency: Option<(Reservation, Ulid)>,
 }
 
+impl Append {
+    /// A key belongs to one chain: what is held in one must not be used up in another. Every store asks this
+    /// before it queues a request.
+    pub(crate) fn check_key(&self) -> Result<(), StoreError> {
+        match &self.idempotency {
+            Some((reservation, _)) if reservation.chain != self.chain => {
+                Err(StoreError::Refused("the idempotency key was reserved for another chain".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
     Sealed(Receipt),

@@ -144,6 +144,7 @@ impl ReferenceStore {
     }
 
     fn append_now(&self, append: Append) -> Result<Appended, StoreError> {
+        append.check_key()?;
         let Append { chain, drafts, idempotency } = append;
         check_count(drafts.len())?;
         self.with(|state| {

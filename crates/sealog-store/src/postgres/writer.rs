@@ -179,6 +179,7 @@ impl Writer {
         append: Append,
         runtime: &tokio::runtime::Handle,
     ) -> Result<oneshot::Receiver<Result<Appended, StoreError>>, StoreError> {
+        append.check_key()?;
         let Append { chain, drafts, idempotency } = append;
         let bytes = request_bytes(drafts.iter().map(|draft| &draft.text))?;
         let (answer, receiver) = oneshot::channel();

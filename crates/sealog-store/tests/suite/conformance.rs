@@ -72,6 +72,7 @@ conformance! {
         a_key_is_in_flight_until_its_request_ends
         a_reservation_that_is_dropped_frees_the_key
         keys_belong_to_one_chain
+        a_key_that_was_reserved_for_another_chain_is_refused
         a_key_is_free_again_after_24_hours
         a_replay_of_a_batch_has_all_its_ids
         usage_counts_live_events_by_tenant_and_month

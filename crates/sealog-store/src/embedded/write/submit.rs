@@ -19,12 +19,10 @@ type Answered<T> = oneshot::Receiver<Result<T, StoreError>>;
 
 impl Writer {
     pub(crate) fn append(self: &Arc<Writer>, append: Append) -> Result<Answered<Appended>, StoreError> {
+        append.check_key()?;
         let Append { chain, drafts, idempotency } = append;
         let events = drafts.iter().map(|draft| (draft.text.as_str(), &draft.annotations));
         let bytes = request_bytes(events)?;
-        if idempotency.as_ref().is_some_and(|(reservation, _)| reservation.chain != chain) {
-            return Err(StoreError::Refused("the idempotency key was reserved for another chain".into()));
-        }
         let (answer, receiver) = oneshot::channel();
         let idempotency = idempotency.map(Box::new);
         self.submit(chain, Work::Append { drafts, idempotency, answer }, bytes)?;

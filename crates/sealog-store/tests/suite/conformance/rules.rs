@@ -10,7 +10,10 @@ use sealog_core::query::Filter;
 use sealog_core::time::{Date, Month};
 use sealog_core::verify::{Item, Verdict};
 use sealog_store::reference::ReferenceStore;
-use sealog_store::{IDEMPOTENCY_RETENTION_MS, KeptKey, Receipt, Reserved, Store, StoreError, WantedKeys};
+use sealog_store::world::World;
+use sealog_store::{
+    Append, Appended, IDEMPOTENCY_RETENTION_MS, KeptKey, Receipt, Reserved, Store, StoreError, WantedKeys,
+};
 
 use sealog_testing::*;
 
@@ -368,11 +371,8 @@ pub fn a_key_is_in_flight_until_its_request_ends(store: &dyn Store, _: &StillWor
     for body in ["body", "other"] {
         assert!(matches!(wait(store.reserve(live(), key("k", body))).unwrap(), Reserved::InFlight));
     }
-    let append = sealog_store::Append {
-        chain: live(),
-        drafts: vec![login("a")],
-        idempotency: Some((reservation, Ulid(1))),
-    };
+    let append =
+        Append { chain: live(), drafts: vec![login("a")], idempotency: Some((reservation, Ulid(1))) };
     wait(store.append(append)).unwrap();
     assert!(matches!(wait(store.reserve(live(), key("k", "body"))).unwrap(), Reserved::Replay(_)));
 }
@@ -393,6 +393,24 @@ pub fn keys_belong_to_one_chain(store: &dyn Store, _: &StillWorld) {
             append_once(store, chain, vec![login("a")], key("k", "body"), Ulid(1)),
             Outcome::Sealed(_)
         ));
+    }
+}
+
+pub fn a_key_that_was_reserved_for_another_chain_is_refused(store: &dyn Store, _: &StillWorld) {
+    let other = chain(2, 1, Mode::Live);
+    for chain in [chain(1, 1, Mode::Test), chain(1, 2, Mode::Live), other] {
+        let Reserved::Fresh(reservation) = wait(store.reserve(live(), key("k", "body"))).unwrap() else {
+            panic!("the key is free");
+        };
+        let append = Append { chain, drafts: vec![login("a")], idempotency: Some((reservation, Ulid(1))) };
+        let refused = wait(store.append(append));
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+        assert_eq!(verify(store, chain).checked, 0);
+    }
+    // Neither chain has used it.
+    for chain in [live(), other] {
+        let once = append_once(store, chain, vec![login("a")], key("k", "body"), Ulid(2));
+        assert!(matches!(once, Outcome::Sealed(_)), "{once:?}");
     }
 }
 
