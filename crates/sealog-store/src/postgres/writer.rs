@@ -556,13 +556,14 @@ impl Transaction<'_> {
                             let receipt =
                                 self.seal(&mut next, drafts, idempotency.as_ref(), now_ms, &mut events);
                             if let Some((reservation, request_id)) = idempotency {
-                                used.push(KeyRow::new(reservation.key, *request_id, &receipt, now_ms));
+                                let key = reservation.key;
+                                put_key(&mut used, KeyRow::new(key, *request_id, &receipt, now_ms));
                                 let of_key = UsedKey {
-                                    fingerprint: reservation.key.fingerprint.0,
+                                    fingerprint: key.fingerprint.0,
                                     received_ms: now_ms,
                                     receipt: receipt.clone(),
                                 };
-                                keys.insert(reservation.key.key_hash.0, of_key);
+                                keys.insert(key.key_hash.0, of_key);
                             }
                             *months.entry(Month::of(next.log_id.timestamp_ms()).0).or_default() +=
                                 signed(drafts.len() as u64);
@@ -577,10 +578,14 @@ impl Transaction<'_> {
                             *months.entry(Month::of(event.timestamp_ms).0).or_default() += 1;
                         }
                         if let Some(kept) = key {
-                            let row = KeyRow::imported(kept, imported, last);
-                            // One statement cannot set a row twice: of a key that was used again, the later use counts.
-                            used.retain(|earlier| earlier.key_hash != row.key_hash);
-                            used.push(row);
+                            let receipt = imported_receipt(kept, imported, last);
+                            let row = KeyRow::new(kept.key, kept.request_id, &receipt, kept.received_ms);
+                            put_key(&mut used, row);
+                            // An append of the same group with this key is decided by it, as if it had come
+                            // later.
+                            let fingerprint = kept.key.fingerprint.0;
+                            let of_key = UsedKey { fingerprint, received_ms: kept.received_ms, receipt };
+                            keys.insert(kept.key.key_hash.0, of_key);
                         }
                         next = last;
                         Outcome::Imported(last)
@@ -953,15 +958,22 @@ impl KeyRow {
             &self.received_ms,
         ]
     }
+}
 
-    fn imported(kept: &KeptKey, events: &[StoredEvent], last: Head) -> KeyRow {
-        let receipt = Receipt {
-            request_id: Some(kept.request_id),
-            log_ids: events.iter().map(|event| event.sealed.log_id).collect(),
-            first_seq: kept.first_seq,
-            hash: last.hash,
-        };
-        KeyRow::new(kept.key, kept.request_id, &receipt, kept.received_ms)
+/// Adds a use of a key. One statement cannot set a row twice, and would fail for the whole group: the later
+/// use counts.
+fn put_key(used: &mut Vec<KeyRow>, row: KeyRow) {
+    used.retain(|earlier| earlier.key_hash != row.key_hash);
+    used.push(row);
+}
+
+/// The answer that an imported request had where it was sealed.
+fn imported_receipt(kept: &KeptKey, events: &[StoredEvent], last: Head) -> Receipt {
+    Receipt {
+        request_id: Some(kept.request_id),
+        log_ids: events.iter().map(|event| event.sealed.log_id).collect(),
+        first_seq: kept.first_seq,
+        hash: last.hash,
     }
 }
 

@@ -81,6 +81,7 @@ conformance! {
         import_refuses_what_does_not_continue_the_chain
         keys_are_listed_in_the_order_of_their_events
         an_imported_key_is_replayed_as_where_it_was_used_and_for_as_long
+        an_append_beside_an_import_with_its_key_fails_nobody
         import_refuses_a_key_of_other_events
         large_events_come_back_whole
         concurrent_appends_form_one_line

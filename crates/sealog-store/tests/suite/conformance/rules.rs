@@ -591,6 +591,55 @@ pub fn an_imported_key_is_replayed_as_where_it_was_used_and_for_as_long(
     assert_valid(store, live(), 205);
 }
 
+/// Whether the import is seen by an append that was sealed with it is the store's affair. It fails neither.
+pub fn an_append_beside_an_import_with_its_key_fails_nobody(store: &dyn Store, world: &StillWorld) {
+    let events = sealed_elsewhere(10);
+    wait(store.import(live(), events[..3].to_vec(), None)).unwrap();
+    let imported = |name: &str, received_ms, first_seq| KeptKey {
+        key: key(name, "body"),
+        request_id: Ulid(1),
+        received_ms,
+        first_seq,
+        events: 3,
+    };
+    let reserve = |name: &str, body: &str| match wait(store.reserve(live(), key(name, body))).unwrap() {
+        Reserved::Fresh(reservation) => (reservation, Ulid(2)),
+        other => panic!("the key is free: {other:?}"),
+    };
+    let append = |idempotency| {
+        store.append(Append { chain: live(), drafts: vec![login("a")], idempotency: Some(idempotency) })
+    };
+    // All of them are under way at once.
+    let keys = [("same", "body"), ("other", "other body"), ("old", "body")];
+    let keys = keys.map(|(name, body)| reserve(name, body));
+    let imports = [
+        store.import(live(), events[3..6].to_vec(), Some(imported("same", MORNING_MS, 4))),
+        store.import(live(), events[6..9].to_vec(), Some(imported("other", MORNING_MS, 7))),
+    ];
+    // Its 24 hours are over: it stands for nothing any more.
+    let expired_ms = world.now_ms() - IDEMPOTENCY_RETENTION_MS;
+    let old = KeptKey { events: 1, ..imported("old", expired_ms, 10) };
+    let old = store.import(live(), events[9..].to_vec(), Some(old));
+    let appends = keys.map(append);
+    for import in imports {
+        wait(import).unwrap();
+    }
+    wait(old).unwrap();
+    let appended = appends.map(|append| wait(append).unwrap());
+    let replay = Receipt {
+        request_id: Some(Ulid(1)),
+        log_ids: events[3..6].iter().map(|event| event.sealed.log_id).collect(),
+        first_seq: 4,
+        hash: events[5].sealed.hash,
+    };
+    let is_sealed = |appended: &Appended| matches!(appended, Appended::Sealed(_));
+    assert!(appended[0] == Appended::Replayed(replay) || is_sealed(&appended[0]), "{appended:?}");
+    assert!(appended[1] == Appended::Conflict || is_sealed(&appended[1]), "{appended:?}");
+    assert!(is_sealed(&appended[2]), "{appended:?}");
+    let sealed = appended.iter().filter(|appended| is_sealed(appended)).count() as u64;
+    assert_valid(store, live(), 10 + sealed);
+}
+
 pub fn import_refuses_a_key_of_other_events(store: &dyn Store, _: &StillWorld) {
     let events = sealed_elsewhere(10);
     let kept = |first_seq, events| KeptKey {
