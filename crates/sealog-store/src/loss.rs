@@ -1,4 +1,6 @@
 //! Accepting a loss: the event by which an operator lets a chain go on whose last events are proven lost. Both stores seal the same event on the same head.
+//! Its text is written and read here and nowhere else: what one store writes, the other has to understand
+//! after a copy.
 
 use sealog_core::canonical::{EventText, Fields};
 use sealog_core::chain::Head;
@@ -62,16 +64,23 @@ impl Loss {
         if fields.action != format!("\"{ACTION}\"") {
             return None;
         }
-        let mut loss = Loss { lost_from: 0, lost_to: None, recorded_hash: Hash::ZERO };
+        let (mut lost_from, mut lost_to, mut recorded_hash) = (None, None, None);
         for (name, value) in Members::of(fields.metadata?) {
             match name {
-                "\"lost_from\"" => loss.lost_from = value.parse().ok()?,
-                "\"lost_to\"" if value != "null" => loss.lost_to = Some(value.parse().ok()?),
-                "\"recorded_hash\"" => loss.recorded_hash = Hash::parse(value.trim_matches('"'))?,
+                "\"lost_from\"" => lost_from = Some(value.parse().ok()?),
+                "\"lost_to\"" if value != "null" => lost_to = Some(value.parse().ok()?),
+                "\"recorded_hash\"" => recorded_hash = Some(Hash::parse(value.trim_matches('"'))?),
                 _ => {}
             }
         }
-        Some(loss)
+        Some(Loss { lost_from: lost_from?, lost_to, recorded_hash: recorded_hash? })
+    }
+
+    /// Whether a head is among what was given up. The last one is known by its hash, those before it by their
+    /// place.
+    pub fn covers(&self, lost: &Head) -> bool {
+        let before = self.lost_to.is_some_and(|last| (self.lost_from..last).contains(&lost.chain_seq));
+        before || self.is_of(lost)
     }
 
     /// Whether this is the loss of that recorded head.
@@ -105,4 +114,48 @@ pub fn check_reason(reason: &str) -> Result<(), StoreError> {
 /// For a chain that may go on as it is.
 pub fn nothing_lost() -> StoreError {
     StoreError::Refused("nothing is proven lost in this chain, so there is no loss to accept".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_core::id::{ChainId, Mode, ProjectId, Random80, TenantId, Uuid};
+
+    use super::*;
+
+    fn sealed(draft: Draft) -> StoredEvent {
+        let (tenant_id, project_id) = (TenantId(Uuid([1; 16])), ProjectId(Uuid([2; 16])));
+        let sealed = Head::EMPTY.seal(tenant_id, &draft.text, 1, Random80([0; 10]));
+        StoredEvent::new(ChainId { tenant_id, project_id, mode: Mode::Live }, sealed, draft)
+    }
+
+    #[test]
+    fn an_acceptance_covers_what_it_names_and_another_event_in_the_last_place_is_not_meant() {
+        let loss = Loss { lost_from: 96, lost_to: Some(98), recorded_hash: Hash([7; 32]) };
+        let event = sealed(loss.draft("the disk of \"db1\"\n\u{0} is gone"));
+        let metadata = event.text.fields().metadata.unwrap();
+        assert!(metadata.starts_with(r#"{"lost_from":96,"lost_to":98,"recorded_hash":"0707"#), "{metadata}");
+        assert!(metadata.ends_with(r#""reason":"the disk of \"db1\"\n\u0000 is gone"}"#), "{metadata}");
+        assert_eq!(Loss::accepted_by(&event), Some(loss));
+        let head = |chain_seq, byte| Head { chain_seq, hash: Hash([byte; 32]), ..Head::EMPTY };
+        for (lost, covered) in [
+            (head(95, 1), false),
+            (head(96, 1), true),
+            (head(97, 1), true),
+            (head(98, 7), true),
+            (head(98, 1), false),
+            (head(99, 7), false),
+        ] {
+            assert_eq!(loss.covers(&lost), covered, "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn an_acceptance_that_does_not_say_what_is_lost_accepts_nothing() {
+        for metadata in ["{}", r#"{"lost_from":1}"#, r#"{"lost_from":1,"lost_to":2}"#] {
+            let action = format!("\"{ACTION}\"");
+            let fields = Fields { action: &action, actor_id: None, resource: None, metadata: Some(metadata) };
+            let draft = Draft { text: EventText::new(fields), annotations: Annotations::default() };
+            assert_eq!(Loss::accepted_by(&sealed(draft)), None, "{metadata}");
+        }
+    }
 }

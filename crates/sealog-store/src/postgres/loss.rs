@@ -14,18 +14,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sealog_core::canonical::{EventText, Fields};
 use sealog_core::chain::Head;
-use sealog_core::id::{ChainId, Hash};
-use sealog_core::json;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::ChainId;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
 use super::pool::Session;
 use super::rows::{self, COLUMNS, Digest32, Id, signed};
 use super::{chain_row, error, reader};
-
-pub(super) use crate::loss::ACTION;
+use crate::loss::{ACTION, Loss};
 
 /// A chain that ends before a head that was acknowledged, or has another event there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,75 +192,10 @@ pub(super) async fn accepted(session: &Session, chain: ChainId, lost: Head) -> R
     );
     let rows = session.query(&sql, &[Type::UUID], &[&Id::of_chain(chain)]).await?;
     let acceptances = rows.iter().filter_map(|row| reader::sound(row, chain));
-    let covers = |metadata: Option<&str>| Loss::parse(metadata?).map(|loss| loss.covers(lost));
+    let covers = |event: &StoredEvent| Loss::accepted_by(event).is_some_and(|loss| loss.covers(&lost));
     Ok(acceptances
         // Its id is above that of everything it gives up: what was acknowledged after it is not meant.
         .filter(|event| event.sealed.log_id > lost.log_id)
-        .find(|event| covers(event.text.fields().metadata) == Some(true))
+        .find(covers)
         .map(|event| event.head()))
-}
-
-/// What an acceptance says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Loss {
-    pub lost_from: u64,
-    pub lost_to: u64,
-    /// Of the last event that was lost.
-    pub recorded_hash: Hash,
-}
-
-impl Loss {
-    pub(super) fn text(&self, reason: &str) -> EventText {
-        let mut quoted = Vec::new();
-        json::put_string(reason, &mut quoted);
-        let quoted = String::from_utf8(quoted).expect("JSON is text");
-        let Loss { lost_from, lost_to, recorded_hash } = self;
-        let metadata = format!(
-            r#"{{"lost_from":{lost_from},"lost_to":{lost_to},"recorded_hash":"{recorded_hash}","reason":{quoted}}}"#
-        );
-        let action = format!("\"{ACTION}\"");
-        EventText::new(Fields { action: &action, actor_id: None, resource: None, metadata: Some(&metadata) })
-    }
-
-    fn parse(metadata: &str) -> Option<Loss> {
-        let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
-        Some(Loss {
-            lost_from: metadata["lost_from"].as_u64()?,
-            lost_to: metadata["lost_to"].as_u64()?,
-            recorded_hash: Hash::parse(metadata["recorded_hash"].as_str()?)?,
-        })
-    }
-
-    /// Whether a head is among what was given up. The last one is known by its hash, those before it by their place.
-    fn covers(&self, lost: Head) -> bool {
-        (self.lost_from..self.lost_to).contains(&lost.chain_seq)
-            || (lost.chain_seq == self.lost_to && lost.hash == self.recorded_hash)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_acceptance_covers_what_it_names_and_another_event_in_the_last_place_is_not_meant() {
-        let loss = Loss { lost_from: 96, lost_to: 98, recorded_hash: Hash([7; 32]) };
-        let text = loss.text("the disk of \"db1\"\n\u{0} is gone");
-        let metadata = text.fields().metadata.unwrap();
-        assert!(metadata.starts_with(r#"{"lost_from":96,"lost_to":98,"recorded_hash":"0707"#), "{metadata}");
-        assert!(metadata.ends_with(r#""reason":"the disk of \"db1\"\n\u0000 is gone"}"#), "{metadata}");
-        assert_eq!(Loss::parse(metadata), Some(loss.clone()));
-        let head = |chain_seq, byte| Head { chain_seq, hash: Hash([byte; 32]), ..Head::EMPTY };
-        for (lost, covered) in [
-            (head(95, 1), false),
-            (head(96, 1), true),
-            (head(97, 1), true),
-            (head(98, 7), true),
-            (head(98, 1), false),
-            (head(99, 7), false),
-        ] {
-            assert_eq!(loss.covers(lost), covered, "{lost:?}");
-        }
-        assert_eq!(Loss::parse("{}"), None);
-    }
 }

@@ -18,7 +18,7 @@ use std::time::Instant;
 use futures_util::future::{join, maybe_done};
 use sealog_core::canonical::EventText;
 use sealog_core::chain::Head;
-use sealog_core::event::{Annotations, BATCH_EVENTS_MAX, Draft, SCHEMA_VERSION, StoredEvent};
+use sealog_core::event::{BATCH_EVENTS_MAX, Draft, SCHEMA_VERSION, StoredEvent};
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify;
@@ -31,7 +31,7 @@ use super::chain_row;
 use super::error::{unavailable, unsafe_storage};
 use super::event_clock::EventClock;
 use super::hub::Feed;
-use super::loss::{self, Finding, Findings, Loss};
+use super::loss::{self, Finding, Findings};
 use super::options::Options;
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
@@ -40,6 +40,7 @@ use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, check_schema,
 };
 use crate::error::StoreError;
+use crate::loss::Loss;
 use crate::stats::{Histogram, LogStats};
 
 /// Events of one group. More would hold the chain's row for longer than it saves.
@@ -766,10 +767,10 @@ impl Transaction<'_> {
         let older = loss::older(session, chain, lost).await?;
         let loss = Loss {
             lost_from: (older.chain_seq + 1).min(lost.chain_seq),
-            lost_to: lost.chain_seq,
+            lost_to: Some(lost.chain_seq),
             recorded_hash: lost.hash,
         };
-        let drafts = [Draft { text: loss.text(reason), annotations: Annotations::default() }];
+        let drafts = [loss.draft(reason)];
         let mut next = Head { log_id: last_id, ..durable };
         let mut events = EventColumns::default();
         let receipt = self.seal(&mut next, &drafts, None, now_ms, &mut events);
@@ -781,7 +782,7 @@ impl Transaction<'_> {
         self.store(head, next, &events, &[], &BTreeMap::new()).await?;
         self.writer.acknowledge(chain, next);
         self.writer.findings.accepted(chain);
-        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = loss.lost_to, reason, "a loss was accepted; the chain accepts events again");
+        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = lost.chain_seq, reason, "a loss was accepted; the chain accepts events again");
         Ok(receipt)
     }
 

@@ -120,3 +120,25 @@ fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
+
+/// Files of the program below a directory that name a member of the event that accepts a loss.
+fn that_know_acceptances(dir: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            that_know_acceptances(&path, found);
+        } else {
+            let text = fs::read_to_string(&path).unwrap();
+            if text.contains("lost_from\"") || text.contains("lost_from\\\"") {
+                found.push(path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_event_that_accepts_a_loss_is_written_and_read_in_one_file() {
+    let mut found = Vec::new();
+    that_know_acceptances(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut found);
+    assert_eq!(found, ["src/loss.rs"]);
+}
