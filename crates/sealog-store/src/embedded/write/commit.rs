@@ -1,12 +1,14 @@
 //! Commit and roll: a group becomes durable with one write and one sync, in the active segment or at the beginning of the next one.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::group::{Complete, NextSegment};
 use crate::embedded::contents::Contents;
 use crate::embedded::index::sidecar::SegmentEnd;
+use crate::embedded::log::disk::Disk;
 use crate::embedded::log::format::{Predecessor, SegmentHeader};
 use crate::embedded::log::segment::{Preparer, Segment, next_path, segment_path};
 use crate::embedded::mutants::{self, Mutant};
@@ -72,10 +74,12 @@ impl Committer {
             return Err(Failure::NoRoom("there was room for a smaller segment only".into()));
         }
         let (disk, dir) = (&self.contents.disk, &self.contents.dir);
-        let file = match disk.open(&next_path(dir)) {
+        let path = segment_path(dir, header.number);
+        let file = match is_free(&**disk, &path).and_then(|()| disk.open(&next_path(dir))) {
             Ok(file) => file,
             Err(error) => {
-                // Nothing was written, so nothing is unknown: most likely the process is out of file descriptors, and will have some again.
+                // Nothing was written, so nothing is unknown: a file stands in the way, which somebody can
+                // move, or the process is out of file descriptors, and will have some again.
                 self.preparer.put_back(capacity);
                 return Err(Failure::NoRoom(error.to_string()));
             }
@@ -84,7 +88,7 @@ impl Committer {
             file.write_all_at(&header.encode(), 0)?;
             file.sync()?;
             // Only a segment with its header on disk gets a segment's name.
-            disk.rename(&next_path(dir), &segment_path(dir, header.number))?;
+            disk.rename(&next_path(dir), &path)?;
             disk.sync_dir(dir)?;
             Ok(Arc::new(Segment { number: header.number, salt: header.salt, file }))
         };
@@ -184,5 +188,22 @@ impl NextSegment for Committer {
             created_ms: self.contents.world.now_ms(),
             before: Some(before),
         }
+    }
+}
+
+/// A rename takes the place of whatever has the name, and nothing that is in the directory is ever
+/// overwritten: a file that a start has left alone, because its number was far ahead, may be somebody's.
+/// Numbers have no gaps, so none is passed over either.
+fn is_free(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.open_to_read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!(
+                "{} is not of this log and stands where its next segment belongs; move it out of the directory",
+                path.display()
+            ),
+        )),
     }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use sealog_core::event::StoredEvent;
 use sealog_core::time::Month;
-use sealog_store::Store;
 use sealog_store::counts::{Days, day_of};
 use sealog_store::embedded::{EmbeddedStore, Finding, OpenError, Options};
+use sealog_store::{Store, StoreError};
 use sealog_testing::sim::Op;
 use sealog_testing::*;
 
@@ -177,4 +177,25 @@ fn a_stray_file_with_a_large_number_is_left_alone() {
     }
     assert_eq!(stage.read(&stray), b"hello\n");
     assert_eq!(stage.segments(), [1, 2, 3, 20_261_115]);
+}
+
+#[test]
+fn a_stray_file_where_the_next_segment_belongs_is_never_overwritten_and_events_wait_until_it_is_gone() {
+    let stage = Stage::new();
+    let store = stage.open();
+    let stray = live_file("00000003.log");
+    stage.disk.put(&stray, b"hello\n");
+    let send = || try_append(&store, live(), vec![login("a"); 10]);
+    let sent = (0..1000).map_while(|_| send().ok()).count() as u64;
+    assert_eq!(send(), Err(StoreError::NoRoom));
+    assert_eq!(stage.read(&stray), b"hello\n");
+    assert_eq!(stage.segments(), [1, 2, 3]);
+    assert_valid(&store, live(), 10 * sent);
+    stage.disk.delete(&stray);
+    eventually("events are accepted again", || send().is_ok());
+    assert_valid(&store, live(), 10 * sent + 10);
+    drop(store);
+    let store = stage.open();
+    assert_eq!(findings(&store), []);
+    assert_valid(&store, live(), 10 * sent + 10);
 }
