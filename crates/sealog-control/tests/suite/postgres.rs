@@ -219,6 +219,9 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
         "DROP TABLE sealog.events",
         "CREATE TABLE sealog.mine ()",
         "DELETE FROM sealog.chains",
+        "UPDATE sealog.chains SET dropped_seq = 5",
+        "UPDATE sealog.chains SET mode = 'test'",
+        "UPDATE sealog.chains SET project_id = gen_random_uuid()",
         "TRUNCATE sealog.chains",
         "DELETE FROM sealog.usage",
         "DELETE FROM sealog_control.keys",
@@ -265,6 +268,8 @@ fn a_migration_grants_what_is_new_to_the_roles_that_can_add_events() {
     sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
     migrate(&url("sealog_owner")).unwrap();
     stage.sql(&roles);
+    // As versions granted it that did not keep apart who may write what of a chain.
+    stage.sql("GRANT INSERT, UPDATE ON sealog.chains TO sealog_node");
     // A site may have given its servers another name.
     let other = format!("Node of {}", stage.database.name);
     stage.sql(&format!("CREATE ROLE \"{other}\" LOGIN; GRANT INSERT ON sealog.events TO \"{other}\""));
@@ -282,6 +287,7 @@ fn a_migration_grants_what_is_new_to_the_roles_that_can_add_events() {
         assert!(may(role, "sealog.counts", "UPDATE") && may(role, "sealog.counted", "DELETE"), "{role}");
         assert!(may(role, "sealog_control.saved_views", "INSERT"), "{role}");
         assert!(!may(role, "sealog.events", "UPDATE") && !may(role, "sealog.events", "DELETE"), "{role}");
+        assert!(!may(role, "sealog.chains", "UPDATE") && !may(role, "sealog.chains", "INSERT"), "{role}");
         assert!(!may(role, "sealog_control.migrations", "INSERT"), "{role}");
     }
     let store = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap();

@@ -33,13 +33,28 @@ pub struct Finding {
     pub found: Head,
 }
 
+/// A chain whose row says that events were dropped that never are: those of a live chain, or the last one of
+/// a test chain. It is not believed ([`rows::dropped`]), and the chain takes no events until it is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgedDrop {
+    pub chain: ChainId,
+    pub dropped_seq: u64,
+}
+
 /// Acceptances of one chain that are looked at, newest first. Each stands for a failover that lost events.
 const ACCEPTANCES_MAX: usize = 100;
 
 const NOTE: &str = "UPDATE sealog.chains SET recorded_seq = $2, recorded_log_id = $3, recorded_hash = $4
     WHERE chain_id = $1 AND coalesce(recorded_seq, 0) < $2";
 const CLEAR: &str = "UPDATE sealog.chains SET recorded_seq = NULL, recorded_log_id = NULL, recorded_hash = NULL WHERE chain_id = $1";
-const NOTED: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash FROM sealog.chains WHERE recorded_seq IS NOT NULL";
+/// Losses that were noted, and drops that the schema refuses and that are there all the same: from before it
+/// did, or written by its owner.
+const NOTED: &str = "SELECT * FROM (
+        SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, dropped_seq,
+            dropped_seq IS NOT NULL AND NOT (dropped_seq > 0 AND dropped_seq < chain_seq
+                AND substr(sha256('sealog chain'::bytea || uuid_send(tenant_id) || uuid_send(project_id) || 'test'::bytea), 1, 16) = uuid_send(chain_id)) AS forged
+        FROM sealog.chains
+    ) AS chains WHERE recorded_seq IS NOT NULL OR forged";
 const AT_OR_BEFORE: &str = "SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_id = $1 AND chain_seq <= $2 ORDER BY chain_seq DESC LIMIT 1";
 const OLDER: &str = "SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_id = $1 AND log_id < $2 ORDER BY log_id DESC LIMIT 1";
 
@@ -57,6 +72,7 @@ struct Known {
     recorded: BTreeMap<ChainId, Finding>,
     /// Met by this node while it appended.
     met: BTreeMap<ChainId, Finding>,
+    forged: Vec<ForgedDrop>,
 }
 
 impl Findings {
@@ -65,6 +81,10 @@ impl Findings {
         let mut all = known.recorded.clone();
         all.extend(known.met.iter().map(|(chain, finding)| (*chain, finding.clone())));
         all.into_values().collect()
+    }
+
+    pub(super) fn forged(&self) -> Vec<ForgedDrop> {
+        self.lock().forged.clone()
     }
 
     pub(super) fn add(&self, finding: Finding) {
@@ -77,6 +97,7 @@ impl Findings {
         if !known.met.is_empty() {
             known.met.remove(&chain);
         }
+        known.forged.retain(|forged| forged.chain != chain);
         if !known.recorded.is_empty() && known.recorded.remove(&chain).is_some() {
             // The monitor may just be bringing an older state.
             self.set_stale();
@@ -105,7 +126,18 @@ impl Findings {
             let acknowledged = rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash")?;
             Some((chain, Finding { chain, acknowledged, found }))
         };
-        self.lock().recorded = rows.iter().filter_map(finding).collect();
+        let recorded = rows.iter().filter_map(finding).collect();
+        let forged = |row: &Row| {
+            let dropped_seq = rows::unsigned(row.get("dropped_seq"));
+            Some(ForgedDrop { chain: reader::chain(row)?, dropped_seq })
+        };
+        let is_forged = |row: &&Row| row.get::<_, bool>("forged");
+        let forged: Vec<_> = rows.iter().filter(is_forged).filter_map(forged).collect();
+        let mut known = self.lock();
+        for ForgedDrop { chain, dropped_seq } in forged.iter().filter(|new| !known.forged.contains(new)) {
+            tracing::error!(%chain, dropped_seq, "the row of a chain says that events were dropped that never are; it is not believed, and the chain refuses events");
+        }
+        (known.recorded, known.forged) = (recorded, forged);
         Ok(())
     }
 
@@ -138,9 +170,15 @@ pub(super) async fn detect(
 
 /// Whether an event was dropped for its age, which is no loss.
 pub(super) async fn is_dropped(session: &Session, chain: ChainId, seq: u64) -> Result<bool, Error> {
-    let sql = "SELECT dropped_seq IS NOT NULL AND dropped_seq >= $2 FROM sealog.chains WHERE chain_id = $1";
-    let rows = session.query(sql, &[Type::UUID, Type::INT8], &[&Id::of_chain(chain), &signed(seq)]).await?;
-    Ok(rows.first().is_some_and(|row| row.get(0)))
+    Ok(seq <= last_dropped(session, chain).await?.chain_seq)
+}
+
+/// The last event of a chain that was dropped for its age.
+pub(super) async fn last_dropped(session: &Session, chain: ChainId) -> Result<Head, Error> {
+    let sql =
+        "SELECT chain_seq, dropped_seq, dropped_log_id, dropped_hash FROM sealog.chains WHERE chain_id = $1";
+    let rows = session.query(sql, &[Type::UUID], &[&Id::of_chain(chain)]).await?;
+    Ok(rows.first().map_or(Head::EMPTY, |row| rows::dropped(row, chain, rows::chain_seq(row))))
 }
 
 /// The last event up to a seq.

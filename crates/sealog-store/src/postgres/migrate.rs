@@ -36,6 +36,7 @@ impl Schema {
             include_str!("migrations/0004_fields.sql"),
             include_str!("migrations/0005_counts.sql"),
             include_str!("migrations/0006_dropped.sql"),
+            include_str!("migrations/0007_dropped_of_test_chains.sql"),
         ];
         let name = "sealog";
         Schema { name: name.into(), steps: steps.map(str::to_owned).into(), rights: rights_in(name) }

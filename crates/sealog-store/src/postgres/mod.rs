@@ -31,7 +31,7 @@ pub use error::OpenError;
 pub use event_clock::ClockBehind;
 pub use inner::SharedVersion;
 pub use look::{Look, look};
-pub use loss::Finding;
+pub use loss::{Finding, ForgedDrop};
 pub use mark::read_mark;
 pub use migrate::{SchemaState, migrate, schema_version};
 pub use options::{Options, Time};

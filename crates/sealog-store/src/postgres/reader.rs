@@ -130,8 +130,11 @@ pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead,
         } else {
             last = head;
             lost = rows::head(row, "recorded_seq", "recorded_log_id", "recorded_hash");
-            dropped = rows::head(row, "dropped_seq", "dropped_log_id", "dropped_hash").unwrap_or(dropped);
+            dropped = rows::dropped(row, chain, head.chain_seq);
         }
+    }
+    if durable.chain_seq < dropped.chain_seq {
+        durable = dropped;
     }
     let last = if durable.chain_seq > last.chain_seq { durable } else { last };
     // What was noted as lost counts even if the chain has become longer since: it has another event in that place.
@@ -141,10 +144,11 @@ pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead,
 
 /// Nothing if a row is damaged.
 pub(super) async fn heads(session: &Session) -> Result<Option<Vec<(ChainId, Head)>>, Error> {
-    let sql =
-        "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0";
+    let sql = "SELECT chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0";
     let rows = session.query(sql, &[], &[]).await?;
-    let head = |row: &Row| Some((chain(row)?, rows::head(row, "chain_seq", "log_id", "hash")?));
+    // A row that names another chain than its id would leave its own one out, of copies and of verification.
+    let own = |row: &Row| chain(row).filter(|chain| Id::of_chain(*chain) == row.get("chain_id"));
+    let head = |row: &Row| Some((own(row)?, rows::head(row, "chain_seq", "log_id", "hash")?));
     Ok(rows.iter().map(head).collect::<Option<Vec<_>>>().map(|mut heads| {
         heads.sort_by_key(|(chain, _)| *chain);
         heads

@@ -12,7 +12,7 @@ use super::rows::{self, ARRAY_TYPES, COLUMNS, Id, VALUE_TYPES};
 /// Advisory lock as FIFO queue: the nodes that want to append to a chain take it before they lock the chain's row. Waiters for a row lock are
 /// all woken whenever the row changes, and a newcomer at that moment overtakes them. The queue is for speed alone; mutual exclusion is the row lock's.
 const QUEUE_LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
-const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, encode(hash, 'hex') AS hash, recorded_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
+const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, encode(hash, 'hex') AS hash, recorded_seq, dropped_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
 /// What sealing needs to know besides the row. The durability settings are read by each transaction, because they can be changed at any time. `$2` is the last event
 /// that this node knows: if other nodes have moved the head since, its hash is read, because after a failover there may be another event in its place.
 const SNAPSHOT_COLUMNS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
@@ -123,6 +123,12 @@ pub(super) fn head(lock: &SimpleQueryRow) -> Option<Head> {
         log_id: Ulid::from_bytes(Uuid::parse(lock.get("log_id")?)?.0),
         hash: Hash::parse(lock.get("hash")?)?,
     })
+}
+
+/// Whether the row says that events were dropped that never are.
+pub(super) fn is_forged(lock: &SimpleQueryRow, chain: ChainId, head: Head) -> bool {
+    lock.get("dropped_seq")
+        .is_some_and(|seq| !seq.parse().is_ok_and(|seq| rows::may_be_dropped(chain, seq, head.chain_seq)))
 }
 
 /// Whether the last event is the one that the head names.

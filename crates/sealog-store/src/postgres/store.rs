@@ -21,7 +21,7 @@ use super::event_clock::{ClockBehind, EventClock};
 use super::fields::FieldKeys;
 use super::hub::Feed;
 use super::inner::{Inner, SharedVersion};
-use super::loss::{Finding, Findings};
+use super::loss::{Finding, Findings, ForgedDrop};
 use super::mark::MarkFile;
 use super::migrate::Schema;
 use super::options::Options;
@@ -105,6 +105,11 @@ impl PostgresStore {
     /// Losses that are known at the moment: what any node has acknowledged and the database does not have, until it is accepted.
     pub fn findings(&self) -> Vec<Finding> {
         self.inner.findings.all()
+    }
+
+    /// Chains whose rows say that events were dropped that never are.
+    pub fn forged_drops(&self) -> Vec<ForgedDrop> {
+        self.inner.findings.forged()
     }
 
     /// Tells this database from others, and stays the same in its copies.
@@ -586,7 +591,8 @@ impl Store for PostgresStore {
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         let inner = Arc::clone(&self.inner);
-        let findings = (self.findings().len() + usize::from(inner.clock_behind.is_some())) as u64;
+        let findings = self.findings().len() + self.forged_drops().len();
+        let findings = (findings + usize::from(inner.clock_behind.is_some())) as u64;
         self.run(async move {
             let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
             let reads_waiting = inner.reads.waiting();
@@ -624,7 +630,14 @@ impl Store for PostgresStore {
         let behind = self.clock_behind().map(|_| {
             "the clock of the database is behind the last events of some chains: their time stands still until it has caught up".to_owned()
         });
-        self.findings().into_iter().map(said).chain(behind).collect()
+        let forged = |ForgedDrop { chain, dropped_seq }: ForgedDrop| {
+            format!(
+                "the row of {} chain {chain} says that its events up to {dropped_seq} were dropped, which never are: somebody has changed the database; it is not believed, and the chain accepts no more events until the owner of the tables has set dropped_seq, dropped_log_id and dropped_hash to NULL",
+                chain.mode.as_str()
+            )
+        };
+        let forged = self.forged_drops().into_iter().map(forged);
+        self.findings().into_iter().map(said).chain(forged).chain(behind).collect()
     }
 
     fn pool(&self) -> &FairPool {

@@ -689,6 +689,10 @@ impl Transaction<'_> {
             return Err(StoreError::Refused("the chain's row belongs to another chain".into()).into());
         }
         let head = statements::head(lock).ok_or_else(|| self.unproven())?;
+        if statements::is_forged(lock, self.chain, head) {
+            self.writer.findings.set_stale();
+            return Err(self.unproven());
+        }
         let database_ms = statements::now_ms(snapshot)
             .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?;
         Ok((head, self.writer.clock.read(database_ms).sealing_ms()?))
@@ -748,13 +752,17 @@ impl Transaction<'_> {
         };
         let (head, now_ms) = self.checked(lock, snapshot)?;
         let noted = self.row().await?.and_then(|(_, noted)| noted);
-        let durable = loss::at_or_before(session, chain, u64::MAX).await?;
+        let (kept, dropped) =
+            (loss::at_or_before(session, chain, u64::MAX).await?, loss::last_dropped(session, chain).await?);
+        // Of a chain that has lost all that was kept, the next event follows the last one that was dropped.
+        let durable = if kept.chain_seq < dropped.chain_seq { dropped } else { kept };
         // Everything that the chain is known to have had: what its row says, what any node has noted there, and what this node knows itself.
         let mut lost: Option<Head> = None;
         let mut last_id = durable.log_id;
         for had in [Some(head), noted, known].into_iter().flatten().filter(|had| had.chain_seq > 0) {
             last_id = last_id.max(had.log_id);
-            if loss::at_or_before(session, chain, had.chain_seq).await? == had
+            if had.chain_seq <= dropped.chain_seq
+                || loss::at_or_before(session, chain, had.chain_seq).await? == had
                 || loss::accepted(session, chain, had).await?.is_some()
             {
                 continue;
@@ -766,7 +774,7 @@ impl Transaction<'_> {
         let lost = lost.ok_or_else(nothing_lost)?;
         let older = loss::older(session, chain, lost).await?;
         let loss = Loss {
-            lost_from: (older.chain_seq + 1).min(lost.chain_seq),
+            lost_from: (older.chain_seq.max(dropped.chain_seq) + 1).min(lost.chain_seq),
             lost_to: Some(lost.chain_seq),
             recorded_hash: lost.hash,
         };

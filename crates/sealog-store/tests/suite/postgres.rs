@@ -598,10 +598,10 @@ fn the_file_for_citus_can_be_run_again_and_distributes_what_is_new() {
 /// Statements that look at more than one chain, none of which is on the way of a request for events.
 const NOT_HOT: [&str; 6] = [
     "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id WHERE c.chain_seq > 0 AND (k.chain_id IS NULL OR k.chain_seq <> c.chain_seq OR k.log_id <> c.log_id) ORDER BY random() LIMIT $1",
-    "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0",
+    "SELECT chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash FROM sealog.chains WHERE chain_seq > 0",
     "SELECT coalesce(sum(events), 0)::bigint FROM sealog.usage WHERE tenant_id = $1 AND month = $2",
     "DELETE FROM sealog.idempotency WHERE received_ms <= $1 AND ctid = ANY (ARRAY( SELECT ctid FROM sealog.idempotency WHERE received_ms <= $1 ORDER BY received_ms LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    "SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash FROM sealog.chains WHERE recorded_seq IS NOT NULL",
+    "SELECT * FROM ( SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, dropped_seq, dropped_seq IS NOT NULL AND NOT (dropped_seq > 0 AND dropped_seq < chain_seq AND substr(sha256('sealog chain'::bytea || uuid_send(tenant_id) || uuid_send(project_id) || 'test'::bytea), 1, 16) = uuid_send(chain_id)) AS forged FROM sealog.chains ) AS chains WHERE recorded_seq IS NOT NULL OR forged",
     "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.fields_indexed f ON f.chain_id = c.chain_id WHERE c.chain_seq > coalesce(f.chain_seq, 0) ORDER BY random() LIMIT $1",
 ];
 

@@ -1,12 +1,14 @@
 //! Old test events in PostgreSQL: what may be deleted, by whom, and what nodes make of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::Filter;
+use sealog_core::verify::Verdict;
 use sealog_store::postgres::{Options, PostgresStore};
-use sealog_store::{DropStep, Store};
+use sealog_store::{DropStep, Store, StoreError};
 use sealog_testing::postgres::{Database, cluster};
 use sealog_testing::*;
 
@@ -153,4 +155,158 @@ fn a_node_that_has_acknowledged_what_was_dropped_has_lost_nothing() {
     assert_eq!(first.findings(), []);
     append(&first, test(), vec![login("again")]);
     assert_eq!(verify(&first, test()).broken, None);
+}
+
+/// Writes into the row of a chain that its events up to this one were dropped. A database of an earlier
+/// version, or one whose owner means harm, has nothing against it.
+fn say_dropped(stage: &Stage, chain: ChainId, seq: u64) {
+    stage.database.sql(&format!(
+        "ALTER TABLE sealog.chains DROP CONSTRAINT IF EXISTS dropped_of_a_test_chain;
+         UPDATE sealog.chains c SET dropped_seq = {seq}, (dropped_log_id, dropped_hash) = (SELECT e.log_id, e.hash
+             FROM sealog.events e WHERE e.chain_id = c.chain_id AND e.chain_seq <= {seq} ORDER BY e.chain_seq DESC LIMIT 1)
+         WHERE mode = '{}'",
+        chain.mode.as_str()
+    ));
+}
+
+fn audited(store: &dyn Store, chain: ChainId) -> Verdict {
+    wait(store.audit(vec![chain], Arc::new(AtomicU64::new(0)))).unwrap().remove(0)
+}
+
+#[test]
+fn events_that_are_deleted_of_a_live_chain_are_missed_whatever_its_row_says_was_dropped() {
+    let stage = Stage::new();
+    let store = stage.open();
+    fill(&store, live(), 10);
+    say_dropped(&stage, live(), 5);
+    assert_eq!((first_seq(&store, live()), verify(&store, live()).checked), (1, 10));
+    stage.database.sql("DELETE FROM sealog.events WHERE chain_seq <= 5");
+    let verdict = verify(&store, live());
+    assert_eq!((verdict.first_seq, verdict.broken.map(|broken| broken.at)), (1, Some(6)));
+    assert_eq!(audited(&store, live()), verdict);
+}
+
+#[test]
+fn a_tail_that_is_cut_off_a_live_chain_is_a_loss_whatever_its_row_says_was_dropped() {
+    let stage = Stage::new();
+    let marks = tempfile::tempdir().unwrap();
+    let marked = || Options { mark_dir: Some(marks.path().to_owned()), ..on_postgres(&stage.world) };
+    let open = || PostgresStore::open(&stage.database.url(), &marked()).unwrap();
+    let (first, second) = (open(), stage.open());
+    fill(&second, live(), 9);
+    fill(&first, live(), 1);
+    say_dropped(&stage, live(), 10);
+    stage.database.sql(
+        "DELETE FROM sealog.events WHERE chain_seq > 5;
+         UPDATE sealog.chains SET (chain_seq, log_id, hash) = (SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_seq = 5)",
+    );
+    let refused = Err(StoreError::HeadUnproven { chain: live() });
+    assert_eq!(try_append(&first, live(), vec![login("on top")]), refused);
+    drop(first);
+    // By the mark, when it starts.
+    stage
+        .database
+        .sql("UPDATE sealog.chains SET recorded_seq = NULL, recorded_log_id = NULL, recorded_hash = NULL");
+    let first = open();
+    let found: Vec<_> = first.findings().iter().map(|finding| finding.acknowledged.chain_seq).collect();
+    assert_eq!(found, [10]);
+    assert_eq!(verify(&first, live()).broken.map(|broken| broken.at), Some(6));
+}
+
+#[test]
+fn nothing_is_dropped_beyond_the_head_of_a_chain_of_either_mode() {
+    let stage = Stage::new();
+    let store = stage.open();
+    for chain in [live(), test()] {
+        fill(&store, chain, 10);
+        for seq in [10, 11, 1000] {
+            say_dropped(&stage, chain, seq);
+            let verdict = verify(&store, chain);
+            assert_eq!((verdict.first_seq, verdict.checked, verdict.broken), (1, 10, None), "{seq}");
+        }
+        stage.database.sql(&format!(
+            "DELETE FROM sealog.events WHERE chain_seq <= 5 AND chain_id = (SELECT chain_id FROM sealog.chains WHERE mode = '{}')",
+            chain.mode.as_str()
+        ));
+        assert_eq!(verify(&store, chain).broken.map(|broken| broken.at), Some(6));
+    }
+}
+
+#[test]
+fn a_live_chain_whose_row_says_that_events_were_dropped_takes_none_and_is_named() {
+    let stage = Stage::new();
+    let other = chain(2, 1, Mode::Test);
+    let store = stage.open();
+    fill(&store, live(), 10);
+    fill(&store, other, 10);
+    drop_all(&store);
+    drop(store);
+    // As it was before the schema refused it.
+    say_dropped(&stage, live(), 5);
+    stage.database.sql("DELETE FROM sealog.migrations WHERE version > 6");
+    let store = stage.open();
+    let said = store.faults();
+    let named = format!("live chain {} says that its events up to 5 were dropped", live());
+    assert!(said.len() == 1 && said[0].contains(&named), "{said:?}");
+    assert_eq!(wait(store.stats()).unwrap().findings, 1);
+    let refused = Err(StoreError::HeadUnproven { chain: live() });
+    assert_eq!(try_append(&store, live(), vec![login("on top")]), refused);
+    let accepted = wait(store.accept_loss(live(), "nothing was lost".into()));
+    assert!(accepted.is_err(), "{accepted:?}");
+    append(&store, other, vec![login("others go on")]);
+    stage
+        .database
+        .sql("UPDATE sealog.chains SET dropped_seq = NULL, dropped_log_id = NULL, dropped_hash = NULL WHERE mode = 'live'");
+    append(&store, live(), vec![login("again")]);
+    assert_valid(&store, live(), 11);
+    eventually("it is named no more", || store.faults().is_empty());
+}
+
+#[test]
+fn the_schema_refuses_a_drop_of_a_live_chain_and_one_beyond_the_head() {
+    let stage = Stage::new();
+    let store = stage.open();
+    fill(&store, live(), 10);
+    fill(&store, test(), 10);
+    let dropped = |what: &str| {
+        let sql = format!("UPDATE sealog.chains SET dropped_log_id = log_id, dropped_hash = hash, {what}");
+        stage.database.try_sql("owner", &sql).status.success()
+    };
+    for refused in [
+        "dropped_seq = 5 WHERE mode = 'live'",
+        "mode = 'test', dropped_seq = 5 WHERE mode = 'live'",
+        "dropped_seq = 0 WHERE mode = 'test'",
+        "dropped_seq = 10 WHERE mode = 'test'",
+    ] {
+        assert!(!dropped(refused), "{refused}");
+    }
+    assert!(dropped("dropped_seq = 9 WHERE mode = 'test'"));
+}
+
+#[test]
+fn a_row_that_names_another_chain_than_its_id_is_an_error_and_its_chain_is_not_left_out() {
+    let stage = Stage::new();
+    let store = stage.open();
+    fill(&store, live(), 3);
+    stage.database.sql("UPDATE sealog.chains SET mode = 'test'");
+    let heads = wait(store.heads());
+    assert!(matches!(heads, Err(StoreError::Read(_))), "{heads:?}");
+}
+
+#[test]
+fn a_loss_of_all_that_was_kept_is_accepted_behind_what_was_dropped() {
+    let stage = Stage::new();
+    let store = stage.open();
+    fill(&store, test(), 10);
+    assert_eq!(drop_all(&store), 9);
+    let refused = wait(store.accept_loss(test(), "nothing was lost".into()));
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    stage.database.sql("DELETE FROM sealog.events");
+    assert_eq!(verify(&store, test()).broken.map(|broken| broken.at), Some(10));
+    let receipt = wait(store.accept_loss(test(), "deleted".into())).unwrap();
+    let event = get(&store, test(), receipt.log_ids[0]).unwrap();
+    assert!(event.text.as_str().contains(r#""lost_from":10,"lost_to":10,"#), "{}", event.text.as_str());
+    append(&store, test(), vec![login("on")]);
+    let verdict = verify(&store, test());
+    assert_eq!((verdict.first_seq, verdict.last_seq, verdict.broken), (10, 11, None));
 }

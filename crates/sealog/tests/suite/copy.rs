@@ -642,3 +642,24 @@ fn a_test_chain_whose_beginning_was_dropped_is_left_out_and_named_and_the_rest_i
     assert!(copied.contains(&(first, 5)) && copied.contains(&(second, 5)), "{copied:?}");
     assert!(!copied.iter().any(|(chain, _)| *chain == test), "{copied:?}");
 }
+
+#[test]
+fn a_live_chain_whose_row_says_that_events_were_dropped_is_never_left_out_of_a_copy() {
+    let (database, target) = (postgres::cluster().database(), tempfile::tempdir().unwrap());
+    let live = chains()[0];
+    {
+        let store = PostgresStore::open(&database.url(), &Default::default()).unwrap();
+        furnish(&Control::on_postgres(&store).unwrap());
+        append(&store, live, 5, "x");
+    }
+    database.sql(
+        "ALTER TABLE sealog.chains DROP CONSTRAINT IF EXISTS dropped_of_a_test_chain;
+         UPDATE sealog.chains SET dropped_seq = 3, dropped_log_id = e.log_id, dropped_hash = e.hash FROM sealog.events e
+             WHERE e.chain_id = chains.chain_id AND e.chain_seq = 3;
+         DELETE FROM sealog.events WHERE chain_seq <= 3",
+    );
+    let to = target.path().join("data");
+    let (code, _, said) = copy_ended(&database.url(), to.to_str().unwrap(), &[]);
+    assert_eq!(code, Some(10), "{said}");
+    assert!(said.contains(&format!("chain {live}: event 1 is missing in the source")), "{said}");
+}
