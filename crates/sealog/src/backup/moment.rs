@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sealog_core::chain::Head;
-use sealog_core::id::ChainId;
+use sealog_core::id::{ChainId, Mode};
 use sealog_store::embedded::backup::read_dropped;
 use serde::Deserialize;
 
@@ -36,8 +36,12 @@ pub(super) struct SegmentMoment {
 }
 
 impl LogMoment {
-    /// The file that says what was dropped, if anything was.
+    /// The file that says what was dropped, if anything was. Of a live log nothing ever is: one that says so
+    /// hides a loss.
     pub(super) fn dropped_file(&self) -> Result<Option<Vec<u8>>, String> {
+        if self.mode != Mode::Test.as_str() && (self.dropped_through > 0 || self.dropped.is_some()) {
+            return Err(format!("events of the {} log are said to be dropped, which never are", self.mode));
+        }
         let Some(text) = &self.dropped else { return Ok(None) };
         unhex(text).map(Some).ok_or_else(|| "what was dropped is no hex digits".into())
     }
@@ -47,5 +51,28 @@ impl LogMoment {
         let Some(file) = self.dropped_file()? else { return Ok(BTreeMap::new()) };
         let (_, anchors) = read_dropped(&file).ok_or("what was dropped cannot be read")?;
         Ok(anchors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_live_log_nothing_is_dropped_whatever_a_server_says() {
+        let log = |mode: &str, dropped_through, dropped: Option<&str>| LogMoment {
+            mode: mode.into(),
+            commit: 1,
+            segments: Vec::new(),
+            dropped_through,
+            dropped: dropped.map(str::to_owned),
+            lost: Vec::new(),
+            unproven_to: None,
+        };
+        assert_eq!(log("live", 0, None).dropped_file(), Ok(None));
+        assert_eq!(log("test", 1, Some("ab")).dropped_file(), Ok(Some(vec![0xab])));
+        for live in [log("live", 1, None), log("live", 0, Some("ab"))] {
+            assert!(live.dropped_file().is_err_and(|why| why.contains("which never are")));
+        }
     }
 }

@@ -128,6 +128,8 @@ impl Replica {
         let (mut round, mut heads) = (Round::default(), BTreeMap::new());
         let mut open = BTreeMap::new();
         for log in &moment.logs {
+            // Asked before anything goes by it.
+            log.dropped_file().map_err(Stopped::Refused)?;
             let grown = self.follow_log(remote, log, before.remove(&log.mode), &mut round)?;
             heads.extend(grown.heads);
             open.insert(log.mode.clone(), grown.open);

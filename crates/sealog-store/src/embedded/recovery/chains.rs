@@ -51,7 +51,7 @@ impl Recovery<'_> {
             }
             let recorded = marked.heads.get(&id).copied().unwrap_or(Head::EMPTY);
             let look = Look { chain: id, runs: &of_chain, segments, caches: &caches };
-            let dropped = self.dropped.anchor(id);
+            let dropped = self.believed_drop(id, &of_chain, recorded);
             let state = match ends_of(&of_chain, recorded, dropped).compare(&look, recorded) {
                 Ok(state) => state,
                 Err(error) => {
@@ -110,6 +110,23 @@ impl Recovery<'_> {
             });
         }
         Ok(())
+    }
+
+    /// The last event of a chain that was dropped. Nothing is dropped before the high-water mark has passed
+    /// it, nor from behind what is kept: an anchor that says so is no drop, and what it would hide is missed
+    /// as without it.
+    fn believed_drop(&mut self, chain: ChainId, runs: &[SealedRun], recorded: Head) -> Head {
+        let dropped = self.dropped.anchor(chain);
+        let is_marked = self.marked.as_ref().is_some_and(|marked| !marked.damaged);
+        let kept = runs.last().map(|run| run.run().end_seq() - 1);
+        let is_beyond = kept.is_some_and(|last| dropped.chain_seq >= last)
+            || is_marked && dropped.chain_seq > recorded.chain_seq;
+        if dropped == Head::EMPTY || !is_beyond {
+            return dropped;
+        }
+        let end = kept.unwrap_or(recorded.chain_seq);
+        self.findings.push(Finding::DroppedBeyond { chain, dropped: dropped.chain_seq, end });
+        Head::EMPTY
     }
 
     /// Holes between runs that lie in segments with damage: the records are there, but are not right.

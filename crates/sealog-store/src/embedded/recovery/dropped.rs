@@ -31,14 +31,20 @@ pub(crate) struct DroppedFound {
     pub dropped: Dropped,
     /// There is one, and it contradicts its checksum.
     pub is_damaged: bool,
+    /// There is one in a live log, where none is ever written.
+    pub is_forged: bool,
 }
 
 impl Dropped {
     /// Of a live log nothing is ever dropped, whatever stands in its directory.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, mode: Mode) -> io::Result<DroppedFound> {
-        let none = DroppedFound { dropped: Dropped::default(), is_damaged: false };
+        let none = DroppedFound { dropped: Dropped::default(), is_damaged: false, is_forged: false };
         if mode != Mode::Test {
-            return Ok(none);
+            return match disk.open_to_read(&path(dir)) {
+                Ok(_) => Ok(DroppedFound { is_forged: true, ..none }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(none),
+                Err(error) => Err(error),
+            };
         }
         let bytes = match disk.open(&path(dir)) {
             Ok(file) => disk::read_all(&*file)?,
@@ -46,7 +52,7 @@ impl Dropped {
             Err(error) => return Err(error),
         };
         Ok(match decode(&bytes) {
-            Some(dropped) => DroppedFound { dropped, is_damaged: false },
+            Some(dropped) => DroppedFound { dropped, ..none },
             None => DroppedFound { is_damaged: true, ..none },
         })
     }
@@ -163,7 +169,8 @@ mod tests {
     fn a_live_log_has_dropped_nothing_whatever_stands_there() {
         let dir = tempfile::tempdir().unwrap();
         some().write(&RealDisk, dir.path(), 5).unwrap();
-        assert_eq!(Dropped::open(&RealDisk, dir.path(), Mode::Live).unwrap().dropped, Dropped::default());
+        let found = Dropped::open(&RealDisk, dir.path(), Mode::Live).unwrap();
+        assert_eq!((found.dropped, found.is_forged), (Dropped::default(), true));
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub enum Finding {
     HeadUnproven { chain: ChainId },
     /// What retention has dropped of a test log cannot be read, so that a rightful drop cannot be told from a loss.
     DroppedDamaged,
+    /// A live log has a file that says that events were dropped. Events of live chains never are; it is not
+    /// believed.
+    DroppedOfLive,
+    /// The events of a test chain are said to be dropped up to one that it never had, or that is there. It is
+    /// not believed.
+    DroppedBeyond { chain: ChainId, dropped: u64, end: u64 },
     /// There are events but no readable high-water mark, so a cut tail could not be noticed.
     NoMark,
     /// A record in the middle of the high-water mark is damaged.
@@ -92,6 +98,15 @@ impl fmt::Display for Finding {
             Finding::DroppedDamaged => f.write_str(
                 "the file that says which test events were dropped is damaged; what is missing counts as lost",
             ),
+            Finding::DroppedOfLive => f.write_str(
+                "live/dropped says that events of live chains were dropped, which never are: somebody has put it there; it is not believed, move it away",
+            ),
+            Finding::DroppedBeyond { chain, dropped, end } => {
+                write!(
+                    f,
+                    "test/dropped says that the events of chain {chain} were dropped up to {dropped}, and it ends at {end}: somebody has changed the file; it is not believed for this chain"
+                )
+            }
             Finding::NoMark => f.write_str(
                 "there is no readable high-water mark, so events that were cut off the end would not be noticed",
             ),

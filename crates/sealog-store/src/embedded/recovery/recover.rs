@@ -62,6 +62,9 @@ pub(crate) fn recover(
     if known.is_damaged {
         found.findings.push(Finding::DroppedDamaged);
     }
+    if known.is_forged {
+        found.findings.push(Finding::DroppedOfLive);
+    }
     let mut recovery = Recovery {
         dir,
         mode,

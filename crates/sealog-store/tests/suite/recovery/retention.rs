@@ -72,6 +72,12 @@ fn drop_all(store: &dyn Store) -> u64 {
 #[track_caller]
 fn assert_whole(store: &EmbeddedStore, before: &[(ChainId, Head)], what: &str) {
     assert_eq!(store.findings(), [], "{what}");
+    assert_goes_on(store, before, what);
+}
+
+/// The chains are as they were, and take events.
+#[track_caller]
+fn assert_goes_on(store: &EmbeddedStore, before: &[(ChainId, Head)], what: &str) {
     assert_eq!(heads(store), before, "{what}");
     for (chain, head) in before {
         let ends = wait(store.head(*chain)).unwrap();
@@ -225,8 +231,41 @@ fn nothing_in_its_directory_lets_a_live_log_drop_anything() {
     let forged = stage.read(&test_file("dropped"));
     stage.disk.put(&Path::new(DIR).join("live/dropped"), &forged);
     let store = stage.open();
+    assert_eq!(store.findings(), [(Mode::Live, Finding::DroppedOfLive)]);
     assert_valid(&store, live(), 300);
-    assert_whole(&store, &before, "with a forged file");
+    assert_goes_on(&store, &before, "with a forged file");
+}
+
+/// The file that says what was dropped, with another seq for the last event of each chain.
+fn dropped_to(file: &[u8], seq: u64) -> Vec<u8> {
+    let mut file = file.to_vec();
+    for anchor in file[40..].chunks_exact_mut(88) {
+        anchor[32..40].copy_from_slice(&seq.to_le_bytes());
+    }
+    let checksum = crc32c::crc32c(&file[16..]).to_le_bytes();
+    file[12..16].copy_from_slice(&checksum);
+    file
+}
+
+#[test]
+fn a_test_chain_is_not_dropped_beyond_its_head_whatever_the_file_says() {
+    let stage = filled();
+    let store = stage.open();
+    drop_all(&store);
+    let before = heads(&store);
+    drop(store);
+    let said = stage.read(&test_file("dropped"));
+    stage.disk.put(&test_file("dropped"), &dropped_to(&said, 100_000));
+    let store = stage.open();
+    for (chain, head) in before.iter().filter(|(chain, _)| chain.mode == Mode::Test) {
+        let verdict = verify(&store, *chain);
+        assert!(verdict.broken.is_some(), "{chain}: {verdict:?}");
+        let end = wait(store.head(*chain)).unwrap().end().chain_seq;
+        assert!(end <= head.chain_seq, "{chain} {end}");
+        let finding = |finding: &Finding| matches!(finding, Finding::DroppedBeyond { chain: of, dropped: 100_000, .. } if of == chain);
+        assert!(store.findings().iter().any(|(_, found)| finding(found)), "{:?}", store.findings());
+    }
+    assert_valid(&store, live(), 300);
 }
 
 #[test]
