@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode, Ulid};
@@ -11,6 +9,7 @@ use sealog_core::verify::Broken;
 use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
 use sha2::{Digest, Sha256};
 
+use super::cores::on_all_cores;
 use super::hex::hex;
 use super::manifest::{LogText, Manifest, SegmentText, dropped_name};
 use super::place::{Place, segment_name};
@@ -111,23 +110,18 @@ fn check_log(
             .push(format!("{} log: segment {number} was missing when the backup was made", log.mode));
     }
     let mut walk = Walk::behind(dropped.iter().map(|(chain, head)| (*chain, *head)));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    // As many segments as there are cores stand in memory at a time.
-    for some in log.segments.chunks(threads) {
-        for (segment, looked) in some.iter().zip(look_at(place, &log.mode, some, wanted)) {
-            checked.files += 1;
-            checked.bytes += segment.bytes;
-            progress.add(segment.bytes);
-            checked.changed.extend(looked.changed);
-            checked.damaged.extend(looked.damaged);
-            if let Some(contents) = looked.contents {
-                checked
-                    .found
-                    .extend(contents.found.iter().map(|(chain, head)| (head.log_id, (*chain, *head))));
-                walk.add(contents);
-            }
+    let look = |segment: &SegmentText| look_at(place, &log.mode, segment, wanted);
+    on_all_cores(&log.segments, look, |segment, looked| {
+        checked.files += 1;
+        checked.bytes += segment.bytes;
+        progress.add(segment.bytes);
+        checked.changed.extend(looked.changed);
+        checked.damaged.extend(looked.damaged);
+        if let Some(contents) = looked.contents {
+            checked.found.extend(contents.found.iter().map(|(chain, head)| (head.log_id, (*chain, *head))));
+            walk.add(contents);
         }
-    }
+    });
     checked.events += walk.events;
     walk.finish().into_iter().map(|(chain, ended)| (chain, (ended.head, ended.broken))).collect()
 }
@@ -138,28 +132,7 @@ struct Looked {
     damaged: Vec<String>,
 }
 
-/// Each on a core of its own.
-fn look_at(place: &Place, mode: &str, segments: &[SegmentText], wanted: &HashSet<Ulid>) -> Vec<Looked> {
-    let looked: Vec<Mutex<Option<Looked>>> = segments.iter().map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let at = segments.iter().position(|other| std::ptr::eq(other, segment)).unwrap_or(0);
-            let found = look_at_one(place, mode, segment, wanted);
-            *looked[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..segments.len() {
-            scope.spawn(worker);
-        }
-        worker();
-    });
-    let found = looked.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner));
-    found.collect()
-}
-
-fn look_at_one(place: &Place, mode: &str, segment: &SegmentText, wanted: &HashSet<Ulid>) -> Looked {
+fn look_at(place: &Place, mode: &str, segment: &SegmentText, wanted: &HashSet<Ulid>) -> Looked {
     let name = segment_name(mode, segment.number, &segment.salt);
     let content = match place.read_segment(mode, segment) {
         Ok(content) => content,

@@ -54,8 +54,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Makes a data directory of a backup.\n\n\
              The backup is verified first: a damaged or incomplete one is refused, and so is a target that is not empty. A restore must not take events back in silence, so it is also refused \
-             when the backup ends before an event that is known to have been: by a newer backup in the same directory, by a receipt (--receipt), or by the high-water mark of the old data \
-             directory (--old-data, or what is left of one in the target). --accept-rollback restores it all the same; the lost events are then named in each chain (sealog.loss_accepted), and \
+             when the backup is missing an event that was acknowledged, as a newer backup in the same directory says, a receipt (--receipt), or an old data directory: its log and its high-water mark \
+             (--old-data), or a mark that is left in the target. --accept-rollback restores it all the same; the lost events are then named in each chain (sealog.loss_accepted), and \
              every restore is recorded in the system chains of all tenants (sealog.store_restored) when the server is next started.\n\n\
              A restore that was interrupted is run again, and begins anew.",
         )
@@ -113,7 +113,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         let lost: Vec<String> = lost.iter().map(Behind::say).collect();
         println!(
             "{}",
-            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost })
+            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost, "not_known": known.not_known() })
         );
     } else {
         for behind in &lost {
@@ -224,7 +224,7 @@ impl Restore {
             return Ok(());
         }
         let mut problem = format!(
-            "backup {} of {} is older than what is known to have been; nothing was restored",
+            "backup {} of {} is missing events that were acknowledged; nothing was restored",
             manifest.id, manifest.made_at
         );
         for behind in lost.iter().take(SHOWN_MAX) {

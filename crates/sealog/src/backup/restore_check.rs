@@ -1,4 +1,5 @@
-//! `sealog restore check`: whether a database that was restored by its own tools has everything that is known to have been.
+//! `sealog restore check`: whether a database that was restored by its own tools has every event that is known
+//! to have been acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,8 +28,8 @@ pub(super) fn command() -> Command {
         Command::new("check")
             .about("Compares a restored database with the heads that were noted of it")
             .long_about(
-                "Compares a database that was restored by its own tools with what is known to have been: the newest heads that `sealog backup heads` has noted (--heads), receipts, and the \
-                 high-water marks of its servers (--old-data). Run it before the first server is started. Every chain is verified as well.\n\n\
+                "Compares a database that was restored by its own tools with what is known to have been acknowledged: the newest heads that `sealog backup heads` has noted (--heads), receipts, and the \
+                 data directories of its servers (--old-data). Run it before the first server is started. Every chain is verified as well.\n\n\
                  Where events are missing it says which, records the loss in the database, so that no server seals anything on top of it, and ends with 1. --accept-rollback accepts the loss: \
                  it is the next event of each chain (sealog.loss_accepted), and is recorded in the system chains (sealog.store_restored).",
             ),
@@ -56,7 +57,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let Compared { lost, broken, chains, accepted } = compared?;
     if matches.get_flag("json") {
         let lost: Vec<String> = lost.iter().map(Behind::say).collect();
-        println!("{}", json!({ "chains": chains, "lost": lost, "broken": broken, "accepted": accepted }));
+        println!(
+            "{}",
+            json!({ "chains": chains, "lost": lost, "broken": broken, "accepted": accepted, "not_known": known.not_known() })
+        );
     } else {
         for behind in &lost {
             println!("{}{}", if accepted { "accepted: " } else { "" }, behind.say());
@@ -65,7 +69,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             println!("BROKEN {broken}");
         }
         if lost.is_empty() && broken.is_empty() {
-            println!("the database has everything that is known to have been; {chains} chains are valid");
+            println!(
+                "the database has every event that is known to have been acknowledged; {chains} chains are valid"
+            );
         } else if !lost.is_empty() && !accepted {
             println!(
                 "The chains named take no events until the loss is accepted: bring the events back, or run this with --accept-rollback"

@@ -35,7 +35,7 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
         // Of a restore that was interrupted. What it found of an old store stands in the mark's place until the end.
         let kept = to.join(OLD_MARKS);
         if kept.exists() {
-            known.add_marks(&kept)?;
+            known.add_old_data(&kept)?;
         }
         return empty(to).map(|()| lock).map_err(failed);
     }
@@ -54,7 +54,8 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
             }
         }
     }
-    known.add_marks(to)?;
+    // No log can stand here any more, so the mark says how old it is.
+    known.add_old_data(to)?;
     let kept = || {
         for mode in Mode::ALL {
             let found = to.join(mode.as_str()).join("mark");

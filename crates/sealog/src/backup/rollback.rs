@@ -1,4 +1,5 @@
-//! What a restored store must not end behind: heads that a newer backup, a receipt or the high-water mark of the old directory names.
+//! Events that a restored store must have: those that a newer backup, a receipt or an old data directory
+//! names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -6,22 +7,23 @@ use std::sync::Arc;
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Hash, Mode, Ulid};
-use sealog_store::embedded::backup::read_mark;
-use sealog_store::embedded::disk::{Disk, RealDisk};
-use sealog_store::postgres::read_mark as read_postgres_mark;
 use serde::Deserialize;
 
 use super::head_text::HeadText;
 use super::manifest::{Manifest, number_of};
+use super::old_data;
 use super::place::{Found, Place};
+use crate::cli::exit::Failure;
 
-/// Everything that is known to have been.
+/// Every event that is known to have been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// By chain, the furthest, and what names it.
-    heads: BTreeMap<ChainId, (Head, String)>,
+    heads: BTreeMap<ChainId, (Head, Arc<str>)>,
     /// Of events whose chain is not named.
     receipts: Vec<Receipt>,
+    /// What may have been acknowledged beside these, in words for the operator.
+    not_known: Vec<String>,
 }
 
 /// What a client has of an event: the answer to its request, or the event itself.
@@ -67,10 +69,10 @@ impl Behind {
 }
 
 impl Known {
-    fn note(&mut self, chain: ChainId, head: Head, by: &str) {
-        let known = self.heads.entry(chain).or_insert((Head::EMPTY, String::new()));
+    fn note(&mut self, chain: ChainId, head: Head, by: &Arc<str>) {
+        let known = self.heads.entry(chain).or_insert_with(|| (Head::EMPTY, Arc::clone(by)));
         if head.chain_seq > known.0.chain_seq {
-            *known = (head, by.to_owned());
+            *known = (head, Arc::clone(by));
         }
     }
 
@@ -92,42 +94,29 @@ impl Known {
     }
 
     pub(super) fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), String> {
-        let by = format!("backup {}", manifest.id);
+        let by = format!("backup {}", manifest.id).into();
         for (chain, head) in manifest.heads()? {
             self.note(chain, head, &by);
         }
         Ok(())
     }
 
-    /// Of a data directory, or of what is left of one. Whether there was a high-water mark.
-    pub(super) fn add_marks(&mut self, data_dir: &Path) -> Result<bool, String> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let mut is_there = false;
-        for mode in Mode::ALL {
-            let dir = data_dir.join(mode.as_str());
-            let by = format!("the high-water mark in {}", dir.display());
-            let marked =
-                read_mark(&disk, &dir, mode).map_err(|error| format!("{}: {error}", dir.display()))?;
-            let Some(marked) = marked else { continue };
-            is_there = true;
-            if marked.is_damaged {
-                eprintln!("sealog: {by} is damaged in part; it may have known more than can be read");
-            }
-            for (chain, head) in marked.heads {
-                self.note(chain, head, &by);
-            }
+    /// Of a data directory, or of what is left of one. Whether there was a log or a high-water mark.
+    pub(super) fn add_old_data(&mut self, data_dir: &Path) -> Result<bool, Failure> {
+        let Some(old) = old_data::read(data_dir)? else { return Ok(false) };
+        for (chain, head, by) in old.heads {
+            self.note(chain, head, &by);
         }
-        let path = data_dir.join("postgres.mark");
-        if path.exists() {
-            let by = format!("the high-water mark {}", path.display());
-            let heads =
-                read_postgres_mark(data_dir).map_err(|error| format!("{}: {error}", path.display()))?;
-            is_there = true;
-            for (chain, head) in heads {
-                self.note(chain, head, &by);
-            }
+        for unsure in old.not_known {
+            eprintln!("sealog: {unsure}");
+            self.not_known.push(unsure);
         }
-        Ok(is_there)
+        Ok(true)
+    }
+
+    /// What may have been acknowledged beside what is known, in words for the operator.
+    pub(super) fn not_known(&self) -> &[String] {
+        &self.not_known
     }
 
     /// A file with the answer of a request, several of them, or events.
@@ -142,7 +131,7 @@ impl Known {
         if bytes.trim_ascii().is_empty() {
             return Err(failed("it is empty".into()));
         }
-        let by = format!("the receipt {}", path.display());
+        let by = format!("the receipt {}", path.display()).into();
         for receipt in serde_json::Deserializer::from_slice(&bytes).into_iter::<Receipt>() {
             let receipt = receipt.map_err(|error| failed(error.to_string()))?;
             if Ulid::parse(&receipt.log_id).is_none() {
@@ -158,7 +147,7 @@ impl Known {
 
     /// Ids of events to look for.
     pub(super) fn wanted(&self) -> HashSet<Ulid> {
-        self.heads.values().map(|(head, _)| head.log_id).chain(self.unplaced()).collect()
+        self.heads().map(|(_, head, _)| head.log_id).chain(self.unplaced()).collect()
     }
 
     /// Of receipts that do not name their chain.
@@ -167,10 +156,11 @@ impl Known {
     }
 
     pub(super) fn heads(&self) -> impl Iterator<Item = (ChainId, Head, &str)> {
-        self.heads.iter().map(|(chain, (head, by))| (*chain, *head, by.as_str()))
+        self.heads.iter().map(|(chain, (head, by))| (*chain, *head, &**by))
     }
 
-    /// What is known and not there: the heads of the chains, the wanted events that were found, and the last events that were dropped for their age.
+    /// What is known and not there. Takes the heads of the chains, the wanted events
+    /// that were found, and the last events that were dropped for their age.
     pub(super) fn behind(
         &self,
         heads: &BTreeMap<ChainId, Head>,
@@ -245,7 +235,7 @@ mod tests {
         let chain = chain(Mode::Test);
         let behind = |known: Head, end: Head, found: &[Head], dropped: Head| {
             let mut all = Known::default();
-            all.note(chain, known, "x");
+            all.note(chain, known, &"x".into());
             let found = found.iter().map(|head| (head.log_id, (chain, *head))).collect();
             let (heads, dropped) = (BTreeMap::from([(chain, end)]), BTreeMap::from([(chain, dropped)]));
             all.behind(&heads, &found, &dropped).len()

@@ -1,4 +1,4 @@
-//! What an operator knows to have been, and what is to be done about it.
+//! What an operator knows to have been acknowledged, and what is to be done about it.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use clap::{Arg, ArgAction, ArgMatches};
 use super::rollback::Known;
 use crate::cli::exit::Failure;
 
-/// What is known to have been, and what is done about it.
+/// What is known to have been acknowledged, and what is done about it.
 pub(super) fn rollback_args() -> [Arg; 4] {
     [
         Arg::new("receipt").long("receipt").value_name("FILE").action(ArgAction::Append).help("Events that must be there: answers of POST /v1/events with log_id, chain_seq and hash, or events, one JSON object for each line"),
-        Arg::new("old-data").long("old-data").value_name("DIR").help("The old data directory, or what is left of it: its high-water mark says what was acknowledged"),
-        Arg::new("accept-rollback").long("accept-rollback").action(ArgAction::SetTrue).help("Goes on although events are lost that are known to have been; they are named in their chains"),
+        Arg::new("old-data").long("old-data").value_name("DIR").help("The old data directory, or what is left of it: its log and its high-water mark say what was acknowledged"),
+        Arg::new("accept-rollback").long("accept-rollback").action(ArgAction::SetTrue).help("Goes on although acknowledged events are lost; they are named in their chains"),
         Arg::new("reason").long("reason").value_name("TEXT").requires("accept-rollback").help("Why the rollback is accepted; it is sealed into the chains"),
     ]
 }
@@ -23,10 +23,10 @@ pub(super) fn known_to(matches: &ArgMatches, known: &mut Known) -> Result<(), Fa
         known.add_receipts(Path::new(receipt)).map_err(Failure::usage)?;
     }
     if let Some(old) = matches.get_one::<String>("old-data")
-        && !known.add_marks(Path::new(old)).map_err(Failure::usage)?
+        && !known.add_old_data(Path::new(old))?
     {
         return Err(Failure::usage(format!(
-            "--old-data: there is no high-water mark in {old} (live/mark, test/mark or postgres.mark)"
+            "--old-data: there is neither a log nor a high-water mark in {old} (live, test or postgres.mark)"
         )));
     }
     Ok(())

@@ -9,6 +9,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 
 use crate::embedded::log::disk::Disk;
+use crate::embedded::log::read_only::ReadOnlyDisk;
 use crate::embedded::recovery::dropped::{Dropped, decode};
 use crate::embedded::recovery::high_water_mark::{Extent, MarkFile};
 
@@ -18,12 +19,23 @@ pub struct Marked {
     pub heads: BTreeMap<ChainId, Head>,
     /// A record in it is damaged, so that it may have known more.
     pub is_damaged: bool,
+    /// The last record was written at a clean stop, so that nothing was acknowledged after it.
+    pub is_clean: bool,
+    pub written_at_ms: u64,
 }
 
-/// The high-water mark in the directory of a log; nothing where there is none that can be read.
+/// The high-water mark in the directory of a log; nothing where there is none that can be read. It is a
+/// lower bound: it is written about once a second while events arrive, and the log beside it may have more.
 pub fn read_mark(disk: &Arc<dyn Disk>, dir: &Path, mode: Mode) -> io::Result<Option<Marked>> {
-    let (_, marked) = MarkFile::open(Arc::clone(disk), dir, mode)?;
-    Ok(marked.map(|marked| Marked { heads: marked.heads, is_damaged: marked.damaged }))
+    // An old disk may be mounted so that nothing on it can be written.
+    let disk = Arc::new(ReadOnlyDisk(Arc::clone(disk)));
+    let (_, marked) = MarkFile::open(disk, dir, mode)?;
+    Ok(marked.map(|marked| Marked {
+        heads: marked.heads,
+        is_damaged: marked.damaged,
+        is_clean: marked.clean,
+        written_at_ms: marked.written_at_ms,
+    }))
 }
 
 /// Up to where a copy of a log goes.

@@ -38,6 +38,8 @@ pub(crate) type Place = (u64, u64);
 pub(crate) struct Marked {
     pub extent: Extent,
     pub clean: bool,
+    /// When the last record was written.
+    pub written_at_ms: u64,
     /// Up to here events are damaged or lost that no high-water mark spoke for: a chain whose last event stands before it cannot be proven to end there. Kept until someone has looked into it.
     pub unproven_to: Option<Place>,
     /// Whether a record in the middle of the file was damaged.
@@ -195,7 +197,7 @@ fn decode_record(content: &[u8], mode: Mode, marked: &mut Marked) -> Option<()> 
         return None;
     }
     marked.extent = extent;
-    take.u64()?;
+    marked.written_at_ms = take.u64()?;
     marked.clean = take.u32()? == 1;
     let heads = take.u32()?;
     let unproven_to = (take.u64()?, take.u64()?);
@@ -237,9 +239,9 @@ mod tests {
         assert_eq!(none, None);
         mark.write(extent(1), false, &heads(1, 5), 0).unwrap();
         mark.write(extent(2), false, &heads(2, 6), 0).unwrap();
-        mark.write(extent(3), true, &heads(1, 7), 0).unwrap();
+        mark.write(extent(3), true, &heads(1, 7), 5).unwrap();
         let read = open(dir.path()).1.unwrap();
-        assert_eq!((read.extent, read.clean), (extent(3), true));
+        assert_eq!((read.extent, read.clean, read.written_at_ms), (extent(3), true, 5));
         assert_eq!(read.heads.values().map(|head| head.chain_seq).collect::<Vec<_>>(), [7, 6]);
 
         let path = dir.path().join("mark");

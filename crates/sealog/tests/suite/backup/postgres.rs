@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use sealog_testing::eventually;
-use sealog_testing::postgres::Cluster;
+use sealog_testing::postgres::{Cluster, cluster};
 
-use super::{Ended, Stage, ended};
+use super::rollback::fill_behind_the_mark;
+use super::{Ended, Stage, chains, ended};
 use crate::support::{Running, first_key, sealog, serving, start};
 
 fn serve(url: &str, data: &Path) -> Running {
@@ -46,10 +47,10 @@ fn point_in_time_recovery_is_checked_a_rollback_is_refused_and_accepted_it_is_re
     // To the end: everything is there.
     let whole = primary.recovered(None);
     let (code, said, error) = run(&["restore", "check", "--heads"], &heads, &whole.url("events"));
-    assert!(code == Some(0) && said.contains("everything that is known"), "{said} {error}");
+    assert!(code == Some(0) && said.contains("every event that is known"), "{said} {error}");
     drop(whole);
 
-    // To the moment before: three events are known to have been.
+    // To the moment before: three acknowledged events are missing.
     let earlier = primary.recovered(Some("before_the_accident"));
     let url = earlier.url("events");
     let check = ["restore", "check", "--json", "--heads"];
@@ -81,4 +82,14 @@ fn point_in_time_recovery_is_checked_a_rollback_is_refused_and_accepted_it_is_re
         let (code, said, error) = run(&["restore", "check", flag], &dir, &url);
         assert_eq!(code, Some(0), "{flag} {said} {error}");
     }
+}
+
+#[test]
+fn restore_check_reads_the_old_log_and_not_only_its_mark() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    fill_behind_the_mark(&stage, &chains()[..1]);
+    let database = cluster().database();
+    let (code, said, error) = run(&["restore", "check", "--old-data"], &stage.data(), &database.url());
+    assert!(code == Some(1) && said.contains("events 1 to 100 would be lost"), "{said} {error}");
 }

@@ -1,15 +1,17 @@
-//! A restore that would end behind what is known to have been.
+//! A restore that would lose events that were acknowledged.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::Filter;
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_testing::*;
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::{Stage, chains};
 use crate::support::{first_key, serve};
 
 /// The records of restores in the system chain of the one tenant.
@@ -129,4 +131,121 @@ fn a_receipt_and_the_old_high_water_mark_are_known_too() {
     assert_eq!(code, Some(0), "{error}");
     let store = EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
     assert!(wait(store.losses()).unwrap().is_empty());
+}
+
+/// Appends 50 events to each chain and puts back the high-water marks that stood there before, as a kill
+/// leaves them: the log has more than its mark.
+pub fn fill_behind_the_mark(stage: &Stage, chains: &[ChainId]) {
+    let store = stage.open_small();
+    let marks = Mode::ALL.map(|mode| {
+        let path = stage.data().join(mode.as_str()).join("mark");
+        (fs::read(&path).unwrap(), path)
+    });
+    for chain in chains {
+        append(&store, *chain, (0..50).map(|at| login(&format!("late-{at}"))).collect());
+    }
+    drop(store);
+    for (mark, path) in marks {
+        fs::write(path, mark).unwrap();
+    }
+}
+
+/// A backup with 50 events in each of the three chains, and 50 more in the old data behind its marks.
+fn with_a_log_behind_its_mark() -> (Stage, String) {
+    let stage = Stage::new();
+    stage.fill(&chains(), 1);
+    stage.create();
+    fill_behind_the_mark(&stage, &chains());
+    let old = stage.data().display().to_string();
+    (stage, old)
+}
+
+/// Of the old live log.
+fn segments(stage: &Stage) -> Vec<PathBuf> {
+    let files = fs::read_dir(stage.data().join("live")).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|end| end == "log")).collect();
+    segments.sort();
+    segments
+}
+
+/// What a mark alone says about a restore that cannot be refused.
+fn says_what_a_mark_cannot_know(error: &str) -> bool {
+    error.contains("was last written at 20") && error.contains("acknowledged after that")
+}
+
+#[test]
+fn a_restore_is_refused_while_the_old_log_has_events_that_its_mark_does_not_know_yet() {
+    let (stage, old) = with_a_log_behind_its_mark();
+    let files = || {
+        let dirs = Mode::ALL.map(|mode| stage.data().join(mode.as_str()));
+        let files = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap()).map(|entry| entry.unwrap().path());
+        files.map(|file| (fs::read(&file).unwrap(), file)).collect::<BTreeSet<_>>()
+    };
+    let before = files();
+    let (code, said, error) = stage.restore("restored", &["--old-data", &old, "--json"]);
+    assert_eq!(code, Some(1), "{said}");
+    for chain in chains() {
+        assert!(error.contains(&format!("chain {chain}: events 51 to 100 would be lost")), "{error}");
+    }
+    assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
+    assert!(files() == before, "the old data is only read");
+    // The same log without its marks, and then with a backup that has all of it.
+    for mode in Mode::ALL {
+        fs::remove_file(stage.data().join(mode.as_str()).join("mark")).unwrap();
+    }
+    let (code, _, error) = stage.restore("restored", &["--old-data", &old]);
+    assert!(code == Some(1) && error.contains("events 51 to 100 would be lost"), "{error}");
+    stage.create();
+    let (code, said, error) = stage.restore("restored", &["--old-data", &old]);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+}
+
+#[test]
+fn an_old_log_that_is_damaged_counts_as_far_as_it_can_be_read() {
+    let (stage, old) = with_a_log_behind_its_mark();
+    let segment = &segments(&stage)[0];
+    let mut bytes = fs::read(segment).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(segment, bytes).unwrap();
+    // Of a directory that came over in part, what came counts.
+    fs::remove_file(stage.data().join("FORMAT")).unwrap();
+    fs::remove_dir_all(stage.data().join("test")).unwrap();
+    let (code, _, error) = stage.restore("restored", &["--old-data", &old]);
+    assert!(code == Some(1) && error.contains("events 51 to 100 would be lost"), "{error}");
+    assert!(error.contains("is damaged"), "{error}");
+}
+
+#[test]
+fn where_the_old_log_cannot_be_read_the_age_of_its_mark_is_said() {
+    let (stage, old) = with_a_log_behind_its_mark();
+    for segment in segments(&stage) {
+        fs::write(segment, "no segment").unwrap();
+    }
+    fs::remove_dir_all(stage.data().join("test")).unwrap();
+    let (code, said, error) = stage.restore("restored", &["--old-data", &old, "--json"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(says_what_a_mark_cannot_know(&error) && error.contains("header is damaged"), "{error}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let not_known: Vec<&str> =
+        said["not_known"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(not_known.iter().any(|told| says_what_a_mark_cannot_know(told)), "{said}");
+}
+
+#[test]
+fn a_mark_that_stands_alone_in_the_target_says_its_age_unless_the_server_was_stopped() {
+    let (stage, _) = with_a_log_behind_its_mark();
+    let left = |target: &str| {
+        let dir = stage.path(target).join("live");
+        fs::create_dir_all(&dir).unwrap();
+        fs::copy(stage.data().join("live/mark"), dir.join("mark")).unwrap();
+        stage.restore(target, &[])
+    };
+    let (code, said, error) = left("killed");
+    assert_eq!(code, Some(0), "{said} {error}");
+    assert!(says_what_a_mark_cannot_know(&error), "{error}");
+    drop(stage.open_small());
+    stage.create();
+    let (code, said, error) = left("stopped");
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
 }
