@@ -29,7 +29,7 @@ pub(super) fn command() -> Command {
             .about("Compares a restored database with the heads that were noted of it")
             .long_about(
                 "Compares a database that was restored by its own tools with what is known to have been acknowledged: the newest heads that `sealog backup heads` has noted (--heads), receipts, and the \
-                 data directories of its servers (--old-data). Run it before the first server is started. Every chain is verified as well.\n\n\
+                 data directories of its servers (--old-data, once for each). Run it before the first server is started. Every chain is verified as well.\n\n\
                  Where events are missing it says which, records the loss in the database, so that no server seals anything on top of it, and ends with 1. --accept-rollback accepts the loss: \
                  it is the next event of each chain (sealog.loss_accepted), and is recorded in the system chains (sealog.store_restored).",
             ),

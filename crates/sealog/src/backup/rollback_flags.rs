@@ -11,7 +11,7 @@ use crate::cli::exit::Failure;
 pub(super) fn rollback_args() -> [Arg; 4] {
     [
         Arg::new("receipt").long("receipt").value_name("FILE").action(ArgAction::Append).help("Events that must be there: answers of POST /v1/events with log_id, chain_seq and hash, or events, one JSON object for each line"),
-        Arg::new("old-data").long("old-data").value_name("DIR").help("The old data directory, or what is left of it: its log and its high-water mark say what was acknowledged"),
+        Arg::new("old-data").long("old-data").value_name("DIR").action(ArgAction::Append).help("The old data directory, or what is left of it: its log and its high-water mark say what was acknowledged. Give it once for each server"),
         Arg::new("accept-rollback").long("accept-rollback").action(ArgAction::SetTrue).help("Goes on although acknowledged events are lost; they are named in their chains"),
         Arg::new("reason").long("reason").value_name("TEXT").requires("accept-rollback").help("Why the rollback is accepted; it is sealed into the chains"),
     ]
@@ -22,12 +22,12 @@ pub(super) fn known_to(matches: &ArgMatches, known: &mut Known) -> Result<(), Fa
     for receipt in matches.get_many::<String>("receipt").into_iter().flatten() {
         known.add_receipts(Path::new(receipt)).map_err(Failure::usage)?;
     }
-    if let Some(old) = matches.get_one::<String>("old-data")
-        && !known.add_old_data(Path::new(old))?
-    {
-        return Err(Failure::usage(format!(
-            "--old-data: there is neither a log nor a high-water mark in {old} (live, test or postgres.mark)"
-        )));
+    for old in matches.get_many::<String>("old-data").into_iter().flatten() {
+        if !known.add_old_data(Path::new(old))? {
+            return Err(Failure::usage(format!(
+                "--old-data: there is neither a log nor a high-water mark in {old} (live, test or postgres.mark)"
+            )));
+        }
     }
     Ok(())
 }

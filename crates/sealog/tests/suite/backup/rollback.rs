@@ -249,3 +249,16 @@ fn a_mark_that_stands_alone_in_the_target_says_its_age_unless_the_server_was_sto
     let (code, said, error) = left("stopped");
     assert_eq!((code, &*error), (Some(0), ""), "{said}");
 }
+
+#[test]
+fn every_old_data_directory_counts() {
+    let (stage, old) = with_a_log_behind_its_mark();
+    let other = Stage::new();
+    other.fill(&[chain(7, 7, Mode::Live)], 1);
+    let other = other.data().display().to_string();
+    for order in [[&old, &other], [&other, &old]] {
+        let (code, _, error) = stage.restore("restored", &["--old-data", order[0], "--old-data", order[1]]);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("events 51 to 100") && error.contains("events 1 to 50"), "{error}");
+    }
+}
