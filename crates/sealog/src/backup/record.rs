@@ -1,5 +1,6 @@
 //! The record of a restore in the system chains: which backup, and what was lost with it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Tenants};
@@ -46,7 +47,11 @@ fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> 
     let Restored { backup, made_at, reason, lost } = restored;
     let concerns = |behind: &&Behind| behind.chain.is_none_or(|chain| chain.tenant_id == tenant_id);
     let of_tenant: Vec<&Behind> = lost.iter().filter(concerns).collect();
-    let mut metadata = json!({ "backup": backup, "made_at": made_at, "rolled_back_chains": of_tenant.len() });
+    // Several events of one chain may be missing, each known by something else.
+    let chains: BTreeSet<_> = of_tenant.iter().filter_map(|behind| behind.chain).collect();
+    let unplaced = of_tenant.iter().filter(|behind| behind.chain.is_none()).count();
+    let count = chains.len() + unplaced;
+    let mut metadata = json!({ "backup": backup, "made_at": made_at, "rolled_back_chains": count });
     if !of_tenant.is_empty() {
         metadata["rolled_back"] = of_tenant.iter().take(CHAINS_MAX).map(|behind| told(behind)).collect();
         metadata["reason"] = json!(reason);

@@ -297,6 +297,7 @@ impl Restore {
         let heads = manifest.heads()?;
         let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
         // A chain of a project that the control data does not know would be made by its own acceptance, and nobody could read it.
+        // Of several in one chain the furthest counts, which comes last.
         let accepted: BTreeMap<ChainId, Head> = lost
             .iter()
             .filter_map(|behind| Some((behind.chain?, behind.known)))

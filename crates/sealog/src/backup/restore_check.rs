@@ -10,6 +10,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 use sealog_core::time::iso_ms;
 use sealog_core::verify::Item;
+use sealog_store::postgres::PostgresStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Range, Store, StoreError};
 use serde_json::json;
@@ -28,7 +29,7 @@ pub(super) fn command() -> Command {
         Command::new("check")
             .about("Compares a restored database with the heads that were noted of it")
             .long_about(
-                "Compares a database that was restored by its own tools with what is known to have been acknowledged: the newest heads that `sealog backup heads` has noted (--heads), receipts, and the \
+                "Compares a database that was restored by its own tools with what is known to have been acknowledged: the heads that `sealog backup heads` has noted (--heads), receipts, and the \
                  data directories of its servers (--old-data, once for each). Run it before the first server is started. Every chain is verified as well.\n\n\
                  Where events are missing it says which, records the loss in the database, so that no server seals anything on top of it, and ends with 1. --accept-rollback accepts the loss: \
                  it is the next event of each chain (sealog.loss_accepted), and is recorded in the system chains (sealog.store_restored).",
@@ -116,15 +117,7 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
     for chain in heads.keys() {
         dropped.insert(*chain, store.head(*chain).await.map_err(text)?.dropped);
     }
-    let mut lost = known.behind(&heads, &found, &dropped);
-    if !lost.is_empty() {
-        let noted = lost.iter().filter_map(|behind| Some((behind.chain?, behind.known))).collect();
-        let recorded = database.note_losses(noted).await.map_err(text)?;
-        // What was accepted before is over.
-        lost.retain(|behind| {
-            behind.chain.is_none_or(|chain| recorded.iter().any(|found| found.chain == chain))
-        });
-    }
+    let lost = still_lost(database, known.behind(&heads, &found, &dropped)).await.map_err(text)?;
     let accepted = matches.get_flag("accept-rollback");
     if accepted && !lost.is_empty() {
         let now = iso_ms(SystemWorld.now_ms());
@@ -157,6 +150,31 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
         }
     }
     Ok(Compared { lost, broken, chains, accepted })
+}
+
+/// Records what is lost, and leaves out what was accepted before. A chain has one record, of its furthest loss.
+/// So the nearest is recorded first, and each is held against the acceptances by itself.
+async fn still_lost(database: &PostgresStore, mut left: Vec<Behind>) -> Result<Vec<Behind>, StoreError> {
+    let mut lost = Vec::new();
+    while !left.is_empty() {
+        let mut noted = BTreeMap::new();
+        let (now, later): (Vec<Behind>, Vec<Behind>) = left.into_iter().partition(|behind| {
+            let Some(chain) = behind.chain else { return true };
+            *noted.entry(chain).or_insert(behind.known) == behind.known
+        });
+        let recorded = database.note_losses(noted).await?;
+        let is_recorded = |behind: &Behind| {
+            behind.chain.is_none_or(|chain| {
+                recorded.iter().any(|finding| {
+                    finding.chain == chain && finding.acknowledged.chain_seq >= behind.known.chain_seq
+                })
+            })
+        };
+        lost.extend(now.into_iter().filter(is_recorded));
+        left = later;
+    }
+    lost.sort_by_key(|behind| (behind.chain.is_none(), behind.chain, behind.known.chain_seq));
+    Ok(lost)
 }
 
 /// The known events that are in the middle of their chains, or anywhere.

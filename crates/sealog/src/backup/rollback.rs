@@ -1,5 +1,8 @@
 //! Events that a restored store must have: those that a newer backup, a receipt or an old data directory
 //! names.
+//!
+//! All of them are compared, and not only the furthest of a chain: where a chain was rolled back and went on,
+//! its furthest event is there, and an earlier one that was acknowledged before is another one by now.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -18,8 +21,8 @@ use crate::cli::exit::Failure;
 /// Every event that is known to have been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// By chain, the furthest, and what names it.
-    heads: BTreeMap<ChainId, (Head, Arc<str>)>,
+    /// By chain, with what names each.
+    heads: BTreeMap<ChainId, Vec<(Head, Arc<str>)>>,
     /// Of events whose chain is not named.
     receipts: Vec<Receipt>,
     /// What may have been acknowledged beside these, in words for the operator.
@@ -70,9 +73,10 @@ impl Behind {
 
 impl Known {
     fn note(&mut self, chain: ChainId, head: Head, by: &Arc<str>) {
-        let known = self.heads.entry(chain).or_insert_with(|| (Head::EMPTY, Arc::clone(by)));
-        if head.chain_seq > known.0.chain_seq {
-            *known = (head, Arc::clone(by));
+        let known = self.heads.entry(chain).or_default();
+        // A chain that stands still has the same head in every backup.
+        if head.chain_seq > 0 && known.last().is_none_or(|(last, _)| *last != head) {
+            known.push((head, Arc::clone(by)));
         }
     }
 
@@ -156,10 +160,12 @@ impl Known {
     }
 
     pub(super) fn heads(&self) -> impl Iterator<Item = (ChainId, Head, &str)> {
-        self.heads.iter().map(|(chain, (head, by))| (*chain, *head, &**by))
+        self.heads
+            .iter()
+            .flat_map(|(chain, known)| known.iter().map(move |(head, by)| (*chain, *head, &**by)))
     }
 
-    /// What is known and not there. Takes the heads of the chains, the wanted events
+    /// What is known and not there, by chain and `chain_seq`. Takes the heads of the chains, the wanted events
     /// that were found, and the last events that were dropped for their age.
     pub(super) fn behind(
         &self,
@@ -168,13 +174,24 @@ impl Known {
         dropped: &BTreeMap<ChainId, Head>,
     ) -> Vec<Behind> {
         let mut behind = Vec::new();
-        for (chain, known, by) in self.heads() {
-            let end_seq = heads.get(&chain).map_or(0, |head| head.chain_seq);
-            let is_dropped = dropped.get(&chain).is_some_and(|head| head.chain_seq >= known.chain_seq);
-            let is_there =
-                heads.get(&chain) == Some(&known) || found.get(&known.log_id) == Some(&(chain, known));
-            if !is_dropped && !is_there {
-                behind.push(Behind { chain: Some(chain), known, end_seq, by: by.to_owned() });
+        for (chain, known) in &self.heads {
+            let (end, dropped) = (heads.get(chain), dropped.get(chain).map_or(0, |head| head.chain_seq));
+            let end_seq = end.map_or(0, |head| head.chain_seq);
+            let is_missing = |(head, _): &&(Head, Arc<str>)| {
+                head.chain_seq > dropped
+                    && end != Some(head)
+                    && found.get(&head.log_id) != Some(&(*chain, *head))
+            };
+            let mut missing: Vec<_> = known.iter().filter(is_missing).collect();
+            missing.sort_by_key(|(head, _)| (head.chain_seq, head.log_id));
+            missing.dedup_by_key(|(head, _)| *head);
+            // Behind the end of the chain the furthest stands for all: those before it are lost with it.
+            let furthest = missing.last().map_or(0, |(head, _)| head.chain_seq);
+            for (head, by) in missing {
+                if head.chain_seq <= end_seq || head.chain_seq == furthest {
+                    let by = by.to_string();
+                    behind.push(Behind { chain: Some(*chain), known: *head, end_seq, by });
+                }
             }
         }
         for receipt in &self.receipts {
@@ -246,6 +263,18 @@ mod tests {
         assert_eq!(behind(head(5, 1), head(9, 1), &[head(5, 1)], Head::EMPTY), 0);
         assert_eq!(behind(head(5, 1), head(9, 1), &[], Head::EMPTY), 1, "not in the middle");
         assert_eq!(behind(head(5, 1), head(9, 1), &[], head(6, 1)), 0, "dropped");
+    }
+
+    #[test]
+    fn every_known_event_of_a_chain_is_compared_and_behind_its_end_the_furthest_is_named() {
+        let chain = chain(Mode::Live);
+        let mut all = Known::default();
+        for known in [head(9, 1), head(3, 1), head(7, 1), head(4, 2), head(4, 1), head(9, 1)] {
+            all.note(chain, known, &"x".into());
+        }
+        let there = [head(3, 1), head(4, 1)].map(|head| (head.log_id, (chain, head))).into();
+        let behind = all.behind(&BTreeMap::from([(chain, head(5, 1))]), &there, &BTreeMap::new());
+        assert_eq!(behind.iter().map(|behind| behind.known).collect::<Vec<_>>(), [head(4, 2), head(9, 1)]);
     }
 
     #[test]

@@ -262,3 +262,22 @@ fn every_old_data_directory_counts() {
         assert!(error.contains("events 51 to 100") && error.contains("events 1 to 50"), "{error}");
     }
 }
+
+#[test]
+fn every_receipt_of_a_chain_is_compared_and_not_only_the_furthest() {
+    let stage = Stage::new();
+    let (_, mut last) = with_two_backups(&stage);
+    stage.create();
+    let receipt = stage.path("receipts");
+    let restored = |receipts: &[Value]| {
+        let lines: Vec<String> = receipts.iter().map(Value::to_string).collect();
+        fs::write(&receipt, lines.join("\n")).unwrap();
+        stage.restore("restored", &["--receipt", &receipt.display().to_string()])
+    };
+    last[1]["hash"] = json!("ab".repeat(32));
+    let (code, said, error) = restored(&last);
+    assert!(code == Some(1) && error.contains("event 8 is another one"), "{said} {error}");
+    last.remove(1);
+    let (code, said, error) = restored(&last);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+}
