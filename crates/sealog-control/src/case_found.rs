@@ -1,7 +1,9 @@
 //! Events that a search of a case has found, and what was decided about each: include or exclude, and what is masked.
 //!
-//! An event has a revision. Who decides says which one they have seen; what somebody else has changed meanwhile is left
-//! as it is, and counted.
+//! An event has a revision. Who decides says which one they have seen; what somebody else has changed
+//! meanwhile is left as it is, and counted. Who decides also names the search whose events they have seen: it
+//! is refused once another one is the current one, and what was decided until then is carried over by the
+//! transaction that makes it so.
 
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
@@ -375,31 +377,37 @@ pub(crate) fn count_kinds(db: &mut dyn Db, id: SearchId) -> Result<FoundCounts, 
 
 const SELECT: &str = "SELECT project_id, chain_seq, log_id, timestamp_ms, action, category, found, flags, decision, reason, masks, decided_by, decided_at_ms, revision FROM {case_found}";
 
-/// What was decided in the search before stays decided.
-pub(crate) fn add(
-    db: &mut dyn Db,
-    id: SearchId,
-    before: Option<SearchId>,
-    new: &NewFound,
-) -> Result<(), DbError> {
-    let sql = format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3");
-    let earlier = match before {
-        Some(before) => one(db, &sql, params![before, new.project_id, new.chain_seq], read)?,
-        None => None,
-    };
-    let found = match earlier {
-        Some(earlier) => FoundEvent { new: new.clone(), ..earlier },
-        None => FoundEvent {
-            new: new.clone(),
-            decision: None,
-            reason: None,
-            masks: None,
-            decided_by: None,
-            decided_at_ms: None,
-            revision: 1,
-        },
+/// Nobody has decided about it in this search yet; [`carry_over`] brings what was decided in the one before.
+pub(crate) fn add(db: &mut dyn Db, id: SearchId, new: &NewFound) -> Result<(), DbError> {
+    let found = FoundEvent {
+        new: new.clone(),
+        decision: None,
+        reason: None,
+        masks: None,
+        decided_by: None,
+        decided_at_ms: None,
+        revision: 1,
     };
     insert(db, id, &found)
+}
+
+/// What was decided about events and values of `before` holds for `id`, too.
+///
+/// Every decision belongs to one search, which is the current one when it is made ([`locked`]). So this runs
+/// in the transaction that makes another search the current one, and at no other time: people decide until
+/// then, and what is copied earlier is not all that they decide.
+pub(crate) fn carry_over(db: &mut dyn Db, before: SearchId, id: SearchId) -> Result<(), DbError> {
+    let sql = "UPDATE {case_found} AS this SET decision = earlier.decision, reason = earlier.reason, masks = earlier.masks,
+                   decided_by = earlier.decided_by, decided_at_ms = earlier.decided_at_ms, revision = earlier.revision
+               FROM {case_found} AS earlier
+               WHERE this.search_id = ?1 AND earlier.search_id = ?2 AND earlier.project_id = this.project_id AND earlier.chain_seq = this.chain_seq";
+    db.execute(sql, params![id, before])?;
+    let sql = "DELETE FROM {case_values} WHERE search_id = ?1 AND kind IN ('shown', 'chosen')";
+    db.execute(sql, params![id])?;
+    let sql = "INSERT INTO {case_values} (search_id, value, kind)
+               SELECT id, value, kind FROM {case_values} JOIN {case_searches} ON id = ?1
+               WHERE search_id = ?2 AND kind IN ('shown', 'chosen')";
+    db.execute(sql, params![id, before]).map(drop)
 }
 
 /// One that is there gets the other kinds in which it was found.

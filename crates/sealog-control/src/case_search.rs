@@ -42,7 +42,8 @@ pub trait CaseSearches: Send + Sync {
         job_id: JobId,
         piece: SearchPiece,
     ) -> Answer<'_, Option<CaseSearch>>;
-    /// Ends it. One with too many events keeps none of them; of one that is done, they take the place of those of earlier searches.
+    /// Ends it. One with too many events keeps none of them; of one that is done, they take the place of
+    /// those of earlier searches, with all that was decided about those until this moment.
     fn end_case_search(
         &self,
         id: SearchId,
@@ -120,7 +121,6 @@ impl CaseSearches for Control {
     ) -> Answer<'_, Option<CaseSearch>> {
         self.change(Lock::Order, move |db| {
             let Some(job) = job::queue(db, job, unended_max, &records)? else { return Ok(None) };
-            let before = last_done(db, new.case_id)?;
             let search = CaseSearch {
                 new,
                 job_id: job.id,
@@ -131,13 +131,6 @@ impl CaseSearches for Control {
                 ended_at_ms: None,
             };
             insert(db, &search)?;
-            // What reviewers have decided about values holds for the next search, too.
-            if let Some(before) = before {
-                let sql = "INSERT INTO {case_values} (search_id, value, kind)
-                           SELECT id, value, kind FROM {case_values} JOIN {case_searches} ON id = ?1
-                           WHERE search_id = ?2 AND kind IN ('shown', 'chosen')";
-                db.execute(sql, params![search.new.id, before])?;
-            }
             Ok(Some(search))
         })
     }
@@ -187,9 +180,8 @@ impl CaseSearches for Control {
                 return Ok(None);
             };
             let SearchPiece { position, looked, found, values } = piece;
-            let before = last_done(db, search.new.case_id)?;
             for found in &found {
-                case_found::add(db, id, before, found)?;
+                case_found::add(db, id, found)?;
             }
             let sql = "INSERT INTO {case_values} (search_id, value, kind) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
             for (value, kind) in &values {
@@ -214,9 +206,16 @@ impl CaseSearches for Control {
         now_ms: u64,
     ) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
+            let Some(search) = find(db, id)? else { return Ok(false) };
+            let before = last_done(db, search.new.case_id)?;
             let sql = "UPDATE {case_searches} SET outcome = ?3, ended_at_ms = ?4 WHERE id = ?1 AND job_id = ?2 AND outcome IS NULL";
             if db.execute(sql, params![id, job_id, outcome.as_str(), now_ms])? == 0 {
                 return Ok(false);
+            }
+            if let Some(before) = before
+                && last_done(db, search.new.case_id)? == Some(id)
+            {
+                case_found::carry_over(db, before, id)?;
             }
             let which = match outcome {
                 SearchOutcome::TooMany => "search_id = ?1",

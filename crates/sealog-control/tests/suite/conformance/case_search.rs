@@ -237,3 +237,49 @@ pub fn masks_are_kept_with_what_they_say_of_values_for_the_next_search_too(contr
     let event = wait(control.found_event(next.new.id, project_id(1), 1)).unwrap().unwrap();
     assert_eq!(event.masks, Some(vec!["c".into()]));
 }
+
+pub fn what_is_decided_while_the_next_search_runs_is_carried_over_when_that_takes_its_place(
+    control: &Control,
+) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let first = done_search(control, 1, &case, vec![found(1, 1), found(2, 1), found(3, 1)]);
+    let these = |seq, revision| Which::These(vec![(project_id(1), seq, revision)]);
+    let pair = |value: &str, kind: &str| (value.to_owned(), kind.to_owned());
+    let mask = |revision, values, without| {
+        let mask = MaskFound {
+            reviewing: reviewing(&case, &first),
+            project_id: project_id(1),
+            chain_seq: 1,
+            revision,
+            masks: Some(vec!["metadata.note".into()]),
+            values,
+            without,
+        };
+        assert_eq!(
+            wait(control.mask_found(mask, Records::none())).unwrap(),
+            Decided::Done { changed: 1, left: 0 }
+        );
+    };
+    mask(1, vec![pair("x", "chosen"), pair("y", "shown")], vec![]);
+    decide(control, &case, &first, these(3, 1), Some(Decision::Include));
+    // The next one has found all of them when people go on deciding.
+    let second = start(control, 2, &case);
+    let piece = SearchPiece {
+        position: "p".into(),
+        looked: 7,
+        found: vec![found(1, 1), found(2, 1), found(3, 1), found(4, 1)],
+        values: vec![pair("x", "staff")],
+    };
+    wait(control.advance_case_search(second.new.id, second.job_id, piece)).unwrap().unwrap();
+    mask(2, vec![pair("z", "chosen")], vec![pair("y", "shown")]);
+    decide(control, &case, &first, these(2, 1), Some(Decision::Exclude));
+    decide(control, &case, &first, these(3, 2), None);
+    let before = wait(control.found_events(first.new.id, FoundFilter::default(), 0, 9)).unwrap();
+    assert!(wait(control.end_case_search(second.new.id, second.job_id, SearchOutcome::Done, 9)).unwrap());
+    let after = wait(control.found_events(second.new.id, FoundFilter::default(), 0, 9)).unwrap();
+    assert_eq!((after[0].new.chain_seq, after[0].decision), (4, None));
+    assert_eq!(after[1..], before, "as they were at the moment of the switch");
+    let values = wait(control.case_values(second.new.id)).unwrap();
+    assert_eq!(values, [pair("x", "chosen"), pair("x", "staff"), pair("z", "chosen")]);
+}
