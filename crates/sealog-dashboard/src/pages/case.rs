@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{Case, CaseState};
 use sealog_service::cases::{CaseError, Move};
+use sealog_service::disclosure::SearchRun;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -118,11 +119,24 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     Ok(html_with(status, &page))
 }
 
-/// How many of the events that were found are not decided, if there are such.
-async fn undecided(app: &Dashboard, case: &Case) -> Result<Option<u64>, Problem> {
+/// Why what was found cannot be approved. Approval is a decision about all of it, and names the search that
+/// was seen.
+async fn not_ready(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Option<String>, Problem> {
+    if app.disclosures.searches(case).await?.iter().any(SearchRun::is_running) {
+        let why =
+            "A search is under way. Wait until it has ended, or stop it; then look at what it has found.";
+        return Ok(Some(why.to_owned()));
+    }
     let Some(search) = app.disclosures.current_search(case).await? else { return Ok(None) };
     let review = app.disclosures.control.review_of(search.new.id).await.map_err(of_control)?;
-    Ok(Some(review.open).filter(|open| *open > 0))
+    if review.open > 0 {
+        return Ok(Some(format!("{} events still need a decision before approval.", review.open)));
+    }
+    let is_seen = asked.field("search") == search.new.id.0.to_string();
+    Ok((!is_seen).then(|| {
+        "A newer search has ended since you opened this page. Look at what it has found, then approve again."
+            .to_owned()
+    }))
 }
 
 pub(crate) async fn step(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -136,15 +150,12 @@ pub(crate) async fn step(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         ground: text("ground"),
         how: text("how"),
     };
-    let undecided = match step.to == CaseState::Approved.as_str() {
-        true => undecided(&app, &case).await?,
+    let not_ready = match step.to == CaseState::Approved.as_str() {
+        true => not_ready(&app, &asked, &case).await?,
         false => None,
     };
-    let taken = match undecided {
-        // What nobody has decided about is not approved.
-        Some(open) => {
-            Err(CaseError::Refused(format!("{open} events still need a decision before approval.")))
-        }
+    let taken = match not_ready {
+        Some(why) => Err(CaseError::Refused(why)),
         None => app.cases.step(seen(&asked, &case), &step).await,
     };
     let error = match taken {

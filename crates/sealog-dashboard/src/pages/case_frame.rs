@@ -59,6 +59,8 @@ pub(crate) struct Frame {
     pub title: String,
     pub state: &'static str,
     pub revision: u64,
+    /// The search whose events are disclosed if the case is approved now.
+    pub search: Option<String>,
     pub may_manage: bool,
     pub tabs: Vec<TabLink>,
     pub due: DueCard,
@@ -135,6 +137,11 @@ pub(crate) fn may_see(place: &Place, case: &Case) -> bool {
     case.state == CaseState::Closed && is_granted && is_in_time
 }
 
+/// The id of the search whose events are decided about, if there is one.
+pub(crate) async fn current_search(app: &Dashboard, case: &Case) -> Result<Option<String>, Problem> {
+    Ok(app.disclosures.current_search(case).await?.map(|search| search.new.id.0.to_string()))
+}
+
 /// The revision that the form was made from.
 pub(crate) fn seen(asked: &Asked, case: &Case) -> Seen {
     Seen {
@@ -168,6 +175,7 @@ impl Frame {
             title: format!("{} {name}", request_name(case)),
             state: case.state.name(),
             revision: case.revision,
+            search: current_search(app, case).await?,
             due: due_card(case, &dates),
             steps: steps(case, &entries, &names),
             facts: facts(place, case, &names),
@@ -362,7 +370,8 @@ fn field_name(field: &str) -> &str {
     }
 }
 
-/// Members who take cases, for a choice among them.
+/// Members who take cases, for a choice among them; and whoever was chosen, also where they take none any more: a form
+/// that does not show them would take the case from them.
 pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> Result<Vec<Choice>, Problem> {
     let page = ListPage { after: None, limit: MEMBERS_MAX };
     let now_ms = app.world.now_ms();
@@ -374,5 +383,14 @@ pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> R
     let choice =
         |id: String, email: &str| Choice { is_chosen: id == chosen, value: id, label: visible(email) };
     let all = takes.map(|member| choice(member.person.id.0.to_string(), &member.person.email));
-    Ok(std::iter::once(nobody).chain(all).collect())
+    let mut all: Vec<Choice> = std::iter::once(nobody).chain(all).collect();
+    if !all.iter().any(|choice| choice.is_chosen)
+        && let Some(id) = Uuid::parse(chosen).map(PersonId)
+    {
+        let member = app.control.people.member(asked.place().tenant.id, id).await.map_err(of_control)?;
+        let who = member.map_or_else(|| visible(chosen), |member| visible(&member.person.email));
+        let label = format!("{who} (takes no cases any more)");
+        all.push(Choice { value: chosen.to_owned(), label, is_chosen: true });
+    }
+    Ok(all)
 }

@@ -1,20 +1,21 @@
 //! What is disclosed of the events that were found: include, exclude, mask; singly and in bulk, as stored beside as disclosed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{
-    Case, CaseSearch, Decided, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Review, Which,
-    case_found,
+    Case, CaseSearch, Decided, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Review, SearchId,
+    Which, case_found,
 };
 use sealog_core::id::{ProjectId, Uuid};
 use sealog_service::disclosure::finder::kinds_for_reviewer;
-use sealog_service::disclosure::masks::covers;
+use sealog_service::disclosure::masks::{METADATA, covers, merged};
 use sealog_service::disclosure::review::MASKS_MAX;
 use sealog_service::disclosure::search::WORKING;
-use sealog_service::disclosure::{Compared, EventView, Node};
+use sealog_service::disclosure::{Compared, Node};
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
@@ -25,7 +26,7 @@ use crate::text::{beginning, moment, number, visible};
 
 /// Events on a page.
 const ON_PAGE: usize = 50;
-/// Values of an event that are shown one by one; more are masked with all of its metadata.
+/// Values of an event on one page. Its form names them by `values` (the first of them) and `count`, and speaks for no others.
 const VALUES_MAX: usize = 200;
 /// Of a value.
 const SHOWN_BYTES: usize = 2000;
@@ -36,7 +37,8 @@ const REASON_CHARS_MAX: usize = 500;
 struct Page<'a> {
     shell: Shell<'a>,
     frame: Frame,
-    has_search: bool,
+    /// The search whose events are shown. Every form that decides names it.
+    search: Option<String>,
     may_decide: bool,
     review: Review,
     filters: Vec<FilterLink>,
@@ -84,7 +86,12 @@ struct Compare {
     event: String,
     revision: u64,
     values: Vec<ValueRow>,
-    left_out: usize,
+    /// Which of its values these are, from 0, and how many it has.
+    first: usize,
+    all: usize,
+    is_all_masked: bool,
+    before: Option<String>,
+    behind: Option<String>,
     stored_href: String,
 }
 
@@ -167,30 +174,41 @@ fn shown_value(node: &Node) -> String {
     shown
 }
 
-/// Where a path leads in the disclosed event: itself, or what masks it as a whole.
-fn disclosed_at<'v>(
-    view: &'v EventView,
-    at: usize,
-    path: &str,
-    leaves: &[(String, &'v Node)],
-) -> Option<&'v Node> {
-    let same = leaves.get(at).filter(|(known, _)| known == path);
-    let same = same.or_else(|| leaves.iter().find(|(known, _)| known == path || covers(known, path)));
-    same.map(|(_, node)| *node).or_else(|| view.field(path.split(['.', '[']).next().unwrap_or(path)))
+/// Each value as it is stored, beside what stands in its place. Masks change names and values, and the order of none.
+fn beside<'v>(
+    path: String,
+    stored: &'v Node,
+    disclosed: &'v Node,
+    out: &mut Vec<(String, &'v Node, &'v Node)>,
+) {
+    match (stored, disclosed) {
+        (Node::List(stored), Node::List(disclosed)) => {
+            for (at, (stored, disclosed)) in stored.iter().zip(disclosed).enumerate() {
+                beside(format!("{path}[{at}]"), stored, disclosed, out);
+            }
+        }
+        (Node::Object(stored), Node::Object(disclosed)) => {
+            for ((name, stored), (_, disclosed)) in stored.iter().zip(disclosed) {
+                beside(format!("{path}.{name}"), stored, disclosed, out);
+            }
+        }
+        _ => stored.leaves(&path, &mut |path, leaf| out.push((path.to_owned(), leaf, disclosed))),
+    }
 }
 
-fn compare(compared: &Compared) -> Compare {
+/// The values from this place on. `href` leads to those at another.
+fn compare(compared: &Compared, first: usize, href: impl Fn(usize) -> String) -> Compare {
     let new = &compared.found.new;
-    let (stored, disclosed) = (compared.stored.leaves(), compared.disclosed.leaves());
+    let mut leaves = Vec::new();
+    for ((name, stored), (_, disclosed)) in compared.stored.fields.iter().zip(&compared.disclosed.fields) {
+        beside((*name).to_owned(), stored, disclosed, &mut leaves);
+    }
+    let first = if first < leaves.len() { first } else { 0 };
     let is_masked = |path: &str| compared.masked.iter().any(|mask| covers(mask, path));
-    let values: Vec<ValueRow> = stored
-        .iter()
-        .take(VALUES_MAX)
-        .enumerate()
-        .map(|(at, (path, node))| {
-            let after =
-                disclosed_at(&compared.disclosed, at, path, &disclosed).map(shown_value).unwrap_or_default();
-            let before = shown_value(node);
+    let shown = leaves.iter().skip(first).take(VALUES_MAX);
+    let values: Vec<ValueRow> = shown
+        .map(|(path, stored, disclosed)| {
+            let (before, after) = (shown_value(stored), shown_value(disclosed));
             ValueRow {
                 is_masked: is_masked(path),
                 is_changed: before != after,
@@ -201,14 +219,19 @@ fn compare(compared: &Compared) -> Compare {
             }
         })
         .collect();
+    let behind = first + values.len();
     Compare {
         seq: number(new.chain_seq),
         time: moment(new.timestamp_ms),
         badge: badge(&compared.found),
         event: format!("{}:{}", new.project_id, new.chain_seq),
         revision: compared.found.revision,
-        left_out: stored.len().saturating_sub(values.len()),
         values,
+        first,
+        all: leaves.len(),
+        is_all_masked: compared.masked.iter().any(|mask| mask == METADATA),
+        before: (first > 0).then(|| href(first.saturating_sub(VALUES_MAX))),
+        behind: (behind < leaves.len()).then(|| href(behind)),
         stored_href: format!("/app/p/{}/live/events/{}", new.project_id, new.log_id),
     }
 }
@@ -254,7 +277,13 @@ impl<'a> Page<'a> {
                 let _place = app.reads.acquire(case.tenant_id).await;
                 let compared = app.disclosures.compare(search, project_id, seq).await?;
                 let compared = compared.filter(|compared| is_granted(grants, &compared.found));
-                compare_shown = compared.as_ref().map(compare);
+                let first = value(asked, "values").parse().unwrap_or(0);
+                let href = |first| {
+                    let event = format!("{project_id}:{seq}");
+                    let (show, page) = (asking.show, asking.page);
+                    format!("{here}?show={show}&page={page}&event={event}&values={first}#compare")
+                };
+                compare_shown = compared.as_ref().map(|compared| compare(compared, first, href));
             }
         }
         let query = |page: u64| format!("show={}&page={page}", asking.show);
@@ -283,7 +312,7 @@ impl<'a> Page<'a> {
         let is_more = all > (asking.page + 1).saturating_mul(ON_PAGE as u64);
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Cases)),
-            has_search: asking.search.is_some(),
+            search: asking.search.as_ref().map(|search| search.new.id.0.to_string()),
             may_decide: frame.may_manage && WORKING.contains(&case.state),
             review,
             filters: SHOWS
@@ -337,9 +366,18 @@ fn back(case: &Case, asked: &Asked, done: &str) -> Response {
     let page: u64 = asked.field("page").parse().unwrap_or(0);
     let event = parse_event(asked.field("event"));
     let event = event.map_or(String::new(), |(project, seq, _)| format!("&event={project}:{seq}"));
+    let first: usize = asked.field("values").parse().unwrap_or(0);
+    let event = if first > 0 { format!("{event}&values={first}") } else { event };
     let here = format!("/app/o/{}/cases/{}/review", case.tenant_id, case.id.0);
     see_other(&format!("{here}?show={show}&page={page}{event}&done={done}"))
 }
+
+/// The search that was seen, as the form names it. A form that names none has seen none.
+fn seen_search(asked: &Asked) -> Option<SearchId> {
+    Uuid::parse(asked.field("search")).map(SearchId)
+}
+
+const NEWER: &str = "A newer search has ended since you opened this page, so nothing was decided. These are the events that it has found. Look at them and decide again.";
 
 /// Says what became of a decision.
 async fn answer(
@@ -358,9 +396,7 @@ async fn answer(
             "Nothing is decided in the state in which the case is. Somebody may have moved it on meanwhile."
                 .to_owned()
         }
-        Decided::Locked(None) => {
-            "There is a newer search. Look at what it has found and decide again.".to_owned()
-        }
+        Decided::Locked(None) => NEWER.to_owned(),
     };
     refused(app, asked, case, StatusCode::CONFLICT, |page| page.frame.error = Some(why)).await
 }
@@ -388,11 +424,14 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         return refused(&app, &asked, &case, unprocessable, |page| page.reason_error = Some(wrong)).await;
     }
     let asking = Asking::new(&app, &asked, &case).await?;
-    let Some(search) = asking.search else {
+    if asking.search.is_none() {
         return refused(&app, &asked, &case, unprocessable, |page| {
             page.frame.error = Some("There is no search that has ended.".into());
         })
         .await;
+    }
+    let Some(search_id) = seen_search(&asked) else {
+        return answer(&app, &asked, &case, Decided::Locked(None), "decided").await;
     };
     let which = if asked.field("which") == "matching" {
         Which::Open(asking.filter)
@@ -409,7 +448,7 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
     let reason = Some(reason).filter(|reason| decision == Some(Decision::Exclude) && !reason.is_empty());
     let person_id = asked.person().person.id;
-    let decided = app.disclosures.decide(person_id, &case, search.new.id, which, decision, reason).await?;
+    let decided = app.disclosures.decide(person_id, &case, search_id, which, decision, reason).await?;
     answer(&app, &asked, &case, decided, "decided").await
 }
 
@@ -420,27 +459,47 @@ pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (Some(search), Some((project_id, seq, _))) = (search, event) else {
         return Err(Problem::not_found());
     };
+    if seen_search(&asked) != Some(search.new.id) {
+        return answer(&app, &asked, &case, Decided::Locked(None), "masked").await;
+    }
     let compared = {
         let _place = app.reads.acquire(case.tenant_id).await;
         app.disclosures.compare(&search, project_id, seq).await?
     };
     let compared = compared.ok_or(Problem::not_found())?;
-    // A path counts where the event has it.
-    let known = compared.stored.leaves();
-    let is_known =
-        |path: &String| path == "metadata" || known.iter().any(|(known, _)| visible(known) == *path);
-    let chosen = asked.form.iter().filter(|(name, _)| name == "m").take(MASKS_MAX);
-    let chosen: Vec<String> = chosen.map(|(_, path)| path.0.clone()).filter(is_known).collect();
-    let real = |path: &String| {
-        let found = known.iter().find(|(known, _)| visible(known) == *path);
-        found.map_or_else(|| path.clone(), |(known, _)| known.clone())
+    let number = |name: &str| asked.field(name).parse::<usize>().unwrap_or(0);
+    let known: Vec<String> = compared.stored.leaves().into_iter().map(|(path, _)| path).collect();
+    let first = number("values").min(known.len());
+    let on_form = first..first.saturating_add(number("count")).min(known.len());
+    let is_whole = on_form == (0..known.len());
+    let is_suggested = asked.field("do") == "suggested";
+    let wanted: Vec<String> = if is_suggested {
+        let masks = compared.suggested.masks.iter().map(|mask| mask.path.as_str());
+        let masks: Vec<&str> = masks.collect();
+        let on_form = known[on_form.clone()].iter();
+        let covered = on_form.filter(|path| masks.iter().any(|mask| covers(mask, path))).cloned();
+        covered.chain(masks.contains(&METADATA).then(|| METADATA.to_owned())).collect()
+    } else {
+        // A path counts where the form has shown it. Two that look the same are masked together.
+        let chosen = asked.form.iter().filter(|(name, _)| name == "m").take(MASKS_MAX);
+        let chosen: HashSet<&str> = chosen.map(|(_, path)| path.0.as_str()).collect();
+        let on_form = known[on_form.clone()].iter();
+        let checked = on_form.filter(|path| chosen.contains(visible(path).as_str())).cloned();
+        checked.chain(chosen.contains(METADATA).then(|| METADATA.to_owned())).collect()
     };
-    let paths = match asked.field("do") {
-        "suggested" => None,
-        _ => Some(chosen.iter().map(real).collect()),
+    let paths = match is_suggested && is_whole {
+        true => None,
+        false => Some(merged(&compared.stored, &compared.masked, &on_form, &wanted)),
     };
+    if paths.as_ref().is_some_and(|paths| paths.len() > MASKS_MAX) {
+        let why = format!(
+            "This event has more than {MASKS_MAX} values that would have to be masked one by one. Mask all of its metadata, or exclude the event."
+        );
+        let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+        return refused(&app, &asked, &case, unprocessable, |page| page.frame.error = Some(why)).await;
+    }
     let revision = asked.field("revision").parse().unwrap_or(0);
     let person_id = asked.person().person.id;
-    let decided = app.disclosures.mask(person_id, &case, &compared, search.new.id, revision, paths).await?;
+    let decided = app.disclosures.mask(person_id, &case, &compared, revision, paths).await?;
     answer(&app, &asked, &case, decided, "masked").await
 }

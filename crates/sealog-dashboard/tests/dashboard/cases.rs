@@ -258,3 +258,26 @@ fn an_open_case_that_is_late_says_so() {
     officer.get(&case).shows("Answer overdue by").shows("3 days");
     officer.get(&list()).shows("3 days overdue");
 }
+
+#[test]
+fn a_form_keeps_an_assignee_who_takes_no_cases_any_more() {
+    let stage = stage();
+    let until = sealog_testing::MORNING_MS + DAY_MS;
+    let gone = stage.member_with(5, 1, Role::PrivacyOfficer, Grants::default(), Some(until)).0.to_string();
+    let case = open_case(&mut stage.signed_in(1));
+    let assign = |officer: &mut Browser<'_>| {
+        let seen = revision(&officer.get(&case));
+        let mut form = CASE.to_vec();
+        form.extend([("revision", seen.as_str()), ("assignee", &gone)]);
+        assert_eq!(officer.post(&format!("{case}/intake"), &form).status, 303);
+    };
+    let is_chosen =
+        |officer: &mut Browser<'_>| officer.get(&case).has(&format!("<option value=\"{gone}\" selected>"));
+    let mut officer = stage.signed_in(1);
+    assign(&mut officer);
+    assert!(is_chosen(&mut officer));
+    stage.clock.advance(2 * DAY_MS);
+    let mut officer = stage.signed_in(1);
+    assert!(is_chosen(&mut officer), "or the next form that is saved takes the case from them");
+    assign(&mut officer);
+}

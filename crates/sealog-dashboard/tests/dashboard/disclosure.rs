@@ -27,6 +27,14 @@ fn events(page: &Response) -> Vec<String> {
     parts.map(|part| part.split('"').next().unwrap().to_owned()).collect()
 }
 
+/// Sends a form about events with the search that the page shows now.
+fn decide(browser: &mut Browser<'_>, here: &str, form: &[(&str, &str)]) -> Response {
+    let search = search_of(&browser.get(here));
+    let mut named = vec![("search", search.as_str())];
+    named.extend(form);
+    browser.post(&format!("{here}/decide"), &named)
+}
+
 #[test]
 fn a_search_is_shown_while_it_runs_stopped_and_gone_on_with() {
     let stage = stage();
@@ -78,13 +86,13 @@ fn events_are_decided_about_singly_and_in_bulk_and_an_exclusion_needs_a_reason()
     let page = officer.get(&here);
     let found = events(&page);
     assert_eq!(found.len(), 2, "{}", page.text());
-    let without = officer
-        .post(&format!("{here}/decide"), &[("e", found[0].as_str()), ("do", "exclude"), ("reason", " ")]);
+    let without =
+        decide(&mut officer, &here, &[("e", found[0].as_str()), ("do", "exclude"), ("reason", " ")]);
     assert!(without.status == 422 && without.has("Say why"), "{}", without.text());
-    let none = officer.post(&format!("{here}/decide"), &[("do", "include")]);
+    let none = decide(&mut officer, &here, &[("do", "include")]);
     assert!(none.status == 422 && none.has("Choose events first"));
     let reason = [("e", found[0].as_str()), ("do", "exclude"), ("reason", "of <b>somebody</b> else")];
-    assert_eq!(officer.post(&format!("{here}/decide"), &reason).status, 303);
+    assert_eq!(decide(&mut officer, &here, &reason).status, 303);
     let page = officer.get(&format!("{here}?show=exclude"));
     assert!(
         events(&page).len() == 1 && page.has("of &#60;b&#62;somebody&#60;/b&#62; else"),
@@ -92,7 +100,7 @@ fn events_are_decided_about_singly_and_in_bulk_and_an_exclusion_needs_a_reason()
         page.text()
     );
     let bulk = [("which", "matching"), ("do", "include"), ("show", "all")];
-    assert_eq!(officer.post(&format!("{here}/decide"), &bulk).status, 303);
+    assert_eq!(decide(&mut officer, &here, &bulk).status, 303);
     assert!(officer.get(&here).has("1 included, 1 excluded, 0 to decide"));
     // In the chain is how many, and neither the reason nor who.
     let told = stage.records(1).join("\n");
@@ -108,17 +116,15 @@ fn two_people_on_one_case_see_each_others_decisions_and_overwrite_none() {
     stage.work();
     let here = format!("{path}/review");
     let (seen_by_owner, seen_by_officer) = (events(&owner.get(&here)), events(&officer.get(&here)));
-    assert_eq!(
-        owner.post(&format!("{here}/decide"), &[("e", seen_by_owner[0].as_str()), ("do", "include")]).status,
-        303
-    );
+    let include = [("e", seen_by_owner[0].as_str()), ("do", "include")];
+    assert_eq!(decide(&mut owner, &here, &include).status, 303);
     let both = [
         ("e", seen_by_officer[0].as_str()),
         ("e", seen_by_officer[1].as_str()),
         ("do", "exclude"),
         ("reason", "x"),
     ];
-    let late = officer.post(&format!("{here}/decide"), &both);
+    let late = decide(&mut officer, &here, &both);
     assert!(late.status == 409 && late.has("Somebody else has decided about 1"), "{}", late.text());
     assert!(officer.get(&here).has("1 included, 1 excluded, 0 to decide"));
 }
@@ -135,9 +141,9 @@ fn an_event_is_shown_as_stored_beside_as_disclosed_and_its_masks_are_changed() {
     let page = officer.get(&format!("{here}?event={event}"));
     assert!(page.has("<mark>A staff member (nurse)</mark>"), "{}", page.text());
     assert!(page.has("by [staff member] &#60;script&#62;") && !page.has("<script>x"), "{}", page.text());
-    let revision = revision_in(&page, "review/mask");
-    let masks =
-        [("event", event.as_str()), ("revision", revision.as_str()), ("m", "metadata.note"), ("do", "save")];
+    let mut form = form_in(&page, "review/mask");
+    form.retain(|(name, _)| name != "m");
+    let masks = sent(&form, &[("m", "metadata.note"), ("do", "save")]);
     assert_eq!(officer.post(&format!("{here}/mask"), &masks).status, 303);
     let page = officer.get(&format!("{here}?event={event}"));
     assert!(page.has("Include, 1 masked") && page.has("<mark>Not disclosed</mark>"), "{}", page.text());
@@ -146,12 +152,6 @@ fn an_event_is_shown_as_stored_beside_as_disclosed_and_its_masks_are_changed() {
     assert_eq!(stale.status, 409, "somebody has changed it since");
     let foreign = officer.get(&format!("{here}?event={}:3", project_id(1)));
     assert!(foreign.status == 200 && !foreign.has("id=\"compare\""), "it was not found for this person");
-}
-
-/// Of the form that leads there.
-fn revision_in(page: &Response, form: &str) -> String {
-    let behind = page.text().split(form).nth(1).unwrap().split("name=\"revision\" value=\"").nth(1).unwrap();
-    behind.split('"').next().unwrap().to_owned()
 }
 
 #[test]
@@ -163,8 +163,9 @@ fn a_package_is_made_after_approval_downloaded_sealed_and_gone_after_30_days() {
     assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
     stage.work();
     move_case(&mut officer, &path, "review");
-    let revision = revision_of(&officer.get(&path));
-    let approve = [("revision", revision.as_str()), ("to", "approved"), ("note", "On.")];
+    let page = officer.get(&path);
+    let (revision, search) = (revision_of(&page), search_of(&page));
+    let approve = [("revision", revision.as_str()), ("search", &search), ("to", "approved"), ("note", "On.")];
     let undecided = officer.post(&format!("{path}/move"), &approve);
     assert!(
         undecided.status == 422 && undecided.has("2 events still need a decision"),
@@ -172,7 +173,7 @@ fn a_package_is_made_after_approval_downloaded_sealed_and_gone_after_30_days() {
         undecided.text()
     );
     let bulk = [("which", "matching"), ("do", "include")];
-    assert_eq!(officer.post(&format!("{path}/review/decide"), &bulk).status, 303);
+    assert_eq!(decide(&mut officer, &format!("{path}/review"), &bulk).status, 303);
     let early = officer.post(&format!("{here}/build"), &[]);
     assert!(early.status == 422 && early.has("when the case is approved"));
     move_case(&mut officer, &path, "approved");
@@ -249,4 +250,125 @@ fn letters_come_from_templates_are_edited_over_what_was_seen_and_printed() {
     officer.get(&format!("{here}/nonsense")).is_problem(404, "request/not_found");
     let told = stage.records(1).join("\n");
     assert!(told.contains("sealog.case_letter_changed") && !told.contains("script"));
+}
+
+/// What a browser sends of the form that leads there: hidden fields, and the boxes that are checked.
+fn form_in(page: &Response, form: &str) -> Vec<(String, String)> {
+    let Some(inside) = page.text().split(&format!("{form}\"")).nth(1) else { return Vec::new() };
+    let inside = inside.split("</form>").next().unwrap();
+    let value = |input: &str, name: &str| {
+        let behind = input.split(&format!("{name}=\"")).nth(1)?;
+        Some(behind.split('"').next().unwrap().to_owned())
+    };
+    let inputs = inside.split("<input ").skip(1).map(|input| input.split('>').next().unwrap());
+    let inputs = inputs.filter(|input| !input.contains("type=\"checkbox\"") || input.ends_with(" checked"));
+    inputs.filter_map(|input| Some((value(input, "name")?, value(input, "value")?))).collect()
+}
+
+fn sent<'f>(form: &'f [(String, String)], more: &[(&'f str, &'f str)]) -> Vec<(&'f str, &'f str)> {
+    let own = form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    own.chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn what_is_not_on_the_form_of_masks_is_not_changed_by_it() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(3, 1, Role::PrivacyOfficer);
+    let crowd: Vec<String> = (1000..1260).map(|n| format!("\"usr_{n}\"")).collect();
+    let fields: Vec<String> = (0..260).map(|n| format!("\"f{n}\":\"v\"")).collect();
+    for event in [
+        format!(r#"{{"action":"a.b","actor_id":"p-20931","metadata":{{"user_id":[{}]}}}}"#, crowd.join(",")),
+        r#"{"action":"a.b","actor_id":"p-20931","metadata":{"text":"asked usr_1005 and usr_1259"}}"#
+            .to_owned(),
+        format!(
+            r#"{{"action":"a.b","actor_id":"p-20931","metadata":{{{},"z_approved_by":"usr_77001"}}}}"#,
+            fields.join(",")
+        ),
+        r#"{"action":"a.b","actor_id":"p-20931","metadata":{"text":"by usr_77001"}}"#.to_owned(),
+    ] {
+        stage.append(live(1), &event);
+    }
+    let mut officer = stage.signed_in(3);
+    let path = case_in_progress(&mut officer);
+    assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
+    stage.work();
+    let here = format!("{path}/review");
+    let at = |seq: u64, more: &str| format!("{here}?event={}:{seq}{more}", project_id(1));
+    let mut save = |seq: u64, more: &str, without: &[&str]| {
+        let page = officer.get(&at(seq, more));
+        let mut form = form_in(&page, "review/mask");
+        form.retain(|(name, value)| name != "m" || !without.contains(&value.as_str()));
+        let saved = officer.post(&format!("{here}/mask"), &sent(&form, &[("do", "save")]));
+        assert_eq!(saved.status, 303, "{}", saved.text());
+    };
+    // Sent as they were shown.
+    save(1, "", &[]);
+    save(3, "", &[]);
+    let mut reader = stage.signed_in(3);
+    let mut shows = |seq: u64, text: &str| {
+        let page = reader.get(&at(seq, ""));
+        assert!(page.has(&format!("<mark>{text}</mark>")), "{seq}: {}", page.text());
+    };
+    shows(2, "asked [another person] and [another person]");
+    shows(4, "by [another person]");
+    // A value that was on the form is shown, and no other.
+    save(1, "", &["metadata", "metadata.user_id[5]"]);
+    shows(2, "asked usr_1005 and [another person]");
+    // The rest is on forms of their own.
+    save(1, "&values=200", &["metadata.user_id[259]"]);
+    save(3, "&values=200", &["metadata.z_approved_by"]);
+    let page = stage.signed_in(3).get(&at(2, ""));
+    assert!(page.has("<td class=\"wrap\">asked usr_1005 and usr_1259</td></tr>"), "{}", page.text());
+    let page = stage.signed_in(3).get(&at(4, ""));
+    assert!(page.has("<td class=\"wrap\">by usr_77001</td></tr>"), "{}", page.text());
+    let page = stage.signed_in(3).get(&at(1, "&values=200"));
+    assert!(page.has("<td class=\"wrap\">usr_1259</td><td class=\"wrap\">usr_1259</td>"));
+    assert!(!page.has("<td class=\"wrap\">usr_1258</td><td class=\"wrap\">usr_1258</td>"));
+}
+
+#[test]
+fn a_decision_names_the_search_that_was_seen_and_is_refused_after_a_newer_one() {
+    let stage = stage();
+    let mut officer = stage.signed_in(3);
+    let path = case_in_progress(&mut officer);
+    let here = format!("{path}/review");
+    let search = |officer: &mut Browser<'_>| {
+        assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
+        stage.work();
+    };
+    search(&mut officer);
+    let list = form_in(&officer.get(&here), "review/decide");
+    let masks = form_in(&officer.get(&format!("{here}?event={}:2", project_id(1))), "review/mask");
+    for _ in 0..40 {
+        stage.append(live(1), OWN);
+    }
+    search(&mut officer);
+    let bulk =
+        officer.post(&format!("{here}/decide"), &sent(&list, &[("which", "matching"), ("do", "include")]));
+    assert_eq!(bulk.status, 409, "{}", bulk.text());
+    bulk.shows("A newer search has ended");
+    let masked = officer.post(&format!("{here}/mask"), &sent(&masks, &[("do", "save")]));
+    assert_eq!(masked.status, 409);
+    let nameless = [("which", "matching"), ("do", "include"), ("show", "all")];
+    assert_eq!(officer.post(&format!("{here}/decide"), &nameless).status, 409);
+    officer.get(&here).shows("0 included, 0 excluded, 42 to decide");
+    // Approval is a decision about all of it.
+    let seen = form_in(&officer.get(&here), "review/decide");
+    let bulk = sent(&seen, &[("which", "matching"), ("do", "include")]);
+    assert_eq!(officer.post(&format!("{here}/decide"), &bulk).status, 303);
+    move_case(&mut officer, &path, "review");
+    let approve = |officer: &mut Browser<'_>, search: &str| {
+        let revision = revision_of(&officer.get(&path));
+        let form = [("revision", revision.as_str()), ("search", search), ("to", "approved"), ("note", "On.")];
+        officer.post(&format!("{path}/move"), &form)
+    };
+    let before = seen.iter().find(|(name, _)| name == "search").unwrap().1.clone();
+    assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
+    let early = approve(&mut officer, &before);
+    assert!(early.status == 422 && early.has("A search is under way"), "{}", early.text());
+    stage.work();
+    let late = approve(&mut officer, &before);
+    assert!(late.status == 422 && late.has("A newer search has ended"), "{}", late.text());
+    move_case(&mut officer, &path, "approved");
 }

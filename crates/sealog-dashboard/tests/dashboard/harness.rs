@@ -488,10 +488,18 @@ pub fn revision_of(page: &Response) -> String {
     behind.split('"').next().unwrap().to_owned()
 }
 
+/// The search that a form names; nothing where there is none.
+pub fn search_of(page: &Response) -> String {
+    let behind = page.text().split("name=\"search\" value=\"").nth(1).unwrap_or("\"");
+    behind.split('"').next().unwrap().to_owned()
+}
+
 /// Takes a step of a case.
 pub fn move_case(browser: &mut Browser<'_>, path: &str, to: &str) {
-    let revision = revision_of(&browser.get(path));
-    let form = [("revision", revision.as_str()), ("to", to), ("note", "On."), ("how", "email")];
+    let page = browser.get(path);
+    let (revision, search) = (revision_of(&page), search_of(&page));
+    let form =
+        [("revision", revision.as_str()), ("search", &search), ("to", to), ("note", "On."), ("how", "email")];
     let moved = browser.post(&format!("{path}/move"), &form);
     assert_eq!(moved.status, 303, "{to}: {}", moved.text());
 }
@@ -523,7 +531,8 @@ pub fn review_all(stage: &Stage, browser: &mut Browser<'_>, path: &str) {
     let started = browser.post(&format!("{path}/search/start"), &[]);
     assert_eq!(started.status, 303, "{}", started.text());
     stage.work();
-    let decide = [("which", "matching"), ("do", "include"), ("show", "all")];
+    let search = search_of(&browser.get(&format!("{path}/review")));
+    let decide = [("search", search.as_str()), ("which", "matching"), ("do", "include"), ("show", "all")];
     let decided = browser.post(&format!("{path}/review/decide"), &decide);
     assert_eq!(decided.status, 303, "{}", decided.text());
 }

@@ -1,13 +1,16 @@
 //! What is not disclosed unless a reviewer says otherwise. A person may learn when their data was used and for what, and
 //! in general not which employee it was (CJEU C-579/21): whoever is not the person is masked.
 
+use std::collections::HashSet;
+use std::ops::Range;
+
 use super::hidden_values::ValueKind;
 use super::node::{EventView, Node};
 use super::subject::{SUBJECT_FIELDS, Subject};
 
 const NOT_DISCLOSED: &str = "Not disclosed";
 const OTHER_PERSON: &str = "Another person";
-/// Values of other people in one event; with more, all of its metadata is masked at once.
+/// Values of other people in one event; with more, all of its metadata is masked at once. Each is kept out of texts.
 const OTHERS_MAX: usize = 200;
 /// Texts of more are read by a reviewer, whatever their name.
 const SHORT_CHARS: usize = 60;
@@ -211,7 +214,6 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
     if others.len() > OTHERS_MAX {
         found.mask("metadata", "Not disclosed (it names many other people)");
         found.flags.clear();
-        others.truncate(OTHERS_MAX);
         found.values.extend(others.into_iter().map(|(_, _, value, kind)| (value, kind)));
         return;
     }
@@ -272,6 +274,58 @@ pub fn chosen(paths: &[String], suggested: &Suggested) -> Vec<Mask> {
         known.map_or_else(|| NOT_DISCLOSED.to_owned(), |mask| mask.label.clone())
     };
     paths.iter().map(|path| Mask { path: path.clone(), label: label(path) }).collect()
+}
+
+/// All of the metadata, as a path.
+pub const METADATA: &str = "metadata";
+
+/// What is masked once a form is saved that showed these of the event's values (by their places among its leaves), with
+/// `wanted` checked: paths of values, or [`METADATA`].
+///
+/// A form speaks for what it shows. What it does not show stays as it is, masked or not: nobody has looked at it. A path
+/// that also leads to a value which is not on the form counts as not shown.
+pub fn merged(view: &EventView, before: &[String], on_form: &Range<usize>, wanted: &[String]) -> Vec<String> {
+    let leaves = view.leaves();
+    let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+    let known: HashSet<&str> = before.iter().map(String::as_str).collect();
+    let off = |at: usize| !on_form.contains(&at);
+    let not_shown: HashSet<&str> =
+        leaves.iter().enumerate().filter(|(at, _)| off(*at)).map(|(_, (path, _))| path.as_str()).collect();
+    let is_shown = |path: &str| !not_shown.contains(path);
+    // A mask is taken apart where a value below it was on the form and is not wanted any more.
+    let mut apart: HashSet<&str> = HashSet::new();
+    for (path, _) in leaves.iter().filter(|(path, _)| is_shown(path) && !wanted.contains(path.as_str())) {
+        apart.extend(outermost(&known, path));
+    }
+    if wanted.contains(METADATA) {
+        apart.remove(METADATA);
+    }
+    let mut masks: Vec<String> =
+        before.iter().filter(|mask| !apart.contains(mask.as_str())).cloned().collect();
+    let mut kept: HashSet<String> = masks.iter().cloned().collect();
+    let mut add = |path: &str| {
+        if kept.insert(path.to_owned()) {
+            masks.push(path.to_owned());
+        }
+    };
+    if wanted.contains(METADATA) {
+        add(METADATA);
+    }
+    for (path, _) in &leaves {
+        let mask = outermost(&known, path);
+        let is_kept = mask.is_some_and(|mask| !apart.contains(mask));
+        let is_masked = if is_shown(path) { wanted.contains(path.as_str()) } else { mask.is_some() };
+        if is_masked && !is_kept {
+            add(path);
+        }
+    }
+    masks
+}
+
+/// The first of these masks, from the outside, that covers a path.
+fn outermost<'m>(masks: &HashSet<&'m str>, path: &str) -> Option<&'m str> {
+    let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
+    ends.filter_map(|end| masks.get(&path[..end]).copied()).next()
 }
 
 /// What a reviewer's choice says of values.
@@ -390,6 +444,35 @@ pub(super) mod tests {
         let ids: Vec<String> = (0..=OTHERS_MAX).map(|at| format!("\"usr_{at}\"")).collect();
         let crowd = view(&format!(r#"{{"action":"a.b","metadata":{{"user_id":[{}]}}}}"#, ids.join(",")));
         assert!(paths(&suggest(&crowd, &subject())).contains(&"metadata"));
+    }
+
+    #[test]
+    fn a_form_speaks_for_the_values_that_it_shows() {
+        let view = view(r#"{"action":"a.b","metadata":{"a":["1","2","3"],"b":"4","a":["5"],"c":"6"}}"#);
+        let leaves: Vec<String> = view.leaves().into_iter().map(|(path, _)| path).collect();
+        // ip_address and city come first; then metadata.a[0], [1], [2], b, a[0] again, c.
+        assert_eq!(
+            leaves[2..],
+            ["a[0]", "a[1]", "a[2]", "b", "a[0]", "c"].map(|path| format!("metadata.{path}"))
+        );
+        let merged = |before: &[&str], on_form, wanted: &[&str]| {
+            let own = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+            merged(&view, &own(before), &on_form, &own(wanted))
+        };
+        let (all, two, none) = (0..8, 2..4, 0..0);
+        assert_eq!(merged(&["metadata"], all.clone(), &[]), [""; 0]);
+        assert_eq!(merged(&["metadata"], none.clone(), &[]), ["metadata"], "nothing was shown");
+        assert_eq!(merged(&["metadata.c"], two.clone(), &["metadata.a[1]"]), ["metadata.c", "metadata.a[1]"]);
+        // Of all that was masked at once, one value that was on the form is shown. The first one stands twice.
+        let rest = ["metadata.a[0]", "metadata.a[2]", "metadata.b", "metadata.c"];
+        assert_eq!(merged(&["metadata"], two.clone(), &["metadata.a[0]"]), rest);
+        assert_eq!(merged(&["metadata"], two.clone(), &[]), rest);
+        let as_it_was = merged(&["metadata"], two.clone(), &["metadata.a[0]", "metadata.a[1]"]);
+        assert_eq!(as_it_was, ["metadata"]);
+        assert_eq!(merged(&["metadata"], two, &["metadata"]), ["metadata"]);
+        let taken_apart = merged(&["metadata.a"], all, &["metadata.a[2]", "metadata.b"]);
+        assert_eq!(taken_apart, ["metadata.a[2]", "metadata.b"]);
+        assert_eq!(merged(&[], none, &["metadata"]), ["metadata"]);
     }
 
     #[test]

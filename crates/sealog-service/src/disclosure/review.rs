@@ -26,6 +26,7 @@ pub const MASKS_MAX: usize = 500;
 /// What turns an event as it is stored into one as it is disclosed.
 #[derive(Clone, Debug)]
 pub struct Disclosure {
+    pub search_id: SearchId,
     pub subject: Subject,
     pub hidden: HiddenValues,
 }
@@ -33,6 +34,9 @@ pub struct Disclosure {
 /// An event beside itself.
 #[derive(Clone, Debug)]
 pub struct Compared {
+    /// The search that has found it, which a decision about it names.
+    pub search_id: SearchId,
+    pub subject: Subject,
     pub found: FoundEvent,
     pub stored: EventView,
     pub disclosed: EventView,
@@ -50,7 +54,8 @@ impl Disclosure {
         };
         let disclosed = self.hidden.apply(&masks::apply(&stored, &masks));
         let masked = masks.into_iter().map(|mask| mask.path).collect();
-        Compared { found, stored, disclosed, suggested, masked }
+        let (search_id, subject) = (self.search_id, self.subject.clone());
+        Compared { search_id, subject, found, stored, disclosed, suggested, masked }
     }
 }
 
@@ -76,7 +81,7 @@ impl Disclosures {
         let known = self.control.case_values(search.new.id).await?;
         let known = known.into_iter().filter_map(|(value, kind)| Some((value, ValueKind::parse(&kind)?)));
         let own = subject.values().map(|value| (value.to_owned(), ValueKind::Own)).collect::<Vec<_>>();
-        Ok(Disclosure { hidden: HiddenValues::new(known.chain(own)), subject })
+        Ok(Disclosure { search_id: search.new.id, hidden: HiddenValues::new(known.chain(own)), subject })
     }
 
     /// One event as it is stored, beside what would be disclosed of it now.
@@ -111,7 +116,8 @@ impl Disclosures {
         }
     }
 
-    /// `reason` is for people; the system chain has how many it were.
+    /// `search_id` is the search whose events were seen: nothing is decided about those of another one. `reason` is for
+    /// people; the system chain has how many it were.
     pub async fn decide(
         &self,
         person_id: PersonId,
@@ -130,26 +136,25 @@ impl Disclosures {
         Ok(decided)
     }
 
-    /// What is masked of one event: these paths, or what is suggested.
+    /// What is masked of one event: these paths, or what is suggested. A form that does not show all of its values says
+    /// which paths those are by [`masks::merged`].
     pub async fn mask(
         &self,
         person_id: PersonId,
         case: &Case,
         compared: &Compared,
-        search_id: SearchId,
         revision: u64,
         paths: Option<Vec<String>>,
     ) -> Result<Decided, StoreError> {
         let suggested: Vec<String> = compared.suggested.masks.iter().map(|mask| mask.path.clone()).collect();
         let new = &compared.found.new;
-        let subject = Finder::new(&case.identifiers).subject;
         let wanted = paths.clone().unwrap_or(suggested);
-        let choice = masks::choice(&compared.stored, &wanted, &compared.masked, &subject);
+        let choice = masks::choice(&compared.stored, &wanted, &compared.masked, &compared.subject);
         let as_text = |values: Vec<(String, ValueKind)>| {
             values.into_iter().map(|(value, kind)| (value, kind.as_str().to_owned())).collect()
         };
         let mask = MaskFound {
-            reviewing: self.reviewing(person_id, case, search_id),
+            reviewing: self.reviewing(person_id, case, compared.search_id),
             project_id: new.project_id,
             chain_seq: new.chain_seq,
             revision,

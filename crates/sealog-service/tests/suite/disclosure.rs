@@ -638,13 +638,45 @@ fn a_value_that_a_reviewer_masks_or_shows_is_so_in_every_event() {
         assert_eq!(disclosed(2), r#"{"note":"OPS-4711 is of [another person]"}"#);
         let compared = stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
         let paths = Some(vec!["metadata.ticket".to_owned()]);
-        let masked = stage.desk.mask(PERSON, &case, &compared, search.new.id, compared.found.revision, paths);
+        let masked = stage.desk.mask(PERSON, &case, &compared, compared.found.revision, paths);
         assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
         assert_eq!(disclosed(1), r#"{"ticket":"Not disclosed","owner":"usr_77"}"#);
         assert_eq!(disclosed(2), r#"{"note":"[not disclosed] is of usr_77"}"#);
         let compared = stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
-        let back = stage.desk.mask(PERSON, &case, &compared, search.new.id, compared.found.revision, None);
+        let back = stage.desk.mask(PERSON, &case, &compared, compared.found.revision, None);
         assert!(matches!(stage.wait(back).unwrap(), Decided::Done { left: 0, .. }));
         assert_eq!(disclosed(2), r#"{"note":"OPS-4711 is of [another person]"}"#);
+    });
+}
+
+#[test]
+fn masks_that_are_saved_while_a_newer_search_runs_are_in_the_package() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.wait(stage.desk.start_search(PERSON, &case)).unwrap();
+        let is_found = || stage.wait(stage.desk.searches(&case)).unwrap()[0].search.counts.events == 5;
+        let due = wait(stage.control.due_jobs("case-search".into(), stage.world.now_ms(), 1)).unwrap();
+        let searcher = Searcher::of(&stage.desk);
+        // The newer one has found them all, and has not ended.
+        while !is_found() {
+            stage.wait(sealog_service::jobs::Work::step(&searcher, &due[0], b"")).unwrap();
+        }
+        let current = stage.wait(stage.desk.current_search(&case)).unwrap().unwrap();
+        assert_eq!(current.new.id, search.new.id);
+        let compared = stage.wait(stage.desk.compare(&search, project(2), 5)).unwrap().unwrap();
+        let paths = Some(vec!["actor_id".to_owned(), "metadata.text".to_owned()]);
+        let masked = stage.desk.mask(PERSON, &case, &compared, compared.found.revision, paths);
+        assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
+        stage.work();
+        let newer = stage.wait(stage.desk.current_search(&case)).unwrap().unwrap();
+        assert_ne!(newer.new.id, search.new.id);
+        stage.include_all(&case, &newer);
+        let case = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&case);
+        for (name, text) in files(&stage.download(&case, &package, None), None) {
+            assert!(!text.contains("wrote to"), "{name}");
+        }
     });
 }

@@ -125,11 +125,15 @@ static STEPS: [Step; 15] = [
     moves("in progress", &[("to", "in_progress"), ("note", "On.")], |left| left.is(CaseState::InProgress)),
     does(SEARCH, &[], |left| left.searches.len() == 1),
     moves("review", &[("to", "review"), ("note", "Found.")], |left| left.is(CaseState::Review)),
-    does("review/decide", &[("which", "matching"), ("do", "include"), ("show", "all")], |left| {
-        left.review.included == 2
-    }),
+    does(
+        "review/decide",
+        &[("search", "{search}"), ("which", "matching"), ("do", "include"), ("show", "all")],
+        |left| left.review.included == 2,
+    ),
     does("response/cover/save", &[("body", "Dear Ada,"), ("revision", "0")], |left| left.letters.len() == 1),
-    moves("approved", &[("to", "approved"), ("note", "All of it.")], |left| left.is(CaseState::Approved)),
+    moves("approved", &[("search", "{search}"), ("to", "approved"), ("note", "All of it.")], |left| {
+        left.is(CaseState::Approved)
+    }),
     does(PACKAGE, &[], |left| !left.packages.is_empty()),
     moves("delivered", &[("to", "delivered"), ("how", "email"), ("note", "Sent.")], |left| {
         let answered = left.case().answer;
@@ -387,9 +391,10 @@ impl Stage {
     /// Where a step goes, and the form that it sends, made from what is known of the case.
     fn form(&self, step: &Step, before: &Left) -> (String, String) {
         let revision = before.cases.first().map(|case| ("revision", case.revision.to_string()));
+        let search = before.searches.first().map_or(String::new(), |search| search.new.id.0.to_string());
         let own = step.fields.iter().map(|(name, value)| {
             let value = value.replace("{today}", &iso_ms(SystemWorld.now_ms())[..10]);
-            (*name, value.replace("{project}", &self.project))
+            (*name, value.replace("{project}", &self.project).replace("{search}", &search))
         });
         let fields: Vec<_> = revision.into_iter().filter(|_| step.has_revision).chain(own).collect();
         let encoded = |value: &str| -> String {
