@@ -136,6 +136,13 @@ pub fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
     Ok(Hash(Sha256::digest(value).into()))
 }
 
+/// The key of an event of Sealog's own. It lies where no client's key can lie, whatever a client guesses of
+/// it: clients send characters from `!` to `~` ([`parse_key`]), and this begins with a zero. Whatever Sealog
+/// writes under a key into a chain that clients write into takes its key from here.
+pub(crate) fn own_key(key: &str) -> Hash {
+    Hash(Sha256::new().chain_update(b"\0sealog\0").chain_update(key).finalize().into())
+}
+
 /// A body up to this size is parsed where it was read: the way to the thread pool and back would cost more than it takes.
 pub(crate) const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
@@ -259,7 +266,7 @@ impl Ingest {
         draft: Draft,
         request_id: Ulid,
     ) -> Result<Once, StoreError> {
-        let key_hash = Hash(Sha256::digest(key).into());
+        let key_hash = own_key(key);
         let key = IdempotencyKey { key_hash, fingerprint: Hash(Sha256::digest(body).into()) };
         let reservation = match self.store.reserve(chain, key).await? {
             Reserved::Fresh(reservation) => reservation,

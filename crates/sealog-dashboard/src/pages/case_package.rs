@@ -15,7 +15,7 @@ use sealog_service::Secret;
 use sealog_service::disclosure::builder;
 use sealog_service::disclosure::letters::case_name;
 use sealog_service::disclosure::packages::{
-    BUILDING, HANDING_OUT, KEPT_DAYS, PACKAGE_BYTES_MAX, PASSWORD_CHARS_MIN, UNENDED_MAX,
+    BUILDING, KEPT_DAYS, PACKAGE_BYTES_MAX, PASSWORD_CHARS_MIN, UNENDED_MAX, is_for_handing_out,
 };
 use sealog_service::disclosure::{NotHandedOut, PackageDownload, PackageRun};
 use sealog_store::StoreError;
@@ -119,8 +119,7 @@ impl<'a> Page<'a> {
             None => Review::default(),
         };
         let frame = Frame::new(app, asked, case, Tab::Package).await?;
-        let may_download =
-            may_hand_out(asked) && case.is_identity_confirmed() && HANDING_OUT.contains(&case.state);
+        let may_download = may_hand_out(asked) && case.is_identity_confirmed() && is_for_handing_out(case);
         let running = runs.iter().find(|run| run.is_running());
         let privacy =
             builder::privacy(&*app.control.administration, case.tenant_id).await.map_err(of_control)?;
@@ -248,7 +247,9 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
         Err(NotHandedOut::NotIdentified) => {
             "Disclosure is locked until the identity of the requester is confirmed."
         }
-        Err(NotHandedOut::State(_)) => "A package is handed out when the case is approved.",
+        Err(NotHandedOut::State(_)) => {
+            "A package is handed out when the case is approved, and again once it was delivered."
+        }
         Err(NotHandedOut::NotBuilt) => "The package is not ready yet.",
         Err(NotHandedOut::Dropped) => "The package has expired. What it was stays recorded.",
         Err(NotHandedOut::Outdated) => "Something was decided since the package was made. Make it again.",

@@ -28,6 +28,9 @@ pub(crate) struct MoveForm {
 }
 
 /// The main way, with when each state was reached and by whom; side states are shown where they are.
+///
+/// A tick says that something happened: a state that the case was in, and of the identity that it is
+/// confirmed. Neither follows from where the case is now: steps can be skipped.
 pub(crate) fn steps(case: &Case, entries: &[CaseEntry], names: &HashMap<PersonId, String>) -> Vec<Step> {
     let reached = |state: CaseState| entries.iter().rev().find(|entry| entry.entry.to == Some(state));
     let note = |entry: &CaseEntry| {
@@ -62,11 +65,27 @@ pub(crate) fn steps(case: &Case, entries: &[CaseEntry], names: &HashMap<PersonId
             }
         }
         let is_current = index == at;
-        let skipped = entry.is_none() && index < at;
+        let is_behind = index < at || case.state == CaseState::Closed;
+        let (happened, mut said) = match entry {
+            Some(entry) => (true, note(entry)),
+            None => (false, if is_behind { "Skipped".into() } else { String::new() }),
+        };
+        let happened =
+            if state == CaseState::IdentityCheck { case.is_identity_confirmed() } else { happened };
+        if state == CaseState::IdentityCheck && is_behind {
+            said = match case.identity {
+                Some(check) => {
+                    let who = names.get(&check.person_id).map_or("", String::as_str);
+                    let outcome = if happened { "Confirmed" } else { "Not confirmed" };
+                    format!("{outcome}, {}, {who}", day(check.at_ms))
+                }
+                None => "Not confirmed".into(),
+            };
+        }
         steps.push(Step {
             name,
-            note: entry.map_or(if skipped { "Not needed".into() } else { String::new() }, note),
-            is_done: index < at || case.state == CaseState::Closed,
+            note: said,
+            is_done: is_behind && happened,
             is_current: is_current && !is_side && case.state != CaseState::Closed,
         });
         if is_current && is_side && matches!(case.state, CaseState::Paused | CaseState::Extended) {

@@ -260,6 +260,40 @@ fn an_open_case_that_is_late_says_so() {
 }
 
 #[test]
+fn a_step_is_ticked_where_it_happened_and_the_identity_check_where_it_was_confirmed() {
+    let stage = stage();
+    let mut officer = stage.signed_in(1);
+    let case = open_case(&mut officer);
+    let ticked =
+        |page: &Response, name: &str| page.has(&format!("<b>{name}<span class=\"vh\"> (done)</span>"));
+    for (to, more) in
+        [("identity_check", &[][..]), ("extended", &[("extension_reason", "complexity")]), ("review", &[])]
+    {
+        let moved = step(&mut officer, &case, to, more);
+        assert_eq!(moved.status, 303, "{to}: {}", moved.text());
+    }
+    let page = officer.get(&case);
+    assert!(ticked(&page, "Received") && !ticked(&page, "Identity check"), "nobody has checked anything");
+    page.shows("Not confirmed");
+    assert!(!ticked(&page, "In progress"), "it was skipped");
+    let identity = format!("{case}/identity");
+    let seen = revision(&officer.get(&identity));
+    let check = [
+        ("revision", seen.as_str()),
+        ("method", "document_seen"),
+        ("outcome", "confirmed"),
+        ("note", "Passport."),
+    ];
+    assert_eq!(officer.post(&identity, &check).status, 303);
+    assert!(ticked(&officer.get(&case), "Identity check"));
+    let withdrawn = officer.get(&closed_case(&mut stage.signed_in(1)));
+    for name in ["Identity check", "Review", "Approved"] {
+        assert!(!ticked(&withdrawn, name), "{name}");
+    }
+    assert!(ticked(&withdrawn, "Withdrawn") && ticked(&withdrawn, "Closed"));
+}
+
+#[test]
 fn a_form_keeps_an_assignee_who_takes_no_cases_any_more() {
     let stage = stage();
     let until = sealog_testing::MORNING_MS + DAY_MS;

@@ -372,3 +372,29 @@ fn a_decision_names_the_search_that_was_seen_and_is_refused_after_a_newer_one() 
     assert!(late.status == 422 && late.has("A newer search has ended"), "{}", late.text());
     move_case(&mut officer, &path, "approved");
 }
+
+#[test]
+fn an_extension_letter_names_the_longer_date_and_does_not_say_that_the_request_is_dealt_with() {
+    let stage = stage();
+    let mut officer = stage.signed_in(3);
+    let path = open_case(&mut officer);
+    let letter = |officer: &mut Browser<'_>, kind: &str| {
+        officer.get(&format!("{path}/response/{kind}/text")).text().to_owned()
+    };
+    // It is sent before the step is taken.
+    let before = letter(&mut officer, "extension");
+    assert!(before.contains("by 2 February 2027 at the latest"), "{before}");
+    assert!(!before.contains("dealt with"), "{before}");
+    let revision = revision_of(&officer.get(&path));
+    let extend = [
+        ("revision", revision.as_str()),
+        ("to", "extended"),
+        ("extension_reason", "complexity"),
+        ("note", "Much."),
+    ];
+    assert_eq!(officer.post(&format!("{path}/move"), &extend).status, 303);
+    assert_eq!(letter(&mut officer, "extension"), before);
+    for kind in ["cover", "response", "refusal"] {
+        assert!(letter(&mut officer, kind).contains("have dealt with it"), "{kind}");
+    }
+}

@@ -118,6 +118,13 @@ pub fn dates_of(case: &Case, calendar: &Calendar, now_ms: u64) -> CaseDates {
     }
 }
 
+/// The day on which the answer is due if the time is extended, or was.
+pub fn extended_due(case: &Case, calendar: &Calendar, now_ms: u64) -> Date {
+    let until = case.answer.map_or(now_ms, |answer| answer.at_ms);
+    let clock = Clock { is_extended: true, ..clock_of(case, calendar) };
+    clock.due(calendar, calendar.day_at(until)).date
+}
+
 /// A reason as a sentence.
 pub fn described(reason: &Reason) -> String {
     match reason {

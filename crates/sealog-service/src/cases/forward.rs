@@ -7,8 +7,10 @@
 //! t2  its place in the chain is noted; or the process dies before: it is sent again, and the chain answers from the first time
 //! ```
 //!
-//! Keys are kept for 24 hours. An event that is older than half of that may have been appended before a crash whose key has gone since: the
-//! chain is asked for it first.
+//! Keys are kept for 24 hours, and an event may have been appended before a crash whose key has gone since:
+//! the chain is asked for it first. What clients write stands for no event of a case: its key lies where
+//! theirs do not reach (`own_key`), and an event of the chain counts where all of its text is the same and it
+//! comes from here. Action, resource and step alone can be forged.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,23 +23,23 @@ use sealog_control::{Administration, CaseEvent, CaseEventOutcome, CaseEvents};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::{self, StoredEvent};
 use sealog_core::id::{ChainId, Mode, RequestId, Ulid};
-use sealog_core::json::Members;
 use sealog_core::plan::Plan;
 use sealog_core::query::Filter;
 use sealog_core::reject::Reject;
 use sealog_store::world::World;
-use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
+use sealog_store::{List, Store, StoreError};
 
-use crate::ingest::{Client, Endpoint, Ingest, IngestError, Producer, parse_key};
+use crate::ingest::{Client, Endpoint, Ingest, IngestError, Producer, own_key};
 use crate::system_chain::Wake;
 
 /// Events of one round.
 const ROUND_MAX: usize = 100;
 const RETRY_MS: u64 = 30_000;
-const KEY_IS_KEPT_MS: u64 = IDEMPOTENCY_RETENTION_MS / 2;
 /// Events of the same action and case that are compared.
 const LOOK_BACK_MAX: usize = 100;
 const LOOK_BYTES_MAX: usize = 1 << 20;
+/// Where events of cases come from: this machine.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The member of `metadata` that says which step of its case an event tells of.
 pub(super) const STEP: &str = "case_step";
 
@@ -120,13 +122,10 @@ impl CaseForward {
             custom: HashMap::new(),
             has_quota: plan.is_some_and(|plan| plan.events_per_month.is_some()),
         });
-        let key = match parse_key(event.new.key.as_bytes()) {
-            Ok(key) => key,
-            Err(reject) => return refused(reject.to_string()),
-        };
+        let key = own_key(&event.new.key);
         let body = Bytes::from(event.new.body.clone());
         // It comes from this machine, and from nobody's place.
-        let client = Client::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let client = Client::new(HERE);
         let request_id = RequestId(Ulid::new(now_ms, self.world.random80()));
         let sent = self.ingest.ingest(&producer, Endpoint::Single, Some(key), body, client, request_id).await;
         match sent {
@@ -142,15 +141,11 @@ impl CaseForward {
         }
     }
 
-    /// Where the chain has an event whose idempotency key it may have forgotten.
+    /// Where the chain has an event already.
     async fn sealed_before(&self, chain: ChainId, event: &CaseEvent) -> Result<Option<u64>, StoreError> {
-        let age_ms = self.world.now_ms().saturating_sub(event.created_at_ms);
-        if age_ms < KEY_IS_KEPT_MS {
-            return Ok(None);
-        }
         let Ok(Ok(draft)) = event::parse_single(event.new.body.as_bytes()) else { return Ok(None) };
         let fields = draft.text.fields();
-        let wanted = step_in(fields.metadata).map(str::to_owned);
+        let here = HERE.to_string();
         let filter = Filter {
             action: Some(fields.action.to_owned()),
             resource: fields.resource.map(str::to_owned),
@@ -160,7 +155,10 @@ impl CaseForward {
         while left > 0 {
             let list = List { filter: filter.clone(), before_seq, limit: left, bytes_max: LOOK_BYTES_MAX };
             let chunk = self.store.list(chain, list).await?;
-            let is_it = |known: &&StoredEvent| step_in(known.text.fields().metadata) == wanted.as_deref();
+            let is_it = |known: &&StoredEvent| {
+                known.text.as_str() == draft.text.as_str()
+                    && known.annotations.ip_address.as_deref() == Some(here.as_str())
+            };
             if let Some(known) = chunk.items.iter().find(is_it) {
                 return Ok(Some(known.sealed.chain_seq));
             }
@@ -172,10 +170,4 @@ impl CaseForward {
         }
         Ok(None)
     }
-}
-
-/// As JSON text.
-fn step_in(metadata: Option<&str>) -> Option<&str> {
-    let name = format!("\"{STEP}\"");
-    Members::of(metadata?).find(|(member, _)| *member == name).map(|(_, value)| value)
 }

@@ -1,12 +1,14 @@
 //! Letters of cases: templates that people edit. What is kept is their text; nothing of it goes into a chain.
 
+use jiff::civil::Date;
 use sealog_control::{Case, CaseLetter, CaseRegime, CaseState, LetterKind, PersonId};
-use sealog_core::time::{DAY_MS, iso_ms};
+use sealog_core::time::iso_ms;
 use sealog_store::StoreError;
 use serde_json::json;
 
 use super::desk::Disclosures;
 use super::words;
+use crate::cases::dates;
 use crate::system_chain::{Actor, Recorder, actions};
 
 /// Of a letter: a form of 64 KiB holds it in any script.
@@ -47,13 +49,16 @@ fn complaint(regime: CaseRegime) -> &'static str {
     }
 }
 
-/// A letter that nobody has edited. `name` is what people call the case; `ground` is why it is refused, in words.
+/// A letter that nobody has edited. `name` is what people call the case; `ground` is why it is refused, in
+/// words; `extended` is the day to which an extension leads. The letter of an extension is sent before that
+/// is noted, so `Case::due_day` is still the earlier one then.
 pub fn template(
     kind: LetterKind,
     case: &Case,
     name: &str,
     organisation: &str,
     ground: Option<&str>,
+    extended: Date,
 ) -> String {
     let received = words::day(case.intake.received_at_ms);
     let regime = case.intake.regime;
@@ -61,11 +66,14 @@ pub fn template(
         "" => "Sir or Madam",
         requester => requester,
     };
+    let so_far = match kind {
+        LetterKind::Extension => "are dealing with it",
+        LetterKind::Cover | LetterKind::Response | LetterKind::Refusal => "have dealt with it",
+    };
     let begin = format!(
-        "Dear {requester},\n\nwe received your request {name} on {received} and have dealt with it under {}.",
+        "Dear {requester},\n\nwe received your request {name} on {received} and {so_far} under {}.",
         law(regime)
     );
-    let due = u64::try_from(case.due_day).unwrap_or(0) * DAY_MS;
     let body = match kind {
         LetterKind::Cover => {
             "With this letter you receive a copy of the entries of our audit log that are by you, about you, or name you. Open your-data.html first: it is made to be read. The same entries are in events.json and events.csv for programs. explanation.html tells why the entries exist, who receives them, how long they are kept, and which rights you have.\n\nWhat belongs to other people, such as the names of employees, is not disclosed; the entries say where that is so.".to_owned()
@@ -79,7 +87,7 @@ pub fn template(
         }
         LetterKind::Extension => format!(
             "We need more time to answer, because of the complexity or the number of requests. You will have our answer by {} at the latest.\n\n{}",
-            words::day(due),
+            words::day(dates::start_ms(extended)),
             complaint(regime)
         ),
     };
@@ -125,6 +133,8 @@ impl Disclosures {
         ground: Option<&str>,
     ) -> Result<Vec<Letter>, StoreError> {
         let edited = self.control.case_letters(case.tenant_id, case.id).await?;
+        let calendar = dates::calendar(&*self.administration, case.tenant_id).await?;
+        let extended = dates::extended_due(case, &calendar, self.world.now_ms());
         let letter = |kind: LetterKind| match edited.iter().find(|letter| letter.kind == kind) {
             Some(letter) => Letter {
                 kind,
@@ -134,7 +144,7 @@ impl Disclosures {
             },
             None => Letter {
                 kind,
-                body: template(kind, case, name, organisation, ground),
+                body: template(kind, case, name, organisation, ground, extended),
                 revision: 0,
                 changed: None,
             },

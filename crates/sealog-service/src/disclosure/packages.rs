@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::{
-    Case, CasePackage, CaseState, Disclosing, JobId, JobState, NewCasePackage, NewJob, PackageBuilt,
-    PackageCreated, PackageId, PersonId,
+    Case, CaseOutcome, CasePackage, CaseState, Disclosing, JobId, JobState, NewCasePackage, NewJob,
+    PackageBuilt, PackageCreated, PackageId, PersonId,
 };
 use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_core::time::DAY_MS;
@@ -35,10 +35,20 @@ pub const KEPT_DAYS: u64 = 30;
 pub const PACKAGES_MAX: usize = 20;
 /// A package is made of what was approved.
 pub const BUILDING: &[CaseState] = &[CaseState::Approved];
-/// And handed out then, or again later.
-pub const HANDING_OUT: &[CaseState] = &[CaseState::Approved, CaseState::Delivered, CaseState::Closed];
 /// Of a password: what is shorter is guessed.
 pub const PASSWORD_CHARS_MIN: usize = 12;
+
+/// And handed out then, or again once it was delivered. That a case is closed says nothing of how it ended:
+/// one that was withdrawn or refused has nothing to hand out.
+pub fn is_for_handing_out(case: &Case) -> bool {
+    match case.state {
+        CaseState::Approved => true,
+        CaseState::Delivered | CaseState::Closed => {
+            case.answer.is_some_and(|answer| answer.outcome == CaseOutcome::Fulfilled)
+        }
+        _ => false,
+    }
+}
 
 /// A package with the state of its job.
 #[derive(Clone, Debug)]
@@ -161,7 +171,7 @@ impl Disclosures {
         if !case.is_identity_confirmed() {
             return Err(NotHandedOut::NotIdentified);
         }
-        if !HANDING_OUT.contains(&case.state) {
+        if !is_for_handing_out(case) {
             return Err(NotHandedOut::State(case.state));
         }
         // Its time ends by itself; the sweep only removes it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sealog_control::*;
 use sealog_core::catalog::Catalog;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::id::{ChainId, Mode, ProjectId, Random80, RequestId, TenantId, Ulid, Uuid};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
@@ -17,7 +17,7 @@ use sealog_service::cases::{
     CaseDesk, CaseError, CaseForward, CaseReminders, IdentifierInput, IntakeInput, Move, ScopeInput,
     digest_of,
 };
-use sealog_service::ingest::Ingest;
+use sealog_service::ingest::{Client, Endpoint, Ingest, Producer, parse_key};
 use sealog_service::notify::Notifier;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::EmbeddedStore;
@@ -285,6 +285,7 @@ on_both_stores! {
     every_step_is_sealed_with_its_states_and_digest_and_never_with_the_subject
     projects_with_the_framework_hear_of_each_step_once_and_never_of_the_subject
     an_event_of_a_case_that_was_appended_before_a_crash_is_not_doubled
+    a_key_holder_cannot_keep_an_event_of_a_case_out_of_the_chain
     a_second_writer_is_refused_and_shown_what_the_first_has_done
     reminders_go_out_once_for_each_date
 }
@@ -422,6 +423,54 @@ fn an_event_of_a_case_that_was_appended_before_a_crash_is_not_doubled(stage: &St
     }
     while stage.wait(stage.forward.round()).unwrap() > 0 {}
     assert_eq!((stage.events(live(1)).len(), seq(stage, &case)), (2, Some(2)));
+}
+
+/// As `POST /v1/events` does it.
+fn post(stage: &Stage, key: Option<&str>, body: &str) {
+    let gdpr = Catalog::builtin().framework_set(["gdpr"]).unwrap();
+    let producer = Arc::new(Producer {
+        chain: live(1),
+        enabled: gdpr,
+        ever_enabled: gdpr,
+        in_plan: gdpr,
+        custom: Default::default(),
+        has_quota: false,
+    });
+    let (key, client) =
+        (key.map(|key| parse_key(key.as_bytes()).unwrap()), Client::new([192, 0, 2, 1].into()));
+    let request_id = RequestId(Ulid::new(MORNING_MS, Random80([7; 10])));
+    let body = body.to_owned().into();
+    stage
+        .wait(stage.forward.ingest.ingest(&producer, Endpoint::Single, key, body, client, request_id))
+        .unwrap();
+}
+
+fn a_key_holder_cannot_keep_an_event_of_a_case_out_of_the_chain(stage: &Stage) {
+    // The events of a case tell its id, and its keys are made of that and of the steps to come.
+    let case = stage.open("gdpr", &[1]);
+    for step in ["received", "2/identity"] {
+        let key = format!("sealog-case/{}/gdpr/{step}", case.id.0);
+        post(stage, Some(&key), r#"{"action":"user.login"}"#);
+    }
+    let resource = format!("case/{}", case.id.0);
+    let forged = |action: &str, step: &str| {
+        let metadata = serde_json::json!({ "request_id": case.id.0.to_string(), "case_step": step, "request_type": "access",
+            "method": "other", "outcome": "confirmed", "received_at": "2026-11-02T00:00:00.000Z" });
+        let body = serde_json::json!({ "action": action, "resource": resource, "metadata": metadata });
+        post(stage, None, &body.to_string());
+    };
+    forged("gdpr.request_identity_checked", "2/identity");
+    let case = stage.confirm(&case);
+    // Once at once, and once after keys were forgotten, when the chain is asked.
+    stage.world.advance(13 * 3_600_000);
+    while stage.wait(stage.forward.round()).unwrap() > 0 {}
+    let told = stage.wait(stage.desk.events(&case)).unwrap();
+    assert!(told.iter().all(|event| event.chain_seq.is_some() && event.cause.is_none()), "{told:?}");
+    let own = |action: &str| {
+        let events = stage.events(live(1));
+        events.iter().filter(|event| event["action"] == action && event["actor_id"].is_string()).count()
+    };
+    assert_eq!((own("gdpr.request_received"), own("gdpr.request_identity_checked")), (1, 1));
 }
 
 fn a_second_writer_is_refused_and_shown_what_the_first_has_done(stage: &Stage) {

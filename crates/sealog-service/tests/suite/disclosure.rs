@@ -680,3 +680,25 @@ fn masks_that_are_saved_while_a_newer_search_runs_are_in_the_package() {
         }
     });
 }
+
+#[test]
+fn a_package_is_handed_out_where_the_request_was_fulfilled_and_not_where_it_was_withdrawn_or_refused() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.include_all(&case, &search);
+        let approved = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&approved);
+        let closed = |outcome| {
+            let answer = Some(CaseAnswer { outcome, at_ms: MORNING_MS, how: None, ground: None });
+            let case = Case { state: CaseState::Closed, answer, ..approved.clone() };
+            stage.wait(stage.desk.hand_out(PERSON, &case, &package, None)).map(drop)
+        };
+        assert_eq!(closed(CaseOutcome::Fulfilled), Ok(()));
+        let locked = Err(NotHandedOut::State(CaseState::Closed));
+        assert_eq!(closed(CaseOutcome::Withdrawn), locked);
+        assert_eq!(closed(CaseOutcome::Refused), locked);
+    });
+}
+
