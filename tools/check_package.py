@@ -21,6 +21,7 @@ import io
 import json
 import struct
 import sys
+import unicodedata
 import zipfile
 
 FILES = ["letter.html", "your-data.html", "events.json", "events.csv", "explanation.html", "manifest.json"]
@@ -89,10 +90,15 @@ def unaccounted(data, archive):
     return None
 
 
+def folded(text):
+    """A text as it is compared: without case, and with letters and their accents together."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+
+
 def spellings(text):
-    """A text as files may hold it, in small letters."""
+    """A text as files may hold it, folded."""
     plain = {text, html.escape(text), html.escape(text, quote=False), json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    return {spelled.lower().encode() for spelled in plain}
+    return {folded(spelled) for spelled in plain}
 
 
 def check(data, without=(), events=None):
@@ -113,7 +119,7 @@ def check(data, without=(), events=None):
             problems += ["%s %s" % (name, problem) for problem in check_page(content)]
     for text in without:
         for name, content in list(files.items()) + [("the names of files", "\n".join(names).encode())]:
-            if any(spelled in content.lower() for spelled in spellings(text)):
+            if any(spelled in folded(content.decode("utf-8", "replace")) for spelled in spellings(text)):
                 problems.append("%r is in %s" % (text, name))
     return problems
 

@@ -72,6 +72,9 @@ class CheckPackage(unittest.TestCase):
             ('a"b', b'{"x":"a\\"b"}'),
             ("<weiss>", b"&lt;Weiss&gt;"),
             ("m\u00fcller", "m\u00fcller".encode()),
+            ("m\u00fcller", "M\u00dcLLER".encode()),
+            ("m\u00fcller", "mu\u0308ller".encode()),
+            ("Stra\u00dfe", b"STRASSE"),
         ]:
             data = package(contents(explanation__html=page("") + content))
             self.assertWrong(data, "is in explanation.html", without=[text])

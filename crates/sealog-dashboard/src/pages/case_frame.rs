@@ -138,7 +138,7 @@ pub(crate) fn may_see(place: &Place, case: &Case) -> bool {
 }
 
 /// The id of the search whose events are decided about, if there is one.
-pub(crate) async fn current_search(app: &Dashboard, case: &Case) -> Result<Option<String>, Problem> {
+async fn current_search(app: &Dashboard, case: &Case) -> Result<Option<String>, Problem> {
     Ok(app.disclosures.current_search(case).await?.map(|search| search.new.id.0.to_string()))
 }
 
@@ -370,8 +370,8 @@ fn field_name(field: &str) -> &str {
     }
 }
 
-/// Members who take cases, for a choice among them; and whoever was chosen, also where they take none any more: a form
-/// that does not show them would take the case from them.
+/// Members who take cases, for a choice among them; and whoever was chosen, also where they take none any
+/// more: a form that does not show them would take the case from them.
 pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> Result<Vec<Choice>, Problem> {
     let page = ListPage { after: None, limit: MEMBERS_MAX };
     let now_ms = app.world.now_ms();

@@ -13,6 +13,7 @@ use sealog_control::{
 use sealog_core::id::{ProjectId, Uuid};
 use sealog_service::disclosure::finder::kinds_for_reviewer;
 use sealog_service::disclosure::masks::{METADATA, covers, merged};
+use sealog_service::disclosure::node::TOO_DEEP;
 use sealog_service::disclosure::review::MASKS_MAX;
 use sealog_service::disclosure::search::WORKING;
 use sealog_service::disclosure::{Compared, Node};
@@ -26,7 +27,8 @@ use crate::text::{beginning, moment, number, visible};
 
 /// Events on a page.
 const ON_PAGE: usize = 50;
-/// Values of an event on one page. Its form names them by `values` (the first of them) and `count`, and speaks for no others.
+/// Values of an event on one page. Its form names them by `values` (the first of them) and `count`, and
+/// speaks for no others.
 const VALUES_MAX: usize = 200;
 /// Of a value.
 const SHOWN_BYTES: usize = 2000;
@@ -164,6 +166,7 @@ fn is_granted(grants: &Grants, found: &FoundEvent) -> bool {
 fn shown_value(node: &Node) -> String {
     let text = match node {
         Node::Text(text) | Node::Literal(text) | Node::Masked(text) => text.clone(),
+        Node::Deep(_) => TOO_DEEP.to_owned(),
         Node::List(_) | Node::Object(_) => node.to_json(),
     };
     let (beginning, is_all) = beginning(&text, SHOWN_BYTES);
@@ -174,7 +177,8 @@ fn shown_value(node: &Node) -> String {
     shown
 }
 
-/// Each value as it is stored, beside what stands in its place. Masks change names and values, and the order of none.
+/// Each value as it is stored, beside what stands in its place. Masks change names and values, and the order
+/// of none.
 fn beside<'v>(
     path: String,
     stored: &'v Node,

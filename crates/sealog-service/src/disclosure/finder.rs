@@ -16,8 +16,6 @@ use super::words;
 #[derive(Clone, Debug)]
 pub struct Finder {
     pub subject: Subject,
-    /// Values at a path, which stands below `metadata`.
-    paths: Vec<(String, String)>,
     /// The identifiers as texts hold them, and as stored text does, with its escapes.
     values: HiddenValues,
     stored: HiddenValues,
@@ -44,11 +42,10 @@ impl Finder {
         let at_path = identifiers.iter().filter(|known| known.kind == IdentifierKind::Metadata);
         let paths: Vec<(String, String)> =
             at_path.filter_map(|known| Some((known.path.clone()?, known.value.clone()))).collect();
-        let subject = subject.with_own(paths.iter().map(|(_, value)| value.as_str()));
-        let all = subject.values().chain(paths.iter().map(|(_, value)| value.as_str()));
+        let subject = subject.with_paths(paths);
+        let all = subject.values().chain(subject.paths.iter().map(|(_, value)| value.as_str()));
         Finder {
             stored: HiddenValues::new(all.map(escaped)),
-            paths,
             values: HiddenValues::new(subject.values().map(|value| own(value.to_owned()))),
             subject,
         }
@@ -69,7 +66,7 @@ impl Finder {
             filters.push(Filter { resource: canonical(resource), ..Filter::default() });
         }
         let fields = self.subject.ids.iter().flat_map(|id| SUBJECT_FIELDS.map(|name| (name, id.as_str())));
-        let at_path = self.paths.iter().filter(|(path, _)| !path.contains('.'));
+        let at_path = self.subject.paths.iter().filter(|(path, _)| !path.contains('.'));
         let at_path = at_path.map(|(path, value)| (path.as_str(), value.as_str()));
         for (name, value) in fields.chain(at_path) {
             filters.push(Filter { fields: vec![FieldIs::new(name, value)], ..Filter::default() });
@@ -101,14 +98,15 @@ impl Finder {
     }
 
     fn leaf_kind(&self, path: &str, node: &Node) -> u8 {
+        // Its text is as it is stored. Rather one event too many than one too few: nothing of this is
+        // disclosed.
+        if let Node::Deep(text) = node {
+            return if self.stored.finds_anywhere(text) { MENTION } else { 0 };
+        }
         let Some(value) = node.scalar() else { return 0 };
         let name = path.rsplit('.').next().unwrap_or(path).split('[').next().unwrap_or(path);
         let is_field = SUBJECT_FIELDS.contains(&name.to_ascii_lowercase().as_str());
-        let inner = path.strip_prefix("metadata.").unwrap_or(path);
-        let is_path = |(known, wanted): &(String, String)| {
-            known == inner.split('[').next().unwrap_or(inner) && wanted.eq_ignore_ascii_case(value)
-        };
-        if (is_field && self.values.kind(value).is_some()) || self.paths.iter().any(is_path) {
+        if (is_field && self.values.kind(value).is_some()) || self.subject.is_at(path, value) {
             ON_PERSON
         } else if self.values.finds(value) {
             MENTION
@@ -124,7 +122,7 @@ impl Finder {
                 members.iter().any(|(name, value)| self.values.finds(name) || self.has_name(value))
             }
             Node::List(items) => items.iter().any(|item| self.has_name(item)),
-            Node::Text(_) | Node::Literal(_) | Node::Masked(_) => false,
+            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => false,
         }
     }
 }
@@ -170,6 +168,8 @@ mod tests {
             (r#"{"action":"a","metadata":{"patient_id":"p-20931"}}"#, ON_PERSON),
             (r#"{"action":"a","metadata":{"in":{"data_subject_id":["x","p-20931"]}}}"#, ON_PERSON),
             (r#"{"action":"a","metadata":{"card":{"owner":77}}}"#, ON_PERSON),
+            (r#"{"action":"a","metadata":{"card":[{"owner":77}]}}"#, ON_PERSON),
+            (r#"{"action":"a","actor_id":"77","resource":"order/77","metadata":{"user_id":"77"}}"#, 0),
             (r#"{"action":"a","metadata":{"note":"seen p-20931 today"}}"#, MENTION),
             (r#"{"action":"a","metadata":{"n":"by Jane \"J\" Doe"}}"#, MENTION),
             (r#"{"action":"a","metadata":{"shared":{"p-20931":true}}}"#, MENTION),

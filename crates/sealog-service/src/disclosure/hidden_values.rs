@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::fold::{self, Folded};
 use super::node::{EventView, Node};
+use super::subject::Subject;
 
 /// Shorter values are replaced only where they stand alone: `7` is in every date.
 const ANYWHERE_CHARS_MIN: usize = 6;
@@ -63,7 +65,7 @@ impl ValueKind {
 /// Finds values in texts in one pass: where a text could begin with one, it is looked up by each length that there is.
 #[derive(Clone, Debug, Default)]
 pub struct HiddenValues {
-    /// In lower case. Where a value has several kinds, the one that discloses wins.
+    /// As they are compared. Where a value has several kinds, the one that discloses wins.
     kinds: HashMap<Vec<u8>, ValueKind>,
     /// Longest first, by the first two bytes.
     lengths: HashMap<[u8; 2], Vec<usize>>,
@@ -75,7 +77,7 @@ impl HiddenValues {
     pub fn new(values: impl IntoIterator<Item = (String, ValueKind)>) -> HiddenValues {
         let mut kinds: HashMap<Vec<u8>, ValueKind> = HashMap::new();
         for (value, kind) in values {
-            let key = value.to_ascii_lowercase().into_bytes();
+            let key = fold::key(&value);
             if !key.is_empty() {
                 let known = kinds.entry(key).or_insert(kind);
                 *known = (*known).min(kind);
@@ -103,20 +105,21 @@ impl HiddenValues {
 
     /// Whether one of them stands anywhere in a text, also inside of a word.
     pub fn finds_anywhere(&self, text: &str) -> bool {
-        let lower = text.to_ascii_lowercase().into_bytes();
-        (0..lower.len()).any(|at| self.longest(&lower, at, |_| true).is_some())
-            || self.kinds.contains_key(&lower)
+        let folded = fold::key(text);
+        (0..folded.len()).any(|at| self.longest(&folded, at, |_| true).is_some())
+            || self.kinds.contains_key(&folded)
     }
 
     /// Whether a text is one of them, or has one where it counts.
     pub fn finds(&self, text: &str) -> bool {
-        let lower = text.to_ascii_lowercase().into_bytes();
-        self.kinds.contains_key(&lower) || (0..lower.len()).any(|at| self.at(text, &lower, at).is_some())
+        let folded = Folded::new(text);
+        self.kinds.contains_key(&folded.bytes)
+            || (0..folded.bytes.len()).any(|at| self.at(text, &folded, at).is_some())
     }
 
     /// What the whole value is.
     pub fn kind(&self, value: &str) -> Option<ValueKind> {
-        self.kinds.get(value.to_ascii_lowercase().as_bytes()).copied()
+        self.kinds.get(&fold::key(value)).copied()
     }
 
     pub fn is_hidden(&self, value: &str) -> bool {
@@ -125,20 +128,21 @@ impl HiddenValues {
 
     /// The text without them, if it has any.
     pub fn replaced(&self, text: &str) -> Option<String> {
-        if let Some(kind) = self.kind(text) {
+        let folded = Folded::new(text);
+        if let Some(kind) = self.kinds.get(&folded.bytes) {
             return kind.in_text().map(str::to_owned);
         }
-        let lower = text.to_ascii_lowercase().into_bytes();
         let (mut out, mut kept, mut at) = (String::new(), 0, 0);
-        while at < lower.len() {
-            let Some((length, kind)) = self.at(text, &lower, at) else {
+        while at < folded.bytes.len() {
+            let Some((length, kind)) = self.at(text, &folded, at) else {
                 at += 1;
                 continue;
             };
-            if let Some(label) = kind.in_text() {
-                out.push_str(&text[kept..at]);
+            let places = folded.place(at).zip(folded.place(at + length));
+            if let Some((label, (begin, end))) = kind.in_text().zip(places) {
+                out.push_str(&text[kept..begin]);
                 out.push_str(label);
-                kept = at + length;
+                kept = end;
             }
             at += length;
         }
@@ -150,13 +154,12 @@ impl HiddenValues {
     }
 
     /// The longest value that stands here and counts.
-    fn at(&self, text: &str, lower: &[u8], at: usize) -> Option<(usize, ValueKind)> {
-        self.longest(lower, at, |end| {
-            if !text.is_char_boundary(at) || !text.is_char_boundary(end) {
-                return false;
-            }
-            let chars = text[at..end].chars().count();
-            chars >= ANYWHERE_CHARS_MIN || (chars >= IN_TEXT_CHARS_MIN && alone(text, at, end))
+    fn at(&self, text: &str, folded: &Folded, at: usize) -> Option<(usize, ValueKind)> {
+        let begin = folded.place(at)?;
+        self.longest(&folded.bytes, at, |behind| {
+            let Some(end) = folded.place(behind) else { return false };
+            let chars = folded.characters(at, behind);
+            chars >= ANYWHERE_CHARS_MIN || (chars >= IN_TEXT_CHARS_MIN && alone(text, begin, end))
         })
     }
 
@@ -175,16 +178,20 @@ impl HiddenValues {
         })
     }
 
-    /// The event without them, in names as in values.
-    pub fn apply(&self, view: &EventView) -> EventView {
+    /// The event without them, in names as in values. What the person has at a path stays there, also where
+    /// somebody else has the same value.
+    pub fn apply(&self, view: &EventView, subject: &Subject) -> EventView {
         let mut view = view.clone();
-        for (_, node) in &mut view.fields {
-            self.apply_to(node);
+        for (name, node) in &mut view.fields {
+            self.apply_to(node, name, subject);
         }
         view
     }
 
-    fn apply_to(&self, node: &mut Node) {
+    fn apply_to(&self, node: &mut Node, path: &str, subject: &Subject) {
+        if node.scalar().is_some_and(|value| subject.is_at(path, value)) {
+            return;
+        }
         match node {
             Node::Text(text) => {
                 if let Some(replaced) = self.replaced(text) {
@@ -194,14 +201,18 @@ impl HiddenValues {
             Node::Literal(text) if self.is_hidden(text) => {
                 *node = Node::Masked(self.replaced(text).unwrap_or_default());
             }
-            Node::Literal(_) | Node::Masked(_) => {}
-            Node::List(items) => items.iter_mut().for_each(|item| self.apply_to(item)),
+            Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => {}
+            Node::List(items) => {
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.apply_to(item, &format!("{path}[{at}]"), subject);
+                }
+            }
             Node::Object(members) => {
                 for (name, value) in members {
+                    self.apply_to(value, &format!("{path}.{name}"), subject);
                     if let Some(replaced) = self.replaced(name) {
                         *name = replaced;
                     }
-                    self.apply_to(value);
                 }
             }
         }
@@ -224,8 +235,8 @@ fn place(begin: [u8; 2]) -> (usize, u64) {
 
 /// No letter or digit stands on either side.
 fn alone(text: &str, at: usize, end: usize) -> bool {
-    let joins = |character: char| character.is_alphanumeric() || character == '_';
-    !text[..at].chars().next_back().is_some_and(joins) && !text[end..].chars().next().is_some_and(joins)
+    !text[..at].chars().next_back().is_some_and(fold::joins)
+        && !text[end..].chars().next().is_some_and(fold::joins)
 }
 
 #[cfg(test)]
@@ -248,6 +259,21 @@ mod tests {
             assert_eq!(hidden.replaced(text).as_deref(), Some(expected), "{text}");
         }
         assert_eq!(hidden.replaced("usr_482"), None);
+    }
+
+    #[test]
+    fn a_value_in_any_script_is_replaced_as_a_whole_with_its_accents() {
+        let hidden = values(&[("Jürgen Müller", ValueKind::Staff), ("Groß", ValueKind::Staff)]);
+        for (text, expected) in [
+            ("é JÜRGEN MÜLLER é", "é [staff member] é"),
+            ("ju\u{308}rgen mu\u{308}ller!", "[staff member]!"),
+            ("Frau GROSS, Großmann", "Frau [staff member], Großmann"),
+        ] {
+            assert_eq!(hidden.replaced(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["Jurgen Muller", "Gros", "gross\u{308}"] {
+            assert_eq!(hidden.replaced(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -280,7 +306,7 @@ mod tests {
     fn names_and_numbers_in_an_event_are_looked_at_as_texts_are() {
         let hidden = values(&[("usr_4821", ValueKind::Staff), ("990017", ValueKind::Staff)]);
         let mut node = Node::parse(r#"{"usr_4821":true,"n":990017,"in":[{"k":"by usr_4821"}],"m":9900171}"#);
-        hidden.apply_to(&mut node);
+        hidden.apply_to(&mut node, "metadata", &Subject::default());
         let written =
             r#"{"[staff member]":true,"n":"[staff member]","in":[{"k":"by [staff member]"}],"m":9900171}"#;
         assert_eq!(node.to_json(), written);

@@ -4,13 +4,17 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use sealog_core::id::Uuid;
+
 use super::hidden_values::ValueKind;
 use super::node::{EventView, Node};
 use super::subject::{SUBJECT_FIELDS, Subject};
 
 const NOT_DISCLOSED: &str = "Not disclosed";
+const NAME_NOT_DISCLOSED: &str = "[not disclosed]";
 const OTHER_PERSON: &str = "Another person";
-/// Values of other people in one event; with more, all of its metadata is masked at once. Each is kept out of texts.
+/// Values of other people in one event; with more, all of its metadata is masked at once. Each is kept out of
+/// texts.
 const OTHERS_MAX: usize = 200;
 /// Texts of more are read by a reviewer, whatever their name.
 const SHORT_CHARS: usize = 60;
@@ -191,8 +195,13 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
     let Some(metadata) = view.field("metadata") else { return };
     let mut others = Vec::new();
     metadata.leaves("metadata", &mut |path, node| {
+        // Names are disclosed as they stand, unless a reviewer masks what they name.
+        let is_name_to_read = path.split('.').skip(1).any(may_name_somebody);
+        if is_name_to_read || matches!(node, Node::Deep(_)) {
+            found.flags.push(path.to_owned());
+        }
         let Some(value) = node.scalar().filter(|value| !value.is_empty() && *value != "null") else { return };
-        if subject.is(value) || subject.is_resource(value) {
+        if subject.is(value) || subject.is_resource(value) || subject.is_at(path, value) {
             return;
         }
         let name = last_name(path);
@@ -206,7 +215,7 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
             }
         } else if matches!(node, Node::Text(_)) {
             let is_long = value.chars().nth(SHORT_CHARS).is_some();
-            if is_for_a_reader(&name) || is_long || value.contains('@') {
+            if !is_name_to_read && (is_for_a_reader(&name) || is_long || value.contains('@')) {
                 found.flags.push(path.to_owned());
             }
         }
@@ -221,6 +230,20 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
         found.mask(&path, label);
         found.values.push((value, kind));
     }
+}
+
+/// Whether the name of a member looks like what a person is called (`usr_77`, `ann@example.org`, `10017`),
+/// and not like that of a field (`sha256`, `line_1`).
+fn may_name_somebody(name: &str) -> bool {
+    let name = name.split('[').next().unwrap_or(name);
+    let before = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    let digits = name.len() - before.len();
+    let is_numbered = match before.chars().next_back() {
+        None => digits >= 3,
+        Some('_' | '-' | ':' | '#' | '/') => digits >= 2,
+        Some(_) => digits >= 4,
+    };
+    is_numbered || name.contains('@') || Uuid::parse(name).is_some()
 }
 
 /// Of a path, what its value is called: the last name that is no number of an item.
@@ -261,10 +284,20 @@ fn lay(node: &mut Node, path: &str, masks: &[Mask]) {
         Node::Object(members) => {
             for (name, value) in members {
                 lay(value, &format!("{path}.{name}"), masks);
+                // Whoever masks all that stands under a person's name means the name, too.
+                if may_name_somebody(name) && is_all_masked(value) {
+                    *name = NAME_NOT_DISCLOSED.to_owned();
+                }
             }
         }
-        Node::Text(_) | Node::Literal(_) | Node::Masked(_) => {}
+        Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => {}
     }
+}
+
+fn is_all_masked(node: &Node) -> bool {
+    let (mut masked, mut others) = (0, 0);
+    node.leaves("", &mut |_, leaf| if leaf.is_masked() { masked += 1 } else { others += 1 });
+    masked > 0 && others == 0
 }
 
 /// What a reviewer has chosen: these paths and no others, with the words of the defaults where they are among them.
@@ -279,11 +312,11 @@ pub fn chosen(paths: &[String], suggested: &Suggested) -> Vec<Mask> {
 /// All of the metadata, as a path.
 pub const METADATA: &str = "metadata";
 
-/// What is masked once a form is saved that showed these of the event's values (by their places among its leaves), with
-/// `wanted` checked: paths of values, or [`METADATA`].
+/// What is masked once a form is saved that showed these of the event's values (by their places among its
+/// leaves), with `wanted` checked: paths of values, or [`METADATA`].
 ///
-/// A form speaks for what it shows. What it does not show stays as it is, masked or not: nobody has looked at it. A path
-/// that also leads to a value which is not on the form counts as not shown.
+/// A form speaks for what it shows. What it does not show stays as it is, masked or not: nobody has looked at
+/// it. A path that also leads to a value which is not on the form counts as not shown.
 pub fn merged(view: &EventView, before: &[String], on_form: &Range<usize>, wanted: &[String]) -> Vec<String> {
     let leaves = view.leaves();
     let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
@@ -344,7 +377,8 @@ pub fn choice(view: &EventView, paths: &[String], before: &[String], subject: &S
     let mut choice = Choice::default();
     for (path, node) in view.leaves() {
         let Some(value) = node.scalar() else { continue };
-        if subject.is(value) || subject.is_resource(value) || !is_identifier(value) {
+        let is_own = subject.is(value) || subject.is_resource(value) || subject.is_at(&path, value);
+        if is_own || !is_identifier(value) {
             continue;
         }
         let value = value.to_owned();
@@ -376,7 +410,7 @@ pub(super) mod tests {
     use super::*;
     use sealog_core::chain::Head;
     use sealog_core::event::{StoredEvent, parse_single};
-    use sealog_core::id::{ChainId, Mode, ProjectId, Random80, TenantId, Uuid};
+    use sealog_core::id::{ChainId, Mode, ProjectId, Random80, TenantId};
 
     pub(in super::super) fn view(body: &str) -> EventView {
         EventView::of(&event(body))
@@ -447,6 +481,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_name_is_taken_for_a_person_by_its_form() {
+        for name in ["usr_77", "p-20931", "U12345", "1001", "ann@example.org", "usr_77[0]"] {
+            assert!(may_name_somebody(name), "{name}");
+        }
+        for name in ["sha256", "line_1", "ipv4", "oauth2", "note", "", "q3"] {
+            assert!(!may_name_somebody(name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_form_speaks_for_the_values_that_it_shows() {
         let view = view(r#"{"action":"a.b","metadata":{"a":["1","2","3"],"b":"4","a":["5"],"c":"6"}}"#);
         let leaves: Vec<String> = view.leaves().into_iter().map(|(path, _)| path).collect();
@@ -463,7 +507,8 @@ pub(super) mod tests {
         assert_eq!(merged(&["metadata"], all.clone(), &[]), [""; 0]);
         assert_eq!(merged(&["metadata"], none.clone(), &[]), ["metadata"], "nothing was shown");
         assert_eq!(merged(&["metadata.c"], two.clone(), &["metadata.a[1]"]), ["metadata.c", "metadata.a[1]"]);
-        // Of all that was masked at once, one value that was on the form is shown. The first one stands twice.
+        // Of all that was masked at once, one value that was on the form is shown. The first one stands
+        // twice.
         let rest = ["metadata.a[0]", "metadata.a[2]", "metadata.b", "metadata.c"];
         assert_eq!(merged(&["metadata"], two.clone(), &["metadata.a[0]"]), rest);
         assert_eq!(merged(&["metadata"], two.clone(), &[]), rest);

@@ -4,9 +4,10 @@
 use sealog_core::event::StoredEvent;
 use sealog_core::json::{self, Items, Members};
 
-/// Deeper than anything that people write; what lies below is shown as one value that is not disclosed.
+/// Deeper than anything that people write; what lies below is one value that is searched as a text and not
+/// disclosed.
 const DEPTH_MAX: usize = 32;
-const TOO_DEEP: &str = "Not disclosed (nested too deeply)";
+pub const TOO_DEEP: &str = "Not disclosed (nested too deeply)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
@@ -17,6 +18,8 @@ pub enum Node {
     Object(Vec<(String, Node)>),
     /// Stands in the place of what is not disclosed.
     Masked(String),
+    /// Nested too deeply to be shown, as it is stored. It is written as [`TOO_DEEP`].
+    Deep(String),
 }
 
 impl Node {
@@ -32,14 +35,14 @@ impl Node {
     pub fn scalar(&self) -> Option<&str> {
         match self {
             Node::Text(text) | Node::Literal(text) => Some(text),
-            Node::List(_) | Node::Object(_) | Node::Masked(_) => None,
+            Node::List(_) | Node::Object(_) | Node::Masked(_) | Node::Deep(_) => None,
         }
     }
 
     /// Every value that is not made of others, with its path.
     pub fn leaves<'n>(&'n self, path: &str, take: &mut impl FnMut(&str, &'n Node)) {
         match self {
-            Node::Text(_) | Node::Literal(_) | Node::Masked(_) => take(path, self),
+            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => take(path, self),
             Node::List(items) => {
                 for (at, item) in items.iter().enumerate() {
                     item.leaves(&format!("{path}[{at}]"), take);
@@ -57,6 +60,7 @@ impl Node {
     pub fn put_json(&self, out: &mut Vec<u8>) {
         match self {
             Node::Text(text) | Node::Masked(text) => json::put_string(text, out),
+            Node::Deep(_) => json::put_string(TOO_DEEP, out),
             Node::Literal(text) => out.extend_from_slice(text.as_bytes()),
             Node::List(items) => {
                 out.push(b'[');
@@ -92,7 +96,7 @@ impl Node {
 
 fn parse(canonical: &str, depth: usize) -> Node {
     match canonical.as_bytes().first() {
-        Some(b'{' | b'[') if depth >= DEPTH_MAX => Node::Masked(TOO_DEEP.into()),
+        Some(b'{' | b'[') if depth >= DEPTH_MAX => Node::Deep(canonical.to_owned()),
         Some(b'{') => {
             let member = |(name, value)| (text(name), parse(value, depth + 1));
             Node::Object(Members::of(canonical).map(member).collect())

@@ -52,7 +52,7 @@ impl Disclosure {
             Some(paths) => masks::chosen(paths, &suggested),
             None => suggested.masks.clone(),
         };
-        let disclosed = self.hidden.apply(&masks::apply(&stored, &masks));
+        let disclosed = self.hidden.apply(&masks::apply(&stored, &masks), &self.subject);
         let masked = masks.into_iter().map(|mask| mask.path).collect();
         let (search_id, subject) = (self.search_id, self.subject.clone());
         Compared { search_id, subject, found, stored, disclosed, suggested, masked }
@@ -116,8 +116,8 @@ impl Disclosures {
         }
     }
 
-    /// `search_id` is the search whose events were seen: nothing is decided about those of another one. `reason` is for
-    /// people; the system chain has how many it were.
+    /// `search_id` is the search whose events were seen: nothing is decided about those of another one.
+    /// `reason` is for people; the system chain has how many it were.
     pub async fn decide(
         &self,
         person_id: PersonId,
@@ -136,8 +136,8 @@ impl Disclosures {
         Ok(decided)
     }
 
-    /// What is masked of one event: these paths, or what is suggested. A form that does not show all of its values says
-    /// which paths those are by [`masks::merged`].
+    /// What is masked of one event: these paths, or what is suggested. A form that does not show all of its
+    /// values says which paths those are by [`masks::merged`].
     pub async fn mask(
         &self,
         person_id: PersonId,

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::fold;
+
 /// Members of `metadata` that name whom an event is about. The first ones are those of the catalog.
 pub const SUBJECT_FIELDS: [&str; 9] = [
     "data_subject_id",
@@ -24,26 +26,40 @@ pub struct Subject {
     pub resources: Vec<String>,
     /// Texts that mean the person where they stand in metadata, such as a digest of an address.
     pub mentions: Vec<String>,
-    lower: HashSet<String>,
+    /// Values that mean the person at one path of the metadata, and nobody elsewhere: `card.owner = 1001`
+    /// says nothing of an actor 1001 or of `order/1001`.
+    pub paths: Vec<(String, String)>,
+    keys: HashSet<Vec<u8>>,
 }
 
 impl Subject {
     pub fn new(ids: Vec<String>, resources: Vec<String>, mentions: Vec<String>) -> Subject {
         let all = ids.iter().chain(&resources).chain(&mentions);
-        let lower = all.map(|value| value.to_ascii_lowercase()).collect();
-        Subject { ids, resources, mentions, lower }
+        let keys = all.map(|value| fold::key(value)).collect();
+        Subject { ids, resources, mentions, paths: Vec::new(), keys }
     }
 
-    /// Values that are the person's where they stand, and mean nobody elsewhere.
+    /// With values at paths, which stand below `metadata`.
     #[must_use]
-    pub fn with_own<'v>(mut self, values: impl Iterator<Item = &'v str>) -> Subject {
-        self.lower.extend(values.map(str::to_ascii_lowercase));
+    pub fn with_paths(mut self, paths: Vec<(String, String)>) -> Subject {
+        self.paths = paths;
         self
     }
 
-    /// Whether a value is one of the identifiers.
+    /// Whether a value is one of the identifiers, wherever it stands. Those of paths are not: see
+    /// [`Subject::is_at`].
     pub fn is(&self, value: &str) -> bool {
-        self.lower.contains(&value.to_ascii_lowercase())
+        self.keys.contains(&fold::key(value))
+    }
+
+    /// Whether a value is the person's at this path of an event (`metadata.cards[0].owner`).
+    pub fn is_at(&self, path: &str, value: &str) -> bool {
+        if self.paths.is_empty() {
+            return false;
+        }
+        let Some(inner) = path.strip_prefix("metadata.") else { return false };
+        let inner = without_places(inner);
+        self.paths.iter().any(|(known, wanted)| *known == inner && fold::key(wanted) == fold::key(value))
     }
 
     /// Whether a resource is the person: as a whole, or by what stands behind its type.
@@ -51,8 +67,41 @@ impl Subject {
         self.is(resource) || resource.split_once('/').is_some_and(|(_, id)| self.is(id))
     }
 
-    /// All of them.
+    /// All of them that mean the person wherever they stand.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.ids.iter().chain(&self.resources).chain(&self.mentions).map(String::as_str)
+    }
+}
+
+/// `cards[0].owner` is at the path `cards.owner`, whichever item it is in.
+fn without_places(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find('[') {
+        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let end = at + 1 + digits;
+        let is_place = digits > 0 && rest[end..].starts_with(']');
+        let taken = if is_place { end + 1 } else { at + 1 };
+        out.push_str(if is_place { &rest[..at] } else { &rest[..taken] });
+        rest = &rest[taken..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_at_a_path_is_the_persons_there_in_any_item_and_nowhere_else() {
+        let subject = Subject::default().with_paths(vec![("card.owner".into(), "Müller".into())]);
+        assert!(
+            subject.is_at("metadata.card.owner", "MÜLLER")
+                && subject.is_at("metadata.card[3].owner[0]", "müller")
+        );
+        assert!(!subject.is_at("metadata.owner", "Müller") && !subject.is_at("card.owner", "Müller"));
+        assert!(!subject.is("Müller") && !subject.is_resource("order/Müller"));
+        assert_eq!(without_places("a[0][12].b[x].c[7"), "a.b[x].c[7");
     }
 }

@@ -702,3 +702,112 @@ fn a_package_is_handed_out_where_the_request_was_fulfilled_and_not_where_it_was_
     });
 }
 
+fn at_path(path: &str, value: &str) -> Identifier {
+    Identifier { path: Some(path.into()), ..identifier(IdentifierKind::Metadata, value) }
+}
+
+#[test]
+fn a_value_at_a_path_means_the_person_there_and_nobody_elsewhere() {
+    on_both(|stage| {
+        let bodies = [
+            r#"{"action":"card.used","actor_id":"1001","resource":"user/1001","metadata":{"card":{"owner":"1001"},"approved_by":"1001"}}"#,
+            r#"{"action":"order.made","actor_id":"1001","resource":"order/1001"}"#,
+            r#"{"action":"card.used","actor_id":"svc","metadata":{"card":[{"owner":1001}],"note":"1001 asked"}}"#,
+        ];
+        stage.send(2, &bodies);
+        let case = stage.case(vec![at_path("card.owner", "1001")]);
+        let search = stage.searched(&case);
+        assert_eq!(search.counts, FoundCounts { events: 2, by_person: 0, on_person: 2, mentions: 0 });
+        let disclosed =
+            |seq| stage.wait(stage.desk.compare(&search, project(2), seq)).unwrap().unwrap().disclosed;
+        let first = disclosed(1);
+        assert_eq!(first.text_of("actor_id"), None, "an employee who happens to have the number");
+        assert!(first.field("resource").unwrap().is_masked());
+        let metadata = r#"{"card":{"owner":"1001"},"approved_by":"Another person"}"#;
+        assert_eq!(first.field("metadata").unwrap().to_json(), metadata);
+        let metadata = r#"{"card":[{"owner":1001}],"note":"[staff member] asked"}"#;
+        assert_eq!(disclosed(3).field("metadata").unwrap().to_json(), metadata);
+    });
+}
+
+#[test]
+fn upper_and_lower_case_and_composed_letters_do_not_matter_in_any_script() {
+    on_both(|stage| {
+        let bodies = [
+            r#"{"action":"a.b","metadata":{"n":"JÜRGEN MÜLLER"}}"#,
+            "{\"action\":\"a.b\",\"metadata\":{\"n\":\"seen: ju\u{308}rgen mu\u{308}ller.\"}}",
+            r#"{"action":"a.b","metadata":{"n":"by ΣΊΣΥΦΟΣ"}}"#,
+            r#"{"action":"a.b","metadata":{"n":"HAUPTSTRASSE 7"}}"#,
+            r#"{"action":"a.b","metadata":{"n":"Jurgen Muller"}}"#,
+            r#"{"action":"a.b","actor_id":"Łucja.Żak","metadata":{"n":"Jürgen Müller met łUCJA.ŻAK"}}"#,
+            r#"{"action":"a.b","actor_id":"JÜRGEN MÜLLER"}"#,
+        ];
+        stage.send(2, &bodies);
+        let case = stage.case(vec![
+            identifier(IdentifierKind::ActorId, "Jürgen Müller"),
+            identifier(IdentifierKind::Mention, "Σίσυφος"),
+            identifier(IdentifierKind::Mention, "Hauptstraße 7"),
+        ]);
+        let search = stage.searched(&case);
+        let mut seqs: Vec<u64> = stage.found(&search).iter().map(|found| found.new.chain_seq).collect();
+        seqs.sort_unstable();
+        assert_eq!(seqs, [1, 2, 3, 4, 6, 7]);
+        assert_eq!(search.counts.by_person, 1);
+        let compared = stage.wait(stage.desk.compare(&search, project(2), 6)).unwrap().unwrap();
+        let metadata = compared.disclosed.field("metadata").unwrap().to_json();
+        assert_eq!(metadata, r#"{"n":"Jürgen Müller met [staff member]"}"#);
+    });
+}
+
+#[test]
+fn an_identifier_is_found_however_deep_it_is_nested_and_also_in_a_name() {
+    on_both(|stage| {
+        let nested = |depth: usize, inner: &str| {
+            format!(
+                r#"{{"action":"a.b","metadata":{{"a":{}{inner}{}}}}}"#,
+                "[".repeat(depth),
+                "]".repeat(depth)
+            )
+        };
+        let bodies = [
+            nested(5, r#""p-20931""#),
+            nested(40, r#""P-20931""#),
+            nested(40, r#"{"p-20931":true}"#),
+            nested(40, r#""p-209310 and nobody""#),
+            nested(5000, r#"{"x":"to Jane@example.org"}"#),
+            nested(3, r#"{"jane@example.org":true}"#),
+            nested(40, r#""nobody""#),
+        ];
+        stage.send(2, &bodies.each_ref().map(String::as_str));
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        let mut seqs: Vec<u64> = stage.found(&search).iter().map(|found| found.new.chain_seq).collect();
+        seqs.sort_unstable();
+        // Seven characters and more count inside of words, too: rather one too many than one too few.
+        assert_eq!(seqs, [1, 2, 3, 4, 5, 6]);
+        let compared = stage.wait(stage.desk.compare(&search, project(2), 2)).unwrap().unwrap();
+        let disclosed = compared.disclosed.field("metadata").unwrap().to_json();
+        assert!(disclosed.contains("nested too deeply") && !disclosed.contains("20931"), "{disclosed}");
+        assert!(!compared.suggested.flags.is_empty(), "somebody should look at the event itself");
+    });
+}
+
+#[test]
+fn a_name_of_a_member_that_may_mean_somebody_is_for_a_reviewer_and_is_masked_with_its_value() {
+    on_both(|stage| {
+        let body = r#"{"action":"a.b","actor_id":"p-20931","metadata":{"shared":{"usr_77":"read","ann@example.org":"write","mode":"all"}}}"#;
+        stage.send(2, &[body]);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        let compared = || stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
+        let flags = compared().suggested.flags;
+        assert_eq!(flags, ["metadata.shared.usr_77", "metadata.shared.ann@example.org"]);
+        let now = compared();
+        let paths = Some(vec!["metadata.shared.usr_77".to_owned(), "metadata.shared.mode".to_owned()]);
+        let masked = stage.desk.mask(PERSON, &case, &now, now.found.revision, paths);
+        assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
+        let disclosed = compared().disclosed.field("metadata").unwrap().to_json();
+        let expected = r#"{"shared":{"[not disclosed]":"Not disclosed","ann@example.org":"write","mode":"Not disclosed"}}"#;
+        assert_eq!(disclosed, expected);
+    });
+}
