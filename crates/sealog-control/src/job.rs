@@ -24,13 +24,23 @@ pub trait Jobs: Send + Sync {
     /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.
     fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>>;
     /// Takes a job: of any number of callers that found it due, one. It is due again at `until_ms` unless the
-    /// lease is extended. Nothing if it is not the caller's.
+    /// lease is extended. Nothing if it is not the caller's. Where the one before has not given it back, the
+    /// job has taken its node with it, or so it seems: that is counted in [`Job::deaths`].
     fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>>;
-    /// Keeps the position and extends the lease; `until_ms` of now gives the job back. Whether it is still
-    /// the caller's.
+    /// Keeps the position of a job that goes on, and extends the lease. Whether it is still the caller's.
     fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool>;
     /// Ends a job. Whether it was still the caller's; if it was not, nothing is recorded.
     fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool>;
+    /// Gives a job back: it is due at `due_at_ms`, for whoever claims it, from this position on. Whether it
+    /// was still the caller's.
+    fn give_job_back(
+        &self,
+        id: JobId,
+        claim: u64,
+        position: Vec<u8>,
+        due_at_ms: u64,
+        back: JobBack,
+    ) -> Answer<'_, bool>;
     /// Ends a job whoever works on it, who is told at the next step. Whether it had not ended.
     fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
@@ -92,9 +102,10 @@ impl Jobs for Control {
     fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>> {
         self.change(Lock::None, move |db| {
             // Whoever comes second waits for the row, and then finds that it is not due.
-            let sql = "UPDATE {jobs} SET state = 'running', claim = claim + 1, due_at_ms = ?3
+            let sql = "UPDATE {jobs} SET state = 'running', claim = claim + 1, due_at_ms = ?3,
+                       deaths = deaths + CASE WHEN held = ?4 THEN 1 ELSE 0 END, held = ?4
                        WHERE id = ?1 AND ended_at_ms IS NULL AND due_at_ms <= ?2";
-            match db.execute(sql, params![id, now_ms, until_ms])? {
+            match db.execute(sql, params![id, now_ms, until_ms, true])? {
                 0 => Ok(None),
                 _ => find(db, id),
             }
@@ -103,7 +114,7 @@ impl Jobs for Control {
 
     fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| {
-            let sql = "UPDATE {jobs} SET position = ?3, due_at_ms = ?4
+            let sql = "UPDATE {jobs} SET position = ?3, due_at_ms = ?4, failing_since_ms = NULL
                        WHERE id = ?1 AND claim = ?2 AND ended_at_ms IS NULL";
             Ok(db.execute(sql, params![id, claim, position, until_ms])? > 0)
         })
@@ -112,6 +123,33 @@ impl Jobs for Control {
     fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let JobEnd { outcome, position, at_ms, records } = end;
+    fn give_job_back(
+        &self,
+        id: JobId,
+        claim: u64,
+        position: Vec<u8>,
+        due_at_ms: u64,
+        back: JobBack,
+    ) -> Answer<'_, bool> {
+        self.change(Lock::None, move |db| {
+            let failing = match back {
+                JobBack::Worked => "NULL",
+                JobBack::Untouched | JobBack::Died => "failing_since_ms",
+                JobBack::Failing { .. } => "?7",
+            };
+            let died = u64::from(back == JobBack::Died);
+            let sql = format!(
+                "UPDATE {{jobs}} SET position = ?3, due_at_ms = ?4, held = ?5, deaths = deaths + ?6, failing_since_ms = {failing}
+                 WHERE id = ?1 AND claim = ?2 AND ended_at_ms IS NULL"
+            );
+            let mut params = params![id, claim, position, due_at_ms, false, died].to_vec();
+            if let JobBack::Failing { since_ms } = back {
+                params.push(since_ms.into());
+            }
+            Ok(db.execute(&sql, &params)? > 0)
+        })
+    }
+
             let (state, cause) = match outcome {
                 JobOutcome::Done => (JobState::Done, None),
                 JobOutcome::Failed { cause } => (JobState::Failed, Some(cause)),
@@ -229,6 +267,12 @@ pub struct Job {
 }
 
 impl From<NewJob> for Job {
+    /// Since when it cannot go on; nothing once it has.
+    pub failing_since_ms: Option<u64>,
+    /// How often it panicked, or was not given back by its node before the lease ended.
+    pub deaths: u64,
+    /// Whether somebody has it who has not given it back.
+    pub held: bool,
     fn from(new: NewJob) -> Job {
         let NewJob { id, kind, tenant_id, person_id, subject, parameters, created_at_ms } = new;
         Job {
@@ -248,6 +292,9 @@ impl From<NewJob> for Job {
         }
     }
 }
+            failing_since_ms: None,
+            deaths: 0,
+            held: false,
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
@@ -285,6 +332,19 @@ pub enum JobOutcome {
 /// How a job ends, for whoever has it.
 #[derive(Clone, Debug)]
 pub struct JobEnd {
+/// Why a job is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobBack {
+    /// It went on, and others have their turn.
+    Worked,
+    /// Nothing was done that tells whether it can be done.
+    Untouched,
+    /// It could not go on.
+    Failing { since_ms: u64 },
+    /// It panicked.
+    Died,
+}
+
     pub outcome: JobOutcome,
     /// What it has come to, in the form of its kind; without one, the last position stays.
     pub position: Option<Vec<u8>>,
@@ -300,7 +360,7 @@ impl JobEnd {
 }
 
 const JOBS: Listed = Listed {
-    select: "SELECT id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms FROM {jobs}",
+    select: "SELECT id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms, failing_since_ms, deaths, held FROM {jobs}",
     table: "jobs",
     id: "id",
 };
@@ -324,8 +384,8 @@ pub(crate) fn queue(
 }
 
 fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
-    let sql = "INSERT INTO {jobs} (id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    let sql = "INSERT INTO {jobs} (id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms, failing_since_ms, deaths, held)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
     let params = params![
         job.id,
         &job.kind,
@@ -343,6 +403,9 @@ fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
     ];
     db.execute(sql, params).map(drop)
 }
+        job.failing_since_ms,
+        job.deaths,
+        job.held,
 
 /// In the transaction that has ended it.
 fn record_end(db: &mut dyn Db, id: JobId, ended: bool, records: &[NewRecord]) -> Result<bool, DbError> {
@@ -375,6 +438,9 @@ fn read(row: &Row) -> Result<Job, DbError> {
     })
 }
 
+        failing_since_ms: row.get("failing_since_ms")?,
+        deaths: row.get("deaths")?,
+        held: row.get("held")?,
 pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<Job>, DbError> {
     JOBS.all(db, read)
 }

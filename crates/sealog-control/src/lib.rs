@@ -94,7 +94,7 @@ pub use error::{ChangeError, OpenError};
 pub use exports::{Export, ExportId, ExportTotals, Exports, NewExport};
 pub use failure::{Failed, Failures, TellFailures, Wrong};
 pub use first::{FirstRun, FirstRuns};
-pub use job::{Job, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
+pub use job::{Job, JobBack, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
 pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
 pub use membership::Updated;

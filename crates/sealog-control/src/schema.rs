@@ -18,6 +18,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0010_notices.sql"),
         include_str!("migrations/sqlite/0011_cases.sql"),
         include_str!("migrations/sqlite/0012_case_search.sql"),
+        include_str!("migrations/sqlite/0013_job_trouble.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -32,5 +33,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0010_notices.sql"),
         include_str!("migrations/postgres/0011_cases.sql"),
         include_str!("migrations/postgres/0012_case_search.sql"),
+        include_str!("migrations/postgres/0013_job_trouble.sql"),
     ],
 };

@@ -17,6 +17,7 @@ use sealog_service::people::FailedSignIns;
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::replication::Replication;
 use sealog_service::retention::Retention;
+use sealog_service::supervise::Supervision;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Figures, Scheduler, Verifier};
 use sealog_store::Store;
@@ -167,6 +168,7 @@ impl App {
             },
             reminders: Reminders::new(&control, Arc::clone(&world), config.background.reminders_every),
             intervals: config.background,
+            supervision: Supervision::new(config.background.at_begin),
         };
         let replication = if config.replication {
             Replication::new(Arc::clone(&store), Arc::clone(&control.whole))

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_service::supervise::Loop;
+
 use crate::app::App;
 use crate::http::Server;
 use crate::respond;
@@ -13,13 +15,18 @@ const KEY_USES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until the server is told to stop. Once for each process, whatever the number of event loops.
 pub async fn run(app: Arc<App>, server: &Server) {
+    let now_s = || app.world.now_ms() / 1000;
+    // A loop of the server goes into this table, and one of the service into its own: whatever runs without a
+    // supervisor ends the server when it panics.
+    let loops = vec![
+        Loop::new("key_uses", || write_key_uses(&app)),
+        Loop::new("left_out", say_left_out),
+        Loop::new("certificate", || tls::follow(app.config.tls.as_ref(), now_s)),
+    ];
     let own = async {
         tokio::select! {
             () = server.stop.stopped() => {}
-            ((), (), ()) = async {
-                let now_s = || app.world.now_ms() / 1000;
-                tokio::join!(write_key_uses(&app), say_left_out(), tls::follow(app.config.tls.as_ref(), now_s))
-            } => {}
+            () = app.jobs.supervision.supervise_all(loops, &server.stop) => {}
         }
     };
     tokio::join!(own, app.jobs.run(&server.stop));

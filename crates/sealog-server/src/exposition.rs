@@ -247,6 +247,14 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     );
     text.sample("sealog_system_records_pending", "", records);
     text.family(
+        "sealog_background_restarts_total",
+        "counter",
+        "Panics of background loops, each of which was started again. Never anything but 0.",
+    );
+    for (name, count) in app.jobs.supervision.restarts() {
+        text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
+    }
+    text.family(
         "sealog_sign_ins_failed_total",
         "counter",
         "Sign-ins to the dashboard that failed, by cause.",

@@ -20,6 +20,7 @@ use crate::people::FailedSignIns;
 use crate::quota::Quotas;
 use crate::retention::Retention;
 use crate::stop::Stop;
+use crate::supervise::{Loop, Supervision};
 use crate::system_chain::{Drain, Wake};
 use crate::verification::Scheduler;
 
@@ -43,6 +44,8 @@ pub struct Intervals {
     pub mail_attempt_max: Duration,
     /// For what ends soon.
     pub reminders_every: Duration,
+    /// See [`Supervision::new`]. Does nothing, but in tests.
+    pub at_begin: fn(&'static str),
 }
 
 impl Default for Intervals {
@@ -58,6 +61,7 @@ impl Default for Intervals {
             case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
             reminders_every: Duration::from_secs(60),
+            at_begin: |_| {},
         }
     }
 }
@@ -88,6 +92,7 @@ pub struct Jobs {
     pub case_reminders: CaseReminders,
     pub reminders: Reminders,
     pub intervals: Intervals,
+    pub supervision: Supervision,
 }
 
 impl fmt::Debug for Jobs {
@@ -99,27 +104,35 @@ impl fmt::Debug for Jobs {
 impl Jobs {
     /// Runs until it is told to stop. Once for each process, whatever the number of event loops.
     pub async fn run(&self, stop: &Stop) {
-        let loops = async {
-            tokio::join!(
-                geo::follow(self.geo.as_ref(), self.intervals.geo_every),
-                self.quotas.watch(),
-                Arc::clone(&self.drain).run(),
-                heads::watch(&self.store, &self.world),
-                self.retention.watch(),
-                self.scheduler.watch(),
-                self.failed_sign_ins.watch(),
-                self.packages.watch(),
-                self.case_forward.run(),
-                self.case_reminders.watch(),
-                self.reminders.watch()
-            );
-        };
         let dropped_at_stop = async {
             tokio::select! {
                 () = stop.stopped() => {}
-                () = loops => {}
+                () = self.supervision.supervise_all(self.dropped_at_stop(), stop) => {}
             }
         };
-        tokio::join!(dropped_at_stop, self.mailer.send(stop), self.runner.run(stop));
+        tokio::join!(dropped_at_stop, self.supervision.supervise_all(self.told_to_stop(stop), stop));
+    }
+
+    /// Every loop is in one of these two tables, and nowhere else is one run: whatever is here is supervised,
+    /// counted in `/metrics`, and fed a panic by the tests.
+    fn dropped_at_stop(&self) -> Vec<Loop<'_>> {
+        vec![
+            Loop::new("geo", || geo::follow(self.geo.as_ref(), self.intervals.geo_every)),
+            Loop::new("quotas", || self.quotas.watch()),
+            Loop::new("drain", || Arc::clone(&self.drain).run()),
+            Loop::new("heads", || heads::watch(&self.store, &self.world)),
+            Loop::new("retention", || self.retention.watch()),
+            Loop::new("schedule", || self.scheduler.watch()),
+            Loop::new("sign_ins", || self.failed_sign_ins.watch()),
+            Loop::new("packages", || self.packages.watch()),
+            Loop::new("case_events", || self.case_forward.run()),
+            Loop::new("case_reminders", || self.case_reminders.watch()),
+            Loop::new("reminders", || self.reminders.watch()),
+        ]
+    }
+
+    /// Those that end by themselves.
+    fn told_to_stop<'a>(&'a self, stop: &'a Stop) -> Vec<Loop<'a>> {
+        vec![Loop::new("mailer", || self.mailer.send(stop)), Loop::new("runner", || self.runner.run(stop))]
     }
 }

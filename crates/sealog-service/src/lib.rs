@@ -39,6 +39,7 @@ mod secret;
 pub mod seqs;
 pub mod stamp;
 mod stop;
+pub mod supervise;
 pub mod system_chain;
 mod text;
 pub mod verification;

@@ -32,6 +32,7 @@ use sha2::{Digest, Sha256};
 use crate::notices::{self, NoText};
 use crate::people::Token;
 use crate::stop::Stop;
+use crate::supervise::caught;
 use crate::text::Text;
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
@@ -216,12 +217,16 @@ impl Mailer {
             if !self.outbox.claim_notice(mail.id, now_ms, until_ms, digest).await? {
                 continue;
             }
-            let message = message(&mail, &smtp.from, &self.app_url, secret.as_ref(), now_ms);
-            let attempt = match (&unreachable, message) {
-                (Some(failure), _) => Err(Failure::clone(failure)),
-                (None, Err(failure)) => Err(failure),
-                (None, Ok(message)) => attempt(&transport, message, self.attempt_max).await,
+            let attempt = async {
+                match (&unreachable, message(&mail, &smtp.from, &self.app_url, secret.as_ref(), now_ms)) {
+                    (Some(failure), _) => Err(Failure::clone(failure)),
+                    (None, Err(failure)) => Err(failure),
+                    (None, Ok(message)) => attempt(&transport, message, self.attempt_max).await,
+                }
             };
+            // A mail that panics is tried later; those behind it are sent.
+            let attempt = caught(attempt).await;
+            let attempt = attempt.unwrap_or_else(|panic| Err(Failure::Ours(format!("it panicked: {panic}"))));
             let outcome = match attempt {
                 Ok(()) => {
                     delivered.insert(mail.id);

@@ -1,6 +1,7 @@
 //! What an operator watches: `/metrics`, and the last use of keys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
 
 use serde_json::json;
 
@@ -246,4 +247,46 @@ fn a_leap_of_the_clock_is_told_seals_nothing_ahead_of_time_and_ends_no_trial() {
     assert_eq!(ready(), json!({"ready": true}));
     let text = metrics(&service);
     assert_eq!((value(&text, "sealog_clock_leapt"), value(&text, "sealog_clock_leaps_total")), (0.0, 1.0));
+}
+
+/// Every loop that a server has. A new one comes into `/metrics` by being supervised, and into this list with
+/// it.
+const LOOPS: [&str; 16] = [
+    "case_events",
+    "case_reminders",
+    "certificate",
+    "drain",
+    "geo",
+    "heads",
+    "key_uses",
+    "left_out",
+    "mailer",
+    "packages",
+    "quotas",
+    "reminders",
+    "retention",
+    "runner",
+    "schedule",
+    "sign_ins",
+];
+
+#[test]
+fn a_panic_in_any_background_loop_is_counted_and_ends_nothing_else() {
+    static BEGUN: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+    let service = Service::with(|setup| {
+        setup.config.background.at_begin = |name| {
+            let begun = *BEGUN.lock().unwrap().entry(name).and_modify(|begun| *begun += 1).or_insert(1);
+            assert!(begun > 1, "asked for by a test");
+        };
+    });
+    // The drain has worked since, or the service would not have started; and so does whatever was begun a
+    // second time.
+    eventually(|| LOOPS.iter().all(|name| BEGUN.lock().unwrap().get(name) == Some(&2)));
+    assert_eq!(BEGUN.lock().unwrap().keys().copied().collect::<Vec<_>>(), LOOPS);
+    let text = metrics(&service);
+    for name in LOOPS {
+        let series = format!("sealog_background_restarts_total{{loop=\"{name}\"}}");
+        assert_eq!(value(&text, &series), 1.0, "{name}");
+    }
+    service.log(&service.live, LOGIN);
 }

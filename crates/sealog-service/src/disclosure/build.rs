@@ -39,8 +39,10 @@ pub(super) struct Build {
     pub writer: ArchiveWriter,
     pub sha256: Sha256,
     pub pieces: u64,
-    /// What is not a whole piece yet.
+    /// What is not a whole piece yet, or not kept yet.
     pub rest: Vec<u8>,
+    /// Once the archive is complete.
+    pub manifest: Option<String>,
 }
 
 impl Build {

@@ -1,7 +1,9 @@
 //! The work that makes a package: files one after the other, events in pieces, the bytes into control data as they come.
 //!
 //! What is under way is in memory, so a node that takes over begins again: the same events give the same bytes, and
-//! nothing of an attempt that was not finished is ever handed out.
+//! nothing of an attempt that was not finished is ever handed out. So a package stays with its node when it
+//! gives way to others ([`Work::stays`]): two nodes that took turns would begin for ever. A failure of the
+//! store leaves what was made so far as it is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +13,7 @@ use sealog_control::{
     Administration, Case, CasePackage, Decision, DecisionIs, FoundEvent, FoundFilter, Job, JobId, LetterKind,
     ListPage, NewRecord, PackageBuilt, PackageId,
 };
+use sealog_core::event::StoredEvent;
 use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_store::pool::Lane;
 use sealog_store::{BoxFuture, StoreError};
@@ -69,6 +72,10 @@ impl Work for PackageBuilder {
         KIND
     }
 
+    fn stays(&self) -> bool {
+        true
+    }
+
     fn step<'a>(&'a self, job: &'a Job, position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
         Box::pin(async move {
             match self.piece(job, position).await {
@@ -102,19 +109,32 @@ impl PackageBuilder {
                 Err(step) => return Ok(step),
             },
         };
-        if let Some(file) = build.file {
-            build = match self.write_events(build, file).await? {
-                Ok(build) => build,
-                Err(cause) => return self.give_up(job, &cause).await,
-            };
-        } else {
-            return self.finish(job, build).await;
-        }
+        let Some(file) = build.file else {
+            let finished = self.finish(job, &mut build).await;
+            if finished.is_err() {
+                self.put(job.id, build);
+            }
+            return finished;
+        };
+        let items = match self.read_events(&build, file).await {
+            Ok(Ok(items)) => items,
+            Ok(Err(cause)) => return self.give_up(job, &cause).await,
+            Err(error) => {
+                self.put(job.id, build);
+                return Err(error);
+            }
+        };
+        build = self.write_events(build, file, items).await?;
         if build.writer.length() > self.bytes_max || build.writer.size() > ENTRY_BYTES_MAX {
             return self.give_up(job, &too_large(self.bytes_max)).await;
         }
-        if !self.keep(&mut build, false).await? {
-            return Ok(failed("somebody has stopped it, or another node was quicker"));
+        match self.keep(&mut build, false).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(failed("somebody has stopped it, or another node was quicker")),
+            Err(error) => {
+                self.put(job.id, build);
+                return Err(error);
+            }
         }
         build.steps += 1;
         let written = build.at as u64
@@ -186,6 +206,7 @@ impl PackageBuilder {
             sha256: Sha256::new(),
             pieces: 0,
             rest: Vec::new(),
+            manifest: None,
             about: Arc::new(about),
         };
         build.writer.put(LETTER, documents::letter(&build.about).as_bytes());
@@ -201,11 +222,15 @@ impl PackageBuilder {
         }
     }
 
-    /// A few events into the open file; why it cannot be done.
-    async fn write_events(&self, mut build: Build, file: File) -> Result<Result<Build, String>, StoreError> {
+    /// A few events for the open file; why it cannot be done.
+    async fn read_events(&self, build: &Build, file: File) -> Result<Result<Events, String>, StoreError> {
         let (mut items, mut bytes) = (Vec::new(), 0);
-        while items.len() < EVENTS_OF_PIECE && bytes < BYTES_OF_PIECE && build.at < build.events.len() {
-            let at = if file == File::YourData { build.by_month[build.at] } else { build.at };
+        while items.len() < EVENTS_OF_PIECE
+            && bytes < BYTES_OF_PIECE
+            && build.at + items.len() < build.events.len()
+        {
+            let at = build.at + items.len();
+            let at = if file == File::YourData { build.by_month[at] } else { at };
             let found = &build.events[at];
             let event = match read_event(&*self.desk.store, build.tenant_id, found).await {
                 Ok(Some(event)) => event,
@@ -219,9 +244,18 @@ impl PackageBuilder {
             };
             bytes += event.text.as_str().len();
             items.push((found.clone(), event));
-            build.at += 1;
         }
+        Ok(Ok(Events { items, bytes }))
+    }
+
+    async fn write_events(
+        &self,
+        mut build: Build,
+        file: File,
+        Events { items, bytes }: Events,
+    ) -> Result<Build, StoreError> {
         let tenant_id = build.tenant_id;
+        build.at += items.len();
         let written = self.desk.store.pool().run(Lane::Compute, tenant_id, bytes, move || {
             for (found, event) in items {
                 build.put(file, found, &EventView::of(&event));
@@ -231,11 +265,11 @@ impl PackageBuilder {
             }
             build
         });
-        written.await.map(Ok).map_err(|_| StoreError::Closing)
+        written.await.map_err(|_| StoreError::Closing)
     }
 
     /// The last files, and the record of what it is.
-    async fn finish(&self, job: &Job, mut build: Build) -> Result<Step, StoreError> {
+    async fn finish(&self, job: &Job, build: &mut Build) -> Result<Step, StoreError> {
         let desk = &self.desk;
         let Some(package) = self.package_of(job).await? else {
             return Ok(failed("there is no such package"));
@@ -248,20 +282,28 @@ impl PackageBuilder {
         if is_outdated {
             return self.give_up(job, OUTDATED).await;
         }
-        build.writer.put(EXPLANATION, documents::explanation(&build.about).as_bytes());
-        let manifest = manifest::to_json(&build.id.0.to_string(), &build.about, build.writer.entries());
-        let manifest = format!("{manifest:#}\n");
-        build.writer.put(manifest::NAME, manifest.as_bytes());
-        build.writer.finish();
+        let manifest = match build.manifest.take() {
+            Some(manifest) => manifest,
+            None => {
+                build.writer.put(EXPLANATION, documents::explanation(&build.about).as_bytes());
+                let manifest =
+                    manifest::to_json(&build.id.0.to_string(), &build.about, build.writer.entries());
+                let manifest = format!("{manifest:#}\n");
+                build.writer.put(manifest::NAME, manifest.as_bytes());
+                build.writer.finish();
+                manifest
+            }
+        };
+        build.manifest = Some(manifest.clone());
         if build.writer.length() > self.bytes_max {
             return self.give_up(job, &too_large(self.bytes_max)).await;
         }
-        if !self.keep(&mut build, true).await? {
+        if !self.keep(build, true).await? {
             return Ok(failed("somebody has stopped it, or another node was quicker"));
         }
         let built = PackageBuilt {
             bytes: build.writer.length(),
-            sha256: Hash(build.sha256.finalize().into()),
+            sha256: Hash(build.sha256.clone().finalize().into()),
             manifest,
             entries: entries_to_text(build.writer.entries()),
             at_ms: desk.world.now_ms(),
@@ -311,12 +353,14 @@ impl PackageBuilder {
         build.sha256.update(&written);
         build.rest.extend_from_slice(&written);
         while build.rest.len() >= PIECE_BYTES || (is_last && !build.rest.is_empty()) {
-            let behind = build.rest.split_off(PIECE_BYTES.min(build.rest.len()));
-            let piece = std::mem::replace(&mut build.rest, behind);
+            // It stays in the rest until it is kept: what fails here is done again.
+            let piece = build.rest[..PIECE_BYTES.min(build.rest.len())].to_vec();
+            let bytes = piece.len();
             let kept = self.desk.control.add_package_piece(build.id, build.attempt, build.pieces, piece);
             if !kept.await? {
                 return Ok(false);
             }
+            build.rest.drain(..bytes);
             build.pieces += 1;
         }
         Ok(true)
@@ -376,6 +420,12 @@ impl PackageBuilder {
         under_way.retain(|_, (at_ms, _)| now_ms.saturating_sub(*at_ms) < GONE_MS);
         under_way.len() >= UNDER_WAY_MAX
     }
+}
+
+/// Events of one piece.
+struct Events {
+    items: Vec<(FoundEvent, StoredEvent)>,
+    bytes: usize,
 }
 
 const OUTDATED: &str = "something was decided or searched since the package was asked for; ask for it again";

@@ -6,5 +6,5 @@
 mod runner;
 mod work;
 
-pub use runner::{LEASE_MS, Pace, Runner, Turns};
+pub use runner::{DEATHS_MAX, LEASE_MS, Pace, Runner, Turns};
 pub use work::{Step, Work};

@@ -13,18 +13,23 @@
 //!
 //! A claim has a number. If A was only slow, it learns at its next write that the job is not its own any more; so it
 //! does when somebody has cancelled the job. A job that takes long gives way to others from time to time.
+//!
+//! A job that cannot go on is tried again, until it has failed for a day without going on in between. One
+//! that panics, or whose nodes end without giving it back, has failed after a few times: it would take every
+//! node with it, one after the other.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{Job, JobEnd, JobId, JobOutcome, Jobs};
+use sealog_control::{Job, JobBack, JobEnd, JobId, JobOutcome, Jobs, NewRecord};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
 use super::work::{Step, Work};
 use crate::stop::Stop;
+use crate::supervise::caught;
 use crate::system_chain::Wake;
 
 /// How long a job stays with a node that says nothing. Longer than the longest piece.
@@ -33,8 +38,11 @@ pub const LEASE_MS: u64 = 60_000;
 const DUE_MAX: usize = 100;
 /// After the store could not be read.
 const RETRY_MS: u64 = 10_000;
-/// A job that cannot be done for so long has failed.
+/// A job that cannot go on for so long has failed. Its age is no reason: it may have waited for days before
+/// it was begun.
 const GIVE_UP_MS: u64 = 24 * 60 * 60 * 1000;
+/// A job that has panicked, or taken its node with it, so often has failed.
+pub const DEATHS_MAX: u64 = 5;
 /// To give a job back when the process ends; a lease ends by itself.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
@@ -58,6 +66,15 @@ impl Default for Pace {
 pub struct Turns {
     kind: Option<&'static str>,
     jobs: HashMap<&'static str, JobId>,
+    /// Jobs that gave way and stay with this node, which holds their leases.
+    parked: Vec<Parked>,
+}
+
+#[derive(Debug)]
+struct Parked {
+    kind: &'static str,
+    job: Job,
+    position: Vec<u8>,
 }
 
 pub struct Runner {
@@ -102,49 +119,95 @@ impl Runner {
                 () = tokio::time::sleep(self.every) => {}
             }
         }
+        let parked = last.map(|last| last.parked).unwrap_or_default();
+        let give_back = async {
+            for Parked { job, position, .. } in parked {
+                let now_ms = self.world.now_ms();
+                if let Err(error) = self.give_back(&job, position, now_ms, JobBack::Worked).await {
+                    tracing::warn!(kind = job.kind, job = %job.id.0, %error, "a job could not be given back; it goes on when its lease ends");
+                }
+            }
+        };
+        let _ = tokio::time::timeout(STOP_MAX, give_back).await;
     }
 
     /// Gives the next job that is due its turn. Whether there was one. Kinds take turns, and so do the jobs of one:
     /// a night of verifications keeps nobody's export waiting. `last` is what had its turn before.
     pub async fn turn(&self, stop: &Stop, last: &mut Option<Turns>) -> Result<bool, StoreError> {
         let last = last.get_or_insert_default();
+        self.hold_parked(&mut last.parked).await?;
         let next = self.works.iter().position(|work| Some(work.kind()) == last.kind).map_or(0, |at| at + 1);
         for work in self.works.iter().cycle().skip(next).take(self.works.len()) {
             let (kind, now_ms) = (work.kind(), self.world.now_ms());
             let due = self.jobs.due_jobs(kind.into(), now_ms, DUE_MAX).await?;
+            let parked = last.parked.iter().filter(|parked| parked.kind == kind).map(|parked| parked.job.id);
+            let waiting: Vec<JobId> = due.iter().map(|job| job.id).chain(parked).collect();
             let before = last.jobs.get(kind);
-            let behind = due.iter().position(|job| Some(&job.id) == before).map_or(0, |at| at + 1);
-            for job in due.iter().cycle().skip(behind).take(due.len()) {
+            let behind = waiting.iter().position(|id| Some(id) == before).map_or(0, |at| at + 1);
+            for id in waiting.iter().cycle().skip(behind).take(waiting.len()) {
                 let until_ms = now_ms.saturating_add(LEASE_MS);
-                if let Some(job) = self.jobs.claim_job(job.id, now_ms, until_ms).await? {
-                    last.kind = Some(kind);
-                    last.jobs.insert(kind, job.id);
-                    self.slice(&**work, job, stop).await?;
-                    return Ok(true);
-                }
+                let at = last.parked.iter().position(|parked| parked.job.id == *id);
+                let (job, position) = match at.map(|at| last.parked.remove(at)) {
+                    Some(Parked { job, position, .. }) => (job, position),
+                    None => match self.jobs.claim_job(*id, now_ms, until_ms).await? {
+                        Some(job) => {
+                            let position = job.position.clone().unwrap_or_default();
+                            (job, position)
+                        }
+                        None => continue,
+                    },
+                };
+                last.kind = Some(kind);
+                last.jobs.insert(kind, job.id);
+                self.slice(&**work, job, position, stop, &mut last.parked).await?;
+                return Ok(true);
             }
         }
         Ok(false)
     }
 
     /// Does pieces of a job until it has ended, is somebody else's, or others wait.
-    async fn slice(&self, work: &dyn Work, job: Job, stop: &Stop) -> Result<(), StoreError> {
-        let mut position = job.position.clone().unwrap_or_default();
-        let (mut begun, mut kept) = (Instant::now(), Instant::now());
+    async fn slice(
+        &self,
+        work: &dyn Work,
+        job: Job,
+        mut position: Vec<u8>,
+        stop: &Stop,
+        parked: &mut Vec<Parked>,
+    ) -> Result<(), StoreError> {
+        if job.deaths >= DEATHS_MAX {
+            let cause = format!("{DEATHS_MAX} times it panicked, or its server ended while it worked on it");
+            return self.end(&job, JobOutcome::Failed { cause }, None, Vec::new()).await;
+        }
+        let (mut begun, mut kept, mut worked) = (Instant::now(), Instant::now(), false);
         loop {
             let step = tokio::select! {
                 biased;
                 () = stop.stopped() => None,
-                step = work.step(&job, &position) => Some(step),
+                // A panic is this job's, and no reason to stop the others.
+                step = caught(async { work.step(&job, &position).await }) => Some(step),
             };
             let now_ms = self.world.now_ms();
             let (outcome, result, records) = match step {
-                None => return self.give_back(&job, position, now_ms).await,
-                Some(Ok(Step::More(next))) => {
-                    position = next;
+                None => {
+                    let back = if worked { JobBack::Worked } else { JobBack::Untouched };
+                    return self.give_back(&job, position, now_ms, back).await;
+                }
+                Some(Ok(Ok(Step::More(next)))) => {
+                    (position, worked) = (next, true);
                     if begun.elapsed() >= self.pace.slice {
-                        if self.others_wait(now_ms).await? {
-                            return self.give_back(&job, position, now_ms).await;
+                        if !parked.is_empty() || self.others_wait(now_ms).await? {
+                            // What it has in memory would have to be made again by another node, which gives
+                            // way as soon.
+                            if work.stays() && !position.is_empty() {
+                                let until_ms = now_ms.saturating_add(LEASE_MS);
+                                let kept = position.clone();
+                                if self.jobs.advance_job(job.id, job.claim, kept, until_ms).await? {
+                                    parked.push(Parked { kind: work.kind(), job, position });
+                                }
+                                return Ok(());
+                            }
+                            return self.give_back(&job, position, now_ms, JobBack::Worked).await;
                         }
                         begun = Instant::now();
                     }
@@ -159,27 +222,71 @@ impl Runner {
                     tokio::task::yield_now().await;
                     continue;
                 }
-                Some(Ok(Step::Done { position, records })) => (JobOutcome::Done, Some(position), records),
-                Some(Ok(Step::Failed { cause, records })) => (JobOutcome::Failed { cause }, None, records),
-                Some(Err(error)) if now_ms.saturating_sub(job.created_at_ms) < GIVE_UP_MS => {
-                    tracing::warn!(kind = job.kind, job = %job.id.0, %error, retry_in_s = RETRY_MS / 1000, "a job could not go on; retrying");
-                    return self.give_back(&job, position, now_ms.saturating_add(RETRY_MS)).await;
+                Some(Ok(Ok(Step::Done { position, records }))) => (JobOutcome::Done, Some(position), records),
+                Some(Ok(Ok(Step::Failed { cause, records }))) => {
+                    (JobOutcome::Failed { cause }, None, records)
                 }
-                Some(Err(error)) => (JobOutcome::Failed { cause: error.to_string() }, None, Vec::new()),
+                Some(Ok(Err(error))) => {
+                    let since_ms = job.failing_since_ms.filter(|_| !worked).unwrap_or(now_ms);
+                    if now_ms.saturating_sub(since_ms) < GIVE_UP_MS {
+                        tracing::warn!(kind = job.kind, job = %job.id.0, %error, retry_in_s = RETRY_MS / 1000, "a job could not go on; retrying");
+                        let back = JobBack::Failing { since_ms };
+                        return self.give_back(&job, position, now_ms.saturating_add(RETRY_MS), back).await;
+                    }
+                    (JobOutcome::Failed { cause: error.to_string() }, None, Vec::new())
+                }
+                Some(Err(panic)) if job.deaths + 1 < DEATHS_MAX => {
+                    tracing::error!(kind = job.kind, job = %job.id.0, panic, retry_in_s = RETRY_MS / 1000, "a job has panicked; retrying a few times");
+                    let due_at_ms = now_ms.saturating_add(RETRY_MS);
+                    return self.give_back(&job, position, due_at_ms, JobBack::Died).await;
+                }
+                Some(Err(panic)) => {
+                    (JobOutcome::Failed { cause: format!("it panicked: {panic}") }, None, Vec::new())
+                }
             };
-            if let JobOutcome::Failed { cause } = &outcome {
-                tracing::error!(kind = job.kind, job = %job.id.0, cause, "a job has failed");
-            }
-            let end = JobEnd { outcome, position: result, at_ms: now_ms, records };
-            self.jobs.end_job(job.id, job.claim, end).await?;
-            self.records.wake();
-            return Ok(());
+            return self.end(&job, outcome, result, records).await;
         }
     }
 
+    async fn end(
+        &self,
+        job: &Job,
+        outcome: JobOutcome,
+        position: Option<Vec<u8>>,
+        records: Vec<NewRecord>,
+    ) -> Result<(), StoreError> {
+        if let JobOutcome::Failed { cause } = &outcome {
+            tracing::error!(kind = job.kind, job = %job.id.0, cause, "a job has failed");
+        }
+        let end = JobEnd { outcome, position, at_ms: self.world.now_ms(), records };
+        self.jobs.end_job(job.id, job.claim, end).await?;
+        self.records.wake();
+        Ok(())
+    }
+
+    /// Extends the leases of jobs that wait for their turn here. One that was cancelled, or is another
+    /// node's, is forgotten.
+    async fn hold_parked(&self, parked: &mut Vec<Parked>) -> Result<(), StoreError> {
+        let mut at = 0;
+        while let Some(Parked { job, position, .. }) = parked.get(at) {
+            let until_ms = self.world.now_ms().saturating_add(LEASE_MS);
+            match self.jobs.advance_job(job.id, job.claim, position.clone(), until_ms).await? {
+                true => at += 1,
+                false => drop(parked.remove(at)),
+            }
+        }
+        Ok(())
+    }
+
     /// It is due at that time, from this position on.
-    async fn give_back(&self, job: &Job, position: Vec<u8>, due_at_ms: u64) -> Result<(), StoreError> {
-        self.jobs.advance_job(job.id, job.claim, position, due_at_ms).await.map(drop)
+    async fn give_back(
+        &self,
+        job: &Job,
+        position: Vec<u8>,
+        due_at_ms: u64,
+        back: JobBack,
+    ) -> Result<(), StoreError> {
+        self.jobs.give_job_back(job.id, job.claim, position, due_at_ms, back).await.map(drop)
     }
 
     async fn others_wait(&self, now_ms: u64) -> Result<bool, StoreError> {

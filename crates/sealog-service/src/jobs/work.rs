@@ -8,6 +8,12 @@ pub trait Work: Send + Sync {
     /// By which its jobs are found.
     fn kind(&self) -> &'static str;
 
+    /// Whether a job that was begun keeps something in memory that another node would have to make again. It
+    /// stays with its node when it gives way; only a node that ends hands it on.
+    fn stays(&self) -> bool {
+        false
+    }
+
     /// Does the next piece of a job: about a second of work at most, and away from the event loop. `position` is what
     /// the piece before it returned, empty at the beginning. It may be dropped wherever it waits, and may be done
     /// twice: a position that could not be kept is done again by whoever has the job then.

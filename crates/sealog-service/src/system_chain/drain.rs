@@ -42,6 +42,7 @@ use super::record::RECORD_ID;
 use super::turns::Turns;
 use super::wake::Wake;
 use crate::ingest::{Ingest, Once};
+use crate::supervise::caught;
 
 /// Tenants that are read at once, and those that are drained at once.
 const PAGE: usize = 100;
@@ -143,8 +144,15 @@ impl Drain {
                 }
                 let drain = Arc::clone(self);
                 visits.spawn(async move {
-                    let visit = tokio::time::timeout(VISIT_TIME_MAX, drain.visit(tenant_id)).await;
-                    (tenant_id, visit.unwrap_or(Err(StoreError::Deadline)))
+                    // A panic is a failure of this tenant's visit: it rests, and is told of.
+                    let visit = caught(tokio::time::timeout(VISIT_TIME_MAX, drain.visit(tenant_id))).await;
+                    let panicked = |panic| {
+                        Err(StoreError::Control(format!("the drain of {tenant_id} panicked: {panic}")))
+                    };
+                    (
+                        tenant_id,
+                        visit.map_or_else(panicked, |visit| visit.unwrap_or(Err(StoreError::Deadline))),
+                    )
                 });
             }
             match tenants.last() {

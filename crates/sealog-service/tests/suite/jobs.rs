@@ -1,6 +1,6 @@
 //! Jobs: in pieces, by one node at a time, resumed where they were; on both stores.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sealog_control::*;
 use sealog_core::id::{TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_service::Stop;
-use sealog_service::jobs::{LEASE_MS, Pace, Runner, Step, Work};
+use sealog_service::jobs::{DEATHS_MAX, LEASE_MS, Pace, Runner, Step, Work};
 use sealog_service::system_chain::Wake;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
@@ -25,11 +25,16 @@ struct Counting {
     log: Mutex<Vec<(JobId, u8)>>,
     at_step: Hook,
     fails: AtomicU64,
+    stays: AtomicBool,
 }
 
 impl Work for Counting {
     fn kind(&self) -> &'static str {
         "count"
+    }
+
+    fn stays(&self) -> bool {
+        self.stays.load(Ordering::SeqCst)
     }
 
     fn step<'a>(&'a self, job: &'a Job, position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
@@ -62,7 +67,12 @@ const EAGER: Pace = Pace { keep_every: Duration::ZERO, slice: Duration::ZERO };
 
 impl Node {
     fn new(control: &Arc<Control>, world: &Arc<StillWorld>, pace: Pace, at_step: Hook) -> Node {
-        let work = Arc::new(Counting { log: Mutex::default(), at_step, fails: AtomicU64::new(0) });
+        let work = Arc::new(Counting {
+            log: Mutex::default(),
+            at_step,
+            fails: AtomicU64::new(0),
+            stays: AtomicBool::new(false),
+        });
         let runner = Runner {
             jobs: Arc::clone(control) as _,
             world: Arc::clone(world) as _,
@@ -240,7 +250,7 @@ fn a_job_that_takes_long_gives_way_to_others() {
 }
 
 #[test]
-fn a_job_is_tried_again_when_the_store_could_not_be_read_and_fails_after_a_day() {
+fn a_job_is_tried_again_when_the_store_could_not_be_read() {
     on_both(|control, world| {
         queue(&control, 1, 2);
         let node = Node::new(&control, &world, EAGER, nothing());
@@ -250,13 +260,135 @@ fn a_job_is_tried_again_when_the_store_could_not_be_read_and_fails_after_a_day()
         world.advance(10_000);
         assert!(node.turn());
         assert_eq!((node.numbers(1), node.job(1).state), (vec![1, 1, 2], JobState::Done));
-        queue(&control, 2, 2);
-        node.work.fails.store(9, Ordering::SeqCst);
-        world.advance(24 * 60 * 60 * 1000);
+    });
+}
+
+#[test]
+fn a_job_is_given_up_by_how_long_it_has_been_failing_and_not_by_its_age() {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    on_both(|control, world| {
+        queue(&control, 1, 3);
+        let node = Node::new(&control, &world, EAGER, nothing());
+        // Nobody was there for two days, and its first failure is its first.
+        world.advance(2 * DAY_MS);
+        node.work.fails.store(1, Ordering::SeqCst);
         assert!(node.turn());
-        let failed = node.job(2);
-        assert_eq!(failed.state, JobState::Failed);
+        assert_eq!(
+            (node.job(1).state, node.job(1).failing_since_ms),
+            (JobState::Running, Some(World::now_ms(&*world)))
+        );
+        // It goes on, and what was before is forgotten.
+        world.advance(DAY_MS - 1);
+        queue(&control, 2, 1);
+        assert!(node.turn());
+        assert_eq!((node.numbers(1), node.job(1).failing_since_ms), (vec![1, 1], None));
+        assert!(node.turn());
+        node.work.fails.store(9, Ordering::SeqCst);
+        for (passed_ms, state) in
+            [(1, JobState::Running), (DAY_MS - 10_000, JobState::Running), (10_000, JobState::Failed)]
+        {
+            world.advance(passed_ms);
+            while node.turn() {}
+            assert_eq!(node.job(1).state, state, "{passed_ms}");
+        }
+        assert!(node.job(1).cause.unwrap().contains("asked for by a test"));
+    });
+}
+
+#[test]
+fn a_job_that_panics_a_few_times_has_failed_and_others_are_done() {
+    on_both(|control, world| {
+        for n in [1, 2] {
+            queue(&control, n, 2);
+        }
+        let node = Node::new(
+            &control,
+            &world,
+            Pace::default(),
+            Box::new(|id, _| assert!(id != job_id(1), "asked for by a test")),
+        );
+        for deaths in 1..=DEATHS_MAX {
+            assert_eq!(node.job(1).state.as_str(), if deaths == 1 { "waiting" } else { "running" });
+            while node.turn() {}
+            assert_eq!(node.job(2).state, JobState::Done);
+            world.advance(10_000);
+        }
+        let failed = node.job(1);
+        assert_eq!((failed.state, node.numbers(1).len() as u64), (JobState::Failed, DEATHS_MAX));
         assert!(failed.cause.unwrap().contains("asked for by a test"));
+    });
+}
+
+#[test]
+fn a_job_whose_nodes_die_a_few_times_has_failed_and_is_not_begun_again() {
+    on_both(|control, world| {
+        queue(&control, 1, 2);
+        for _ in 0..DEATHS_MAX {
+            let now_ms = World::now_ms(&*world);
+            let claimed = wait(control.claim_job(job_id(1), now_ms, now_ms + LEASE_MS)).unwrap().unwrap();
+            // It got somewhere each time: that is no reason to go on for ever.
+            assert!(wait(control.advance_job(job_id(1), claimed.claim, vec![1], now_ms + LEASE_MS)).unwrap());
+            world.advance(LEASE_MS);
+        }
+        let node = Node::new(&control, &world, Pace::default(), nothing());
+        assert!(node.turn());
+        assert_eq!((node.numbers(1), node.job(1).state), (vec![], JobState::Failed));
+    });
+}
+
+#[test]
+fn a_job_that_is_given_back_has_not_taken_its_node_with_it() {
+    on_both(|control, world| {
+        for n in [1, 2] {
+            queue(&control, n, 20);
+        }
+        let node = Node::new(&control, &world, EAGER, nothing());
+        let (stop, mut last) = (Stop::new(), None);
+        while block(node.runner.turn(&stop, &mut last)).unwrap() {}
+        assert_eq!((node.job(1).state, node.job(1).deaths), (JobState::Done, 0));
+        assert!(node.job(1).claim > DEATHS_MAX);
+    });
+}
+
+#[test]
+fn a_job_that_is_kept_in_memory_stays_with_its_node_when_it_gives_way() {
+    on_both(|control, world| {
+        for n in [1, 2] {
+            queue(&control, n, 4);
+        }
+        let nodes = [0, 1].map(|_| Node::new(&control, &world, EAGER, nothing()));
+        let (stop, mut last) = (Stop::new(), [None, None]);
+        for _ in 0..4 {
+            for (node, last) in nodes.iter().zip(&mut last) {
+                node.work.stays.store(true, Ordering::SeqCst);
+                block(node.runner.turn(&stop, last)).unwrap();
+            }
+        }
+        assert_eq!((nodes[0].numbers(1), nodes[0].numbers(2)), (vec![1, 2, 3, 4], vec![]));
+        assert_eq!((nodes[1].numbers(1), nodes[1].numbers(2)), (vec![], vec![1, 2, 3, 4]));
+        assert_eq!((nodes[0].job(1).claim, nodes[0].job(2).claim), (1, 1));
+    });
+}
+
+#[test]
+fn a_runner_that_is_stopped_gives_back_what_waits_for_its_turn_too() {
+    on_both(|control, world| {
+        for n in [1, 2] {
+            queue(&control, n, 9);
+        }
+        let stop = Arc::new(Stop::new());
+        let stopping = Arc::clone(&stop);
+        let at_step: Hook = Box::new(move |id, number| {
+            if (id, number) == (job_id(2), 2) {
+                stopping.stop();
+            }
+        });
+        let node = Node::new(&control, &world, EAGER, at_step);
+        node.work.stays.store(true, Ordering::SeqCst);
+        block(node.runner.run(&stop));
+        for n in [1, 2] {
+            assert_eq!((node.job(n).due_at_ms, node.job(n).held), (MORNING_MS, false), "{n}");
+        }
     });
 }
 
