@@ -10,7 +10,7 @@ use crate::case_entry::{self, CaseEntry, NewCaseEntry};
 use crate::case_event::{self, NewCaseEvent};
 use crate::case_record::{self, CASES, Case, CaseId};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, ListPage, Lock, Value, all, count, one, params};
+use crate::db::{Db, DbError, ListPage, Lock, Value, all, count, one, params, readable};
 use crate::outbox::{self, NewNotice};
 use crate::record::{self, NewRecord};
 
@@ -136,7 +136,7 @@ impl Cases for Control {
                 ));
             }
             sql.push_str(" ORDER BY number LIMIT ?4");
-            all(db, &sql, &params, case_record::read)
+            readable(db, &sql, &params, case_record::read)
         })
     }
 

@@ -8,7 +8,7 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::case_record::CaseId;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Listed, Lock, Row, all, params};
+use crate::db::{Db, DbError, Listed, Lock, Row, all, params, readable};
 
 pub trait CaseEvents: Send + Sync {
     /// Those that are due, oldest first. Of those for one chain only the first: they go in their order.
@@ -28,7 +28,7 @@ impl CaseEvents for Control {
                  ORDER BY number LIMIT ?2",
                 EVENTS.select
             );
-            all(db, &sql, params![now_ms, limit], read)
+            readable(db, &sql, params![now_ms, limit], read)
         })
     }
 

@@ -9,7 +9,7 @@ use crate::case_found::{self, SearchId, last_done};
 use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, all, one, params};
+use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, all, one, params, readable};
 use crate::job::{self, JobId, NewJob};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
@@ -217,7 +217,7 @@ impl CasePackages for Control {
                 "{} WHERE dropped_at_ms IS NULL AND expires_at_ms <= ?1 ORDER BY expires_at_ms, number LIMIT ?2",
                 PACKAGES.select
             );
-            all(db, &sql, params![now_ms, limit], read)
+            readable(db, &sql, params![now_ms, limit], read)
         })
     }
 

@@ -275,6 +275,33 @@ pub(crate) fn one<T>(
 }
 
 /// Every row of an answer, read.
+/// As [`all`], without rows that cannot be read, which are logged. For a loop that goes through what all
+/// tenants have: one damaged row must not keep the rows behind it from their turn.
+pub(crate) fn readable<T>(
+    db: &mut dyn Db,
+    sql: &str,
+    params: &[Value],
+    mut read: impl FnMut(&Row) -> Result<T, DbError>,
+) -> Result<Vec<T>, DbError> {
+    let mut kept = Vec::new();
+    for row in db.query(sql, params)? {
+        match read(&row) {
+            Ok(value) => kept.push(value),
+            Err(DbError::Damaged { column, problem }) => {
+                let id = row.get::<Uuid>("id").map_or_else(|_| "unknown".into(), |id| id.to_string());
+                tracing::error!(
+                    id,
+                    column,
+                    problem,
+                    "a row of control data is damaged and left out; the rows behind it go on; correct it or restore it from a backup"
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kept)
+}
+
 pub(crate) fn all<T>(
     db: &mut dyn Db,
     sql: &str,

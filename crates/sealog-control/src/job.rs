@@ -7,7 +7,9 @@
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, count, one, params};
+use crate::db::{
+    Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, count, one, params, readable,
+};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
@@ -29,8 +31,6 @@ pub trait Jobs: Send + Sync {
     fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>>;
     /// Keeps the position of a job that goes on, and extends the lease. Whether it is still the caller's.
     fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool>;
-    /// Ends a job. Whether it was still the caller's; if it was not, nothing is recorded.
-    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool>;
     /// Gives a job back: it is due at `due_at_ms`, for whoever claims it, from this position on. Whether it
     /// was still the caller's.
     fn give_job_back(
@@ -41,6 +41,8 @@ pub trait Jobs: Send + Sync {
         due_at_ms: u64,
         back: JobBack,
     ) -> Answer<'_, bool>;
+    /// Ends a job. Whether it was still the caller's; if it was not, nothing is recorded.
+    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool>;
     /// Ends a job whoever works on it, who is told at the next step. Whether it had not ended.
     fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
@@ -95,7 +97,8 @@ impl Jobs for Control {
                 "{} WHERE kind = ?1 AND ended_at_ms IS NULL AND due_at_ms <= ?2 ORDER BY number LIMIT ?3",
                 JOBS.select
             );
-            all(db, &sql, params![kind, now_ms, limit], read)
+            // One that cannot be read keeps none behind it waiting.
+            readable(db, &sql, params![kind, now_ms, limit], read)
         })
     }
 
@@ -120,9 +123,6 @@ impl Jobs for Control {
         })
     }
 
-    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool> {
-        self.change(Lock::Order, move |db| {
-            let JobEnd { outcome, position, at_ms, records } = end;
     fn give_job_back(
         &self,
         id: JobId,
@@ -150,6 +150,9 @@ impl Jobs for Control {
         })
     }
 
+    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool> {
+        self.change(Lock::Order, move |db| {
+            let JobEnd { outcome, position, at_ms, records } = end;
             let (state, cause) = match outcome {
                 JobOutcome::Done => (JobState::Done, None),
                 JobOutcome::Failed { cause } => (JobState::Failed, Some(cause)),
@@ -264,15 +267,15 @@ pub struct Job {
     pub cause: Option<String>,
     pub created_at_ms: u64,
     pub ended_at_ms: Option<u64>,
-}
-
-impl From<NewJob> for Job {
     /// Since when it cannot go on; nothing once it has.
     pub failing_since_ms: Option<u64>,
     /// How often it panicked, or was not given back by its node before the lease ended.
     pub deaths: u64,
     /// Whether somebody has it who has not given it back.
     pub held: bool,
+}
+
+impl From<NewJob> for Job {
     fn from(new: NewJob) -> Job {
         let NewJob { id, kind, tenant_id, person_id, subject, parameters, created_at_ms } = new;
         Job {
@@ -289,12 +292,12 @@ impl From<NewJob> for Job {
             cause: None,
             created_at_ms,
             ended_at_ms: None,
-        }
-    }
-}
             failing_since_ms: None,
             deaths: 0,
             held: false,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
@@ -329,9 +332,6 @@ pub enum JobOutcome {
     Failed { cause: String },
 }
 
-/// How a job ends, for whoever has it.
-#[derive(Clone, Debug)]
-pub struct JobEnd {
 /// Why a job is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobBack {
@@ -345,6 +345,9 @@ pub enum JobBack {
     Died,
 }
 
+/// How a job ends, for whoever has it.
+#[derive(Clone, Debug)]
+pub struct JobEnd {
     pub outcome: JobOutcome,
     /// What it has come to, in the form of its kind; without one, the last position stays.
     pub position: Option<Vec<u8>>,
@@ -400,12 +403,12 @@ fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
         &job.cause,
         job.created_at_ms,
         job.ended_at_ms,
-    ];
-    db.execute(sql, params).map(drop)
-}
         job.failing_since_ms,
         job.deaths,
         job.held,
+    ];
+    db.execute(sql, params).map(drop)
+}
 
 /// In the transaction that has ended it.
 fn record_end(db: &mut dyn Db, id: JobId, ended: bool, records: &[NewRecord]) -> Result<bool, DbError> {
@@ -435,12 +438,12 @@ fn read(row: &Row) -> Result<Job, DbError> {
         cause: row.get("cause")?,
         created_at_ms: row.get("created_at_ms")?,
         ended_at_ms: row.get("ended_at_ms")?,
-    })
-}
-
         failing_since_ms: row.get("failing_since_ms")?,
         deaths: row.get("deaths")?,
         held: row.get("held")?,
+    })
+}
+
 pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<Job>, DbError> {
     JOBS.all(db, read)
 }

@@ -6,7 +6,7 @@ use sealog_core::key::KeyState;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params, readable};
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
@@ -254,7 +254,7 @@ pub(crate) fn ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<(TenantId,
         "{OF_TENANT} WHERE k.expires_at_ms <= ?3 AND (k.expires_at_ms, k.id) > (?1, ?2) AND k.revoked_at_ms IS NULL
          ORDER BY k.expires_at_ms, k.id LIMIT ?4"
     );
-    all(db, &sql, params, |row| Ok((row.get("tenant_id")?, read(row)?, row.get("project_name")?)))
+    readable(db, &sql, params, |row| Ok((row.get("tenant_id")?, read(row)?, row.get("project_name")?)))
 }
 
 /// With its tenant.

@@ -3,7 +3,9 @@
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, damaged, one, params};
+use crate::db::{
+    Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, damaged, one, params, readable,
+};
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
@@ -315,7 +317,7 @@ pub(crate) fn auditors_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<M
          ORDER BY ends_at_ms, person_id, tenant_id LIMIT ?4",
         MEMBERS.select
     );
-    all(db, &sql, params, read_member)
+    readable(db, &sql, params, read_member)
 }
 
 /// What the person has sent for roles that are not theirs to give any more, or all of it where the membership has ended:

@@ -7,7 +7,7 @@
 use sealog_core::id::{Hash, TenantId};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params, readable};
 use crate::person::PersonId;
 
 /// How long the text of a notice is kept after it was sent, or given up.
@@ -67,7 +67,7 @@ impl Outbox for Control {
     fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>> {
         self.read(move |db| {
             let sql = format!("{OUTBOX} WHERE {WAITS} AND due_at_ms <= ?1 ORDER BY id LIMIT ?2");
-            all(db, &sql, params![now_ms, limit], read_notice)
+            readable(db, &sql, params![now_ms, limit], read_notice)
         })
     }
 

@@ -5,7 +5,7 @@ use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params, readable};
 use crate::record::{NewRecord, Records};
 
 pub trait Tenants: Send + Sync {
@@ -175,7 +175,7 @@ pub(crate) fn trials_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<Ten
          ORDER BY trial_ends_at_ms, id LIMIT ?4",
         TENANTS.select
     );
-    all(db, &sql, params, read)
+    readable(db, &sql, params, read)
 }
 
 pub(crate) fn exist(db: &mut dyn Db) -> Result<bool, DbError> {

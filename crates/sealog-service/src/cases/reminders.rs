@@ -18,6 +18,7 @@ use super::dates::{self, CaseDates, dates_of, long_day};
 use super::words::{Named, case_name};
 use crate::address::is_address;
 use crate::notify::{self, Notifier};
+use crate::supervise::{caught, of_one_row};
 use crate::text::Text;
 
 pub(crate) const ASSIGNED: &str = "case_assigned";
@@ -80,11 +81,17 @@ impl CaseReminders {
         for _ in 0..PASS_MAX / PAGE {
             let cases = self.cases.unanswered_cases(ListPage { after, limit: PAGE }).await?;
             for case in &cases {
-                self.look_at(case, &mut offices).await?;
+                // A case that cannot be looked at keeps no other tenant from its reminders: the dates are
+                // those of laws.
+                let looked = caught(self.look_at(case, &mut offices)).await;
+                if let Some(cause) = of_one_row(looked)? {
+                    tracing::error!(case = %case.id.0, tenant = %case.tenant_id, cause, "a case cannot be looked at, and nobody is reminded of it; the others go on");
+                }
             }
+            // Rows that cannot be read are left out, so a short page is not the last one.
             match cases.last() {
-                Some(last) if cases.len() == PAGE => after = Some(last.id.0),
-                _ => return Ok(None),
+                Some(last) => after = Some(last.id.0),
+                None => return Ok(None),
             }
         }
         Ok(after)
@@ -117,7 +124,16 @@ impl CaseReminders {
         let Some(tenant) = self.administration.tenant(tenant_id).await? else { return Ok(None) };
         let calendar = dates::calendar(&*self.administration, tenant_id).await?;
         let page = ListPage { after: None, limit: MEMBERS_MAX };
-        let members = self.people.members(tenant_id, page).await?;
+        let members = match self.people.members(tenant_id, page).await {
+            Ok(members) => members,
+            // Whoever has a case of their own is reminded of it all the same.
+            Err(error) => {
+                if let Some(cause) = of_one_row(Ok(Err(error)))? {
+                    tracing::error!(tenant = %tenant_id, cause, "the members of an organisation cannot be read; nobody is reminded of its cases that are nobody's");
+                }
+                Vec::new()
+            }
+        };
         let now_ms = self.world.now_ms();
         let of_role = |role: Role| {
             let known = members

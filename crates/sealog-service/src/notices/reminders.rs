@@ -20,6 +20,7 @@ use crate::control_data::ControlData;
 use crate::notify::{
     AUDITOR_ENDING, KEY_EXPIRED, KEY_EXPIRING, Kind, MANAGERS, Notifier, TRIAL_ENDED, TRIAL_ENDING,
 };
+use crate::supervise::{caught, of_one_row};
 
 /// For how long after it has happened something is still told.
 const LATE_MS: u64 = 7 * DAY_MS;
@@ -98,9 +99,10 @@ impl Reminders {
             let page = EndPage { after, until_ms: until(now_ms, KEY_DAYS), limit: PAGE };
             let keys = self.endings.keys_ending(page).await?;
             for (tenant_id, key, project) in &keys {
-                self.tell(of_key(*tenant_id, key, project, now_ms)).await?;
+                self.tell_or_log(of_key(*tenant_id, key, project, now_ms)).await?;
             }
-            let Some((_, last, _)) = keys.last().filter(|_| keys.len() == PAGE) else { return Ok(()) };
+            // Rows that cannot be read are left out, so a short page is not the last one.
+            let Some((_, last, _)) = keys.last() else { return Ok(()) };
             after = EndPlace { at_ms: last.expires_at_ms.unwrap_or(0), id: last.id.0 };
         }
         lock(&self.state).keys = Some(after);
@@ -113,9 +115,9 @@ impl Reminders {
             let page = EndPage { after, until_ms: until(now_ms, TRIAL_DAYS), limit: PAGE };
             let tenants = self.endings.trials_ending(page).await?;
             for tenant in &tenants {
-                self.tell(of_trial(tenant, now_ms)).await?;
+                self.tell_or_log(of_trial(tenant, now_ms)).await?;
             }
-            let Some(last) = tenants.last().filter(|_| tenants.len() == PAGE) else { return Ok(()) };
+            let Some(last) = tenants.last() else { return Ok(()) };
             after = EndPlace { at_ms: last.billing.trial_ends_at_ms.unwrap_or(0), id: last.id.0 };
         }
         lock(&self.state).trials = Some(after);
@@ -130,12 +132,27 @@ impl Reminders {
             let page = EndPage { after, until_ms: until(now_ms, AUDITOR_DAYS), limit: PAGE };
             let auditors = self.endings.auditors_ending(page).await?;
             for auditor in &auditors {
-                self.tell(of_auditor(auditor, now_ms)).await?;
+                self.tell_or_log(of_auditor(auditor, now_ms)).await?;
             }
-            let Some(last) = auditors.last().filter(|_| auditors.len() == PAGE) else { return Ok(()) };
-            after = EndPlace { at_ms: last.membership.ends_at_ms.unwrap_or(0), id: last.person.id.0 };
+            let Some(last) = auditors.last() else { return Ok(()) };
+            let place = EndPlace { at_ms: last.membership.ends_at_ms.unwrap_or(0), id: last.person.id.0 };
+            // Those at the place itself come again.
+            if place == after && auditors.len() < PAGE {
+                return Ok(());
+            }
+            after = place;
         }
         lock(&self.state).auditors = Some(after);
+        Ok(())
+    }
+
+    /// One that cannot be told keeps nobody else from being told.
+    async fn tell_or_log(&self, due: Option<Due>) -> Result<(), StoreError> {
+        let about = due.as_ref().map(|due| (due.tenant_id, due.key.clone()));
+        let told = caught(self.tell(due)).await;
+        if let (Some(cause), Some((tenant, key))) = (of_one_row(told)?, about) {
+            tracing::error!(%tenant, key, cause, "a notice that is due cannot be put into the outbox; the others go on");
+        }
         Ok(())
     }
 

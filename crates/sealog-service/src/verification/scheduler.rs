@@ -29,6 +29,7 @@ use super::run::{KIND, Run, RunEnd, parameters, subject};
 use super::schedule::{Schedule, job_id, range};
 use crate::control_data::ControlData;
 use crate::notify::INTEGRITY_REPORT;
+use crate::supervise::{caught, of_one_row};
 use crate::system_chain::Wake;
 
 /// Queued and not ended, of this process: what people start is never behind more than these.
@@ -145,7 +146,11 @@ impl Scheduler {
                 break;
             }
             let Some(chain) = sweep.chains.front().copied() else { break };
-            self.look(schedule, night, chain, sweep).await?;
+            let looked = caught(self.look(schedule, night, chain, sweep)).await;
+            if let Some(cause) = of_one_row(looked)? {
+                // It is looked at again in the next night, and counted as stale until then.
+                tracing::error!(%chain, cause, "a scheduled verification cannot be queued; those of other chains go on");
+            }
             sweep.chains.pop_front();
         }
         self.report_some(schedule, sweep).await?;
@@ -273,7 +278,10 @@ impl Scheduler {
             let Some((tenant_id, chains)) = sweep.reports.front() else { break };
             looked += chains.len().min(REPORT_CHAINS_MAX);
             if let Some(tenant) = self.control.administration.tenant(*tenant_id).await? {
-                self.report(schedule.begins_ms(night), night, &tenant, chains).await?;
+                let reported = caught(self.report(schedule.begins_ms(night), night, &tenant, chains)).await;
+                if let Some(cause) = of_one_row(reported)? {
+                    tracing::error!(tenant = %tenant_id, cause, "a weekly report cannot be made; those of others go on");
+                }
             }
             sweep.reports.pop_front();
         }

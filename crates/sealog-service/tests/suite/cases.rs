@@ -770,3 +770,42 @@ fn a_pass_looks_at_so_many_cases_and_the_next_goes_on_behind_them() {
     assert!(next.is_some(), "there is one more than a pass looks at");
     assert_eq!(stage.wait(stage.reminders.pass(next)), Ok(None));
 }
+
+#[test]
+fn a_case_or_member_that_cannot_be_read_keeps_no_other_case_from_its_reminder() {
+    let database = postgres::cluster().database();
+    let sealing = StillWorld::new();
+    let store = PostgresStore::open(&database.url(), &on_postgres(&sealing)).unwrap();
+    let control = Control::on_postgres(&store).unwrap();
+    let stage = Stage::new(Arc::new(store), control, sealing);
+    let [damaged, of_damaged, sound] = [(); 3].map(|()| stage.open("gdpr", &[]));
+    database.sql(&format!(
+        "UPDATE sealog_control.cases SET regime = 'of another planet' WHERE id = '{}'",
+        damaged.id.0
+    ));
+    // The one who works on it, and nobody else.
+    database.sql("ALTER TABLE sealog_control.memberships DROP CONSTRAINT memberships_role_check");
+    database.sql(&format!(
+        "UPDATE sealog_control.cases SET assignee = '{}' WHERE id = '{}'",
+        person(4).0,
+        of_damaged.id.0
+    ));
+    database.sql(&format!(
+        "UPDATE sealog_control.cases SET assignee = '{}' WHERE id = '{}'",
+        person(1).0,
+        sound.id.0
+    ));
+    database.sql(&format!(
+        "UPDATE sealog_control.memberships SET role = 'emperor' WHERE person_id = '{}'",
+        person(4).0
+    ));
+    stage.world.set(MORNING_MS + 10 * DAY_MS);
+    assert_eq!(stage.wait(stage.reminders.pass(None)), Ok(None));
+    let told: Vec<String> = stage
+        .notices()
+        .into_iter()
+        .filter(|notice| notice.template == "case_due")
+        .map(|notice| notice.to)
+        .collect();
+    assert_eq!(told, ["person1@example.com"]);
+}
