@@ -17,13 +17,27 @@ impl Control {
     ///
     /// Blocks, for as long as the file takes to be read and written.
     pub fn copy_to(&self, path: &Path) -> Result<BTreeSet<ProjectId>, StoreError> {
-        let copied = self.database.copy_to(&SCHEMA, path).map_err(StoreError::from);
-        let projects = copied
-            .map_err(|error| StoreError::Control(format!("the control data cannot be copied: {error}")))?;
-        let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
-        synced.map_err(|error| StoreError::Control(format!("{}: {error}", path.display())))?;
-        Ok(projects)
+        durable(self.database.copy_to(&SCHEMA, path), path)
     }
+}
+
+/// As [`Control::copy_to`], for a program that is not the server that has the data directory open: it copies
+/// to where the server may not write, and takes no room of the server's disk.
+pub fn copy_of_directory(data_dir: &Path, path: &Path) -> Result<BTreeSet<ProjectId>, StoreError> {
+    let from = data_dir.join(format!("{}.db", SCHEMA.name));
+    durable(sqlite::copy_file(&from, path), path)
+}
+
+fn durable(
+    copied: Result<BTreeSet<ProjectId>, DbError>,
+    path: &Path,
+) -> Result<BTreeSet<ProjectId>, StoreError> {
+    let projects = copied.map_err(StoreError::from);
+    let projects = projects
+        .map_err(|error| StoreError::Control(format!("the control data cannot be copied: {error}")))?;
+    let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|error| StoreError::Control(format!("{}: {error}", path.display())))?;
+    Ok(projects)
 }
 
 /// The projects that a copy knows, those that are reserved for system chains among them.

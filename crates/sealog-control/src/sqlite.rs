@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) struct File {
     inner: Mutex<Inner>,
     /// Nothing for a database in memory.
     directory: Option<Directory>,
+    locking: Locking,
 }
 
 #[derive(Debug)]
@@ -51,23 +52,28 @@ struct Inner {
 impl File {
     pub(crate) fn in_memory(schema: &Schema) -> Result<File, OpenError> {
         let db = open_in_memory(schema).map_err(|error| error.of(schema, PathBuf::from(schema.name)))?;
-        Ok(File { inner: Mutex::new(Inner { db, failed: None, reserve: None }), directory: None })
+        Ok(File {
+            inner: Mutex::new(Inner { db, failed: None, reserve: None }),
+            directory: None,
+            locking: Locking::Exclusive,
+        })
     }
 
     pub(crate) fn open(directory: &Directory, schema: &Schema) -> Result<File, OpenError> {
         let dir = directory.path();
         let path = dir.join(format!("{}.db", schema.name));
         let mut reserve = Reserve::open(Arc::clone(directory.disk()), dir.to_owned(), schema.name);
-        let mut db = open_file(dir, &path, schema, Locking::Shared);
+        let mut locking = Locking::Shared;
+        let mut db = open_file(dir, &path, schema, locking);
         // Opening takes room, too, and a server that does not start serves no reads and revokes nothing.
         if matches!(db, Err(Unopened::Io(_))) && reserve.is_low() {
-            let locking = if reserve.release_if_low() { Locking::Shared } else { Locking::Exclusive };
+            locking = if reserve.release_if_low() { Locking::Shared } else { Locking::Exclusive };
             db = open_file(dir, &path, schema, locking);
         }
         let db = db.map_err(|error| error.of(schema, path))?;
         reserve.keep();
         let inner = Mutex::new(Inner { db, failed: None, reserve: Some(reserve) });
-        Ok(File { inner, directory: Some(directory.clone()) })
+        Ok(File { inner, directory: Some(directory.clone()), locking })
     }
 
     pub(crate) fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, DbError> {
@@ -139,48 +145,60 @@ impl File {
 
     /// Copies what is committed into a new file, by a connection of its own: whoever reads or changes goes on meanwhile. The projects that the copy knows.
     pub(crate) fn copy_to(&self, schema: &Schema, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
-        // The copy stands beside the logs for a while, and must not take the room of events.
         let from =
             self.directory.as_ref().map(|directory| directory.path().join(format!("{}.db", schema.name)));
         let bytes = from.as_ref().and_then(|from| from.metadata().ok()).map_or(0, |file| file.len());
-        if !self.has_room(bytes) {
+        // A copy beside the logs must not take the room of events. On another disk it takes none of theirs: a
+        // store whose disk is full is the one that a backup is wanted of.
+        let is_beside = from.as_deref().is_some_and(|from| device(from) == to.parent().and_then(device));
+        if is_beside && !self.has_room(bytes) {
             return Err(DbError::Failed(format!(
                 "the disk has no room for {bytes} bytes beside what events need"
             )));
         }
-        // SQLite takes a file that is empty, and would make one as wide as the umask lets it.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(to)
-            .map_err(|error| DbError::Failed(format!("{}: {error}", to.display())))?;
-        let copied = self.vacuum_into(from.as_deref(), to).and_then(|()| projects_of_copy(to));
-        if copied.is_err() {
-            // Part of a copy is of no use to anyone, and on a full disk it takes the room of what is.
-            let _ = fs::remove_file(to);
+        // A file that nobody else can read is read by the connection that has it; changes wait meanwhile.
+        match from.filter(|_| self.locking == Locking::Shared) {
+            Some(from) => copy_file(&from, to),
+            None => copy_by(&self.lock().db, to),
         }
-        copied
-    }
-
-    fn vacuum_into(&self, from: Option<&Path>, to: &Path) -> Result<(), DbError> {
-        let name = to.to_str().ok_or_else(|| DbError::Failed("the path is no text".into()))?;
-        match from {
-            None => self.lock().db.execute("VACUUM INTO ?1", [name])?,
-            Some(from) => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let db = Connection::open_with_flags(from, flags)?;
-                db.busy_timeout(BUSY_TIMEOUT)?;
-                db.execute("VACUUM INTO ?1", [name])?
-            }
-        };
-        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Whoever panicked here has rolled its transaction back on the way out.
         lock(&self.inner)
     }
+}
+
+/// Copies what is committed in a file that another process may have open. The projects that the copy knows.
+pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(from, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    copy_by(&db, to)
+}
+
+fn copy_by(db: &Connection, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    let name = to.to_str().ok_or_else(|| DbError::Failed("the path is no text".into()))?;
+    // SQLite takes a file that is empty, and would make one as wide as the umask lets it.
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(to)
+        .map_err(|error| DbError::Failed(format!("{}: {error}", to.display())))?;
+    let copied = db.execute("VACUUM INTO ?1", [name]).map_err(DbError::from);
+    let copied = copied.and_then(|_| projects_of_copy(to));
+    if copied.is_err() {
+        // Part of a copy is of no use to anyone, and on a full disk it takes the room of what is.
+        let _ = fs::remove_file(to);
+    }
+    copied
+}
+
+/// The file system that a path is on.
+fn device(path: &Path) -> Option<u64> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    fs::metadata(path).map(|found| found.dev()).ok()
 }
 
 /// The projects that a copy knows.

@@ -9,7 +9,7 @@
 //! sealed before t1 is found in the chain when it is drained again, by its id. And t2 sees to it that the control data is not older than what the events need.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealog_control::{Control, Projects, SystemProjects};
@@ -37,9 +37,12 @@ pub struct Moment {
     pub control: PathBuf,
 }
 
-/// Takes a moment of an embedded store, with a copy of its control data in this directory, which is there and empty.
-pub async fn take(store: &Arc<dyn Store>, control: &Arc<Control>, dir: &Path) -> Result<Moment, StoreError> {
-    let path = dir.join(CONTROL_FILE);
+/// Takes a moment of an embedded store, with a copy of its control data in this file.
+pub async fn take(
+    store: &Arc<dyn Store>,
+    control: &Arc<Control>,
+    path: PathBuf,
+) -> Result<Moment, StoreError> {
     for _ in 0..TRIES {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -59,6 +62,15 @@ pub async fn take(store: &Arc<dyn Store>, control: &Arc<Control>, dir: &Path) ->
         }
     }
     Err(StoreError::Control("projects are made faster than the control data can be copied; try again".into()))
+}
+
+/// Takes a moment of the logs alone, t1, for whoever has copied the control data; with the projects that have
+/// events, for t2.
+pub async fn cut(store: &Arc<dyn Store>) -> Result<(Moment, BTreeSet<ProjectId>), StoreError> {
+    let Some(segments) = store.segments() else { return Err(has_other_tools()) };
+    let moment = Moment { store_id: segments.store_id(), logs: segments.cut(), control: PathBuf::new() };
+    let heads = store.heads().await?;
+    Ok((moment, heads.iter().map(|(chain, _)| chain.project_id).collect()))
 }
 
 impl Moment {

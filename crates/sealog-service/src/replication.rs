@@ -74,7 +74,7 @@ impl Replication {
             None => {
                 let number = self.copies.fetch_add(1, Ordering::Relaxed);
                 let dir = begin(&data_dir.join(HANDED_OVER).join(FOR_REPLICAS), number)?;
-                let moment = copies::take(&self.store, &self.control, &dir).await?;
+                let moment = copies::take(&self.store, &self.control, dir.join(CONTROL_FILE)).await?;
                 let path = moment.control.clone();
                 let copy = self.off_loop(move || keep(&path, before)).await??;
                 (moment.to_json(), copy)

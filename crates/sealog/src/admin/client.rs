@@ -13,7 +13,7 @@ use sealog_store::world::{SystemWorld, World};
 
 use super::host::Host;
 use super::operations::{Answer, Request, administer};
-use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, distrusted, line, socket_path};
+use super::protocol::{ANSWER_BYTES_MAX, Address, Greeting, Reply, VERSION, distrusted, line, socket_path};
 use super::socket::{WORK_DEADLINE, lock_directory};
 use crate::cli::exit::{Exit, Failure};
 use crate::config::Settings;
@@ -33,12 +33,22 @@ pub(crate) const OTHER_ANSWER: &str =
 
 /// Has a command done. An error is a text for the operator, with the code that the command ends with.
 pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
+    run_either(settings, &|| Ok(request.clone()), request)
+}
+
+/// As [`run`], where a server that runs is asked something else than a stopped store. What comes before that
+/// question is done once a server is known to listen.
+pub(crate) fn run_either(
+    settings: &Settings,
+    of_running: &dyn Fn() -> Result<Request, String>,
+    of_stopped: &Request,
+) -> Result<Answer, Failure> {
     let until = Instant::now() + BUSY_WAIT;
     loop {
-        if let Asked::Answered(answer) = ask(&settings.data_dir, request)? {
+        if let Asked::Answered(answer) = ask(&settings.data_dir, of_running)? {
             return answer;
         }
-        match administer_stopped(settings, request)? {
+        match administer_stopped(settings, of_stopped)? {
             Local::Done(answer) => return answer,
             // A server has the store open and does not listen: it is starting or stopping.
             Local::Busy(problem) if Instant::now() > until => {
@@ -53,7 +63,7 @@ pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Fail
 
 /// Asks the server that runs on a data directory; nothing where none does.
 pub(crate) fn ask_running(data_dir: &Path, request: &Request) -> Result<Option<Answer>, String> {
-    match ask(data_dir, request)? {
+    match ask(data_dir, &|| Ok(request.clone()))? {
         Asked::Answered(answer) => answer.map(Some).map_err(|failure| failure.message),
         Asked::NobodyListens => Ok(None),
     }
@@ -65,7 +75,7 @@ enum Asked {
     NobodyListens,
 }
 
-fn ask(data_dir: &Path, request: &Request) -> Result<Asked, String> {
+fn ask(data_dir: &Path, request: &dyn Fn() -> Result<Request, String>) -> Result<Asked, String> {
     let path = socket_path(data_dir);
     let problem = |what: &str| format!("{}: {what}", path.display());
     let failed = |error: io::Error| problem(&error.to_string());
@@ -77,9 +87,13 @@ fn ask(data_dir: &Path, request: &Request) -> Result<Asked, String> {
         return Err(problem(&format!("it {why}. Remove it, and start the server again if one runs")));
     }
     let address = Address::of(data_dir).map_err(failed)?;
-    let Some(mut stream) = if_there(UnixStream::connect(&address.path)).map_err(failed)? else {
+    let connect = || if_there(UnixStream::connect(&address.path)).map_err(failed);
+    // Before the connection on which the server waits for the question.
+    if connect()?.is_none() {
         return Ok(Asked::NobodyListens);
-    };
+    }
+    let request = request()?;
+    let Some(mut stream) = connect()? else { return Ok(Asked::NobodyListens) };
     stream.set_read_timeout(Some(GREETING_DEADLINE)).map_err(failed)?;
     stream.set_write_timeout(Some(GREETING_DEADLINE)).map_err(failed)?;
     let mut lines = BufReader::new(stream.try_clone().map_err(failed)?);
@@ -106,7 +120,7 @@ fn ask(data_dir: &Path, request: &Request) -> Result<Asked, String> {
     };
     stream.set_read_timeout(Some(REPLY_DEADLINE)).map_err(failed)?;
     // A server that has refused it already may have said why: what counts is the answer.
-    let sent = stream.write_all(&line(request));
+    let sent = stream.write_all(&line(&request));
     match read::<Reply>(&mut lines) {
         Ok(Some(reply)) => Ok(Asked::Answered(reply.outcome())),
         Ok(None) => Err(unknown(&match sent {
@@ -137,12 +151,12 @@ enum Unread {
 /// The next line. Nothing when the other side has ended.
 fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Option<T>, Unread> {
     let mut line = Vec::new();
-    let read = lines.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line);
+    let read = lines.take(ANSWER_BYTES_MAX as u64).read_until(b'\n', &mut line);
     match read {
         Ok(_) if line.last() == Some(&b'\n') => {
             serde_json::from_slice(&line).map(Some).map_err(|error| Unread::Malformed(error.to_string()))
         }
-        Ok(length) if length == LINE_BYTES_MAX => Err(Unread::Malformed("it has no end".into())),
+        Ok(length) if length == ANSWER_BYTES_MAX => Err(Unread::Malformed("it has no end".into())),
         Ok(_) => Ok(None),
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
             Err(Unread::Silence)

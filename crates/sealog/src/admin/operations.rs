@@ -47,8 +47,8 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         Request::Reset(request) => reset::make(host, &request).await.map(Answer::Reset),
         Request::OpsUser(request) => ops_user::run(host, &request).await.map(Answer::OpsUser),
         Request::Inspect => inspect::state(host).await.map(Answer::Inspect).map_err(Failure::from),
-        Request::TakeMoment(moment::Request {}) => {
-            moment::take(host).await.map(Answer::TakeMoment).map_err(Failure::from)
+        Request::TakeMoment(request) => {
+            moment::take(host, request).await.map(Answer::TakeMoment).map_err(Failure::from)
         }
     }
 }

@@ -19,9 +19,11 @@ use serde::{Deserialize, Serialize};
 use super::operations::Answer;
 use crate::cli::exit::{Exit, Failure};
 
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Longest request, and longest answer.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
+/// Of an answer. A moment names every segment, and every project with events.
+pub(super) const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 const SOCKET: &str = "admin.sock";
 /// Longest path that fits into a `sockaddr_un`, which has 108 bytes with the NUL behind it.

@@ -1,5 +1,6 @@
 //! `sealog backup create`.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use super::flags::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
 use super::make::{Made, make};
-use super::manifest::refuse_other_store;
+use super::manifest::{CONTROL, refuse_other_store};
 use super::moment::Moment;
 use super::place::{Keeper, Place};
 use super::progress::Progress;
@@ -37,7 +38,8 @@ pub(super) fn command() -> Command {
                  A backup is everything that was durable at one moment: the logs of live and test events, control data (tenants, keys, people, settings), and the secrets beside them. \
                  Whoever has it can read every event, so keep it as you keep the store.\n\n\
                  DIR keeps any number of backups of one store. They share the segments of the log, so a second backup copies only what has come since; a backup that is interrupted leaves the earlier ones as they were. \
-                 With - in place of DIR, one whole backup is written to standard output as a tar stream, which `sealog restore --from -` reads.\n\n\
+                 With - in place of DIR, one whole backup is written to standard output as a tar stream, which `sealog restore --from -` reads; the control data is copied into the directory for temporary files (TMPDIR) first.\n\n\
+                 Nothing is written to the disk of the store, so that one whose disk is full can be backed up.\n\n\
                  The command runs with the lowest priority, leaves the disk to the server half of the time, and rests longer while the processors are busy with other things; --fast does neither. Run it as the user of the server, or as root.",
             ),
     )
@@ -69,7 +71,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             return Err(Failure::usage(terminal));
         }
         let mut target = IntoStream::begin(stdout().lock(), pace)?;
-        let (source, moment) = take(&settings)?;
+        // A stream has no place for it.
+        let mut random = [0; 8];
+        SystemWorld.fill_random(&mut random);
+        let copy = std::env::temp_dir().join(format!("sealog-{:016x}.db", u64::from_le_bytes(random)));
+        let (source, moment) = take(&settings, &copy)?;
         let made = make(&source, &moment, &mut target, &[], SystemWorld.now_ms(), &progress);
         made.map_err(|unread| match unread {
             Unread::Failed(problem) => problem,
@@ -87,7 +93,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 fn into_place(settings: &Settings, place: &Place, pace: Pace, progress: &Progress) -> Result<Made, Failure> {
     let known = place.manifests()?;
     for _ in 0..TRIES {
-        let (source, moment) = take(settings)?;
+        let (source, moment) = take(settings, &place.unfinished_file())?;
         refuse_other_store(&known, &moment.store_id).map_err(Failure::usage)?;
         let mut target = IntoPlace { place, known: &known, pace };
         match make(&source, &moment, &mut target, &known, SystemWorld.now_ms(), progress) {
@@ -101,11 +107,40 @@ fn into_place(settings: &Settings, place: &Place, pace: Pace, progress: &Progres
     Err(gone.to_owned().into())
 }
 
-/// A moment of the store, from the server that has it open or from the stopped store.
-fn take(settings: &Settings) -> Result<(DataDir, Moment), Failure> {
-    let answer = client::run(settings, &Request::TakeMoment(moment::Request {}))?;
-    let Answer::TakeMoment(taken) = answer else { return Err(OTHER_ANSWER.to_owned().into()) };
-    Ok(DataDir::open(&settings.data_dir, settings.data_dir.join(taken.dir))?)
+/// A moment of the store, from the server that has it open or from the stopped store, with a copy of the
+/// control data in a new file.
+fn take(settings: &Settings, copy: &Path) -> Result<(DataDir, Moment), Failure> {
+    let copy = std::path::absolute(copy).map_err(|error| Failure::of_path(copy, &error))?;
+    let source = DataDir::new(&settings.data_dir, copy.clone());
+    let ask_running = || {
+        let _ = std::fs::remove_file(&copy);
+        sealog_control::copy_of_directory(&settings.data_dir, &copy).map_err(|error| {
+            format!("{error}. If the server was started on a full disk, nobody else can read its control data: stop it for the backup")
+        })?;
+        Ok(Request::TakeMoment(moment::Request { copy_to: None }))
+    };
+    let of_stopped = Request::TakeMoment(moment::Request { copy_to: Some(copy.clone()) });
+    for _ in 0..TRIES {
+        let answer = client::run_either(settings, &ask_running, &of_stopped)?;
+        let Answer::TakeMoment(taken) = answer else { return Err(OTHER_ANSWER.to_owned().into()) };
+        let known = projects(&copy)?;
+        let mut unknown = taken.projects.iter().filter(|project| !known.contains(*project)).peekable();
+        // A project that nobody knows is no reason to copy again.
+        let is_older = unknown.peek().is_some() && {
+            let now = projects(&settings.data_dir.join(CONTROL))?;
+            unknown.any(|project| now.contains(project))
+        };
+        if !is_older {
+            let moment = serde_json::from_value(taken.moment);
+            return Ok((source, moment.map_err(|error| format!("{error}; use the program of the server"))?));
+        }
+    }
+    Err("projects are made faster than the control data can be copied; try again".to_owned().into())
+}
+
+fn projects(control: &Path) -> Result<HashSet<String>, String> {
+    let known = sealog_control::projects_of_copy(control).map_err(|error| error.to_string())?;
+    Ok(known.iter().map(ToString::to_string).collect())
 }
 
 fn report(made: &Made, to: &str, as_json: bool, is_quiet: bool) {

@@ -220,6 +220,12 @@ impl Place {
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(Tail)
     }
 
+    /// For a copy that becomes a file of the backup: on the disk of the backups, and removed by the next one
+    /// if this one is killed.
+    pub(super) fn unfinished_file(&self) -> PathBuf {
+        self.path.join("files").join("control.db.tmp")
+    }
+
     /// Keeps a small file under its digest. Whether it was new.
     pub(super) fn put_file(&self, content: &[u8]) -> Result<(String, bool), String> {
         let sha256 = hex(&Sha256::digest(content));

@@ -6,8 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{CONTROL, INDEX_SALT};
-use super::moment::Moment;
-use crate::admin::moment::MOMENT_FILE;
 
 /// Why bytes of a segment could not be had.
 #[derive(Debug)]
@@ -29,26 +27,20 @@ pub(super) trait Source {
 #[derive(Debug)]
 pub(super) struct DataDir {
     data_dir: PathBuf,
-    /// What the server has put there for this backup: a copy of the control data.
-    handed_over: PathBuf,
+    /// The copy of the control data, beside the backup. It is removed in the end.
+    control: PathBuf,
 }
 
 impl DataDir {
-    /// The moment that was handed over in a directory of its own, which is removed in the end.
-    pub(super) fn open(data_dir: &Path, handed_over: PathBuf) -> Result<(DataDir, Moment), String> {
-        let path = handed_over.join(MOMENT_FILE);
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let moment = serde_json::from_slice(&bytes);
-        let moment =
-            moment.map_err(|error| format!("{}: {error}; use the program of the server", path.display()))?;
-        Ok((DataDir { data_dir: data_dir.to_owned(), handed_over }, moment))
+    pub(super) fn new(data_dir: &Path, control: PathBuf) -> DataDir {
+        DataDir { data_dir: data_dir.to_owned(), control }
     }
 }
 
 impl Drop for DataDir {
     fn drop(&mut self) {
-        // One that a killed command has left is removed with a later one.
-        let _ = fs::remove_dir_all(&self.handed_over);
+        // One that a killed command has left is removed by a later one.
+        let _ = fs::remove_file(&self.control);
     }
 }
 
@@ -66,9 +58,7 @@ impl Source for DataDir {
 
     fn files(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
         let mut files = Vec::new();
-        for (name, path) in
-            [(CONTROL, self.handed_over.join(CONTROL)), (INDEX_SALT, self.data_dir.join(INDEX_SALT))]
-        {
+        for (name, path) in [(CONTROL, self.control.clone()), (INDEX_SALT, self.data_dir.join(INDEX_SALT))] {
             let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             files.push((name.to_owned(), bytes));
         }

@@ -230,3 +230,32 @@ fn a_full_disk_fails_the_backup_and_nothing_else() {
     assert_eq!(server.get("-", "/readyz").0, 200);
     server.stop();
 }
+
+#[test]
+fn a_store_on_a_full_disk_is_backed_up_running_and_stopped() {
+    let Some(disk) = Mounted::new(160) else { return };
+    let (stage, data) = (Stage::new(), disk.at.join("data"));
+    let create = |name: &str| {
+        let mut command = sealog();
+        command.args(["backup", "create", "--fast", "--data-dir"]).arg(&data).arg(stage.path(name));
+        ended(command.output().unwrap())
+    };
+    let verify =
+        |name: &str| ended(sealog().args(["backup", "verify"]).arg(stage.path(name)).output().unwrap());
+    let server = serve(&data);
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    disk.fill("ballast", 0);
+    let (code, _, error) = create("running");
+    assert_eq!(code, Some(0), "{error}");
+    server.stop();
+    disk.fill("more", 0);
+    let (code, _, error) = create("stopped");
+    assert_eq!(code, Some(0), "{error}");
+    for name in ["running", "stopped"] {
+        let (code, _, error) = verify(name);
+        assert_eq!(code, Some(0), "{name}: {error}");
+        let left = fs::read_dir(stage.path(name).join("files")).unwrap();
+        assert!(left.flatten().all(|file| !file.file_name().to_string_lossy().ends_with(".tmp")), "{name}");
+    }
+}
