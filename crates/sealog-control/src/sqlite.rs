@@ -348,7 +348,14 @@ fn open_file(dir: &Path, path: &Path, schema: &Schema, locking: Locking) -> Resu
     // Before anything is written: a file of a newer version stays as it is.
     let version = known_version(&db, schema)?;
     set_pragmas(&db, "wal")?;
+    if (1..schema.sqlite.len()).contains(&version) {
+        // An earlier program reads the copy, should the operator go back to it.
+        copy_aside(&db, dir, path, version)?;
+    }
     migrate(&mut db, schema, version)?;
+    if (1..schema.sqlite.len()).contains(&version) {
+        tracing::info!(version = schema.sqlite.len(), "the control data is up to date");
+    }
     fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(Unopened::Io)?;
     Ok(db)
 }
@@ -443,12 +450,41 @@ fn known(version: i64, schema: &Schema) -> Result<usize, Unopened> {
     }
 }
 
+/// Copies a file that has data and is about to be changed: `control.db.12` for version 12. Nothing is changed
+/// unless the copy is durable.
+fn copy_aside(db: &Connection, dir: &Path, path: &Path, version: usize) -> Result<(), Unopened> {
+    let copy = PathBuf::from(format!("{}.{version}", path.display()));
+    let unfinished = PathBuf::from(format!("{}.tmp", copy.display()));
+    let _ = fs::remove_file(&unfinished);
+    let copied = || {
+        OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&unfinished)?;
+        let name = unfinished.to_str().ok_or_else(|| io::Error::other("the path is no text"))?;
+        db.execute("VACUUM INTO ?1", [name]).map_err(io::Error::other)?;
+        fs::File::open(&unfinished)?.sync_all()?;
+        fs::rename(&unfinished, &copy)?;
+        fs::File::open(dir)?.sync_all()
+    };
+    if let Err(error) = copied() {
+        let _ = fs::remove_file(&unfinished);
+        let problem = format!(
+            "the control data has to be updated and cannot be copied to {} before that: {error}; make room",
+            copy.display()
+        );
+        return Err(Unopened::Io(io::Error::other(problem)));
+    }
+    tracing::info!(copy = %copy.display(), version, "the control data is of an earlier version; it was copied aside, and is updated now");
+    Ok(())
+}
+
 fn migrate(db: &mut Connection, schema: &Schema, version: usize) -> rusqlite::Result<()> {
     for (number, migration) in (1i64..).zip(schema.sqlite).skip(version) {
         let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         step.execute_batch(migration)?;
         step.pragma_update(None, "user_version", number)?;
         step.commit()?;
+        if version > 0 {
+            tracing::info!(step = number, of = schema.sqlite.len(), "a step of the control data was made");
+        }
     }
     Ok(())
 }

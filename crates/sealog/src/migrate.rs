@@ -1,5 +1,6 @@
 //! `sealog migrate`.
 
+use std::cmp::Ordering;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -7,14 +8,15 @@ use sealog_store::postgres;
 use serde_json::json;
 
 use crate::cli::exit::{EXIT_CODES, Exit, Failure};
-use crate::config;
+use crate::config::{self, Settings};
 use crate::store::Place;
 
 pub(crate) fn command() -> Command {
     config::with_flags(
         Command::new("migrate").about("Makes or updates the schema of the PostgreSQL store").long_about(
-            "Makes or updates the schema of the PostgreSQL store that SEALOG_STORE names.\n\nThe server does so itself when its role owns the schema. \
-             Where it runs as a role with fewer rights, this is run as the owner before the new version starts. Several at once are fine: they wait for each other.",
+            "Makes or updates the schema of the PostgreSQL store that SEALOG_STORE names.\n\nA server makes the tables of an empty database, if its role may, and changes none that are there: \
+             it ends, and names this command. Run it as the role that owns the schema, after a backup and before the new version starts. Several at once are fine: they wait for each other.\n\n\
+             The embedded store needs no such step: its server copies the control data aside, updates it and logs each step. --dry-run says for both stores what would be done.",
         ),
     )
     .arg(
@@ -23,24 +25,26 @@ pub(crate) fn command() -> Command {
             .action(ArgAction::SetTrue)
             .help("Then distributes the tables of events over the nodes of a Citus cluster, by chain_id"),
     )
+    .arg(
+        Arg::new("dry-run")
+            .long("dry-run")
+            .action(ArgAction::SetTrue)
+            .conflicts_with("citus")
+            .help("Says what would be done, and changes nothing"),
+    )
     .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
     .after_help(EXIT_CODES)
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let settings = config::load(matches, std::env::vars())?;
+    if matches.get_flag("dry-run") {
+        return dry_run(&settings, matches.get_flag("json"));
+    }
     let Place::Postgres(url) = &settings.store else {
         return Err(Failure::usage(
             "the embedded store has no schema to migrate; set the store to a postgres:// URL",
         ));
-    };
-    let cannot = |error: postgres::OpenError| {
-        let exit = match error {
-            postgres::OpenError::Url(_) => Exit::Usage,
-            _ if error.may_pass() => Exit::Unavailable,
-            _ => Exit::Failure,
-        };
-        Failure::new(exit, error.to_string())
     };
     let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
         + sealog_control::migrate(&url.0).map_err(cannot)?;
@@ -49,5 +53,61 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     } else {
         println!("the schema is up to date; {steps} steps were made");
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn cannot(error: postgres::OpenError) -> Failure {
+    let exit = match error {
+        postgres::OpenError::Url(_) => Exit::Usage,
+        _ if error.may_pass() => Exit::Unavailable,
+        _ => Exit::Failure,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// Says what would be done, and by whom.
+fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
+    let schemas = match &settings.store {
+        Place::Postgres(url) => {
+            let look = sealog_control::look(&url.0).map_err(cannot)?;
+            look.schemas.into_iter().map(|schema| (schema.name, schema.made, schema.wanted)).collect()
+        }
+        Place::Embedded => {
+            let found = sealog_control::look_in_directory(&settings.data_dir);
+            let found = found.map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
+            let number = |steps: usize| i64::try_from(steps).unwrap_or(i64::MAX);
+            let known = sealog_control::SCHEMA.sqlite.len();
+            let (made, wanted) = found.unwrap_or((0, known));
+            vec![("control.db".to_owned(), number(made), number(wanted))]
+        }
+    };
+    let steps: i64 = schemas.iter().map(|(_, made, wanted)| (wanted - made).max(0)).sum();
+    if as_json {
+        let schemas: Vec<_> = schemas
+            .iter()
+            .map(|(name, made, wanted)| json!({ "name": name, "made": made, "wanted": wanted }))
+            .collect();
+        println!("{}", json!({ "dry_run": true, "steps": steps, "schemas": schemas }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, made, wanted) in &schemas {
+        match wanted.cmp(made) {
+            Ordering::Less => println!(
+                "{name}: version {made}, which is newer than this program's {wanted}; use a newer program"
+            ),
+            Ordering::Equal => println!("{name}: version {made}; nothing to do"),
+            Ordering::Greater if *made == 0 => {
+                println!("{name}: not there; it would be made with version {wanted}")
+            }
+            Ordering::Greater => {
+                println!("{name}: version {made}; steps {} to {wanted} would be made", made + 1)
+            }
+        }
+    }
+    if settings.store == Place::Embedded && steps > 0 {
+        println!("the server does it at its next start, after a copy of the control data beside it");
+    }
+    println!("nothing was changed");
     Ok(ExitCode::SUCCESS)
 }

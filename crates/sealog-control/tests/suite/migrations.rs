@@ -203,3 +203,35 @@ fn a_file_of_version_4_keeps_its_jobs() {
     assert_eq!((job.tenant_id, job.position), (Some(TENANT), Some(vec![0, 255])));
     assert!(wait(control.cancel_job(job.id, 10, vec![])).unwrap());
 }
+
+#[test]
+fn a_file_with_data_is_copied_aside_before_it_is_changed_and_a_new_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
+    let copies = || {
+        let names = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut copies: Vec<String> = names.filter(|name| name.starts_with("control.db.")).collect();
+        copies.sort();
+        copies
+    };
+    drop(Control::embedded(&store).unwrap());
+    drop(Control::embedded(&store).unwrap());
+    assert_eq!(copies(), Vec::<String>::new(), "there was nothing to change");
+    std::fs::remove_file(dir.path().join("control.db")).unwrap();
+    let before = SCHEMA.sqlite.len() - 1;
+    let old = Connection::open(dir.path().join("control.db")).unwrap();
+    for step in &SCHEMA.sqlite[..before] {
+        old.execute_batch(step).unwrap();
+    }
+    old.pragma_update(None, "user_version", i64::try_from(before).unwrap()).unwrap();
+    drop(old);
+    drop(Control::embedded(&store).unwrap());
+    let copy = format!("control.db.{before}");
+    assert_eq!(copies(), [copy.as_str()]);
+    let copy = Connection::open(dir.path().join(copy)).unwrap();
+    let version: i64 = copy.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(usize::try_from(version), Ok(before), "it is as it was");
+    assert_eq!(look_in_directory(dir.path()).unwrap(), Some((before + 1, before + 1)));
+}

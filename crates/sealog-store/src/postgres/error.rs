@@ -18,7 +18,7 @@ pub enum OpenError {
     Refused(String),
     /// Settings that are off.
     UnsafeSettings(Vec<String>),
-    /// The schema has another version, and this role may not change it.
+    /// The schema has another version. A server changes no tables that are there.
     Schema {
         found: i64,
         wanted: i64,
@@ -46,7 +46,7 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Schema { found, wanted } => write!(
                 f,
-                "the schema has version {found} and this program needs {wanted}; run `sealog migrate` as the role that owns the schema"
+                "the schema has version {found} and this program needs {wanted}; run `sealog migrate` as the role that owns the schema, after a backup"
             ),
             OpenError::Mark { path, error } => write!(f, "{}: {error}", path.display()),
         }

@@ -89,10 +89,12 @@ pub struct SchemaState {
 }
 
 impl SchemaState {
-    /// Why no server starts on it.
+    /// Why no server starts on it. A server makes the tables of a database that has none, and changes none
+    /// that are there: when that is done, and whether there is a backup, is the operator's to say (`sealog
+    /// migrate`).
     pub fn refusal(&self) -> Option<OpenError> {
         let SchemaState { made, wanted, may_migrate, .. } = *self;
-        let is_refused = made > wanted || (made < wanted && !may_migrate);
+        let is_refused = made > wanted || (made < wanted && (made > 0 || !may_migrate));
         is_refused.then_some(OpenError::Schema { found: made, wanted })
     }
 }
@@ -107,13 +109,24 @@ pub(super) async fn state(session: &Session, schema: &Schema) -> Result<SchemaSt
     })
 }
 
-/// Brings the schema up to date where this role may, and refuses to go on with another version than the program's.
+/// Makes the schema where there is none and this role may, and refuses to go on with another version than the
+/// program's.
 pub(super) async fn prepare(session: &Session, schema: &Schema) -> Result<(), OpenError> {
     let state = state(session, schema).await?;
     match state.refusal() {
         Some(refusal) => Err(refusal),
         None if state.made == state.wanted => Ok(()),
-        None => run(session, schema).await.map(drop),
+        None => {
+            let steps = run(session, schema).await?;
+            if steps > 0 {
+                tracing::info!(
+                    schema = schema.name,
+                    steps,
+                    "the database had no tables of this schema; they were made"
+                );
+            }
+            Ok(())
+        }
     }
 }
 
@@ -123,8 +136,8 @@ pub(super) async fn run(session: &Session, schema: &Schema) -> Result<usize, Ope
     loop {
         session.client.batch_execute("BEGIN").await.map_err(failed)?;
         match step(session, schema).await {
-            Ok(true) => made += 1,
-            Ok(false) => {
+            Ok(steps @ 1..) => made += steps,
+            Ok(0) => {
                 // Still with the lock: of two that grant the same at once, one would fail.
                 let granted = grant(session, schema).await;
                 let end = if granted.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -195,16 +208,20 @@ pub(super) async fn is_distributed(session: &Session) -> Result<bool, OpenError>
     Ok(session.client.query_typed(events, &[]).await.map_err(failed)?[0].get(0))
 }
 
-/// One step in the transaction that was begun, and its commit; `false` when there is none left.
-async fn step(session: &Session, schema: &Schema) -> Result<bool, OpenError> {
+/// One step in the transaction that was begun, and its commit; 0 when there is none left. The first is all of
+/// them: whoever looks at a new database sees no tables or all of them, and never takes half of them for an
+/// earlier version.
+async fn step(session: &Session, schema: &Schema) -> Result<usize, OpenError> {
     wait_for_lock(session).await.map_err(failed)?;
     let (found, wanted, name) = (version(session, schema).await?, schema.wanted(), &schema.name);
     if found > wanted {
         return Err(OpenError::Schema { found, wanted });
     }
-    let Some(sql) = usize::try_from(found).ok().and_then(|found| schema.steps.get(found)) else {
-        return Ok(false);
-    };
+    let missing = schema.steps.get(usize::try_from(found).unwrap_or(usize::MAX)..).unwrap_or_default();
+    let steps = if found == 0 { missing } else { &missing[..missing.len().min(1)] };
+    if steps.is_empty() {
+        return Ok(0);
+    }
     if found == 0 {
         let made = format!(
             "CREATE SCHEMA IF NOT EXISTS {name};
@@ -212,10 +229,13 @@ async fn step(session: &Session, schema: &Schema) -> Result<bool, OpenError> {
         );
         session.client.batch_execute(&made).await.map_err(failed)?;
     }
-    session.client.batch_execute(sql).await.map_err(failed)?;
-    let count = format!("INSERT INTO {name}.migrations (version) VALUES ({}); COMMIT", found + 1);
-    session.client.batch_execute(&count).await.map_err(failed)?;
-    Ok(true)
+    for (number, sql) in (found + 1..).zip(steps) {
+        session.client.batch_execute(sql).await.map_err(failed)?;
+        let count = format!("INSERT INTO {name}.migrations (version) VALUES ({number})");
+        session.client.batch_execute(&count).await.map_err(failed)?;
+    }
+    session.client.batch_execute("COMMIT").await.map_err(failed)?;
+    Ok(steps.len())
 }
 
 /// A role that owns the schema, or may create it.

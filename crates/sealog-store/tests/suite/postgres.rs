@@ -148,6 +148,8 @@ fn events_from_before_the_later_columns_have_schema_version_1_and_are_announced_
          DROP TABLE sealog.event_fields, sealog.fields_indexed, sealog.counts, sealog.counted;
          DELETE FROM sealog.migrations WHERE version > 1",
     );
+    let made = sealog_store::postgres::migrate(&stage.database.url(), false).unwrap();
+    assert_eq!(made, sealog_store::postgres::schema_version() - 1);
     let store = stage.open();
     let announced = |follower: &mut Follower| {
         let changes = wait(follower.next(10)).unwrap().changes;
@@ -467,6 +469,23 @@ fn nodes_that_start_at_once_on_an_empty_database_make_one_schema() {
     });
     assert_valid(&stage.open(), live(), 6);
     assert_eq!(stage.sql("SELECT count(*) = max(version) FROM sealog.migrations"), "t");
+}
+
+#[test]
+fn a_server_changes_no_tables_that_are_there_and_names_the_command_that_does() {
+    let stage = Stage::new();
+    drop(stage.open());
+    let known: i64 = stage.sql("SELECT max(version) FROM sealog.migrations").parse().unwrap();
+    stage.sql(&format!(
+        "DROP FUNCTION sealog.drop_test_events; ALTER TABLE sealog.chains DROP COLUMN dropped_seq, DROP COLUMN dropped_log_id, DROP COLUMN dropped_hash;
+         DELETE FROM sealog.migrations WHERE version = {known}"
+    ));
+    let error = PostgresStore::open(&stage.database.url(), &stage.options()).unwrap_err();
+    assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
+    assert!(!error.may_pass());
+    assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), (known - 1).to_string());
+    assert_eq!(sealog_store::postgres::migrate(&stage.database.url(), false).unwrap(), 1);
+    drop(stage.open());
 }
 
 #[test]

@@ -198,6 +198,12 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
         let output = sealog().args(["migrate"]).args(more).env("SEALOG_STORE", store).output().unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
+    let (done, said) = migrate(&database.url(), &["--dry-run"]);
+    assert!(
+        done && said.contains("sealog_control: not there") && said.ends_with("nothing was changed\n"),
+        "{said}"
+    );
+    assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'sealog%'"), "0");
     let (done, said) = migrate(&database.url(), &[]);
     let steps = ["sealog-store/src/postgres/migrations", "sealog-control/src/migrations/postgres"]
         .map(|dir| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir))
@@ -205,6 +211,8 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
         .map(|dir| std::fs::read_dir(dir).unwrap().count())
         .sum::<usize>();
     assert!(done && said.contains(&format!("{steps} steps were made")), "{said}");
+    let (done, said) = migrate(&database.url(), &["--dry-run"]);
+    assert!(done && said.contains("nothing to do"), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
     assert!(done && said.contains("0 steps were made"), "{said}");
     let (done, said) = migrate(&database.url(), &["--json"]);
@@ -222,6 +230,24 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     assert!(!done && said.contains("no schema to migrate"), "{said}");
     let (done, said) = migrate("postgres://u:secret@127.0.0.1:1/d", &[]);
     assert!(!done && said.contains("refused") && !said.contains("secret"), "{said}");
+}
+
+#[test]
+fn a_server_on_a_database_with_an_earlier_schema_ends_with_1_and_names_the_command() {
+    let (database, data) = (postgres::cluster().database(), tempfile::tempdir().unwrap());
+    let migrate = || sealog().arg("migrate").env("SEALOG_STORE", database.url()).output().unwrap();
+    assert!(migrate().status.success());
+    let version = || database.sql("SELECT max(version) FROM sealog_control.migrations").trim().to_owned();
+    let newest = version();
+    database.sql(&format!("DELETE FROM sealog_control.migrations WHERE version = {newest}"));
+    let before = version();
+    let mut command = serving(sealog(), data.path());
+    let output = command.env("SEALOG_STORE", database.url()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let told = format!("has version {before} and this program needs {newest}; run `sealog migrate`");
+    assert!(said.contains(&told), "{said}");
+    assert_eq!(version(), before, "it has changed nothing");
 }
 
 /// A server that was started and is not there yet.

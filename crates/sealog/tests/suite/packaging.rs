@@ -213,6 +213,9 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
         "trustedProxies={10.0.0.0/8}",
     ]));
     assert!(postgres.contains("  replicas: 2\n") && postgres.contains("storage: 1Gi\n"));
+    // A server changes no tables that are there.
+    assert!(postgres.contains("kind: Job") && postgres.contains("helm.sh/hook: pre-upgrade"));
+    assert!(postgres.contains("args: [\"migrate\"]") && !embedded.contains("migrate"));
     assert!(postgres.contains("kind: ServiceMonitor") && postgres.contains("secretName: s\n"));
     for text in [&embedded, &postgres] {
         // On a database, too, a server has a high-water mark, and docs/operating.md wants it on a disk that survives a restart.
