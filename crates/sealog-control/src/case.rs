@@ -136,7 +136,7 @@ impl Cases for Control {
                 ));
             }
             sql.push_str(" ORDER BY number LIMIT ?4");
-            readable(db, &sql, &params, case_record::read)
+            all(db, &sql, &params, case_record::read)
         })
     }
 
@@ -150,7 +150,7 @@ impl Cases for Control {
                 sql.push_str(" AND number > (SELECT number FROM {cases} WHERE id = ?2)");
             }
             sql.push_str(" ORDER BY number LIMIT ?1");
-            all(db, &sql, &params, case_record::read)
+            readable(db, &sql, &params, case_record::read)
         })
     }
 
