@@ -180,7 +180,7 @@ fn shown_value(node: &Node) -> String {
 /// Each value as it is stored, beside what stands in its place. Masks change names and values, and the order
 /// of none.
 fn beside<'v>(
-    path: String,
+    path: &str,
     stored: &'v Node,
     disclosed: &'v Node,
     out: &mut Vec<(String, &'v Node, &'v Node)>,
@@ -188,15 +188,15 @@ fn beside<'v>(
     match (stored, disclosed) {
         (Node::List(stored), Node::List(disclosed)) => {
             for (at, (stored, disclosed)) in stored.iter().zip(disclosed).enumerate() {
-                beside(format!("{path}[{at}]"), stored, disclosed, out);
+                beside(&format!("{path}[{at}]"), stored, disclosed, out);
             }
         }
         (Node::Object(stored), Node::Object(disclosed)) => {
             for ((name, stored), (_, disclosed)) in stored.iter().zip(disclosed) {
-                beside(format!("{path}.{name}"), stored, disclosed, out);
+                beside(&format!("{path}.{name}"), stored, disclosed, out);
             }
         }
-        _ => stored.leaves(&path, &mut |path, leaf| out.push((path.to_owned(), leaf, disclosed))),
+        _ => stored.leaves(path, &mut |path, leaf| out.push((path.to_owned(), leaf, disclosed))),
     }
 }
 
@@ -205,7 +205,7 @@ fn compare(compared: &Compared, first: usize, href: impl Fn(usize) -> String) ->
     let new = &compared.found.new;
     let mut leaves = Vec::new();
     for ((name, stored), (_, disclosed)) in compared.stored.fields.iter().zip(&compared.disclosed.fields) {
-        beside((*name).to_owned(), stored, disclosed, &mut leaves);
+        beside(name, stored, disclosed, &mut leaves);
     }
     let first = if first < leaves.len() { first } else { 0 };
     let is_masked = |path: &str| compared.masked.iter().any(|mask| covers(mask, path));

@@ -29,11 +29,10 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 #[test]
 fn dependencies_have_permissive_licences_and_come_from_the_registry() {
-    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
-        let metadata = metadata_of(manifest, &["--locked"]);
-        assert!(packages(&metadata).len() > 20, "{manifest}: the whole graph is listed");
-        assert_eq!(unwelcome(&metadata), Vec::<String>::new(), "{manifest}");
-    }
+    // Nothing of `fuzz/` is shipped.
+    let metadata = metadata_of("Cargo.toml", &["--locked"]);
+    assert!(packages(&metadata).len() > 100, "the whole graph is listed");
+    assert_eq!(unwelcome(&metadata), Vec::<String>::new());
 }
 
 #[test]
