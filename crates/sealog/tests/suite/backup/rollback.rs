@@ -217,6 +217,17 @@ fn an_old_log_that_is_damaged_counts_as_far_as_it_can_be_read() {
 }
 
 #[test]
+fn old_data_that_a_server_has_open_is_refused_because_it_may_acknowledge_more() {
+    let (stage, old) = with_a_log_behind_its_mark();
+    stage.create();
+    let server = stage.open_small();
+    let (code, _, error) = stage.restore("restored", &["--old-data", &old]);
+    assert!(code == Some(5) && error.contains("stop it first"), "{error}");
+    drop(server);
+    assert_eq!(stage.restore("restored", &["--old-data", &old]).0, Some(0));
+}
+
+#[test]
 fn where_the_old_log_cannot_be_read_the_age_of_its_mark_is_said() {
     let (stage, old) = with_a_log_behind_its_mark();
     for segment in segments(&stage) {
