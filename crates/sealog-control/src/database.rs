@@ -22,17 +22,17 @@ pub struct Database(Driver);
 
 #[derive(Debug)]
 enum Driver {
-    Sqlite(File),
+    Sqlite(Box<File>),
     Postgres(Tables),
 }
 
 impl Database {
     pub fn in_memory(schema: &Schema) -> Result<Database, OpenError> {
-        File::in_memory(schema).map(Driver::Sqlite).map(Database)
+        File::in_memory(schema).map(Box::new).map(Driver::Sqlite).map(Database)
     }
 
     pub fn in_directory(directory: &Directory, schema: &Schema) -> Result<Database, OpenError> {
-        File::open(directory, schema).map(Driver::Sqlite).map(Database)
+        File::open(directory, schema).map(Box::new).map(Driver::Sqlite).map(Database)
     }
 
     pub fn on_postgres(sessions: Sessions, schema: &Schema) -> Result<Database, OpenError> {

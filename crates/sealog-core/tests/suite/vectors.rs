@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../../examples/vectors.rs"]
-mod vectors;
+mod written;
 
 use std::process::Command;
 
@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 #[test]
 fn the_files_are_what_the_example_writes() {
-    for (name, text) in vectors::files() {
-        let path = vectors::directory().join(name);
+    for (name, text) in written::files() {
+        let path = written::directory().join(name);
         let stored = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             stored == text,
@@ -25,9 +25,9 @@ fn the_files_are_what_the_example_writes() {
 
 #[test]
 fn no_name_stands_twice() {
-    let metadata = vectors::metadata_cases().into_iter().map(|case| case.name);
+    let metadata = written::metadata_cases().into_iter().map(|case| case.name);
     let mut names: Vec<_> =
-        metadata.chain(vectors::chain_cases().into_iter().map(|case| case.name)).collect();
+        metadata.chain(written::chain_cases().into_iter().map(|case| case.name)).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -36,7 +36,7 @@ fn no_name_stands_twice() {
 
 #[test]
 fn canonical_text_is_what_the_vectors_say() {
-    for case in vectors::metadata_cases() {
+    for case in written::metadata_cases() {
         let input = case.input.unwrap_or_else(|| {
             let parts = case.input_parts.unwrap_or_default();
             parts.iter().map(|(text, times)| text.repeat(*times)).collect()
@@ -56,7 +56,7 @@ fn canonical_text_is_what_the_vectors_say() {
 
 #[test]
 fn chains_are_judged_as_the_vectors_say() {
-    for case in vectors::chain_cases() {
+    for case in written::chain_cases() {
         let entries = case.events.iter().map(|text| audit::parse_entry(text).expect(case.name));
         let noted = case.expect.iter().map(|head| NotedHead::parse(head).expect(case.name)).collect();
         let outcome = audit::audit(entries, noted);
@@ -99,15 +99,15 @@ fn the_node_verifier_agrees_with_every_case() {
 
 #[track_caller]
 fn agrees(interpreter: &str, tool: &str) {
-    let root = vectors::directory().join("..");
+    let root = written::directory().join("..");
     let output = Command::new(interpreter)
         .arg(root.join("tools").join(tool))
         .arg("--vectors")
-        .arg(vectors::directory())
+        .arg(written::directory())
         .output()
         .unwrap_or_else(|error| panic!("{interpreter} does not start: {error}"));
     let stdout = String::from_utf8_lossy(&output.stdout);
-    let count = vectors::metadata_cases().len() + vectors::chain_cases().len();
+    let count = written::metadata_cases().len() + written::chain_cases().len();
     assert!(
         output.status.success() && stdout.lines().last() == Some(&format!("{count} passed, 0 failed")),
         "{count} cases, but {tool} says:\n{stdout}{}",

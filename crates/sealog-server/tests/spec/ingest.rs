@@ -382,10 +382,10 @@ fn a_request_is_charged_for_all_of_its_batches_before_the_first_is_stored() {
 fn requests_that_come_together_store_no_more_than_one_of_them_beyond_the_rate() {
     const CLIENTS: usize = 8;
     let service = Service::with(|setup| {
-        setup.config.limits.test_rps = 20;
+        setup.config.limits.test_rps = 10;
         setup.segment_bytes = 8 << 20;
     });
-    let body = vec![LOGIN; 2000].join("\n");
+    let body = vec![LOGIN; 1000].join("\n");
     let post = || service.post(JSON, &service.test, body.clone()).status;
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(post)).collect();
@@ -394,7 +394,7 @@ fn requests_that_come_together_store_no_more_than_one_of_them_beyond_the_rate() 
     assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 1, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), CLIENTS - 1);
     service.clock.advance(10_000);
-    assert_eq!(service.count(&service.test), 2000);
+    assert_eq!(service.count(&service.test), 1000);
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -439,9 +439,9 @@ fn a_gzip_is_cut_at_the_limit_of_what_it_becomes() {
     assert_eq!(encoded(&service, JSON, "gzip", &gzip(at_limit.as_bytes())).status, 202);
     let beyond = gzip(format!("{at_limit} ").as_bytes());
     encoded(&service, JSON, "gzip", &beyond).rejected(413, "validation/body_too_large");
-    let bomb = gzip(&vec![b' '; 500 << 20]);
+    let bomb = gzip(&vec![b' '; 100 << 20]);
     assert!(bomb.len() < 2 << 20);
-    encoded(&service, JSON, "gzip", &bomb[..bomb.len()]).rejected(413, "validation/body_too_large");
+    encoded(&service, JSON, "gzip", &bomb).rejected(413, "validation/body_too_large");
 }
 
 fn binary(service: &Service, headers: &[(&str, &str)], body: &[u8]) -> Response {
