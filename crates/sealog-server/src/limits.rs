@@ -169,7 +169,7 @@ mod tests {
         assert!(!limits.charge(one, 60, 99, 1000), "and then the other may not");
         assert_eq!([admitted(1999), admitted(2000), admitted(3000), admitted(4000)], [0, 0, 30, 60]);
         assert!(limits.charge(one, 60, 1000, 4000), "what was refused was not counted");
-        assert_eq!([admitted(20_000), admitted(21_000)], [20, 60]);
+        assert_eq!([admitted(20_000), admitted(21_000), admitted(22_000)], [0, 20, 60]);
         assert!(limits.charge(one, 60, 10_000, 100_000));
         assert_eq!(admitted(1000), 60, "a clock that is set back ends it");
     }

@@ -53,7 +53,7 @@ pub struct Cluster {
 /// one of its own.
 pub fn cluster() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(|| match std::env::var("SEALOG_TEST_CLUSTER") {
+    SHARED.get_or_init(|| match std::env::var("TEST_POSTGRES_CLUSTER") {
         Ok(address) => Cluster::at(&address),
         Err(_) => Cluster::start(""),
     })

@@ -244,6 +244,7 @@ fn a_live_chain_whose_row_says_that_events_were_dropped_takes_none_and_is_named(
     // As it was before the schema refused it.
     say_dropped(&stage, live(), 5);
     stage.database.sql("DELETE FROM sealog.migrations WHERE version > 6");
+    sealog_store::postgres::migrate(&stage.database.url(), false).unwrap();
     let store = stage.open();
     let said = store.faults();
     let named = format!("live chain {} says that its events up to 5 were dropped", live());

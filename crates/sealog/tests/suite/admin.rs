@@ -25,7 +25,7 @@ fn connect(data: &Path) -> BufReader<UnixStream> {
     let mut lines = BufReader::new(stream.unwrap());
     let mut greeting = String::new();
     lines.read_line(&mut greeting).unwrap();
-    assert_eq!(greeting, "{\"sealog_admin\":2}\n");
+    assert_eq!(greeting, "{\"sealog_admin\":3}\n");
     lines
 }
 
