@@ -107,7 +107,7 @@ impl Smtp {
         let transport = self.relay.transport(attempt_max);
         let checked = check_server(&transport, attempt_max).await;
         let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
-        checked.map_err(|failure| failure.to_string())
+        checked.map_err(|failure| failure.cause().whole.clone())
     }
 
     /// Sends one mail that says nothing but that mails arrive.
@@ -123,7 +123,7 @@ impl Smtp {
         let transport = self.relay.transport(attempt_max);
         let sent = attempt(&transport, message, attempt_max).await;
         let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;
-        sent.map_err(|failure| failure.to_string())
+        sent.map_err(|failure| failure.cause().whole.clone())
     }
 }
 
@@ -226,14 +226,15 @@ impl Mailer {
             };
             // A mail that panics is tried later; those behind it are sent.
             let attempt = caught(attempt).await;
-            let attempt = attempt.unwrap_or_else(|panic| Err(Failure::Ours(format!("it panicked: {panic}"))));
+            let attempt =
+                attempt.unwrap_or_else(|panic| Err(Failure::Ours(format!("it panicked: {panic}").into())));
             let outcome = match attempt {
                 Ok(()) => {
                     delivered.insert(mail.id);
                     NoticeOutcome::Sent { now_ms: self.world.now_ms() }
                 }
                 Err(failure) => {
-                    let (cause, now_ms) = (failure.to_string(), self.world.now_ms());
+                    let (cause, now_ms) = (failure.cause().whole.clone(), self.world.now_ms());
                     let pause = failure.pause(mail.attempts);
                     // A server that is not there is not asked again for each mail, and complained about once.
                     if unreachable.is_none() || !is_said {
@@ -266,13 +267,44 @@ const ABOUT_SETTINGS: [u16; 4] = [530, 534, 535, 538];
 #[derive(Clone, Debug)]
 enum Failure {
     /// No answer, or none that makes sense. It has nothing to do with the mail.
-    Unreachable(String),
+    Unreachable(Cause),
     /// The server has asked to be tried later (4xx).
-    Deferred(String),
+    Deferred(Cause),
     /// Something has to be changed here before it can leave: a setting, or the version of this program.
-    Ours(String),
+    Ours(Cause),
     /// The server does not want it (5xx), or it is none that can be sent: given up.
-    Refused(String),
+    Refused(Cause),
+}
+
+/// A cause in words. What a mail server says is for the outbox alone: it names whom the mail was for, and
+/// anybody can make us send one (`/app/forgot`).
+#[derive(Clone, Debug)]
+struct Cause {
+    whole: String,
+    for_log: String,
+}
+
+impl From<String> for Cause {
+    fn from(cause: String) -> Cause {
+        Cause { for_log: cause.clone(), whole: cause }
+    }
+}
+
+impl Cause {
+    /// The log gets the codes of RFC 5321 and RFC 3463 (`550 5.1.1`), which say why and not to whom.
+    fn of_server(status: u16, said: String) -> Cause {
+        let is_code = |word: &str| {
+            let mut parts = word.split('.');
+            parts.clone().count() == 3
+                && parts.all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()))
+        };
+        let code = said.split_whitespace().find(|word| is_code(word)).filter(|code| code.len() <= 9);
+        let code = code.map_or(String::new(), |code| format!(" {code}"));
+        Cause {
+            for_log: format!("the mail server answered {status}{code}; the outbox has its words"),
+            whole: said,
+        }
+    }
 }
 
 impl Failure {
@@ -287,11 +319,20 @@ impl Failure {
         }
     }
 
+    fn cause(&self) -> &Cause {
+        let (Failure::Unreachable(cause)
+        | Failure::Deferred(cause)
+        | Failure::Ours(cause)
+        | Failure::Refused(cause)) = self;
+        cause
+    }
+
     fn log(&self, mail: &Notice, pause: Option<Duration>) {
         let (id, attempt) = (mail.id, mail.attempts.saturating_add(1));
         let (template, retry_after_s) = (&mail.template, pause.map(|pause| pause.as_secs()));
+        let cause = &self.cause().for_log;
         match self {
-            Failure::Refused(cause) => {
+            Failure::Refused(_) => {
                 tracing::error!(
                     mail = id,
                     template,
@@ -300,7 +341,7 @@ impl Failure {
                     "the mail server refuses a mail for good; it is given up and shown in the dashboard"
                 );
             }
-            Failure::Ours(cause) => {
+            Failure::Ours(_) => {
                 tracing::error!(
                     mail = id,
                     template,
@@ -310,7 +351,7 @@ impl Failure {
                     "a mail cannot be sent as the server is set up"
                 );
             }
-            Failure::Unreachable(cause) | Failure::Deferred(cause) => {
+            Failure::Unreachable(_) | Failure::Deferred(_) => {
                 tracing::warn!(
                     mail = id,
                     template,
@@ -324,23 +365,13 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Failure::Unreachable(cause)
-        | Failure::Deferred(cause)
-        | Failure::Ours(cause)
-        | Failure::Refused(cause)) = self;
-        f.write_str(cause)
-    }
-}
-
 /// Whether the server takes mails from us at all.
 async fn check_server(transport: &Transport, attempt_max: Duration) -> Result<(), Failure> {
     match tokio::time::timeout(attempt_max, transport.test_connection()).await {
         Ok(Ok(true)) => Ok(()),
-        Ok(Ok(false)) => Err(Failure::Unreachable("the server has closed the connection".into())),
-        Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
-        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()))),
+        Ok(Ok(false)) => Err(Failure::Unreachable("the server has closed the connection".to_owned().into())),
+        Ok(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
+        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()).into())),
     }
 }
 
@@ -349,13 +380,16 @@ async fn attempt(transport: &Transport, message: Message, attempt_max: Duration)
     match tokio::time::timeout(attempt_max, transport.send(message)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(failure(&error, error.status().map(u16::from))),
-        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()))),
+        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()).into())),
     }
 }
 
 /// Of a mail to a server that was there.
 fn failure(error: &smtp::Error, status: Option<u16>) -> Failure {
-    let cause = error.to_string();
+    let cause = match status {
+        Some(status) => Cause::of_server(status, error.to_string()),
+        None => Cause::from(error.to_string()),
+    };
     match status {
         Some(status) if ABOUT_SETTINGS.contains(&status) => Failure::Ours(cause),
         Some(500..) => Failure::Refused(cause),
@@ -375,11 +409,11 @@ fn message(
     now_ms: u64,
 ) -> Result<Message, Failure> {
     let text = notices::render(mail, app_url, secret).map_err(|error| match error {
-        NoText::UnknownTemplate(cause) => Failure::Ours(cause),
-        NoText::Damaged(cause) => Failure::Refused(cause),
+        NoText::UnknownTemplate(cause) => Failure::Ours(cause.into()),
+        NoText::Damaged(cause) => Failure::Refused(cause.into()),
     })?;
     let to: Address =
-        mail.to.parse().map_err(|error| Failure::Refused(format!("the address is none: {error}")))?;
+        mail.to.parse().map_err(|error| Failure::Refused(format!("the address is none: {error}").into()))?;
     let html = notices::html(&text);
     let Text { subject, body } = text;
     let mut builder = Message::builder()
@@ -396,7 +430,7 @@ fn message(
     }
     builder
         .multipart(MultiPart::alternative_plain_html(body, html))
-        .map_err(|error| Failure::Refused(error.to_string()))
+        .map_err(|error| Failure::Refused(error.to_string().into()))
 }
 
 /// The same at every attempt, and another for every mail of every installation.
@@ -451,10 +485,10 @@ mod tests {
             [0, 1, 2, 5, 6, u32::MAX]
                 .map(|attempts| failure.pause(attempts).map_or(0, |pause| pause.as_secs()))
         };
-        assert_eq!(pauses(Failure::Deferred(String::new())), [60, 120, 240, 1920, 3600, 3600]);
-        assert_eq!(pauses(Failure::Unreachable(String::new())), [60, 120, 240, 1920, 3600, 3600]);
-        assert_eq!(pauses(Failure::Ours(String::new())), [3600; 6]);
-        assert_eq!(pauses(Failure::Refused(String::new())), [0; 6]);
+        assert_eq!(pauses(Failure::Deferred(String::new().into())), [60, 120, 240, 1920, 3600, 3600]);
+        assert_eq!(pauses(Failure::Unreachable(String::new().into())), [60, 120, 240, 1920, 3600, 3600]);
+        assert_eq!(pauses(Failure::Ours(String::new().into())), [3600; 6]);
+        assert_eq!(pauses(Failure::Refused(String::new().into())), [0; 6]);
     }
 
     #[test]

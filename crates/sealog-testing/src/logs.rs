@@ -8,13 +8,23 @@ use std::sync::{Arc, Mutex, Once};
 ///
 /// All tests of a program share the log, so the text must be one that no other test can cause.
 pub fn at_error(text: &str, act: impl FnOnce() + Send + 'static) -> Hook {
+    listen();
+    let hook = Hook(Arc::default());
+    WAITING.lock().unwrap().push(Waiting { text: text.to_owned(), act: Box::new(act), hook: hook.clone() });
+    hook
+}
+
+/// From now on, errors are kept for [`errors_with`].
+pub fn listen() {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| {
         tracing::subscriber::set_global_default(Listener).expect("nobody else listens in a test");
     });
-    let hook = Hook(Arc::default());
-    WAITING.lock().unwrap().push(Waiting { text: text.to_owned(), act: Box::new(act), hook: hook.clone() });
-    hook
+}
+
+/// Errors that were logged, by whichever test, in which this text stands.
+pub fn errors_with(text: &str) -> Vec<String> {
+    ERRORS.lock().unwrap().iter().filter(|error| error.contains(text)).cloned().collect()
 }
 
 /// Something that waits for its line.
@@ -34,6 +44,7 @@ struct Waiting {
 }
 
 static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+static ERRORS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Listener;
 
@@ -53,6 +64,7 @@ impl tracing::Subscriber for Listener {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut said = Said(String::new());
         event.record(&mut said);
+        ERRORS.lock().unwrap().push(said.0.clone());
         let found = {
             let mut waiting = WAITING.lock().unwrap();
             let at = waiting.iter().position(|waiting| said.0.contains(&waiting.text));

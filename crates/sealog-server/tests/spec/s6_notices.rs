@@ -8,7 +8,7 @@ use sealog_core::id::{TenantId, Uuid};
 use sealog_core::time::{Month, parse_iso_ms};
 use sealog_store::Store;
 use sealog_store::world::World;
-use sealog_testing::ends;
+use sealog_testing::{ends, logs};
 use serde_json::json;
 
 use crate::harness::*;
@@ -444,6 +444,21 @@ fn a_mail_that_the_server_refuses_for_good_is_given_up_and_kept_with_its_words()
     notified.send(1);
     notified.settle(&server);
     assert_eq!((server.taken(CONTACT).len(), given_up().len()), (0, 1));
+}
+
+#[test]
+fn what_a_mail_server_says_of_an_address_is_in_the_outbox_and_not_in_the_log() {
+    let (notified, mut server) = Notified::start();
+    server.order(&format!("answer 550 5.1.1 <{CONTACT}>: no such user"));
+    logs::listen();
+    notified.send(8);
+    let tenant_id = TenantId(Uuid::parse(&notified.tenant_id).unwrap());
+    let given_up = || wait(notified.service.control().given_up_notices(tenant_id, 9)).unwrap();
+    eventually(|| given_up().len() == 1);
+    assert!(given_up()[0].last_failure.as_deref().unwrap().contains(CONTACT));
+    let said = logs::errors_with("refuses a mail for good");
+    assert!(said.iter().any(|line| line.contains("550 5.1.1")), "{said:?}");
+    assert!(!said.iter().any(|line| line.contains(CONTACT)), "{said:?}");
 }
 
 #[test]
