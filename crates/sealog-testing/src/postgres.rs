@@ -289,7 +289,7 @@ cat >/dev/null
 kill -KILL "$!"
 "#;
 
-/// PgBouncer in transaction mode in front of a cluster: each transaction may get another of three connections.
+/// PgBouncer in front of a cluster. In transaction mode each transaction may get another of three connections.
 #[derive(Debug)]
 pub struct Pooler {
     pub port: u16,
@@ -298,19 +298,26 @@ pub struct Pooler {
 
 impl Pooler {
     pub fn start(cluster: &Cluster) -> Pooler {
+        Pooler::in_mode(cluster, "transaction", 3)
+    }
+
+    /// `session` or `transaction`, and connections to the cluster.
+    pub fn in_mode(cluster: &Cluster, mode: &str, size: usize) -> Pooler {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let settings = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=owner\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n\
-             unix_socket_dir =\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n",
+             unix_socket_dir =\npool_mode = {mode}\ndefault_pool_size = {size}\nmax_client_conn = 200\n",
             cluster.port
         );
-        let mut command = unprivileged(&cluster.dir);
-        command.args(["sh", "-c", POOLER, "pooler"]).arg(&cluster.dir).arg(settings);
+        // Several may stand in front of one cluster.
+        let dir = tempfile::Builder::new().prefix("pooler-").tempdir_in(&cluster.dir).unwrap().keep();
+        let mut command = unprivileged(&dir);
+        command.args(["sh", "-c", POOLER, "pooler"]).arg(&dir).arg(settings);
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
         assert_eq!(said, "ready\n");
-        let out = cluster.dir.join("pooler.out");
+        let out = dir.join("pooler.out");
         eventually("PgBouncer takes connections (see pooler.out)", || {
             let said = std::fs::read_to_string(&out).unwrap_or_default();
             assert!(!said.contains("FATAL"), "PgBouncer does not start: {said}");

@@ -55,6 +55,9 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// How PgBouncer refuses a parameter of a start.
+const UNKNOWN_PARAMETER: &str = "unsupported startup parameter";
+
 impl OpenError {
     /// Whether trying again can help without anybody changing anything.
     pub fn may_pass(&self) -> bool {
@@ -63,7 +66,12 @@ impl OpenError {
 
     /// What a failure of the driver means for whoever wants to open the store.
     pub(super) fn of(error: &Error) -> OpenError {
-        if is_refusal(error) {
+        if error.as_db_error().is_some_and(|said| said.message().starts_with(UNKNOWN_PARAMETER)) {
+            OpenError::Refused(format!(
+                "{}; a pooler stands in front of the database: take `options` out of the URL of the store, or let PgBouncer pass over it (ignore_startup_parameters = options)",
+                explain(error)
+            ))
+        } else if is_refusal(error) {
             OpenError::Refused(explain(error))
         } else {
             OpenError::Database(unavailable(error).to_string())

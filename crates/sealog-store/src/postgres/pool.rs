@@ -137,6 +137,10 @@ impl Session {
                 tracing::warn!(error = %explain(&error), "a connection to the database has ended");
             }
         });
+        if !target.first.is_empty() {
+            let said = tokio::time::timeout(within, client.batch_execute(&target.first)).await;
+            said.map_err(|_| Unconnected::TimedOut(timed_out()))?.map_err(Unconnected::Failed)?;
+        }
         Ok(Session {
             client,
             pooled: target.pooled,

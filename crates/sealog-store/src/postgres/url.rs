@@ -18,6 +18,8 @@ pub(super) struct Target {
     pub tls: Tls,
     /// Behind PgBouncer in transaction mode nothing outlives a transaction: neither prepared statements nor settings of the session.
     pub pooled: bool,
+    /// What is said first on each connection.
+    pub first: String,
 }
 
 impl Target {
@@ -80,12 +82,10 @@ impl Target {
             return Err("channel_binding=require needs TLS; use sslmode=require or stronger".into());
         }
         config.keepalives_idle(Duration::from_secs(10));
-        if !pooled {
-            let settings = settings(options).map(|(name, value)| format!("-c {name}={value}"));
-            let given = config.get_options().unwrap_or_default().to_owned();
-            config.options(format!("{given} {}", settings.join(" ")).trim());
-        }
-        Ok(Target { config, tls: Tls::new(check, &roots.unwrap_or(Roots::System))?, pooled })
+        // Not as parameters of the start: PgBouncer refuses those that it does not know, in every mode.
+        let settings = settings(options).map(|(name, value)| format!("SET {name} = '{value}'"));
+        let first = if pooled { String::new() } else { settings.join("; ") };
+        Ok(Target { config, tls: Tls::new(check, &roots.unwrap_or(Roots::System))?, pooled, first })
     }
 
     /// For a connection that is let in, whichever of the servers does that: each may use up its time for the socket, and as much again for the rest.

@@ -1143,3 +1143,27 @@ fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {
         assert_eq!(verify(node, live()), Verdict { checked: 432, first_seq: 1, last_seq: 432, broken: None });
     }
 }
+
+#[test]
+fn nodes_behind_pgbouncer_in_session_mode_work_as_they_are() {
+    let stage = Stage::new();
+    drop(stage.open());
+    let pooler = postgres::Pooler::in_mode(cluster(), "session", 40);
+    let url = format!("postgres://owner@127.0.0.1:{}/{}", pooler.port, stage.database.name);
+    let hasty = Options { statement_timeout: Duration::from_secs(2), ..stage.options() };
+    let store = PostgresStore::open(&url, &hasty).unwrap();
+    append(&store, live(), vec![login("a"); 3]);
+    let held = stage.database.hold("LOCK TABLE sealog.events");
+    let read = wait(store.get(live(), sealog_core::id::Ulid(1)));
+    assert!(matches!(&read, Err(StoreError::Read(why)) if why.contains("statement timeout")), "{read:?}");
+    held.release();
+    assert_valid(&store, live(), 3);
+    // What the pooler refuses for good ends the start, with what to do about it.
+    let refused = PostgresStore::open(&format!("{url}?options=-c%20geqo%3Doff"), &hasty).unwrap_err();
+    assert!(!refused.may_pass(), "{refused}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("unsupported startup parameter") && said.contains("ignore_startup_parameters"),
+        "{said}"
+    );
+}
