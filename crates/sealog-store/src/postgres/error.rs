@@ -112,8 +112,13 @@ pub(super) fn unavailable(error: &Error) -> StoreError {
     StoreError::Unavailable(explain(error))
 }
 
-/// The error with its causes: the outermost one alone says little more than "db error".
+/// The error with its causes: the outermost one alone says little more than "db error". PostgreSQL's DETAIL is
+/// left out: it quotes rows ("Failing row contains …"), and this ends up in logs and answers.
 pub(super) fn explain(error: &Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        let hint = said.hint().map_or(String::new(), |hint| format!(" ({hint})"));
+        return format!("db error: {}: {}{hint}", said.severity(), said.message());
+    }
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

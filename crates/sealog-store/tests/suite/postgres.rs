@@ -263,6 +263,16 @@ fn an_append_whose_commit_fails_is_an_error_and_leaves_nothing() {
 
 // ---- What it keeps ------------------------------------------------------------------------------------------------
 
+/// PostgreSQL quotes the row that a rule refuses in its DETAIL.
+#[test]
+fn what_events_hold_is_in_no_error_of_the_database() {
+    let stage = Stage::new();
+    let store = stage.open();
+    stage.database.sql("ALTER TABLE sealog.events ADD CONSTRAINT never CHECK (chain_seq < 0) NOT VALID");
+    let failed = try_append(&store, live(), vec![login("somebody-by-name")]).unwrap_err().to_string();
+    assert!(failed.contains("never") && !failed.contains("somebody-by-name"), "{failed}");
+}
+
 #[test]
 fn everything_is_there_after_a_restart() {
     let stage = Stage::new();
