@@ -441,9 +441,8 @@ fn given(
         .filter(|(name, _)| name.starts_with("SEALOG_") || name == secret_files::CREDENTIALS)
         .collect();
     let credentials = environment.remove(secret_files::CREDENTIALS).map(PathBuf::from);
-    let mut file = match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
-        Some(path) => read_file(Path::new(path))?,
-        None if Path::new("sealog.toml").exists() => read_file(Path::new("sealog.toml"))?,
+    let mut file = match settings_file(matches, &environment) {
+        Some(path) => read_file(&path)?,
         None => BTreeMap::new(),
     };
     let secrets =
@@ -465,6 +464,26 @@ pub(crate) fn load(
     flags.values_mut().chain(environment.values_mut()).for_each(Zeroize::zeroize);
     file.values_mut().for_each(|(value, _)| value.zeroize());
     settings
+}
+
+/// The settings file, with the names of the settings in it that are secret.
+pub(crate) fn secrets_in_file(
+    matches: &ArgMatches,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Option<(PathBuf, Vec<String>)> {
+    let environment: BTreeMap<String, String> = environment.collect();
+    let path = settings_file(matches, &environment)?;
+    let values = read_file(&path).ok()?;
+    let is_secret = |key: &str, value: &str| redacted(key, value) != value;
+    let secrets = values.iter().filter(|(key, (value, _))| is_secret(key, value)).map(|(key, _)| key.clone());
+    Some((path, secrets.collect()))
+}
+
+fn settings_file(matches: &ArgMatches, environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    match matches.get_one::<String>("config").or(environment.get("SEALOG_CONFIG")) {
+        Some(path) => Some(path.into()),
+        None => Some(PathBuf::from("sealog.toml")).filter(|path| path.exists()),
+    }
 }
 
 /// Where a server can be asked.

@@ -21,7 +21,7 @@ fn checked(mut command: Command, name: &str) -> (Option<i32>, String, String) {
     let row = report["checks"].as_array().unwrap().iter().find(|row| row["check"] == name);
     let row = row.unwrap_or_else(|| panic!("there is no check {name}: {said}"));
     let fails = report["checks"].as_array().unwrap().iter().any(|row| row["state"] == "FAILS");
-    assert_eq!((code, &report["would_start"]), (Some(i32::from(fails)), &Value::from(!fails)), "{said}");
+    assert_eq!((code, &report["ok"]), (Some(i32::from(fails)), &Value::from(!fails)), "{said}");
     (code, row["state"].as_str().unwrap().to_owned(), row["detail"].as_str().unwrap().to_owned())
 }
 
@@ -331,4 +331,38 @@ fn the_receiver_of_traces_is_named_and_one_that_cannot_be_used_is_refused() {
     assert!(detail.contains("http://127.0.0.1:4318"), "{detail}");
     let (code, state, detail) = asked("nonsense");
     assert_eq!((code, &*state), (Some(1), "FAILS"), "{detail}");
+}
+
+#[test]
+fn a_certificate_that_has_ended_fails_though_a_server_starts_with_it() {
+    let (dir, data) = data_dir();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    sealog_testing::certificate::make_ended(&cert, &key);
+    let env = [("SEALOG_TLS_CERT", cert.to_str().unwrap()), ("SEALOG_TLS_KEY", key.to_str().unwrap())];
+    let mut command = with_env(checking(sealog(), &data), &env);
+    let (code, state, detail) = checked(with_env(checking(sealog(), &data), &env), "certificate");
+    assert_eq!((code, &*state), (Some(1), "FAILS"), "{detail}");
+    assert!(detail.contains("it has ended: valid until 2020-01-02"), "{detail}");
+    let report: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    assert_eq!(report["would_start"], true, "a server of the same settings goes on");
+}
+
+#[test]
+fn a_settings_file_with_secrets_that_everybody_can_read_is_a_warning_that_names_them() {
+    let (dir, data) = data_dir();
+    let file = dir.path().join("sealog.toml");
+    let check = |text: &str, mode| {
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let env = [("SEALOG_CONFIG", file.to_str().unwrap())];
+        let (code, state, detail) = checked(with_env(checking(sealog(), &data), &env), "settings file");
+        assert_eq!(code, Some(0), "{detail}");
+        (state, detail)
+    };
+    let secret = "operator_token = \"hunter2hunter2hunter2\"\n[smtp]\nurl = \"smtps://u:hunter2@mail.example\"\nfrom = \"a@example.org\"\n";
+    let (state, detail) = check(secret, 0o644);
+    assert_eq!(state, "warning", "{detail}");
+    assert!(detail.contains("which has operator_token, smtp.url") && !detail.contains("hunter2"), "{detail}");
+    assert_eq!(check(secret, 0o640).0, "ok");
+    assert_eq!(check("log_level = \"info\"\n", 0o644).0, "ok", "it has no secrets");
 }

@@ -20,7 +20,7 @@ pub(super) fn command() -> Command {
             .long_about(
                 "Says what would keep a server from starting here, and why: looks at the settings, the data directory, its file system and rights, the room on it, the clock, the database, the addresses to \
                  listen on, the certificate, open files, the mail server and the database of places. It changes nothing; a server may run meanwhile. Run it as the user of the server, in its environment.\n\n\
-                 It ends with 0 when a server would start, also with warnings, and with 1 when it would not.",
+                 It ends with 0 when a server would start and work, also with warnings, and with 1 when it would not start or nobody could use it.",
             )
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object with all findings"))
             .arg(
@@ -34,7 +34,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let found = probes::all(matches, matches.get_flag("offline"));
-    let is_well = found.iter().all(|found| found.state != State::Fails);
+    let is_well = is_well(&found);
     let text = match Form::of(matches) {
         Form::Json => format!("{}\n", as_json(&found)),
         form => {
@@ -45,7 +45,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     output::put(&text)?;
     if !is_well && std::io::stderr().is_terminal() {
-        eprintln!("sealog: a server would not start here");
+        eprintln!("sealog: a server would not start here, or nobody could use it");
     }
     Ok(if is_well { ExitCode::SUCCESS } else { Exit::Failure.into() })
 }
@@ -53,7 +53,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 pub(super) fn as_json(found: &[Found]) -> Value {
     let row = |found: &Found| json!({ "check": found.name, "state": found.state.word(), "detail": found.detail, "todo": found.advice });
     let would_start = found.iter().all(|found| found.state != State::Fails);
-    json!({ "would_start": would_start, "checks": found.iter().map(row).collect::<Vec<_>>() })
+    let rows: Vec<Value> = found.iter().map(row).collect();
+    json!({ "ok": is_well(found), "would_start": would_start, "checks": rows })
+}
+
+fn is_well(found: &[Found]) -> bool {
+    !found.iter().any(|found| matches!(found.state, State::Fails | State::Unusable))
 }
 
 fn line(found: &Found, is_coloured: bool) -> String {
@@ -61,7 +66,7 @@ fn line(found: &Found, is_coloured: bool) -> String {
         State::Fine => ("\x1b[32m", "\x1b[0m"),
         State::Off => ("\x1b[2m", "\x1b[0m"),
         State::Warns => ("\x1b[33m", "\x1b[0m"),
-        State::Fails => ("\x1b[31m", "\x1b[0m"),
+        State::Unusable | State::Fails => ("\x1b[31m", "\x1b[0m"),
     };
     let (colour, plain) = if is_coloured { (colour, plain) } else { ("", "") };
     let mut text = format!(

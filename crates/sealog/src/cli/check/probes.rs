@@ -23,6 +23,9 @@ pub(in super::super) enum State {
     /// Not set up, and not needed.
     Off,
     Warns,
+    /// A server starts, and nobody can use it.
+    Unusable,
+    /// A server does not start.
     Fails,
 }
 
@@ -32,7 +35,7 @@ impl State {
             State::Fine => "ok",
             State::Off => "off",
             State::Warns => "warning",
-            State::Fails => "FAILS",
+            State::Unusable | State::Fails => "FAILS",
         }
     }
 }
@@ -79,6 +82,8 @@ struct Context<'a> {
     settings: &'a Settings,
     /// Neither database nor mail server is asked.
     is_offline: bool,
+    /// The settings file, and the secrets in it.
+    file: Option<(PathBuf, Vec<String>)>,
     /// A server that has the data directory open, by its process id.
     running: Option<String>,
     /// What is in the database. Nothing where there is none, or it is not asked.
@@ -87,7 +92,8 @@ struct Context<'a> {
 
 type Probe = fn(&Context<'_>) -> Said;
 
-const PROBES: [(&str, Probe); 11] = [
+const PROBES: [(&str, Probe); 12] = [
+    ("settings file", settings_file),
     ("data directory", data_directory),
     ("file system", file_system),
     ("room", room),
@@ -130,10 +136,32 @@ pub(in super::super) fn all(matches: &ArgMatches, is_offline: bool) -> Vec<Found
         Place::Postgres(url) if !is_offline => Some(sealog_control::look(&url.0)),
         _ => None,
     };
-    let context = Context { settings: &settings, is_offline, running, database };
+    let file = config::secrets_in_file(matches, std::env::vars());
+    let context = Context { settings: &settings, is_offline, file, running, database };
     let mut found = vec![named("settings", fine("understood; `sealog config print` shows them"))];
     found.extend(PROBES.iter().map(|(name, probe)| named(name, probe(&context))));
     found
+}
+
+fn settings_file(context: &Context<'_>) -> Said {
+    let Some((path, secrets)) = &context.file else { return off("there is none") };
+    let shown = path.display();
+    let mode = match std::fs::metadata(path) {
+        Ok(metadata) => metadata.permissions().mode() & 0o777,
+        Err(error) => return warns(format!("{shown}: {error}"), "look at its rights"),
+    };
+    if secrets.is_empty() || mode & 0o007 == 0 {
+        return fine(format!("{shown}, mode {mode:o}"));
+    }
+    warns(
+        format!(
+            "everybody on this machine can read {shown} (mode {mode:o}), which has {}",
+            secrets.join(", ")
+        ),
+        format!(
+            "chmod 640 {shown}, owned by root and the group of the server; change the secrets if others had access"
+        ),
+    )
 }
 
 /// Whether another process has the directory.
@@ -365,8 +393,13 @@ fn certificate(context: &Context<'_>) -> Said {
     let until = UNIX_EPOCH + Duration::from_secs(tls.not_after_s());
     let told = format!("valid until {}", iso_ms(tls.not_after_s().saturating_mul(1000)));
     match until.duration_since(SystemTime::now()) {
-        // A server starts with it all the same, and nobody trusts it.
-        Err(_) => warns(told, "it has ended: clients refuse it; a running server takes a new one by itself"),
+        Err(_) => Said {
+            state: State::Unusable,
+            ..warns(
+                format!("it has ended: {told}"),
+                "clients refuse it: get a new one; a running server takes it by itself",
+            )
+        },
         Ok(left) if left < CERTIFICATE_SOON => {
             warns(told, "get a new one in time; a running server takes it by itself")
         }
