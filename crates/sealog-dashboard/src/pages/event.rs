@@ -30,6 +30,7 @@ use crate::problem::Problem;
 use crate::request::{Asked, encoded, rendered};
 use crate::text::{beginning, clock_ms, indented, moment, number, of_json, visible};
 use crate::views;
+use sealog_service::hidden::is_hidden;
 
 /// Most of `metadata`, and of the hashed text, that stands in the page. The whole text is a file.
 const SHOWN_BYTES_MAX: usize = 16 << 10;
@@ -62,7 +63,9 @@ struct Page<'a> {
     is_linked: bool,
     hash: String,
     recomputes: bool,
+    /// Characters that nobody sees are written out: a mark can turn the order of a whole line around.
     hashed: Shown,
+    has_hidden: bool,
     hashed_bytes: String,
     hashed_href: String,
     shell_line: String,
@@ -260,7 +263,8 @@ fn page<'a>(
         hashed_bytes: number(hashed.len() as u64),
         hashed_href: format!("{}/hashed.txt", asked.path),
         shell_line: shell_line(&hashed, sealed.log_id),
-        hashed: shown(beginning(&hashed, SHOWN_BYTES_MAX).0, hashed.len() <= SHOWN_BYTES_MAX),
+        hashed: shown(&visible(beginning(&hashed, SHOWN_BYTES_MAX).0), hashed.len() <= SHOWN_BYTES_MAX),
+        has_hidden: beginning(&hashed, SHOWN_BYTES_MAX).0.chars().any(is_hidden),
         action,
         actor,
         events,
