@@ -11,6 +11,7 @@ use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, Lock, Row, Value, all, count, damaged, names, one, params};
+use crate::membership::Grants;
 use crate::person::PersonId;
 use crate::record::{self, Records};
 
@@ -19,12 +20,14 @@ pub const BY_PERSON: u8 = 1;
 pub const ON_PERSON: u8 = 2;
 pub const MENTION: u8 = 4;
 
+/// What lies outside of somebody's grants is in no list and no number that they see.
 pub trait CaseFound: Send + Sync {
     /// Newest first.
     fn found_events(
         &self,
         id: SearchId,
         filter: FoundFilter,
+        grants: Grants,
         offset: u64,
         limit: usize,
     ) -> Answer<'_, Vec<FoundEvent>>;
@@ -34,9 +37,9 @@ pub trait CaseFound: Send + Sync {
         project_id: ProjectId,
         chain_seq: u64,
     ) -> Answer<'_, Option<FoundEvent>>;
-    fn count_found(&self, id: SearchId, filter: FoundFilter) -> Answer<'_, u64>;
+    fn count_found(&self, id: SearchId, filter: FoundFilter, grants: Grants) -> Answer<'_, u64>;
     /// How many are in, out and open, and a number that is another one after each decision.
-    fn review_of(&self, id: SearchId) -> Answer<'_, Review>;
+    fn review_of(&self, id: SearchId, grants: Grants) -> Answer<'_, Review>;
     /// Decides about events, while the case is in one of `states`. The records are told how many it were.
     fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided>;
     /// Chooses what is masked of one event, with what that says of values; nothing for what is suggested.
@@ -187,13 +190,15 @@ impl CaseFound for Control {
         &self,
         id: SearchId,
         filter: FoundFilter,
+        grants: Grants,
         offset: u64,
         limit: usize,
     ) -> Answer<'_, Vec<FoundEvent>> {
         self.read(move |db| {
             let sql = format!(
-                "{SELECT} WHERE search_id = ?1{} ORDER BY timestamp_ms DESC, project_id, chain_seq DESC LIMIT ?2 OFFSET ?3",
-                conditions(filter)
+                "{SELECT} WHERE search_id = ?1{}{} ORDER BY timestamp_ms DESC, project_id, chain_seq DESC LIMIT ?2 OFFSET ?3",
+                conditions(filter),
+                granted(&grants, &mut params)
             );
             all(db, &sql, params![id, limit, offset], read)
         })
@@ -211,18 +216,19 @@ impl CaseFound for Control {
         })
     }
 
-    fn count_found(&self, id: SearchId, filter: FoundFilter) -> Answer<'_, u64> {
+    fn count_found(&self, id: SearchId, filter: FoundFilter, grants: Grants) -> Answer<'_, u64> {
         self.read(move |db| {
             let sql = format!(
-                "SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{}",
-                conditions(filter)
+                "SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{}{}",
+                conditions(filter),
+                granted(&grants, &mut params)
             );
             count(db, &sql, params![id])
         })
     }
 
-    fn review_of(&self, id: SearchId) -> Answer<'_, Review> {
-        self.read(move |db| review(db, id))
+    fn review_of(&self, id: SearchId, grants: Grants) -> Answer<'_, Review> {
+        self.read(move |db| review(db, id, &grants))
     }
 
     fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided> {
@@ -333,12 +339,34 @@ fn conditions(filter: FoundFilter) -> String {
     sql
 }
 
-pub(crate) fn review(db: &mut dyn Db, id: SearchId) -> Result<Review, DbError> {
+/// Those that somebody may see.
+fn granted(grants: &Grants, params: &mut Vec<Value>) -> String {
+    let mut put = |value: Value| {
+        params.push(value);
+        params.len()
+    };
+    let mut sql = String::new();
+    if let Some(from_ms) = grants.from_ms {
+        sql.push_str(&format!(" AND timestamp_ms >= ?{}", put(from_ms.into())));
+    }
+    if let Some(until_ms) = grants.until_ms {
+        sql.push_str(&format!(" AND timestamp_ms < ?{}", put(until_ms.into())));
+    }
+    if let Some(projects) = &grants.projects {
+        let places: Vec<String> = projects.iter().map(|id| format!("?{}", put((*id).into()))).collect();
+        // A list must not be empty; nothing equals NULL.
+        let places = if places.is_empty() { "NULL".to_owned() } else { places.join(", ") };
+        sql.push_str(&format!(" AND project_id IN ({places})"));
+    }
+    sql
+}
+
+pub(crate) fn review(db: &mut dyn Db, id: SearchId, grants: &Grants) -> Result<Review, DbError> {
     let of = |which: &str| format!("COALESCE(sum(CASE WHEN {which} THEN 1 ELSE 0 END), 0)");
     // A sum of whole numbers is a decimal in PostgreSQL.
     let sql = format!(
         "SELECT CAST({} AS bigint) AS included, CAST({} AS bigint) AS excluded, CAST({} AS bigint) AS undecided, CAST(COALESCE(sum(revision), 0) AS bigint) AS mark
-         FROM {{case_found}} WHERE search_id = ?1",
+         FROM {{case_found}} WHERE search_id = ?1{granted}",
         of("decision = 'include'"),
         of("decision = 'exclude'"),
         of("decision IS NULL")
@@ -372,6 +400,8 @@ pub(crate) fn count_kinds(db: &mut dyn Db, id: SearchId) -> Result<FoundCounts, 
             mentions: row.get("mentions")?,
         })
     })?;
+    let mut params = vec![id.into()];
+    let granted = granted(grants, &mut params);
     Ok(counted.unwrap_or_default())
 }
 

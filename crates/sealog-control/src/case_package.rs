@@ -11,6 +11,7 @@ use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, all, one, params, readable};
 use crate::job::{self, JobId, NewJob};
+use crate::membership::Grants;
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
@@ -134,7 +135,7 @@ impl CasePackages for Control {
             let Some(search_id) = last_done(db, case.id)? else {
                 return Ok(PackageCreated::Undecided(None));
             };
-            let review = case_found::review(db, search_id)?;
+            let review = case_found::review(db, search_id, &Grants::default())?;
             if review.open > 0 {
                 return Ok(PackageCreated::Undecided(Some(review.open)));
             }

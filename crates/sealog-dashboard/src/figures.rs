@@ -15,9 +15,10 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
+use crate::pages::verification::is_window;
 use crate::problem::Problem;
 use crate::request::Asked;
-use crate::text::iso_day;
+use crate::text::{iso_day, number};
 use crate::views;
 
 /// What putting together the counts of a day costs, in bytes of work.
@@ -122,9 +123,12 @@ impl Figures {
         self.actions.values.iter().find(|(known, _)| known == action).map_or(0, |(_, count)| *count)
     }
 
-    /// Whether so much is not counted yet that the figures are misleading. Under load there is always some.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.uncounted > 1000.max(self.events / 100)
+    /// How many events are not counted yet, where those are so many that the figures are misleading. Under
+    /// load there are always some. Whoever sees only a part of the chain is not told how many: it is a number
+    /// of all of it.
+    pub(crate) fn behind(&self, grants: &Grants) -> Option<String> {
+        let is_behind = self.uncounted > 1000.max(self.events / 100);
+        is_behind.then(|| if is_window(grants) { "Some".into() } else { number(self.uncounted) })
     }
 }
 

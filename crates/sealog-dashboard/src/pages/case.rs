@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_control::{Case, CaseState};
+use sealog_control::{Case, CaseState, Grants};
 use sealog_service::cases::{CaseError, Move};
 use sealog_service::disclosure::SearchRun;
 
@@ -128,7 +128,8 @@ async fn not_ready(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Option
         return Ok(Some(why.to_owned()));
     }
     let Some(search) = app.disclosures.current_search(case).await? else { return Ok(None) };
-    let review = app.disclosures.control.review_of(search.new.id).await.map_err(of_control)?;
+    let review =
+        app.disclosures.control.review_of(search.new.id, Grants::default()).await.map_err(of_control)?;
     if review.open > 0 {
         return Ok(Some(format!("{} events still need a decision before approval.", review.open)));
     }

@@ -115,7 +115,12 @@ impl<'a> Page<'a> {
         let runs = app.disclosures.packages(case).await?;
         let search = app.disclosures.current_search(case).await?;
         let review = match &search {
-            Some(search) => app.disclosures.control.review_of(search.new.id).await?,
+            Some(search) => {
+                app.disclosures
+                    .control
+                    .review_of(search.new.id, asked.place().membership.grants.clone())
+                    .await?
+            }
             None => Review::default(),
         };
         let frame = Frame::new(app, asked, case, Tab::Package).await?;

@@ -267,16 +267,17 @@ impl<'a> Page<'a> {
         let (mut review, mut compare_shown) = (Review::default(), None);
         if let Some(search) = &asking.search {
             let offset = asking.page.saturating_mul(ON_PAGE as u64);
-            found = control.found_events(search.new.id, asking.filter, offset, ON_PAGE).await?;
-            all = control.count_found(search.new.id, asking.filter).await?;
+            found =
+                control.found_events(search.new.id, asking.filter, grants.clone(), offset, ON_PAGE).await?;
+            all = control.count_found(search.new.id, asking.filter, grants.clone()).await?;
             let open = match asking.filter.decision {
                 Some(DecisionIs::Made(_)) => None,
                 _ => Some(FoundFilter { decision: Some(DecisionIs::Open), ..asking.filter }),
             };
             if let Some(open) = open {
-                open_matching = control.count_found(search.new.id, open).await?;
+                open_matching = control.count_found(search.new.id, open, grants.clone()).await?;
             }
-            review = control.review_of(search.new.id).await?;
+            review = control.review_of(search.new.id, grants.clone()).await?;
             if let Some((project_id, seq, _)) = chosen {
                 let _place = app.reads.acquire(case.tenant_id).await;
                 let compared = app.disclosures.compare(search, project_id, seq).await?;
@@ -296,7 +297,7 @@ impl<'a> Page<'a> {
                 (project, seq) == (found.new.project_id, found.new.chain_seq)
             })
         };
-        let rows = found.iter().filter(|found| is_granted(grants, found)).map(|found| {
+        let rows = found.iter().map(|found| {
             let new = &found.new;
             let event = format!("{}:{}", new.project_id, new.chain_seq);
             Row {

@@ -123,7 +123,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         is_enabled,
         in_plan: in_plan(&app, &asked, index),
         may_change: place.may(Capability::ManageFrameworks),
-        behind: figures.is_behind().then(|| number(figures.uncounted)),
+        behind: figures.behind(&place.membership.grants),
         days: days.end - days.start,
         is_limited: days.end - days.start < DAYS,
         seen,

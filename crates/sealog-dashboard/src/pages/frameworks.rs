@@ -15,7 +15,6 @@ use crate::figures::{self, Counting, Figures};
 use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};
-use crate::text::number;
 
 /// Days back that an action counts as seen.
 pub(crate) const DAYS: u32 = 365;
@@ -74,7 +73,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Frameworks)),
         project: &project.name,
-        behind: figures.is_behind().then(|| number(figures.uncounted)),
+        behind: figures.behind(&place.membership.grants),
         may_change: place.may(Capability::ManageFrameworks),
         cards,
         notice,

@@ -223,10 +223,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         shown: shown(&days),
         window: is_window(grants)
             .then(|| "Your access is limited in time. Only whole days within it are counted.".into()),
-        // How many there are is of the whole chain.
-        behind: now
-            .is_behind()
-            .then(|| if is_window(grants) { "Some".into() } else { number(now.uncounted) }),
+        behind: now.behind(grants),
         is_empty: head.end().chain_seq == 0,
         figures: summary(&now, &compared, counting, &head, now_ms, sees_end),
         chain: sees_end.then(|| chain_state(&head, &side.runs, grants.from_ms.is_none(), now_ms)),

@@ -31,6 +31,7 @@ use crate::pages::event_row;
 use crate::pages::events;
 use crate::pages::found::within;
 use crate::pages::query_bar;
+use crate::pages::verification::is_window;
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::streams::StreamPlace;
@@ -209,13 +210,17 @@ impl Tail {
 
     fn message(&self, found: &[StoredEvent], thinned: u64) -> String {
         let mut message = String::new();
-        if thinned > 0 {
+        // Numbers of the whole chain are for those who may see all of it.
+        let is_window = is_window(&self.asked.place().membership.grants);
+        if thinned > 0 && !is_window {
             message.push_str(&format!("event: thinned\ndata: {thinned}\n\n"));
         }
         if found.is_empty() {
             return message;
         }
-        message.push_str(&format!("id: {}\nevent: rows\n", self.seen_seq));
+        let last_found = found.last().map_or(self.seen_seq, |event| event.sealed.chain_seq);
+        let id = if is_window { last_found } else { self.seen_seq };
+        message.push_str(&format!("id: {id}\nevent: rows\n"));
         for event in found.iter().rev() {
             let row = event_row::rendered(&self.asked, event);
             row.lines().for_each(|line| message.push_str(&format!("data: {line}\n")));

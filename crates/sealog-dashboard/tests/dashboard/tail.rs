@@ -250,6 +250,12 @@ fn an_auditor_sees_the_granted_time_and_it_is_recorded_before_it_is_told() {
     assert!(views[0].contains("\"live\":true") && views[0].contains("\"first_seq\":2"), "{views:?}");
     assert!(!views[0].contains("second"), "no contents of events");
     drop(stream);
+    // However many events lie outside of the window, it is not told how many.
+    for n in 0..30 {
+        login(&stage, &format!("more{n}"));
+    }
+    let told = sees.open(&format!("{}?after=0", tail()), &[]).until("event: rows");
+    assert!(!told.contains("thinned") && told.contains("more29"), "{told}");
     // The other one has been told nothing, and ends with nothing.
     stage.wait(stage.control.end_sessions(person_id(3), None)).unwrap();
     assert_eq!(empty.next(), None);

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sealog_control::{
-    Administration, Case, CasePackage, Decision, DecisionIs, FoundEvent, FoundFilter, Job, JobId, LetterKind,
-    ListPage, NewRecord, PackageBuilt, PackageId,
+    Administration, Case, CasePackage, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Job, JobId,
+    LetterKind, ListPage, NewRecord, PackageBuilt, PackageId,
 };
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{Hash, TenantId, Uuid};
@@ -169,8 +169,10 @@ impl PackageBuilder {
         let filter =
             FoundFilter { decision: Some(DecisionIs::Made(Decision::Include)), ..FoundFilter::default() };
         loop {
-            let page =
-                desk.control.found_events(search.new.id, filter, events.len() as u64, ROWS_OF_CALL).await?;
+            let page = desk
+                .control
+                .found_events(search.new.id, filter, Grants::default(), events.len() as u64, ROWS_OF_CALL)
+                .await?;
             let is_last = page.len() < ROWS_OF_CALL;
             events.extend(page);
             if is_last {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::{
-    Case, CaseOutcome, CasePackage, CaseState, Disclosing, JobId, JobState, NewCasePackage, NewJob,
+    Case, CaseOutcome, CasePackage, CaseState, Disclosing, Grants, JobId, JobState, NewCasePackage, NewJob,
     PackageBuilt, PackageCreated, PackageId, PersonId,
 };
 use sealog_core::id::{Hash, TenantId, Uuid};
@@ -218,7 +218,7 @@ impl Disclosures {
     /// Whether something was decided, or searched, since it was made.
     pub async fn is_outdated(&self, case: &Case, package: &CasePackage) -> Result<bool, StoreError> {
         let current = self.current_search(case).await?.map(|search| search.new.id);
-        let review = self.control.review_of(package.search_id).await?;
+        let review = self.control.review_of(package.search_id, Grants::default()).await?;
         Ok(current != Some(package.search_id) || review.mark != package.review)
     }
 }

@@ -207,7 +207,8 @@ impl Stage {
     }
 
     fn found(&self, search: &CaseSearch) -> Vec<FoundEvent> {
-        wait(self.control.found_events(search.new.id, FoundFilter::default(), 0, 100)).unwrap()
+        wait(self.control.found_events(search.new.id, FoundFilter::default(), Grants::default(), 0, 100))
+            .unwrap()
     }
 
     fn decide(&self, case: &Case, search: &CaseSearch, seqs: &[u64], decision: Decision) {

@@ -363,7 +363,9 @@ impl Stage {
         };
         let searches = wait(control.case_searches(self.tenant_id(), id, MANY)).unwrap();
         let review = match searches.first() {
-            Some(search) => wait(control.review_of(search.new.id)).unwrap(),
+            Some(search) => {
+                wait(control.review_of(search.new.id, sealog_control::Grants::default())).unwrap()
+            }
             None => Review::default(),
         };
         Left {

@@ -143,7 +143,7 @@ pub fn what_was_decided_stays_decided_in_the_next_search_and_earlier_events_go(c
     decide(control, &case, &first, these(&[2]), Some(Decision::Exclude));
     let second = done_search(control, 2, &case, vec![found(1, 1), found(2, 4), found(4, 1)]);
     let of = |search: &CaseSearch| {
-        wait(control.found_events(search.new.id, FoundFilter::default(), 0, 9)).unwrap()
+        wait(control.found_events(search.new.id, FoundFilter::default(), Grants::default(), 0, 9)).unwrap()
     };
     assert_eq!(of(&first), [], "those of the earlier search");
     let decisions: Vec<_> = of(&second).iter().map(|event| (event.new.chain_seq, event.decision)).collect();
@@ -176,18 +176,47 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
     // In bulk, only what nobody has decided.
     let bulk = Which::Open(FoundFilter { found: BY_PERSON, is_flagged: true, ..FoundFilter::default() });
     assert_eq!(decide(control, &case, &search, bulk, Some(Decision::Include)), done(1, 0));
-    let review = wait(control.review_of(search.new.id)).unwrap();
+    let review = wait(control.review_of(search.new.id, Grants::default())).unwrap();
     assert_eq!((review.included, review.excluded, review.open), (3, 1, 1));
     decide(control, &case, &search, these(&[(1, 1)]), Some(Decision::Exclude));
-    assert_eq!(wait(control.review_of(search.new.id)).unwrap(), review, "nothing was changed, or told");
+    assert_eq!(
+        wait(control.review_of(search.new.id, Grants::default())).unwrap(),
+        review,
+        "nothing was changed, or told"
+    );
     let taken_back = decide(control, &case, &search, these(&[(1, 2)]), None);
     assert_eq!(taken_back, done(1, 0));
-    let after = wait(control.review_of(search.new.id)).unwrap();
+    let after = wait(control.review_of(search.new.id, Grants::default())).unwrap();
     assert_eq!((after.included, after.open, after.mark), (2, 2, review.mark + 1));
-    let counted = |filter| wait(control.count_found(search.new.id, filter)).unwrap();
+    let counted = |filter| wait(control.count_found(search.new.id, filter, Grants::default())).unwrap();
     let excluded =
         FoundFilter { decision: Some(DecisionIs::Made(Decision::Exclude)), ..FoundFilter::default() };
     assert_eq!((counted(FoundFilter::default()), counted(excluded)), (5, 1));
+}
+
+pub fn events_outside_of_grants_are_in_no_list_and_no_number(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let search = done_search(control, 1, &case, (1..=5).map(|seq| found(seq, BY_PERSON)).collect());
+    let first = Which::These(vec![(project_id(1), 1, 1), (project_id(1), 2, 1)]);
+    decide(control, &case, &search, first, Some(Decision::Include));
+    let (own, other) = (Some(vec![project_id(1)]), Some(vec![project_id(2)]));
+    let grants = |projects, from_ms, until_ms| Grants { projects, from_ms, until_ms };
+    for (grants, seqs, included) in [
+        (grants(None, None, None), vec![5, 4, 3, 2, 1], 2),
+        (grants(own, Some(MORNING_MS + 2), Some(MORNING_MS + 5)), vec![4, 3, 2], 1),
+        (grants(None, Some(MORNING_MS + 3), None), vec![5, 4, 3], 0),
+        (grants(other, None, None), vec![], 0),
+        (grants(Some(vec![]), None, None), vec![], 0),
+    ] {
+        let events = control.found_events(search.new.id, FoundFilter::default(), grants.clone(), 0, 9);
+        let found: Vec<u64> = wait(events).unwrap().iter().map(|event| event.new.chain_seq).collect();
+        assert_eq!(found, seqs, "{grants:?}");
+        let counted = wait(control.count_found(search.new.id, FoundFilter::default(), grants.clone()));
+        assert_eq!(counted.unwrap(), seqs.len() as u64, "{grants:?}");
+        let review = wait(control.review_of(search.new.id, grants.clone())).unwrap();
+        assert_eq!((review.included, review.open), (included, seqs.len() as u64 - included), "{grants:?}");
+    }
 }
 
 pub fn nothing_is_decided_in_another_state_or_about_an_earlier_search(control: &Control) {
@@ -201,7 +230,7 @@ pub fn nothing_is_decided_in_another_state_or_about_an_earlier_search(control: &
     wait(control.save_case(moved, CaseWrite { records: vec![], ..write(2) })).unwrap();
     let locked = decide(control, &case, &second, all(), Some(Decision::Include));
     assert_eq!(locked, Decided::Locked(Some(CaseState::Approved)));
-    assert_eq!(wait(control.review_of(second.new.id)).unwrap().open, 1);
+    assert_eq!(wait(control.review_of(second.new.id, Grants::default())).unwrap().open, 1);
 }
 
 pub fn masks_are_kept_with_what_they_say_of_values_for_the_next_search_too(control: &Control) {
@@ -275,9 +304,11 @@ pub fn what_is_decided_while_the_next_search_runs_is_carried_over_when_that_take
     mask(2, vec![pair("z", "chosen")], vec![pair("y", "shown")]);
     decide(control, &case, &first, these(2, 1), Some(Decision::Exclude));
     decide(control, &case, &first, these(3, 2), None);
-    let before = wait(control.found_events(first.new.id, FoundFilter::default(), 0, 9)).unwrap();
+    let before =
+        wait(control.found_events(first.new.id, FoundFilter::default(), Grants::default(), 0, 9)).unwrap();
     assert!(wait(control.end_case_search(second.new.id, second.job_id, SearchOutcome::Done, 9)).unwrap());
-    let after = wait(control.found_events(second.new.id, FoundFilter::default(), 0, 9)).unwrap();
+    let after =
+        wait(control.found_events(second.new.id, FoundFilter::default(), Grants::default(), 0, 9)).unwrap();
     assert_eq!((after[0].new.chain_seq, after[0].decision), (4, None));
     assert_eq!(after[1..], before, "as they were at the moment of the switch");
     let values = wait(control.case_values(second.new.id)).unwrap();
