@@ -195,12 +195,13 @@ impl CaseFound for Control {
         limit: usize,
     ) -> Answer<'_, Vec<FoundEvent>> {
         self.read(move |db| {
+            let mut params = vec![id.into(), limit.into(), offset.into()];
             let sql = format!(
                 "{SELECT} WHERE search_id = ?1{}{} ORDER BY timestamp_ms DESC, project_id, chain_seq DESC LIMIT ?2 OFFSET ?3",
                 conditions(filter),
                 granted(&grants, &mut params)
             );
-            all(db, &sql, params![id, limit, offset], read)
+            all(db, &sql, &params, read)
         })
     }
 
@@ -218,12 +219,13 @@ impl CaseFound for Control {
 
     fn count_found(&self, id: SearchId, filter: FoundFilter, grants: Grants) -> Answer<'_, u64> {
         self.read(move |db| {
+            let mut params = vec![id.into()];
             let sql = format!(
                 "SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{}{}",
                 conditions(filter),
                 granted(&grants, &mut params)
             );
-            count(db, &sql, params![id])
+            count(db, &sql, &params)
         })
     }
 
@@ -282,19 +284,54 @@ impl CaseFound for Control {
             let params = params![id, project_id, chain_seq, revision, masks, reviewing.person_id, reviewing.now_ms];
             let changed = db.execute(sql, params)?;
             if changed > 0 {
-                let sql = "DELETE FROM {case_values} WHERE search_id = ?1 AND value = ?2 AND kind = ?3";
-                for (value, kind) in &without {
-                    db.execute(sql, params![id, value, kind])?;
-                }
-                let sql = "INSERT INTO {case_values} (search_id, value, kind) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-                for (value, kind) in &values {
-                    db.execute(sql, params![id, value, kind])?;
-                }
+                remove_values(db, id, &without)?;
+                add_values(db, id, &values)?;
             }
             tell(db, &reviewing, changed, records)?;
             Ok(Decided::Done { changed, left: 1 - changed })
         })
     }
+}
+
+/// Values of one statement. All statements have so many, so that a database plans only one.
+const VALUES_OF_STATEMENT: usize = 100;
+
+/// Adds values with their kinds to what a search knows, a hundred by a statement: one event can have 100,000,
+/// and every other change waits until they are in.
+pub(crate) fn add_values(db: &mut dyn Db, id: SearchId, values: &[(String, String)]) -> Result<(), DbError> {
+    let rows = |row: usize| format!("(?1, ?{}, ?{})", 2 * row + 2, 2 * row + 3);
+    let sql = "INSERT INTO {case_values} (search_id, value, kind) VALUES {rows} ON CONFLICT DO NOTHING";
+    each_hundred(db, sql, rows, id, values)
+}
+
+fn remove_values(db: &mut dyn Db, id: SearchId, values: &[(String, String)]) -> Result<(), DbError> {
+    let rows = |row: usize| format!("(?{}, ?{})", 2 * row + 2, 2 * row + 3);
+    let sql = "DELETE FROM {case_values} WHERE search_id = ?1 AND (value, kind) IN (VALUES {rows})";
+    each_hundred(db, sql, rows, id, values)
+}
+
+fn each_hundred(
+    db: &mut dyn Db,
+    sql: &str,
+    row: impl Fn(usize) -> String,
+    id: SearchId,
+    values: &[(String, String)],
+) -> Result<(), DbError> {
+    let rows: Vec<String> = (0..VALUES_OF_STATEMENT).map(row).collect();
+    let sql = sql.replace("{rows}", &rows.join(", "));
+    for chunk in values.chunks(VALUES_OF_STATEMENT) {
+        let mut params = vec![id.into()];
+        for (value, kind) in filled(chunk) {
+            params.extend([Value::from(value), kind.into()]);
+        }
+        db.execute(&sql, &params)?;
+    }
+    Ok(())
+}
+
+/// As many as a statement has: the last one is repeated, which changes nothing.
+fn filled(chunk: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
+    chunk.iter().chain(chunk.last().into_iter().cycle()).take(VALUES_OF_STATEMENT)
 }
 
 /// Of a case, the search whose events are decided about.
@@ -363,6 +400,8 @@ fn granted(grants: &Grants, params: &mut Vec<Value>) -> String {
 
 pub(crate) fn review(db: &mut dyn Db, id: SearchId, grants: &Grants) -> Result<Review, DbError> {
     let of = |which: &str| format!("COALESCE(sum(CASE WHEN {which} THEN 1 ELSE 0 END), 0)");
+    let mut params = vec![id.into()];
+    let granted = granted(grants, &mut params);
     // A sum of whole numbers is a decimal in PostgreSQL.
     let sql = format!(
         "SELECT CAST({} AS bigint) AS included, CAST({} AS bigint) AS excluded, CAST({} AS bigint) AS undecided, CAST(COALESCE(sum(revision), 0) AS bigint) AS mark
@@ -371,7 +410,7 @@ pub(crate) fn review(db: &mut dyn Db, id: SearchId, grants: &Grants) -> Result<R
         of("decision = 'exclude'"),
         of("decision IS NULL")
     );
-    let found = one(db, &sql, params![id], |row| {
+    let found = one(db, &sql, &params, |row| {
         Ok(Review {
             included: row.get("included")?,
             excluded: row.get("excluded")?,
@@ -400,8 +439,6 @@ pub(crate) fn count_kinds(db: &mut dyn Db, id: SearchId) -> Result<FoundCounts, 
             mentions: row.get("mentions")?,
         })
     })?;
-    let mut params = vec![id.into()];
-    let granted = granted(grants, &mut params);
     Ok(counted.unwrap_or_default())
 }
 
@@ -495,4 +532,42 @@ fn read(row: &Row) -> Result<FoundEvent, DbError> {
 
 pub(crate) fn export(db: &mut dyn Db, id: SearchId) -> Result<Vec<FoundEvent>, DbError> {
     all(db, &format!("{SELECT} WHERE search_id = ?1 ORDER BY project_id, chain_seq"), params![id], read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Counting {
+        statements: std::collections::HashSet<String>,
+        rows: Vec<Value>,
+        executed: usize,
+    }
+
+    impl Db for Counting {
+        fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, DbError> {
+            self.statements.insert(sql.to_owned());
+            self.rows.extend(params[1..].chunks(2).map(|row| row[0].clone()));
+            self.executed += 1;
+            Ok(0)
+        }
+
+        fn query(&mut self, _: &str, _: &[Value]) -> Result<Vec<Row>, DbError> {
+            unreachable!("values are written and not read")
+        }
+    }
+
+    #[test]
+    fn values_go_in_and_out_a_hundred_by_a_statement_of_one_text() {
+        let values: Vec<_> = (0..30_001).map(|at| (format!("usr_{at}"), "chosen".to_owned())).collect();
+        for write in [add_values, remove_values] {
+            let mut db = Counting::default();
+            write(&mut db, SearchId(Uuid([1; 16])), &values).unwrap();
+            assert_eq!((db.executed, db.statements.len()), (301, 1));
+            db.rows.dedup();
+            let written: Vec<Value> = values.iter().map(|(value, _)| value.into()).collect();
+            assert_eq!(db.rows, written, "each of them, and the last one as often as there is room");
+        }
+    }
 }

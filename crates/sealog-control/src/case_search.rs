@@ -183,10 +183,7 @@ impl CaseSearches for Control {
             for found in &found {
                 case_found::add(db, id, found)?;
             }
-            let sql = "INSERT INTO {case_values} (search_id, value, kind) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-            for (value, kind) in &values {
-                db.execute(sql, params![id, value, kind])?;
-            }
+            case_found::add_values(db, id, &values)?;
             let counts = match found.is_empty() {
                 true => search.counts,
                 false => case_found::count_kinds(db, id)?,
@@ -323,13 +320,10 @@ pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<KeptSearch>, DbError> {
 }
 
 pub(crate) fn import(db: &mut dyn Db, searches: &[KeptSearch]) -> Result<(), DbError> {
-    let sql = "INSERT INTO {case_values} (search_id, value, kind) VALUES (?1, ?2, ?3)";
     for KeptSearch { search, found, values } in searches {
         insert(db, search)?;
         found.iter().try_for_each(|found| case_found::insert(db, search.new.id, found))?;
-        for (value, kind) in values {
-            db.execute(sql, params![search.new.id, value, kind])?;
-        }
+        case_found::add_values(db, search.new.id, values)?;
     }
     Ok(())
 }

@@ -274,7 +274,6 @@ pub(crate) fn one<T>(
     db.query(sql, params)?.first().map(read).transpose()
 }
 
-/// Every row of an answer, read.
 /// As [`all`], without rows that cannot be read, which are logged. For a loop that goes through what all
 /// tenants have: one damaged row must not keep the rows behind it from their turn.
 pub(crate) fn readable<T>(
@@ -302,6 +301,7 @@ pub(crate) fn readable<T>(
     Ok(kept)
 }
 
+/// Every row of an answer, read.
 pub(crate) fn all<T>(
     db: &mut dyn Db,
     sql: &str,

@@ -12,11 +12,11 @@ use sealog_control::{
 };
 use sealog_core::id::{ProjectId, Uuid};
 use sealog_service::disclosure::finder::kinds_for_reviewer;
-use sealog_service::disclosure::masks::{METADATA, covers, merged};
-use sealog_service::disclosure::node::TOO_DEEP;
+use sealog_service::disclosure::masks::{METADATA, merged, outermost};
+use sealog_service::disclosure::node::{OVERSIZED, Step, below};
 use sealog_service::disclosure::review::MASKS_MAX;
 use sealog_service::disclosure::search::WORKING;
-use sealog_service::disclosure::{Compared, Node};
+use sealog_service::disclosure::{Compared, Masking, Node};
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
@@ -166,7 +166,7 @@ fn is_granted(grants: &Grants, found: &FoundEvent) -> bool {
 fn shown_value(node: &Node) -> String {
     let text = match node {
         Node::Text(text) | Node::Literal(text) | Node::Masked(text) => text.clone(),
-        Node::Deep(_) => TOO_DEEP.to_owned(),
+        Node::Oversized(_) => OVERSIZED.to_owned(),
         Node::List(_) | Node::Object(_) => node.to_json(),
     };
     let (beginning, is_all) = beginning(&text, SHOWN_BYTES);
@@ -180,7 +180,7 @@ fn shown_value(node: &Node) -> String {
 /// Each value as it is stored, beside what stands in its place. Masks change names and values, and the order
 /// of none.
 fn beside<'v>(
-    path: &str,
+    path: &mut String,
     stored: &'v Node,
     disclosed: &'v Node,
     out: &mut Vec<(String, &'v Node, &'v Node)>,
@@ -188,12 +188,12 @@ fn beside<'v>(
     match (stored, disclosed) {
         (Node::List(stored), Node::List(disclosed)) => {
             for (at, (stored, disclosed)) in stored.iter().zip(disclosed).enumerate() {
-                beside(&format!("{path}[{at}]"), stored, disclosed, out);
+                below(path, Step::Item(at), |path| beside(path, stored, disclosed, out));
             }
         }
         (Node::Object(stored), Node::Object(disclosed)) => {
             for ((name, stored), (_, disclosed)) in stored.iter().zip(disclosed) {
-                beside(&format!("{path}.{name}"), stored, disclosed, out);
+                below(path, Step::Member(name), |path| beside(path, stored, disclosed, out));
             }
         }
         _ => stored.leaves(path, &mut |path, leaf| out.push((path.to_owned(), leaf, disclosed))),
@@ -205,18 +205,19 @@ fn compare(compared: &Compared, first: usize, href: impl Fn(usize) -> String) ->
     let new = &compared.found.new;
     let mut leaves = Vec::new();
     for ((name, stored), (_, disclosed)) in compared.stored.fields.iter().zip(&compared.disclosed.fields) {
-        beside(name, stored, disclosed, &mut leaves);
+        beside(&mut (*name).to_owned(), stored, disclosed, &mut leaves);
     }
     let first = if first < leaves.len() { first } else { 0 };
-    let is_masked = |path: &str| compared.masked.iter().any(|mask| covers(mask, path));
+    let masked: HashSet<&str> = compared.masked.iter().map(String::as_str).collect();
+    let flagged: HashSet<&str> = compared.suggested.flags.iter().map(String::as_str).collect();
     let shown = leaves.iter().skip(first).take(VALUES_MAX);
     let values: Vec<ValueRow> = shown
         .map(|(path, stored, disclosed)| {
             let (before, after) = (shown_value(stored), shown_value(disclosed));
             ValueRow {
-                is_masked: is_masked(path),
+                is_masked: outermost(&masked, path).is_some(),
                 is_changed: before != after,
-                is_flagged: compared.suggested.flags.contains(path),
+                is_flagged: flagged.contains(path.as_str()),
                 path: visible(path),
                 stored: before,
                 disclosed: after,
@@ -233,7 +234,7 @@ fn compare(compared: &Compared, first: usize, href: impl Fn(usize) -> String) ->
         values,
         first,
         all: leaves.len(),
-        is_all_masked: compared.masked.iter().any(|mask| mask == METADATA),
+        is_all_masked: masked.contains(METADATA),
         before: (first > 0).then(|| href(first.saturating_sub(VALUES_MAX))),
         behind: (behind < leaves.len()).then(|| href(behind)),
         stored_href: format!("/app/p/{}/live/events/{}", new.project_id, new.log_id),
@@ -280,15 +281,16 @@ impl<'a> Page<'a> {
             review = control.review_of(search.new.id, grants.clone()).await?;
             if let Some((project_id, seq, _)) = chosen {
                 let _place = app.reads.acquire(case.tenant_id).await;
-                let compared = app.disclosures.compare(search, project_id, seq).await?;
-                let compared = compared.filter(|compared| is_granted(grants, &compared.found));
                 let first = value(asked, "values").parse().unwrap_or(0);
-                let href = |first| {
+                let (here, show, page, grants) = (here.clone(), asking.show, asking.page, grants.clone());
+                let href = move |first| {
                     let event = format!("{project_id}:{seq}");
-                    let (show, page) = (asking.show, asking.page);
                     format!("{here}?show={show}&page={page}&event={event}&values={first}#compare")
                 };
-                compare_shown = compared.as_ref().map(|compared| compare(compared, first, href));
+                let look = move |compared: Compared| {
+                    is_granted(&grants, &compared.found).then(|| compare(&compared, first, href))
+                };
+                compare_shown = app.disclosures.compare(search, project_id, seq, look).await?.flatten();
             }
         }
         let query = |page: u64| format!("show={}&page={page}", asking.show);
@@ -467,44 +469,73 @@ pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     if seen_search(&asked) != Some(search.new.id) {
         return answer(&app, &asked, &case, Decided::Locked(None), "masked").await;
     }
-    let compared = {
+    let form = MaskForm::new(&asked);
+    let masking = {
         let _place = app.reads.acquire(case.tenant_id).await;
-        app.disclosures.compare(&search, project_id, seq).await?
+        let look = move |compared| form.masking(compared);
+        app.disclosures.compare(&search, project_id, seq, look).await?
     };
-    let compared = compared.ok_or(Problem::not_found())?;
-    let number = |name: &str| asked.field(name).parse::<usize>().unwrap_or(0);
-    let known: Vec<String> = compared.stored.leaves().into_iter().map(|(path, _)| path).collect();
-    let first = number("values").min(known.len());
-    let on_form = first..first.saturating_add(number("count")).min(known.len());
-    let is_whole = on_form == (0..known.len());
-    let is_suggested = asked.field("do") == "suggested";
-    let wanted: Vec<String> = if is_suggested {
-        let masks = compared.suggested.masks.iter().map(|mask| mask.path.as_str());
-        let masks: Vec<&str> = masks.collect();
-        let on_form = known[on_form.clone()].iter();
-        let covered = on_form.filter(|path| masks.iter().any(|mask| covers(mask, path))).cloned();
-        covered.chain(masks.contains(&METADATA).then(|| METADATA.to_owned())).collect()
-    } else {
-        // A path counts where the form has shown it. Two that look the same are masked together.
-        let chosen = asked.form.iter().filter(|(name, _)| name == "m").take(MASKS_MAX);
-        let chosen: HashSet<&str> = chosen.map(|(_, path)| path.0.as_str()).collect();
-        let on_form = known[on_form.clone()].iter();
-        let checked = on_form.filter(|path| chosen.contains(visible(path).as_str())).cloned();
-        checked.chain(chosen.contains(METADATA).then(|| METADATA.to_owned())).collect()
-    };
-    let paths = match is_suggested && is_whole {
-        true => None,
-        false => Some(merged(&compared.stored, &compared.masked, &on_form, &wanted)),
-    };
-    if paths.as_ref().is_some_and(|paths| paths.len() > MASKS_MAX) {
+    let Some(masking) = masking.ok_or(Problem::not_found())? else {
         let why = format!(
             "This event has more than {MASKS_MAX} values that would have to be masked one by one. Mask all of its metadata, or exclude the event."
         );
         let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
         return refused(&app, &asked, &case, unprocessable, |page| page.frame.error = Some(why)).await;
-    }
+    };
     let revision = asked.field("revision").parse().unwrap_or(0);
     let person_id = asked.person().person.id;
-    let decided = app.disclosures.mask(person_id, &case, &compared, revision, paths).await?;
+    let decided = app.disclosures.mask(person_id, &case, masking, revision).await?;
     answer(&app, &asked, &case, decided, "masked").await
+}
+
+/// What was sent about the values of one event.
+struct MaskForm {
+    /// The values that the form has shown: the first one, and how many.
+    first: usize,
+    count: usize,
+    /// What is checked, as the page writes paths; nothing for what is suggested.
+    checked: Option<HashSet<String>>,
+}
+
+impl MaskForm {
+    fn new(asked: &Asked) -> MaskForm {
+        let number = |name: &str| asked.field(name).parse::<usize>().unwrap_or(0);
+        let checked = asked.form.iter().filter(|(name, _)| name == "m").take(MASKS_MAX);
+        let checked = checked.map(|(_, path)| path.0.clone()).collect();
+        let is_suggested = asked.field("do") == "suggested";
+        MaskForm {
+            first: number("values"),
+            count: number("count"),
+            checked: (!is_suggested).then_some(checked),
+        }
+    }
+
+    /// None if it would mask more values one by one than an event may have.
+    fn masking(self, compared: Compared) -> Option<Masking> {
+        let known: Vec<String> = compared.stored.leaves().into_iter().map(|(path, _)| path).collect();
+        let first = self.first.min(known.len());
+        let on_form = first..first.saturating_add(self.count).min(known.len());
+        let shown = known[on_form.clone()].iter();
+        let mut wanted: Vec<String> = Vec::new();
+        let is_all_wanted = match &self.checked {
+            // A path counts where the form has shown it. Two that look the same are masked together.
+            Some(checked) => {
+                wanted.extend(shown.filter(|path| checked.contains(&visible(path))).cloned());
+                checked.contains(METADATA)
+            }
+            None => {
+                let masks: HashSet<&str> =
+                    compared.suggested.masks.iter().map(|mask| mask.path.as_str()).collect();
+                wanted.extend(shown.filter(|path| outermost(&masks, path).is_some()).cloned());
+                masks.contains(METADATA)
+            }
+        };
+        wanted.extend(is_all_wanted.then(|| METADATA.to_owned()));
+        let is_whole = on_form == (0..known.len());
+        if self.checked.is_none() && is_whole {
+            return Some(compared.masking(None));
+        }
+        let paths = merged(&compared.stored, &compared.masked, &on_form, &wanted);
+        (paths.len() <= MASKS_MAX).then(|| compared.masking(Some(paths)))
+    }
 }

@@ -100,7 +100,7 @@ impl Finder {
     fn leaf_kind(&self, path: &str, node: &Node) -> u8 {
         // Its text is as it is stored. Rather one event too many than one too few: nothing of this is
         // disclosed.
-        if let Node::Deep(text) = node {
+        if let Node::Oversized(text) = node {
             return if self.stored.finds_anywhere(text) { MENTION } else { 0 };
         }
         let Some(value) = node.scalar() else { return 0 };
@@ -122,7 +122,7 @@ impl Finder {
                 members.iter().any(|(name, value)| self.values.finds(name) || self.has_name(value))
             }
             Node::List(items) => items.iter().any(|item| self.has_name(item)),
-            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => false,
+            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Oversized(_) => false,
         }
     }
 }

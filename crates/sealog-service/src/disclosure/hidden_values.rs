@@ -1,10 +1,8 @@
 //! Values that are not disclosed, wherever they stand: a member of staff is also named in texts. What belongs to the
 //! person is never touched, also where it has such a value inside.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-
 use super::fold::{self, Folded};
-use super::node::{EventView, Node};
+use super::node::{EventView, Node, Step, below};
 use super::subject::Subject;
 
 /// Shorter values are replaced only where they stand alone: `7` is in every date.
@@ -13,7 +11,7 @@ const ANYWHERE_CHARS_MIN: usize = 6;
 const IN_TEXT_CHARS_MIN: usize = 2;
 
 /// What a value stands for, which says what to write in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ValueKind {
     /// Of the person, or from an event of the person's own.
     Own,
@@ -62,64 +60,70 @@ impl ValueKind {
     }
 }
 
-/// Finds values in texts in one pass: where a text could begin with one, it is looked up by each length that there is.
+/// Finds values in texts in one pass. Where a text could begin with one, its place among the sorted values is
+/// looked up: the values that stand there are the one before that place, or those with which it begins. This
+/// costs a search by halving and at most as many steps as that value has bytes, however many values there are.
 #[derive(Clone, Debug, Default)]
 pub struct HiddenValues {
-    /// As they are compared. Where a value has several kinds, the one that discloses wins.
-    kinds: HashMap<Vec<u8>, ValueKind>,
-    /// Longest first, by the first two bytes.
-    lengths: HashMap<[u8; 2], Vec<usize>>,
+    /// In the order of their keys.
+    values: Vec<Hidden>,
     /// A bit for each beginning of two bytes: most places in a text are passed over by it.
     begins: Vec<u64>,
 }
 
+#[derive(Clone, Debug)]
+struct Hidden {
+    /// As it is compared.
+    key: Vec<u8>,
+    /// Where a value has several kinds, the one that discloses wins.
+    kind: ValueKind,
+    /// The place of the longest other value with which this one begins.
+    begins_with: Option<usize>,
+}
+
 impl HiddenValues {
     pub fn new(values: impl IntoIterator<Item = (String, ValueKind)>) -> HiddenValues {
-        let mut kinds: HashMap<Vec<u8>, ValueKind> = HashMap::new();
-        for (value, kind) in values {
-            let key = fold::key(&value);
-            if !key.is_empty() {
-                let known = kinds.entry(key).or_insert(kind);
-                *known = (*known).min(kind);
-            }
-        }
-        let mut found: HashMap<[u8; 2], HashSet<usize>> = HashMap::new();
-        for key in kinds.keys() {
+        let keyed = values.into_iter().map(|(value, kind)| (fold::key(&value), kind));
+        let mut keyed: Vec<(Vec<u8>, ValueKind)> = keyed.filter(|(key, _)| !key.is_empty()).collect();
+        keyed.sort_unstable();
+        keyed.dedup_by(|next, kept| next.0 == kept.0);
+        let (mut values, mut begins) = (Vec::<Hidden>::with_capacity(keyed.len()), vec![0; BEGINS_WORDS]);
+        for (key, kind) in keyed {
             if let [first, second, ..] = key.as_slice() {
-                found.entry([*first, *second]).or_default().insert(key.len());
+                let (word, bit) = place([*first, *second]);
+                begins[word] |= bit;
             }
+            let mut begins_with = values.len().checked_sub(1);
+            while let Some(at) = begins_with.filter(|at| !key.starts_with(&values[*at].key)) {
+                begins_with = values[at].begins_with;
+            }
+            values.push(Hidden { key, kind, begins_with });
         }
-        let mut begins = vec![0; BEGINS_WORDS];
-        for begin in found.keys() {
-            let (word, bit) = place(*begin);
-            begins[word] |= bit;
-        }
-        let sorted = |lengths: HashSet<usize>| {
-            let mut lengths: Vec<usize> = lengths.into_iter().collect();
-            lengths.sort_unstable_by(|left, right| right.cmp(left));
-            lengths
-        };
-        let lengths = found.into_iter().map(|(begin, lengths)| (begin, sorted(lengths))).collect();
-        HiddenValues { kinds, lengths, begins }
+        HiddenValues { values, begins }
+    }
+
+    fn kind_of(&self, key: &[u8]) -> Option<ValueKind> {
+        let at = self.values.binary_search_by(|value| value.key.as_slice().cmp(key)).ok()?;
+        Some(self.values[at].kind)
     }
 
     /// Whether one of them stands anywhere in a text, also inside of a word.
     pub fn finds_anywhere(&self, text: &str) -> bool {
         let folded = fold::key(text);
         (0..folded.len()).any(|at| self.longest(&folded, at, |_| true).is_some())
-            || self.kinds.contains_key(&folded)
+            || self.kind_of(&folded).is_some()
     }
 
     /// Whether a text is one of them, or has one where it counts.
     pub fn finds(&self, text: &str) -> bool {
         let folded = Folded::new(text);
-        self.kinds.contains_key(&folded.bytes)
+        self.kind_of(&folded.bytes).is_some()
             || (0..folded.bytes.len()).any(|at| self.at(text, &folded, at).is_some())
     }
 
     /// What the whole value is.
     pub fn kind(&self, value: &str) -> Option<ValueKind> {
-        self.kinds.get(&fold::key(value)).copied()
+        self.kind_of(&fold::key(value))
     }
 
     pub fn is_hidden(&self, value: &str) -> bool {
@@ -129,7 +133,7 @@ impl HiddenValues {
     /// The text without them, if it has any.
     pub fn replaced(&self, text: &str) -> Option<String> {
         let folded = Folded::new(text);
-        if let Some(kind) = self.kinds.get(&folded.bytes) {
+        if let Some(kind) = self.kind_of(&folded.bytes) {
             return kind.in_text().map(str::to_owned);
         }
         let (mut out, mut kept, mut at) = (String::new(), 0, 0);
@@ -171,11 +175,20 @@ impl HiddenValues {
         if self.begins.get(word).is_none_or(|word| word & bit == 0) {
             return None;
         }
-        self.lengths.get(&begin)?.iter().find_map(|length| {
-            let end = at + length;
-            let kind = *self.kinds.get(lower.get(at..end)?)?;
-            counts(end).then_some((*length, kind))
-        })
+        let rest = &lower[at..];
+        let behind = self.values.partition_point(|value| value.key.as_slice() <= rest);
+        let mut next = behind.checked_sub(1);
+        let closest = &self.values[next?].key;
+        let common = closest.iter().zip(rest).take_while(|(one, other)| one == other).count();
+        while let Some(value) = next.map(|at| &self.values[at]) {
+            count_step();
+            let length = value.key.len();
+            if (2..=common).contains(&length) && counts(at + length) {
+                return Some((length, value.kind));
+            }
+            next = value.begins_with;
+        }
+        None
     }
 
     /// The event without them, in names as in values. What the person has at a path stays there, also where
@@ -183,12 +196,12 @@ impl HiddenValues {
     pub fn apply(&self, view: &EventView, subject: &Subject) -> EventView {
         let mut view = view.clone();
         for (name, node) in &mut view.fields {
-            self.apply_to(node, name, subject);
+            self.apply_to(node, &mut (*name).to_owned(), subject);
         }
         view
     }
 
-    fn apply_to(&self, node: &mut Node, path: &str, subject: &Subject) {
+    fn apply_to(&self, node: &mut Node, path: &mut String, subject: &Subject) {
         if node.scalar().is_some_and(|value| subject.is_at(path, value)) {
             return;
         }
@@ -201,15 +214,15 @@ impl HiddenValues {
             Node::Literal(text) if self.is_hidden(text) => {
                 *node = Node::Masked(self.replaced(text).unwrap_or_default());
             }
-            Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => {}
+            Node::Literal(_) | Node::Masked(_) | Node::Oversized(_) => {}
             Node::List(items) => {
                 for (at, item) in items.iter_mut().enumerate() {
-                    self.apply_to(item, &format!("{path}[{at}]"), subject);
+                    below(path, Step::Item(at), |path| self.apply_to(item, path, subject));
                 }
             }
             Node::Object(members) => {
                 for (name, value) in members {
-                    self.apply_to(value, &format!("{path}.{name}"), subject);
+                    below(path, Step::Member(name), |path| self.apply_to(value, path, subject));
                     if let Some(replaced) = self.replaced(name) {
                         *name = replaced;
                     }
@@ -220,11 +233,19 @@ impl HiddenValues {
 
     /// In their order, for tests and for a checker.
     pub fn all_hidden(&self) -> Vec<String> {
-        let hidden = self.kinds.iter().filter(|(_, kind)| kind.in_text().is_some());
-        let sorted: BTreeMap<_, _> = hidden.collect();
-        sorted.into_keys().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+        let hidden = self.values.iter().filter(|value| value.kind.in_text().is_some());
+        hidden.map(|value| String::from_utf8_lossy(&value.key).into_owned()).collect()
     }
 }
+
+/// Steps of a look-up, for the test that bounds them.
+#[cfg(test)]
+fn count_step() {
+    tests::STEPS.set(tests::STEPS.get() + 1);
+}
+
+#[cfg(not(test))]
+fn count_step() {}
 
 const BEGINS_WORDS: usize = (1 << 16) / 64;
 
@@ -241,7 +262,13 @@ fn alone(text: &str, at: usize, end: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        pub(super) static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
 
     fn values(pairs: &[(&str, ValueKind)]) -> HiddenValues {
         HiddenValues::new(pairs.iter().map(|(value, kind)| ((*value).to_owned(), *kind)))
@@ -306,9 +333,45 @@ mod tests {
     fn names_and_numbers_in_an_event_are_looked_at_as_texts_are() {
         let hidden = values(&[("usr_4821", ValueKind::Staff), ("990017", ValueKind::Staff)]);
         let mut node = Node::parse(r#"{"usr_4821":true,"n":990017,"in":[{"k":"by usr_4821"}],"m":9900171}"#);
-        hidden.apply_to(&mut node, "metadata", &Subject::default());
+        hidden.apply_to(&mut node, &mut "metadata".to_owned(), &Subject::default());
         let written =
             r#"{"[staff member]":true,"n":"[staff member]","in":[{"k":"by [staff member]"}],"m":9900171}"#;
         assert_eq!(node.to_json(), written);
+    }
+
+    /// As many values of one beginning as there are lengths, and a text that leads to the longest and leaves it.
+    #[test]
+    fn a_look_up_costs_at_most_the_bytes_of_a_value_however_many_there_are() {
+        let nested = (1..=500).map(|length| ("a".repeat(length), ValueKind::Staff));
+        let others = (0..20_000).map(|at| (format!("ab-{at:05}"), ValueKind::Other));
+        let hidden = HiddenValues::new(nested.chain(others));
+        for text in ["aaab".repeat(5_000), "ab-0".repeat(5_000), "a".repeat(20_000), "ä".repeat(10_000)] {
+            STEPS.set(0);
+            let _ = hidden.replaced(&text);
+            assert!(STEPS.get() <= text.len() * 500, "{} steps", STEPS.get());
+        }
+        STEPS.set(0);
+        let _ = hidden.replaced(&"ab-1 and nobody else".repeat(1_000));
+        assert!(STEPS.get() <= 3_000, "{} steps", STEPS.get());
+    }
+
+    #[test]
+    fn the_longest_value_is_found_among_many_that_begin_alike() {
+        let hidden = values(&[
+            ("abcdef", ValueKind::Staff),
+            ("abcdefgh", ValueKind::Other),
+            ("abcdefghzz", ValueKind::OtherPerson),
+            ("abcdefgi", ValueKind::Own),
+            ("b", ValueKind::Staff),
+        ]);
+        for (text, expected) in [
+            ("abcdefghz", Some("[not disclosed]z")),
+            ("abcdefghzz", Some("[another person]")),
+            ("abcdefg", Some("[staff member]g")),
+            ("xabcdefgix", None),
+            ("abcde", None),
+        ] {
+            assert_eq!(hidden.replaced(text).as_deref(), expected, "{text}");
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! What is not disclosed unless a reviewer says otherwise. A person may learn when their data was used and for what, and
 //! in general not which employee it was (CJEU C-579/21): whoever is not the person is masked.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use sealog_core::id::Uuid;
 
 use super::hidden_values::ValueKind;
-use super::node::{EventView, Node};
+use super::node::{EventView, Node, Step, below};
 use super::subject::{SUBJECT_FIELDS, Subject};
 
 const NOT_DISCLOSED: &str = "Not disclosed";
@@ -188,6 +188,8 @@ pub fn suggest(view: &EventView, subject: &Subject) -> Suggested {
     look_into_metadata(view, subject, is_own, &mut found);
     // PostgreSQL keeps no text with a zero in it.
     found.values.retain(|(value, _)| value.len() <= VALUE_BYTES_MAX && !value.contains('\0'));
+    found.values.sort_unstable();
+    found.values.dedup();
     found
 }
 
@@ -197,7 +199,7 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
     metadata.leaves("metadata", &mut |path, node| {
         // Names are disclosed as they stand, unless a reviewer masks what they name.
         let is_name_to_read = path.split('.').skip(1).any(may_name_somebody);
-        if is_name_to_read || matches!(node, Node::Deep(_)) {
+        if is_name_to_read || matches!(node, Node::Oversized(_)) {
             found.flags.push(path.to_owned());
         }
         let Some(value) = node.scalar().filter(|value| !value.is_empty() && *value != "null") else { return };
@@ -252,61 +254,93 @@ fn last_name(path: &str) -> String {
     name.split('[').next().unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Whether a path is masked, by itself or by what it lies in.
-pub fn covers(mask: &str, path: &str) -> bool {
-    path.strip_prefix(mask).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-}
-
 /// Lays masks over an event: of these paths, and of all that lies in them.
 pub fn apply(view: &EventView, masks: &[Mask]) -> EventView {
+    let laying = Laying {
+        labels: labels(masks),
+        above: masks.iter().flat_map(|mask| ends(&mask.path).map(|end| &mask.path[..end])).collect(),
+    };
     let mut view = view.clone();
     for (name, node) in &mut view.fields {
-        lay(node, name, masks);
+        laying.lay(node, &mut (*name).to_owned());
     }
     view
 }
 
-fn lay(node: &mut Node, path: &str, masks: &[Mask]) {
-    if let Some(mask) = masks.iter().find(|mask| mask.path == path) {
-        *node = Node::Masked(mask.label.clone());
-        return;
-    }
-    // Nothing is masked below it.
-    if !masks.iter().any(|mask| covers(path, &mask.path)) {
-        return;
-    }
-    match node {
-        Node::List(items) => {
-            for (at, item) in items.iter_mut().enumerate() {
-                lay(item, &format!("{path}[{at}]"), masks);
-            }
-        }
-        Node::Object(members) => {
-            for (name, value) in members {
-                lay(value, &format!("{path}.{name}"), masks);
-                // Whoever masks all that stands under a person's name means the name, too.
-                if may_name_somebody(name) && is_all_masked(value) {
-                    *name = NAME_NOT_DISCLOSED.to_owned();
-                }
-            }
-        }
-        Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => {}
+/// Where one path has several masks, the first one counts.
+fn labels(masks: &[Mask]) -> HashMap<&str, &str> {
+    masks.iter().rev().map(|mask| (mask.path.as_str(), mask.label.as_str())).collect()
+}
+
+struct Laying<'m> {
+    labels: HashMap<&'m str, &'m str>,
+    /// Paths that are masked, or have something masked below them.
+    above: HashSet<&'m str>,
+}
+
+/// What has become of the values below a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Laid {
+    is_some_masked: bool,
+    is_some_left: bool,
+}
+
+impl Laid {
+    fn add(&mut self, other: Laid) {
+        self.is_some_masked |= other.is_some_masked;
+        self.is_some_left |= other.is_some_left;
     }
 }
 
-fn is_all_masked(node: &Node) -> bool {
-    let (mut masked, mut others) = (0, 0);
-    node.leaves("", &mut |_, leaf| if leaf.is_masked() { masked += 1 } else { others += 1 });
-    masked > 0 && others == 0
+impl Laying<'_> {
+    fn lay(&self, node: &mut Node, path: &mut String) -> Laid {
+        let mut laid = Laid::default();
+        if let Some(label) = self.labels.get(path.as_str()) {
+            *node = Node::Masked((*label).to_owned());
+            laid.is_some_masked = true;
+            return laid;
+        }
+        if !self.above.contains(path.as_str()) {
+            laid.is_some_left = has_leaf(node);
+            return laid;
+        }
+        match node {
+            Node::List(items) => {
+                for (at, item) in items.iter_mut().enumerate() {
+                    laid.add(below(path, Step::Item(at), |path| self.lay(item, path)));
+                }
+            }
+            Node::Object(members) => {
+                for (name, value) in members {
+                    let below_name = below(path, Step::Member(name), |path| self.lay(value, path));
+                    // Whoever masks all that stands under a person's name means the name, too.
+                    if below_name.is_some_masked && !below_name.is_some_left && may_name_somebody(name) {
+                        *name = NAME_NOT_DISCLOSED.to_owned();
+                    }
+                    laid.add(below_name);
+                }
+            }
+            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Oversized(_) => {
+                laid.is_some_left = true
+            }
+        }
+        laid
+    }
+}
+
+fn has_leaf(node: &Node) -> bool {
+    match node {
+        Node::List(items) => items.iter().any(has_leaf),
+        Node::Object(members) => members.iter().any(|(_, value)| has_leaf(value)),
+        Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Oversized(_) => true,
+    }
 }
 
 /// What a reviewer has chosen: these paths and no others, with the words of the defaults where they are among them.
 pub fn chosen(paths: &[String], suggested: &Suggested) -> Vec<Mask> {
-    let label = |path: &String| {
-        let known = suggested.masks.iter().find(|mask| mask.path == *path);
-        known.map_or_else(|| NOT_DISCLOSED.to_owned(), |mask| mask.label.clone())
-    };
-    paths.iter().map(|path| Mask { path: path.clone(), label: label(path) }).collect()
+    let labels = labels(&suggested.masks);
+    let label = |path: &String| labels.get(path.as_str()).copied().unwrap_or(NOT_DISCLOSED);
+    paths.iter().map(|path| Mask { path: path.clone(), label: label(path).to_owned() }).collect()
 }
 
 /// All of the metadata, as a path.
@@ -355,10 +389,14 @@ pub fn merged(view: &EventView, before: &[String], on_form: &Range<usize>, wante
     masks
 }
 
-/// The first of these masks, from the outside, that covers a path.
-fn outermost<'m>(masks: &HashSet<&'m str>, path: &str) -> Option<&'m str> {
-    let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
-    ends.filter_map(|end| masks.get(&path[..end]).copied()).next()
+/// The first of these masks, from the outside, that covers a path: its own, or that of something it lies in.
+pub fn outermost<'m>(masks: &HashSet<&'m str>, path: &str) -> Option<&'m str> {
+    ends(path).find_map(|end| masks.get(&path[..end]).copied())
+}
+
+/// Where the paths end in which a path lies, and where it ends itself.
+fn ends(path: &str) -> impl Iterator<Item = usize> {
+    path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()])
 }
 
 /// What a reviewer's choice says of values.
@@ -372,28 +410,25 @@ pub struct Choice {
 
 /// `paths` are masked now, `before` were until now.
 pub fn choice(view: &EventView, paths: &[String], before: &[String], subject: &Subject) -> Choice {
-    let is_masked = |path: &str| paths.iter().any(|mask| covers(mask, path));
-    let was_masked = |path: &str| before.iter().any(|mask| covers(mask, path));
-    let mut choice = Choice::default();
+    let now: HashSet<&str> = paths.iter().map(String::as_str).collect();
+    let before: HashSet<&str> = before.iter().map(String::as_str).collect();
+    let is_masked = |path: &str| outermost(&now, path).is_some();
+    let was_masked = |path: &str| outermost(&before, path).is_some();
+    let (mut choice, mut seen) = (Choice::default(), HashSet::new());
     for (path, node) in view.leaves() {
         let Some(value) = node.scalar() else { continue };
         let is_own = subject.is(value) || subject.is_resource(value) || subject.is_at(&path, value);
         if is_own || !is_identifier(value) {
             continue;
         }
-        let value = value.to_owned();
-        match (is_masked(&path), was_masked(&path)) {
-            (true, false) => {
-                choice.without.push((value.clone(), ValueKind::Shown));
-                if matches!(node, Node::Text(_)) {
-                    choice.values.push((value, ValueKind::Chosen));
-                }
-            }
-            (false, true) => {
-                choice.without.push((value.clone(), ValueKind::Chosen));
-                choice.values.push((value, ValueKind::Shown));
-            }
-            _ => {}
+        let kinds = match (is_masked(&path), was_masked(&path)) {
+            (true, false) => (ValueKind::Shown, matches!(node, Node::Text(_)).then_some(ValueKind::Chosen)),
+            (false, true) => (ValueKind::Chosen, Some(ValueKind::Shown)),
+            _ => continue,
+        };
+        if seen.insert((value, kinds)) {
+            choice.without.push((value.to_owned(), kinds.0));
+            choice.values.extend(kinds.1.map(|kind| (value.to_owned(), kind)));
         }
     }
     choice

@@ -28,7 +28,7 @@ pub use desk::Disclosures;
 pub use hidden_values::{HiddenValues, ValueKind};
 pub use node::{EventView, Node};
 pub use packages::{NotHandedOut, PackageDownload, PackageRun, PackageSweep};
-pub use review::Compared;
+pub use review::{Compared, Masking};
 pub use search::{NotStarted, SearchRun};
 pub use searcher::Searcher;
 pub use subject::Subject;

@@ -1,13 +1,19 @@
 //! An event as a tree of named values: what reviewers see, and what masks are laid over. Numbers keep the text that was
 //! sent, and a name that stands twice stays twice.
 
+use std::fmt::Write as _;
+
 use sealog_core::event::StoredEvent;
 use sealog_core::json::{self, Items, Members};
 
-/// Deeper than anything that people write; what lies below is one value that is searched as a text and not
-/// disclosed.
+/// Deeper than anything that people write.
 const DEPTH_MAX: usize = 32;
-pub const TOO_DEEP: &str = "Not disclosed (nested too deeply)";
+/// Of one path: its names, and what joins them.
+const PATH_BYTES_MAX: usize = 500;
+/// Of all paths of an event together. An event has room for a name of 100,000 bytes with 50,000 values below
+/// it, whose paths would need five gigabytes. Within this bound, whatever is done with paths is linear.
+const PATHS_BYTES_MAX: usize = 4 << 20;
+pub const OVERSIZED: &str = "Not disclosed (nested too deeply, or too large to review)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
@@ -18,13 +24,14 @@ pub enum Node {
     Object(Vec<(String, Node)>),
     /// Stands in the place of what is not disclosed.
     Masked(String),
-    /// Nested too deeply to be shown, as it is stored. It is written as [`TOO_DEEP`].
-    Deep(String),
+    /// What exceeds a bound on depth or paths, as it is stored. It is one value, which is searched as a text
+    /// and written as [`OVERSIZED`].
+    Oversized(String),
 }
 
 impl Node {
     pub fn parse(canonical: &str) -> Node {
-        parse(canonical, 0)
+        Parsing { paths: PATHS_BYTES_MAX }.parse(canonical, 0, "metadata".len())
     }
 
     pub fn is_masked(&self) -> bool {
@@ -35,22 +42,26 @@ impl Node {
     pub fn scalar(&self) -> Option<&str> {
         match self {
             Node::Text(text) | Node::Literal(text) => Some(text),
-            Node::List(_) | Node::Object(_) | Node::Masked(_) | Node::Deep(_) => None,
+            Node::List(_) | Node::Object(_) | Node::Masked(_) | Node::Oversized(_) => None,
         }
     }
 
     /// Every value that is not made of others, with its path.
     pub fn leaves<'n>(&'n self, path: &str, take: &mut impl FnMut(&str, &'n Node)) {
+        self.leaves_below(&mut path.to_owned(), take);
+    }
+
+    fn leaves_below<'n>(&'n self, path: &mut String, take: &mut impl FnMut(&str, &'n Node)) {
         match self {
-            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Deep(_) => take(path, self),
+            Node::Text(_) | Node::Literal(_) | Node::Masked(_) | Node::Oversized(_) => take(path, self),
             Node::List(items) => {
                 for (at, item) in items.iter().enumerate() {
-                    item.leaves(&format!("{path}[{at}]"), take);
+                    below(path, Step::Item(at), |path| item.leaves_below(path, take));
                 }
             }
             Node::Object(members) => {
                 for (name, value) in members {
-                    value.leaves(&format!("{path}.{name}"), take);
+                    below(path, Step::Member(name), |path| value.leaves_below(path, take));
                 }
             }
         }
@@ -60,7 +71,7 @@ impl Node {
     pub fn put_json(&self, out: &mut Vec<u8>) {
         match self {
             Node::Text(text) | Node::Masked(text) => json::put_string(text, out),
-            Node::Deep(_) => json::put_string(TOO_DEEP, out),
+            Node::Oversized(_) => json::put_string(OVERSIZED, out),
             Node::Literal(text) => out.extend_from_slice(text.as_bytes()),
             Node::List(items) => {
                 out.push(b'[');
@@ -94,16 +105,68 @@ impl Node {
     }
 }
 
-fn parse(canonical: &str, depth: usize) -> Node {
-    match canonical.as_bytes().first() {
-        Some(b'{' | b'[') if depth >= DEPTH_MAX => Node::Deep(canonical.to_owned()),
-        Some(b'{') => {
-            let member = |(name, value)| (text(name), parse(value, depth + 1));
-            Node::Object(Members::of(canonical).map(member).collect())
+/// One step down a path.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'s> {
+    Item(usize),
+    Member(&'s str),
+}
+
+/// Calls `visit` with the path one step further down, and takes the step back.
+pub fn below<T>(path: &mut String, step: Step<'_>, visit: impl FnOnce(&mut String) -> T) -> T {
+    let length = path.len();
+    // Writing to a string does not fail.
+    let _ = match step {
+        Step::Item(at) => write!(path, "[{at}]"),
+        Step::Member(name) => write!(path, ".{name}"),
+    };
+    let answer = visit(path);
+    path.truncate(length);
+    answer
+}
+
+/// What is left of [`PATHS_BYTES_MAX`].
+struct Parsing {
+    paths: usize,
+}
+
+impl Parsing {
+    /// `path` is how long the path to this value is.
+    fn parse(&mut self, canonical: &str, depth: usize, path: usize) -> Node {
+        let parsed = match canonical.as_bytes().first() {
+            Some(b'{' | b'[') if depth >= DEPTH_MAX => None,
+            Some(b'{') => self.object(canonical, depth, path),
+            Some(b'[') => self.list(canonical, depth, path),
+            Some(b'"') => Some(Node::Text(text(canonical))),
+            _ => Some(Node::Literal(canonical.to_owned())),
+        };
+        parsed.unwrap_or_else(|| Node::Oversized(canonical.to_owned()))
+    }
+
+    fn object(&mut self, canonical: &str, depth: usize, path: usize) -> Option<Node> {
+        let mut members = Vec::new();
+        for (name, value) in Members::of(canonical) {
+            let name = text(name);
+            let path = self.take(path + 1 + name.len())?;
+            members.push((name, self.parse(value, depth + 1, path)));
         }
-        Some(b'[') => Node::List(Items::of(canonical).map(|item| parse(item, depth + 1)).collect()),
-        Some(b'"') => Node::Text(text(canonical)),
-        _ => Node::Literal(canonical.to_owned()),
+        Some(Node::Object(members))
+    }
+
+    fn list(&mut self, canonical: &str, depth: usize, path: usize) -> Option<Node> {
+        let mut items = Vec::new();
+        for item in Items::of(canonical) {
+            let digits = items.len().checked_ilog10().map_or(1, |log| log as usize + 1);
+            let path = self.take(path + 2 + digits)?;
+            items.push(self.parse(item, depth + 1, path));
+        }
+        Some(Node::List(items))
+    }
+
+    /// Accounts for a path of this length. None if it is too long, or if all of them have become too long.
+    fn take(&mut self, path: usize) -> Option<usize> {
+        self.paths = self.paths.checked_sub(path).filter(|_| path <= PATH_BYTES_MAX)?;
+        Some(path)
     }
 }
 
@@ -185,6 +248,38 @@ mod tests {
     fn what_is_nested_too_deeply_is_one_value_that_is_not_disclosed() {
         let deep = format!("{}\"secret\"{}", "[".repeat(50_000), "]".repeat(50_000));
         let written = Node::parse(&deep).to_json();
-        assert!(written.contains(TOO_DEEP) && !written.contains("secret"));
+        assert!(written.contains(OVERSIZED) && !written.contains("secret"));
+    }
+
+    /// All that is kept of an event: paths, and values.
+    fn bytes_of(node: &Node) -> usize {
+        let mut bytes = 0;
+        node.leaves("metadata", &mut |path, leaf| bytes += path.len() + leaf.scalar().map_or(0, str::len));
+        bytes
+    }
+
+    #[test]
+    fn the_paths_of_an_event_have_at_most_four_megabytes_whatever_its_names() {
+        let values = vec!["1"; 60_000].join(",");
+        let deep_name =
+            |name: &str| format!("{}[{values}]{}", format!("{{\"{name}\":").repeat(30), "}".repeat(30));
+        for (canonical, is_shown) in [
+            (format!("[{values}]"), true),
+            (format!("{{\"a\":[{values}],\"b\":[{values}]}}"), true),
+            (format!("{{\"{}\":[{values}]}}", "k".repeat(100_000)), false),
+            (format!("{{\"a\":{{\"{}\":[{values}]}}}}", "k".repeat(480)), false),
+            (deep_name("name"), false),
+            (format!("[{}]", vec![format!("[{values}]"); 8].join(",")), false),
+        ] {
+            let node = Node::parse(&canonical);
+            assert!(bytes_of(&node) <= PATHS_BYTES_MAX + canonical.len(), "{}", bytes_of(&node));
+            assert_eq!(!node.to_json().contains(OVERSIZED), is_shown, "{}", &canonical[..40]);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_to_review_leaves_the_rest_as_it_is() {
+        let canonical = format!("{{\"a\":1,\"b\":{{\"{}\":2,\"c\":3}},\"d\":4}}", "k".repeat(600));
+        assert_eq!(Node::parse(&canonical).to_json(), format!("{{\"a\":1,\"b\":\"{OVERSIZED}\",\"d\":4}}"));
     }
 }

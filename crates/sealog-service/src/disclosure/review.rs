@@ -14,7 +14,7 @@ use serde_json::json;
 use super::desk::Disclosures;
 use super::finder::Finder;
 use super::hidden_values::{HiddenValues, ValueKind};
-use super::masks::{self, Suggested};
+use super::masks::{self, Choice, Suggested};
 use super::node::EventView;
 use super::search::{Parameters, WORKING};
 use super::subject::Subject;
@@ -72,25 +72,55 @@ pub(super) async fn read_event(
     }
 }
 
+impl Compared {
+    /// What a reviewer chooses for this event: these paths are masked, or what is suggested.
+    pub fn masking(self, paths: Option<Vec<String>>) -> Masking {
+        let suggested = || self.suggested.masks.iter().map(|mask| mask.path.clone()).collect();
+        let wanted = paths.clone().unwrap_or_else(suggested);
+        let choice = masks::choice(&self.stored, &wanted, &self.masked, &self.subject);
+        let new = self.found.new;
+        let (search_id, project_id, chain_seq) = (self.search_id, new.project_id, new.chain_seq);
+        Masking { search_id, project_id, chain_seq, paths, choice }
+    }
+}
+
+/// What is masked of one event from now on, and what that says of values.
+#[derive(Clone, Debug)]
+pub struct Masking {
+    search_id: SearchId,
+    project_id: ProjectId,
+    chain_seq: u64,
+    paths: Option<Vec<String>>,
+    choice: Choice,
+}
+
 impl Disclosures {
-    /// By the identifiers of the search, and with what reviewers have said about values.
+    /// By the identifiers of the search, and with what reviewers have said about values. A case can have
+    /// 200,000 of them, so the thread pool puts them in their order.
     pub async fn disclosure(&self, search: &CaseSearch) -> Result<Disclosure, StoreError> {
         let unknown = || StoreError::Read("the parameters of the search are not known here".into());
         let parameters = Parameters::parse(&search.new.parameters).ok_or_else(unknown)?;
-        let subject = Finder::new(&parameters.identifiers).subject;
         let known = self.control.case_values(search.new.id).await?;
-        let known = known.into_iter().filter_map(|(value, kind)| Some((value, ValueKind::parse(&kind)?)));
-        let own = subject.values().map(|value| (value.to_owned(), ValueKind::Own)).collect::<Vec<_>>();
-        Ok(Disclosure { search_id: search.new.id, hidden: HiddenValues::new(known.chain(own)), subject })
+        let (search_id, tenant_id) = (search.new.id, search.new.tenant_id);
+        let cost = known.iter().map(|(value, _)| value.len()).sum();
+        let made = self.store.pool().run(Lane::Compute, tenant_id, cost, move || {
+            let subject = Finder::new(&parameters.identifiers).subject;
+            let known = known.into_iter().filter_map(|(value, kind)| Some((value, ValueKind::parse(&kind)?)));
+            let own = subject.values().map(|value| (value.to_owned(), ValueKind::Own)).collect::<Vec<_>>();
+            Disclosure { search_id, hidden: HiddenValues::new(known.chain(own)), subject }
+        });
+        made.await.map_err(|_| StoreError::Closing)
     }
 
-    /// One event as it is stored, beside what would be disclosed of it now.
-    pub async fn compare(
+    /// Looks at one event as it is stored, beside what would be disclosed of it now. `look` runs in the thread
+    /// pool: an event can have 100,000 values.
+    pub async fn compare<T: Send + 'static>(
         &self,
         search: &CaseSearch,
         project_id: ProjectId,
         chain_seq: u64,
-    ) -> Result<Option<Compared>, StoreError> {
+        look: impl FnOnce(Compared) -> T + Send + 'static,
+    ) -> Result<Option<T>, StoreError> {
         let Some(found) = self.control.found_event(search.new.id, project_id, chain_seq).await? else {
             return Ok(None);
         };
@@ -100,7 +130,7 @@ impl Disclosures {
         let disclosure = self.disclosure(search).await?;
         let cost = event.text.as_str().len();
         let compared = self.store.pool().run(Lane::Compute, search.new.tenant_id, cost, move || {
-            disclosure.compare(found, EventView::of(&event))
+            look(disclosure.compare(found, EventView::of(&event)))
         });
         compared.await.map(Some).map_err(|_| StoreError::Closing)
     }
@@ -136,27 +166,23 @@ impl Disclosures {
         Ok(decided)
     }
 
-    /// What is masked of one event: these paths, or what is suggested. A form that does not show all of its
-    /// values says which paths those are by [`masks::merged`].
+    /// Saves what is masked of one event. A form that does not show all of its values says which paths those
+    /// are by [`masks::merged`].
     pub async fn mask(
         &self,
         person_id: PersonId,
         case: &Case,
-        compared: &Compared,
+        masking: Masking,
         revision: u64,
-        paths: Option<Vec<String>>,
     ) -> Result<Decided, StoreError> {
-        let suggested: Vec<String> = compared.suggested.masks.iter().map(|mask| mask.path.clone()).collect();
-        let new = &compared.found.new;
-        let wanted = paths.clone().unwrap_or(suggested);
-        let choice = masks::choice(&compared.stored, &wanted, &compared.masked, &compared.subject);
+        let Masking { search_id, project_id, chain_seq, paths, choice } = masking;
         let as_text = |values: Vec<(String, ValueKind)>| {
             values.into_iter().map(|(value, kind)| (value, kind.as_str().to_owned())).collect()
         };
         let mask = MaskFound {
-            reviewing: self.reviewing(person_id, case, compared.search_id),
-            project_id: new.project_id,
-            chain_seq: new.chain_seq,
+            reviewing: self.reviewing(person_id, case, search_id),
+            project_id,
+            chain_seq,
             revision,
             masks: paths,
             values: as_text(choice.values),

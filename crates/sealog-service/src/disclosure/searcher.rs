@@ -29,8 +29,12 @@ const BYTES_OF_CALL: usize = 512 << 10;
 const CALLS_OF_PIECE: usize = 8;
 /// Events that one question to an index answers.
 const EVENTS_OF_CALL: usize = 500;
-/// Values of other people, over all events.
+/// Values of other people, over all events, and their bytes: whoever reviews the case has all of them in
+/// memory.
 const VALUES_MAX: u64 = 200_000;
+const VALUES_BYTES_MAX: u64 = 16 << 20;
+/// So many values end a piece, which is written in one transaction.
+const VALUES_OF_PIECE: usize = 5_000;
 /// A search works half of the time at most, so that others have the disk and the cores; and rests no longer than this.
 const REST_MAX: Duration = Duration::from_millis(250);
 
@@ -91,6 +95,7 @@ struct Position {
     /// Of a question, what is below it is left; of reading, what is from it on.
     seq: Option<u64>,
     values: u64,
+    values_bytes: u64,
 }
 
 impl Position {
@@ -102,11 +107,13 @@ impl Position {
             filter: usize::try_from(number("filter")).unwrap_or(usize::MAX),
             seq: value["seq"].as_u64(),
             values: number("values"),
+            values_bytes: number("values_bytes"),
         }
     }
 
     fn to_text(&self) -> String {
-        json!({ "chain": self.chain, "filter": self.filter, "seq": self.seq, "values": self.values })
+        let Position { chain, filter, seq, values, values_bytes } = self;
+        json!({ "chain": chain, "filter": filter, "seq": seq, "values": values, "values_bytes": values_bytes })
             .to_string()
     }
 }
@@ -150,11 +157,15 @@ impl Searcher {
             None => self.read(chain, range, &finder, &mut position, &mut piece).await?,
         }
         position.values += piece.values.len() as u64;
+        position.values_bytes += piece.values.iter().map(|(value, _)| value.len() as u64).sum::<u64>();
+        if position.values > VALUES_MAX || position.values_bytes > VALUES_BYTES_MAX {
+            return self.end(&search, &parameters, SearchOutcome::TooMany).await;
+        }
         piece.position = position.to_text();
         let Some(search) = self.control.advance_case_search(id, job.id, piece).await? else {
             return Ok(failed("another job goes on with the search"));
         };
-        if search.counts.events > RESULTS_MAX || position.values > VALUES_MAX {
+        if search.counts.events > RESULTS_MAX {
             return self.end(&search, &parameters, SearchOutcome::TooMany).await;
         }
         if position.chain >= parameters.chains.len() {
@@ -200,7 +211,7 @@ impl Searcher {
     ) -> Result<(), StoreError> {
         let mut next = Some(position.seq.unwrap_or(range.first_seq)).filter(|next| *next <= range.last_seq);
         for _ in 0..CALLS_OF_PIECE {
-            let Some(from) = next else { break };
+            let Some(from) = next.filter(|_| piece.values.len() < VALUES_OF_PIECE) else { break };
             let read = Range { from, to: range.last_seq, bytes_max: BYTES_OF_CALL };
             let chunk = self.store.range(chain, read).await?;
             next = chunk.resume.filter(|resume| *resume <= range.last_seq);
@@ -307,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_position_is_read_as_it_was_written_and_the_first_one_is_the_beginning() {
-        let position = Position { chain: 1, filter: 4, seq: Some(77), values: 9 };
+        let position = Position { chain: 1, filter: 4, seq: Some(77), values: 9, values_bytes: 81 };
         assert_eq!(Position::parse(Some(&position.to_text())), position);
         assert_eq!(Position::parse(None), Position::default());
     }

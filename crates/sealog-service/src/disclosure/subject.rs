@@ -1,6 +1,6 @@
 //! The person whom a case is about: the identifiers that mean them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::fold;
 
@@ -30,18 +30,22 @@ pub struct Subject {
     /// says nothing of an actor 1001 or of `order/1001`.
     pub paths: Vec<(String, String)>,
     keys: HashSet<Vec<u8>>,
+    keys_at: HashMap<String, HashSet<Vec<u8>>>,
 }
 
 impl Subject {
     pub fn new(ids: Vec<String>, resources: Vec<String>, mentions: Vec<String>) -> Subject {
         let all = ids.iter().chain(&resources).chain(&mentions);
         let keys = all.map(|value| fold::key(value)).collect();
-        Subject { ids, resources, mentions, paths: Vec::new(), keys }
+        Subject { ids, resources, mentions, paths: Vec::new(), keys, keys_at: HashMap::new() }
     }
 
     /// With values at paths, which stand below `metadata`.
     #[must_use]
     pub fn with_paths(mut self, paths: Vec<(String, String)>) -> Subject {
+        for (path, value) in &paths {
+            self.keys_at.entry(path.clone()).or_default().insert(fold::key(value));
+        }
         self.paths = paths;
         self
     }
@@ -54,12 +58,11 @@ impl Subject {
 
     /// Whether a value is the person's at this path of an event (`metadata.cards[0].owner`).
     pub fn is_at(&self, path: &str, value: &str) -> bool {
-        if self.paths.is_empty() {
+        if self.keys_at.is_empty() {
             return false;
         }
         let Some(inner) = path.strip_prefix("metadata.") else { return false };
-        let inner = without_places(inner);
-        self.paths.iter().any(|(known, wanted)| *known == inner && fold::key(wanted) == fold::key(value))
+        self.keys_at.get(&without_places(inner)).is_some_and(|keys| keys.contains(&fold::key(value)))
     }
 
     /// Whether a resource is the person: as a whole, or by what stands behind its type.

@@ -10,10 +10,11 @@ use sealog_core::event::parse_single;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_core::time::DAY_MS;
+use sealog_service::disclosure::node::OVERSIZED;
 use sealog_service::disclosure::packages::{KEPT_DAYS, PACKAGE_BYTES_MAX};
 use sealog_service::disclosure::search::{RESULTS_MAX, UNENDED_MAX};
 use sealog_service::disclosure::{
-    Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
+    Compared, Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
 };
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
@@ -282,8 +283,12 @@ fn files(bytes: &[u8], password: Option<&str>) -> Vec<(String, String)> {
 }
 
 fn on_both(rule: fn(Stage)) {
+    on_both_with(small(&StillWorld::new()), rule);
+}
+
+fn on_both_with(options: Options, rule: fn(Stage)) {
     let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
+    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
     let control = Control::embedded(&store).unwrap();
     rule(Stage::new(Arc::new(store), control));
     let database = postgres::cluster().database();
@@ -633,18 +638,23 @@ fn a_value_that_a_reviewer_masks_or_shows_is_so_in_every_event() {
         let case = stage.jane();
         let search = stage.searched(&case);
         let disclosed = |seq| {
-            let compared = stage.wait(stage.desk.compare(&search, project(2), seq)).unwrap().unwrap();
+            let compared = stage
+                .wait(stage.desk.compare(&search, project(2), seq, |compared| compared))
+                .unwrap()
+                .unwrap();
             compared.disclosed.field("metadata").unwrap().to_json()
         };
         assert_eq!(disclosed(2), r#"{"note":"OPS-4711 is of [another person]"}"#);
-        let compared = stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
+        let compared =
+            stage.wait(stage.desk.compare(&search, project(2), 1, |compared| compared)).unwrap().unwrap();
         let paths = Some(vec!["metadata.ticket".to_owned()]);
-        let masked = stage.desk.mask(PERSON, &case, &compared, compared.found.revision, paths);
+        let masked = stage.desk.mask(PERSON, &case, compared.clone().masking(paths), compared.found.revision);
         assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
         assert_eq!(disclosed(1), r#"{"ticket":"Not disclosed","owner":"usr_77"}"#);
         assert_eq!(disclosed(2), r#"{"note":"[not disclosed] is of usr_77"}"#);
-        let compared = stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
-        let back = stage.desk.mask(PERSON, &case, &compared, compared.found.revision, None);
+        let compared =
+            stage.wait(stage.desk.compare(&search, project(2), 1, |compared| compared)).unwrap().unwrap();
+        let back = stage.desk.mask(PERSON, &case, compared.clone().masking(None), compared.found.revision);
         assert!(matches!(stage.wait(back).unwrap(), Decided::Done { left: 0, .. }));
         assert_eq!(disclosed(2), r#"{"note":"OPS-4711 is of [another person]"}"#);
     });
@@ -666,9 +676,10 @@ fn masks_that_are_saved_while_a_newer_search_runs_are_in_the_package() {
         }
         let current = stage.wait(stage.desk.current_search(&case)).unwrap().unwrap();
         assert_eq!(current.new.id, search.new.id);
-        let compared = stage.wait(stage.desk.compare(&search, project(2), 5)).unwrap().unwrap();
+        let compared =
+            stage.wait(stage.desk.compare(&search, project(2), 5, |compared| compared)).unwrap().unwrap();
         let paths = Some(vec!["actor_id".to_owned(), "metadata.text".to_owned()]);
-        let masked = stage.desk.mask(PERSON, &case, &compared, compared.found.revision, paths);
+        let masked = stage.desk.mask(PERSON, &case, compared.clone().masking(paths), compared.found.revision);
         assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
         stage.work();
         let newer = stage.wait(stage.desk.current_search(&case)).unwrap().unwrap();
@@ -719,8 +730,13 @@ fn a_value_at_a_path_means_the_person_there_and_nobody_elsewhere() {
         let case = stage.case(vec![at_path("card.owner", "1001")]);
         let search = stage.searched(&case);
         assert_eq!(search.counts, FoundCounts { events: 2, by_person: 0, on_person: 2, mentions: 0 });
-        let disclosed =
-            |seq| stage.wait(stage.desk.compare(&search, project(2), seq)).unwrap().unwrap().disclosed;
+        let disclosed = |seq| {
+            stage
+                .wait(stage.desk.compare(&search, project(2), seq, |compared| compared))
+                .unwrap()
+                .unwrap()
+                .disclosed
+        };
         let first = disclosed(1);
         assert_eq!(first.text_of("actor_id"), None, "an employee who happens to have the number");
         assert!(first.field("resource").unwrap().is_masked());
@@ -754,7 +770,8 @@ fn upper_and_lower_case_and_composed_letters_do_not_matter_in_any_script() {
         seqs.sort_unstable();
         assert_eq!(seqs, [1, 2, 3, 4, 6, 7]);
         assert_eq!(search.counts.by_person, 1);
-        let compared = stage.wait(stage.desk.compare(&search, project(2), 6)).unwrap().unwrap();
+        let compared =
+            stage.wait(stage.desk.compare(&search, project(2), 6, |compared| compared)).unwrap().unwrap();
         let metadata = compared.disclosed.field("metadata").unwrap().to_json();
         assert_eq!(metadata, r#"{"n":"Jürgen Müller met [staff member]"}"#);
     });
@@ -786,7 +803,8 @@ fn an_identifier_is_found_however_deep_it_is_nested_and_also_in_a_name() {
         seqs.sort_unstable();
         // Seven characters and more count inside of words, too: rather one too many than one too few.
         assert_eq!(seqs, [1, 2, 3, 4, 5, 6]);
-        let compared = stage.wait(stage.desk.compare(&search, project(2), 2)).unwrap().unwrap();
+        let compared =
+            stage.wait(stage.desk.compare(&search, project(2), 2, |compared| compared)).unwrap().unwrap();
         let disclosed = compared.disclosed.field("metadata").unwrap().to_json();
         assert!(disclosed.contains("nested too deeply") && !disclosed.contains("20931"), "{disclosed}");
         assert!(!compared.suggested.flags.is_empty(), "somebody should look at the event itself");
@@ -800,15 +818,72 @@ fn a_name_of_a_member_that_may_mean_somebody_is_for_a_reviewer_and_is_masked_wit
         stage.send(2, &[body]);
         let case = stage.jane();
         let search = stage.searched(&case);
-        let compared = || stage.wait(stage.desk.compare(&search, project(2), 1)).unwrap().unwrap();
+        let compared =
+            || stage.wait(stage.desk.compare(&search, project(2), 1, |compared| compared)).unwrap().unwrap();
         let flags = compared().suggested.flags;
         assert_eq!(flags, ["metadata.shared.usr_77", "metadata.shared.ann@example.org"]);
         let now = compared();
         let paths = Some(vec!["metadata.shared.usr_77".to_owned(), "metadata.shared.mode".to_owned()]);
-        let masked = stage.desk.mask(PERSON, &case, &now, now.found.revision, paths);
+        let masked = stage.desk.mask(PERSON, &case, now.clone().masking(paths), now.found.revision);
         assert!(matches!(stage.wait(masked).unwrap(), Decided::Done { left: 0, .. }));
         let disclosed = compared().disclosed.field("metadata").unwrap().to_json();
         let expected = r#"{"shared":{"[not disclosed]":"Not disclosed","ann@example.org":"write","mode":"Not disclosed"}}"#;
         assert_eq!(disclosed, expected);
+    });
+}
+
+/// What one of these events can cost is linear in its bytes; a step above that takes minutes or gigabytes here.
+#[test]
+fn the_worst_events_are_searched_compared_masked_and_packed() {
+    let segments = 1 << 20;
+    let options =
+        Options { segment_bytes_first: segments, segment_bytes_max: segments, ..small(&StillWorld::new()) };
+    on_both_with(options, |stage| {
+        let worst = sealog_testing::worst::worst_events("p-20931");
+        for (_, body) in &worst {
+            stage.send(2, &[body]);
+        }
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        assert_eq!(search.counts.by_person, worst.len() as u64);
+        for (seq, (name, body)) in (1..).zip(&worst) {
+            let look = |compared: Compared| {
+                let paths: usize = compared.stored.leaves().iter().map(|(path, _)| path.len()).sum();
+                (paths, compared.found.revision, compared.masking(Some(vec!["metadata".to_owned()])))
+            };
+            let compared = stage.wait(stage.desk.compare(&search, project(2), seq, look)).unwrap();
+            let (paths, revision, masking) = compared.unwrap();
+            assert!(paths <= (4 << 20) + body.len(), "{name}: {paths} bytes of paths");
+            let masked = stage.wait(stage.desk.mask(PERSON, &case, masking, revision)).unwrap();
+            assert!(matches!(masked, Decided::Done { left: 0, .. }), "{name}: {masked:?}");
+        }
+        let case = stage.to(&case, CaseState::Approved);
+        let package = stage.package(&case);
+        let files = files(&stage.download(&case, &package, None), None);
+        let events = &files.iter().find(|(name, _)| name == "events.json").unwrap().1;
+        let events: Vec<Value> = serde_json::from_str(events).unwrap();
+        assert_eq!(events.len(), worst.len());
+        let is_masked =
+            |event: &Value| event["metadata"].as_str().is_some_and(|text| text.starts_with("Not disclosed"));
+        assert!(events.iter().all(is_masked));
+    });
+}
+
+#[test]
+fn what_is_too_large_to_review_is_found_flagged_and_not_disclosed() {
+    on_both(|stage| {
+        let long = "k".repeat(600);
+        let body = format!(
+            r#"{{"action":"a.b","metadata":{{"seen":"ok","in":{{"{long}":"p-20931","by":"usr_secret"}}}}}}"#
+        );
+        stage.send(2, &[&body]);
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        assert_eq!(search.counts, FoundCounts { events: 1, by_person: 0, on_person: 0, mentions: 1 });
+        let compared = stage.desk.compare(&search, project(2), 1, |compared| compared);
+        let compared = stage.wait(compared).unwrap().unwrap();
+        assert_eq!(compared.suggested.flags, ["metadata.in"]);
+        let expected = format!(r#"{{"seen":"ok","in":"{OVERSIZED}"}}"#);
+        assert_eq!(compared.disclosed.field("metadata").unwrap().to_json(), expected);
     });
 }

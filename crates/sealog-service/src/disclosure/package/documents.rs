@@ -8,7 +8,7 @@ use sealog_core::json;
 use sealog_core::time::iso_ms;
 
 use super::markup::{FOOT, head, paragraphs, text};
-use crate::disclosure::node::{EventView, Node, TOO_DEEP};
+use crate::disclosure::node::{EventView, Node, OVERSIZED};
 use crate::disclosure::words;
 use crate::exports::put_safe_cell;
 
@@ -151,7 +151,7 @@ fn put_value(out: &mut String, name: &str, node: &Node) {
     out.push_str(&format!("<dt>{}</dt><dd>", text(name)));
     match node {
         Node::Masked(label) => out.push_str(&format!("<mark>{}</mark>", text(label))),
-        Node::Deep(_) => out.push_str(&format!("<mark>{}</mark>", text(TOO_DEEP))),
+        Node::Oversized(_) => out.push_str(&format!("<mark>{}</mark>", text(OVERSIZED))),
         Node::Text(value) | Node::Literal(value) => out.push_str(&text(&cut(value))),
         Node::List(_) | Node::Object(_) => out.push_str(&text(&cut(&listed(node)))),
     }
@@ -162,7 +162,7 @@ fn put_value(out: &mut String, name: &str, node: &Node) {
 fn listed(node: &Node) -> String {
     match node {
         Node::Text(value) | Node::Literal(value) | Node::Masked(value) => value.clone(),
-        Node::Deep(_) => TOO_DEEP.to_owned(),
+        Node::Oversized(_) => OVERSIZED.to_owned(),
         Node::List(items) => items.iter().map(listed).collect::<Vec<_>>().join(", "),
         Node::Object(members) => {
             let member =
