@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use sealog_store::StoreError;
 use sealog_store::postgres::sessions::{self, Failure, Sessions, Work};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
@@ -48,7 +49,7 @@ impl Tables {
             Lock::Version => work.next_version().map_err(failed).map(Some)?,
         };
         let value = act(&mut Statements { work: &work, schema: &self.schema }, version)?;
-        work.finish().map_err(failed)?;
+        work.finish().map_err(unknown)?;
         Ok(value)
     }
 }
@@ -71,8 +72,19 @@ fn failed(failure: Failure) -> DbError {
         Some(&SqlState::CHARACTER_NOT_IN_REPERTOIRE) => DbError::Refused("a text has a NUL in it".into()),
         _ => match failure {
             Failure::Store(error) => DbError::Store(error),
+            Failure::Database(_) if failure.is_gone() => {
+                DbError::Store(StoreError::Unavailable(failure.to_string()))
+            }
             Failure::Database(_) | Failure::TimedOut => DbError::Failed(failure.to_string()),
         },
+    }
+}
+
+/// Nobody knows whether the change was made: it is no answer that it was not.
+fn unknown(failure: Failure) -> DbError {
+    match failed(failure) {
+        DbError::Store(StoreError::Unavailable(cause)) => DbError::Failed(cause),
+        other => other,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settings of stores that most tests open.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealog_store::embedded::Options;
 use sealog_store::postgres::Time;
@@ -27,6 +28,8 @@ pub fn small(world: &Arc<StillWorld>) -> Options {
 pub fn on_postgres(world: &Arc<StillWorld>) -> sealog_store::postgres::Options {
     sealog_store::postgres::Options {
         connections: 8,
+        // On a busy machine a test can be kept waiting between two statements, and it is no node that has stopped.
+        idle_in_transaction_timeout: Duration::from_secs(60),
         time: Time::OfWorld,
         world: Arc::clone(world) as Arc<dyn World>,
         ..sealog_store::postgres::Options::default()

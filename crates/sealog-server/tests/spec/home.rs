@@ -42,6 +42,8 @@ impl Home {
             }
             Home::Database(database) => {
                 let options = postgres::Options {
+                    // As `on_postgres`: a test that is kept waiting is no node that has stopped.
+                    idle_in_transaction_timeout: std::time::Duration::from_secs(60),
                     connections: 8,
                     time: postgres::Time::OfWorld,
                     world: Arc::clone(world),

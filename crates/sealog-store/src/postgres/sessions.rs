@@ -204,6 +204,21 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Whether the connection has ended, and with it what was begun: the database is being stopped, has ended
+    /// a session that was idle for too long, or is gone.
+    pub fn is_gone(&self) -> bool {
+        let Failure::Database(error) = self else { return false };
+        match error.code() {
+            Some(state) => ["57P", "08", "25P03"].iter().any(|class| state.code().starts_with(class)),
+            None => {
+                error.is_closed()
+                    || std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
+            }
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
