@@ -20,6 +20,7 @@ pub mod disclosure;
 pub mod exports;
 pub mod geo;
 mod give_way;
+mod guessable;
 pub mod heads;
 pub mod hidden;
 pub mod ingest;

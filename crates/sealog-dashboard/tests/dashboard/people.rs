@@ -417,6 +417,9 @@ fn a_new_password_needs_the_old_one_and_ends_all_other_sessions() {
     };
     change(&mut browser, "wrong", NEW_PASSWORD).shows("This is not your password.");
     change(&mut browser, PASSWORD, "short").shows("Use at least 10 characters.");
+    for guessed in ["password123456".to_owned(), format!("{}2026", email(1).split('@').next().unwrap())] {
+        change(&mut browser, PASSWORD, &guessed).shows("This is too easy to guess.");
+    }
     assert_eq!(change(&mut browser, PASSWORD, &"x".repeat(1001)).status, 422);
     assert!(other.is_signed_in());
     assert_eq!(change(&mut browser, PASSWORD, NEW_PASSWORD).status, 303);

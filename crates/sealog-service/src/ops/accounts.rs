@@ -75,7 +75,7 @@ impl OpsAccounts {
         password: Secret,
         visitor: &Visitor,
     ) -> Result<Token, EnrolError> {
-        check_chosen(&password).map_err(EnrolError::Password)?;
+        check_chosen(&password, "").map_err(EnrolError::Password)?;
         self.throttle().admit([address("ops link", visitor.address)], self.world.now_ms()).await.map_err(
             |error| match error {
                 SignInError::Failed(failed) => EnrolError::Failed(failed),

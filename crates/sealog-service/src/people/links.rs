@@ -100,7 +100,7 @@ impl Accounts {
         if !is_address(&email) || email.eq_ignore_ascii_case(OWNER) {
             return Err(LinkError::Email);
         }
-        check_chosen(&password).map_err(LinkError::Password)?;
+        check_chosen(&password, &email).map_err(LinkError::Password)?;
         self.expect(token, |purpose| matches!(purpose, Purpose::Claim { .. })).await?;
         let password_hash = password::hash(&*self.world, password).await?;
         let claimed = Claimed { email, password_hash };
@@ -171,9 +171,10 @@ impl Accounts {
     }
 
     pub async fn reset_password(&self, token: &Token, password: Secret) -> Result<Person, LinkError> {
-        check_chosen(&password).map_err(LinkError::Password)?;
         let purpose = self.expect(token, |purpose| matches!(purpose, Purpose::Reset { .. })).await?;
         let Purpose::Reset { person_id } = purpose else { return Err(LinkError::Gone) };
+        let person = self.people.person(person_id).await?.ok_or(LinkError::Gone)?;
+        check_chosen(&password, &person.email).map_err(LinkError::Password)?;
         let password_hash = password::hash(&*self.world, password).await?;
         let now_ms = self.world.now_ms();
         let records = self.records(person_id, &actions::PASSWORD_CHANGED, json!({ "by": "link" }));
@@ -274,8 +275,8 @@ impl Accounts {
 
     /// Somebody without an account.
     pub async fn accept_as_new(&self, token: &Token, password: Secret) -> Result<Member, InvitationError> {
-        check_chosen(&password).map_err(InvitationError::Password)?;
         let (invitation, known) = self.invitation(token).await?.ok_or(InvitationError::Gone)?;
+        check_chosen(&password, &invitation.email).map_err(InvitationError::Password)?;
         if known {
             return Err(InvitationError::NeedsSignIn);
         }

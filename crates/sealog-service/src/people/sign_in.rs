@@ -14,6 +14,7 @@ use super::accounts::{Accounts, Failed, Visitor};
 use super::throttle::{SignInError, Throttle, address, subject};
 use super::token::Token;
 use crate::Secret;
+use crate::guessable::is_guessable;
 use crate::password::{self, LENGTH_MAX, LENGTH_MIN};
 use crate::system_chain::actions;
 
@@ -30,6 +31,7 @@ pub enum SignedIn {
 pub enum PasswordError {
     TooShort,
     TooLong,
+    Guessable,
 }
 
 impl std::fmt::Display for PasswordError {
@@ -37,15 +39,20 @@ impl std::fmt::Display for PasswordError {
         match self {
             PasswordError::TooShort => write!(f, "Use at least {LENGTH_MIN} characters."),
             PasswordError::TooLong => write!(f, "Use at most {LENGTH_MAX} characters."),
+            PasswordError::Guessable => f.write_str(
+                "This is too easy to guess. Use a few words that have nothing to do with each other.",
+            ),
         }
     }
 }
 
-/// Of length alone: rules about kinds of characters make passwords worse.
-pub(crate) fn check_chosen(password: &Secret) -> Result<(), PasswordError> {
+/// By its length, and by whether it is one that is tried first: rules about kinds of characters make passwords
+/// worse. `email` is the account's, as far as it is known.
+pub(crate) fn check_chosen(password: &Secret, email: &str) -> Result<(), PasswordError> {
     match password.0.chars().count() {
         length if length < LENGTH_MIN => Err(PasswordError::TooShort),
         length if length > LENGTH_MAX => Err(PasswordError::TooLong),
+        _ if is_guessable(&password.0, email) => Err(PasswordError::Guessable),
         _ => Ok(()),
     }
 }
@@ -98,7 +105,7 @@ impl Accounts {
         new: Secret,
         keep: Hash,
     ) -> Result<Result<(), PasswordError>, SignInError> {
-        if let Err(problem) = check_chosen(&new) {
+        if let Err(problem) = check_chosen(&new, &person.email) {
             return Ok(Err(problem));
         }
         let from = self.right_hash(person, old).await?;
