@@ -7,11 +7,12 @@ use sealog_core::id::Hash;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, one, params};
+use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 
 pub trait Attempts: Send + Sync {
     /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is made:
     /// attempts at the same time are all counted. How many there were in the window of each, with this one.
+    /// `Err(NoRoom)` on a full disk.
     fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>>;
     /// Forgets a subject's: the attempt was right.
     fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()>;
@@ -19,7 +20,8 @@ pub trait Attempts: Send + Sync {
 
 impl Attempts for Control {
     fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>> {
-        self.change_for(Payer::Stranger, Lock::None, move |db| {
+        // Anybody can make rows of it. Where they are refused, whoever asks counts in memory.
+        self.change_for_in(Payer::Stranger, Room::Ordinary, Lock::None, move |db| {
             // A few at a time: whoever tries a million names leaves no more than that to clean up at once.
             let over = "SELECT subject FROM {attempts} WHERE ends_at_ms <= ?1 ORDER BY ends_at_ms LIMIT 8";
             let mut ordered = all(db, over, params![now_ms], |row| row.get("subject"))?;
@@ -41,7 +43,7 @@ impl Attempts for Control {
     }
 
     fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             db.execute("DELETE FROM {attempts} WHERE subject = ?1", params![subject]).map(drop)
         })
     }

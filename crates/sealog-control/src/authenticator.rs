@@ -3,7 +3,7 @@
 use sealog_core::id::Hash;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Room, Row, Value, all, count, one, params};
 use crate::person::PersonId;
 use crate::person_record::PersonRecords;
 
@@ -63,14 +63,14 @@ impl Authenticators for Control {
 
     fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool> {
         // Whoever comes second waits for the row, and then finds the step used.
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "UPDATE {authenticators} SET last_step = ?2 WHERE person_id = ?1 AND last_step < ?2";
             Ok(db.execute(sql, params![person_id, step])? > 0)
         })
     }
 
     fn use_recovery_code(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
             Ok(db.execute(sql, params![person_id, digest])? > 0)
         })

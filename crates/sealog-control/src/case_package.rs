@@ -9,7 +9,7 @@ use crate::case_found::{self, SearchId, last_done};
 use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Lock, Row, Value, all, one, params, readable};
+use crate::db::{Db, DbError, FromValue, Listed, Lock, Room, Row, Value, all, one, params, readable};
 use crate::job::{self, JobId, NewJob};
 use crate::membership::Grants;
 use crate::person::PersonId;
@@ -223,7 +223,7 @@ impl CasePackages for Control {
     }
 
     fn drop_package(&self, id: PackageId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
-        self.change(Lock::Order, move |db| {
+        self.change_in(Room::Reserve, Lock::Order, move |db| {
             let sql = "UPDATE {case_packages} SET dropped_at_ms = ?2 WHERE id = ?1 AND dropped_at_ms IS NULL";
             let dropped = db.execute(sql, params![id, now_ms])? > 0;
             if let Some(package) = find(db, id)?.filter(|_| dropped) {
@@ -234,7 +234,7 @@ impl CasePackages for Control {
     }
 
     fn remove_pieces(&self, limit: usize) -> Answer<'_, u64> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {case_package_pieces} WHERE (package_id, attempt, piece) IN (
                            SELECT pieces.package_id, pieces.attempt, pieces.piece
                            FROM {case_packages} AS packages JOIN {case_package_pieces} AS pieces ON pieces.package_id = packages.id

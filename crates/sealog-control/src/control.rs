@@ -9,7 +9,7 @@ use sealog_store::postgres::PostgresStore;
 use sealog_store::{BoxFuture, StoreError};
 
 use crate::database::{COST, Database};
-use crate::db::{Db, DbError, Lock};
+use crate::db::{Db, DbError, Lock, Room};
 use crate::error::OpenError;
 use crate::postgres;
 use crate::record::{self, NewRecord};
@@ -93,8 +93,28 @@ impl Control {
         lock: Lock,
         act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,
     ) -> Answer<'_, T, E> {
+        self.change_for_in(payer, lock.room(), lock, act)
+    }
+
+    /// As [`Control::change`], with what it may use of a full disk.
+    pub(crate) fn change_in<T: Send + 'static, E: From<DbError> + From<StoreError> + Send + 'static>(
+        &self,
+        room: Room,
+        lock: Lock,
+        act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Answer<'_, T, E> {
+        self.change_for_in(Payer::Operator, room, lock, act)
+    }
+
+    pub(crate) fn change_for_in<T: Send + 'static, E: From<DbError> + From<StoreError> + Send + 'static>(
+        &self,
+        payer: Payer,
+        room: Room,
+        lock: Lock,
+        act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Answer<'_, T, E> {
         let database = Arc::clone(&self.database);
-        self.run(payer, move || database.change(lock, |db, _| act(db)))
+        self.run(payer, move || database.change_in(room, lock, |db, _| act(db)))
     }
 
     /// A change that takes so much room that it is refused where the disk has none to spare: what is left is for events, and for
@@ -121,10 +141,23 @@ impl Control {
         lock: Lock,
         act: impl FnOnce(&mut dyn Db) -> Result<Option<Changed<T>>, DbError> + Send + 'static,
     ) -> Answer<'_, Option<T>, E> {
+        self.change_of_tenant_in(lock.room(), lock, act)
+    }
+
+    /// As [`Control::change_of_tenant`], with what it may use of a full disk.
+    pub(crate) fn change_of_tenant_in<
+        T: Send + 'static,
+        E: From<DbError> + From<StoreError> + Send + 'static,
+    >(
+        &self,
+        room: Room,
+        lock: Lock,
+        act: impl FnOnce(&mut dyn Db) -> Result<Option<Changed<T>>, DbError> + Send + 'static,
+    ) -> Answer<'_, Option<T>, E> {
         let (database, versions) = (Arc::clone(&self.database), Arc::clone(&self.versions));
         self.run(Payer::Operator, move || {
             let mut changed = None;
-            let made: Result<_, E> = database.change(lock, |db, version| {
+            let made: Result<_, E> = database.change_in(room, lock, |db, version| {
                 let Some(Changed { tenant_id, value, records }) = act(db)? else { return Ok(None) };
                 if let Some(version) = version {
                     version::touch(db, tenant_id, version)?;

@@ -4,7 +4,7 @@
 use sealog_core::id::Hash;
 
 use crate::control::{Answer, Control};
-use crate::db::{Lock, params};
+use crate::db::{Lock, Room, params};
 use crate::person::PersonId;
 use crate::person_record::PersonRecords;
 use crate::session::Session;
@@ -13,7 +13,8 @@ use crate::{authenticator, person, session};
 pub trait Credentials: Send + Sync {
     /// Begins a session for what somebody has shown. Not if that does not hold any more: the password was
     /// changed, or the session that asked for the code has ended, while the answer was being worked out.
-    fn begin_session(&self, session: Session, shown: Shown) -> Answer<'_, bool>;
+    /// `room` is what it may use of a full disk.
+    fn begin_session(&self, session: Session, shown: Shown, room: Room) -> Answer<'_, bool>;
     /// A new password in place of that with the hash `from`, which ends all sessions of the person but one. Not
     /// if the person has another password by now. The address is as well known as it was.
     fn change_password(
@@ -39,9 +40,9 @@ pub trait Credentials: Send + Sync {
 }
 
 impl Credentials for Control {
-    fn begin_session(&self, session: Session, shown: Shown) -> Answer<'_, bool> {
+    fn begin_session(&self, session: Session, shown: Shown, room: Room) -> Answer<'_, bool> {
         // In one order with every change of a password: that ends this session, or this finds it changed.
-        self.change(Lock::Order, move |db| {
+        self.change_in(room, Lock::Order, move |db| {
             session::remove_over(db, session.created_at_ms)?;
             let holds = match shown {
                 Shown::Password { hash, replaces } => {
@@ -58,7 +59,7 @@ impl Credentials for Control {
                 }
             };
             if holds {
-                session::insert(db, &session)?;
+                session::begin(db, &session)?;
             }
             Ok(holds)
         })

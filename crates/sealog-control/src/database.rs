@@ -8,7 +8,7 @@ use sealog_store::StoreError;
 use sealog_store::embedded::Directory;
 use sealog_store::postgres::sessions::Sessions;
 
-use crate::db::{Db, DbError, Lock, Schema};
+use crate::db::{Db, DbError, Lock, Room, Schema};
 use crate::error::OpenError;
 use crate::postgres::{self, Tables};
 use crate::sqlite::File;
@@ -87,8 +87,18 @@ impl Database {
         lock: Lock,
         act: impl FnOnce(&mut dyn Db, Option<u64>) -> Result<T, DbError>,
     ) -> Result<T, E> {
+        self.change_in(lock.room(), lock, act)
+    }
+
+    /// As [`Database::change`], with what it may use of a full disk.
+    pub(crate) fn change_in<T, E: From<DbError>>(
+        &self,
+        room: Room,
+        lock: Lock,
+        act: impl FnOnce(&mut dyn Db, Option<u64>) -> Result<T, DbError>,
+    ) -> Result<T, E> {
         let changed = match &self.0 {
-            Driver::Sqlite(file) => file.change(lock, |db| act(db, None)),
+            Driver::Sqlite(file) => file.change(room, |db| act(db, None)),
             Driver::Postgres(tables) => tables.change(lock, act),
         };
         changed.map_err(E::from)

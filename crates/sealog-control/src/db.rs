@@ -38,6 +38,28 @@ pub enum Lock {
     Version,
 }
 
+/// What a change may use of a disk that is full. A database server looks after its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing: it is refused. One tenant's cases must not keep another one from revoking a key.
+    Ordinary,
+    /// What is left: it changes what is there, such as when a key was last used, and makes nothing longer.
+    InPlace,
+    /// What is kept free for this: signing in as an owner, an admin or an operator, ending keys, sessions and
+    /// memberships, and whatever frees room. What one person can take of it is bounded.
+    Reserve,
+}
+
+impl Lock {
+    /// What happens all the time changes what is there.
+    pub(crate) fn room(self) -> Room {
+        match self {
+            Lock::None => Room::InPlace,
+            Lock::Order | Lock::Version => Room::Ordinary,
+        }
+    }
+}
+
 /// Why a statement, or a transaction, has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DbError {

@@ -3,7 +3,7 @@
 use sealog_core::id::Hash;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, count, params};
+use crate::db::{Db, DbError, Lock, Room, Row, all, count, params};
 use crate::outbox::{self, NewNotice};
 use crate::person::PersonId;
 
@@ -32,7 +32,7 @@ pub enum DeviceSeen {
 
 impl Devices for Control {
     fn signed_in_with(&self, device: Device, most: u64, notice: NewNotice) -> Answer<'_, DeviceSeen> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Ordinary, Lock::None, move |db| {
             let Device { person_id, digest, last_seen_at_ms, .. } = device;
             let sql = "UPDATE {devices} SET last_seen_at_ms = ?3 WHERE person_id = ?1 AND digest = ?2";
             if db.execute(sql, params![person_id, digest, last_seen_at_ms])? > 0 {

@@ -6,7 +6,7 @@ use sealog_core::key::KeyState;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params, readable};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, one, params, readable};
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
@@ -89,7 +89,7 @@ impl Keys for Control {
     }
 
     fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
-        self.change_of_tenant(Lock::Version, move |db| {
+        self.change_of_tenant_in(Room::Reserve, Lock::Version, move |db| {
             let Some((tenant_id, before, after)) = revoke(db, id, now_ms)? else { return Ok(None) };
             let records = records.tell(Some(&before), &after);
             Ok(Some(Changed { tenant_id, value: after, records }))

@@ -87,7 +87,7 @@ pub use case_words::{
 pub use control::{Answer, Control};
 pub use copy::{copy_of_directory, projects_of_copy};
 pub use credentials::{Credentials, Shown};
-pub use db::ListPage;
+pub use db::{ListPage, Room};
 pub use device::{Device, DeviceSeen, Devices};
 pub use ending::{EndPage, EndPlace, Endings};
 pub use error::{ChangeError, OpenError};

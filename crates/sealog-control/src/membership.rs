@@ -4,7 +4,7 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::control::{Answer, Changed, Control, set};
 use crate::db::{
-    Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, damaged, one, params, readable,
+    Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, count, damaged, one, params, readable,
 };
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
@@ -63,7 +63,10 @@ impl Memberships for Control {
         change: MemberChange,
         records: Records<Updated>,
     ) -> Answer<'_, Option<MemberChanged>> {
-        self.change_of_tenant(Lock::Order, move |db| {
+        let ends =
+            matches!(change.ends_at_ms, Some(Some(_))) && change.role.is_none() && change.grants.is_none();
+        let room = if ends { Room::Reserve } else { Room::Ordinary };
+        self.change_of_tenant_in(room, Lock::Order, move |db| {
             let Some(before) = find(db, tenant_id, person_id)? else { return Ok(None) };
             let now_ms = change.now_ms;
             let value = update(db, &before, change)?;

@@ -4,7 +4,7 @@ use sealog_core::id::Hash;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, one, params};
+use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 use crate::ops_user::{self, OpsUserId};
 
 pub trait OpsSessions: Send + Sync {
@@ -21,7 +21,7 @@ pub trait OpsSessions: Send + Sync {
 impl OpsSessions for Control {
     fn begin_ops_session(&self, session: OpsSession, shown: OpsShown) -> Answer<'_, bool> {
         // In one order with every change of an account: that ends this session, or this finds it changed.
-        self.change(Lock::Order, move |db| {
+        self.change_in(Room::Reserve, Lock::Order, move |db| {
             let over = "DELETE FROM {ops_sessions} WHERE expires_at_ms <= ?1";
             db.execute(over, params![session.created_at_ms])?;
             let Some(user) = ops_user::find(db, session.user_id)? else { return Ok(false) };
@@ -67,7 +67,7 @@ impl OpsSessions for Control {
     }
 
     fn end_ops_session(&self, token_digest: Hash) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| end(db, token_digest))
+        self.change_in(Room::Reserve, Lock::None, move |db| end(db, token_digest))
     }
 }
 

@@ -7,12 +7,13 @@
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, count, params};
 use crate::record::{NewRecord, insert, insert_all};
 
 pub trait PendingRecords: Send + Sync {
     /// Records of what changed no control data: who signed in, who looked at what. They are durable before it goes on.
-    fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()>;
+    /// `room` is what they may use of a full disk.
+    fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Answer<'_, ()>;
     /// Tenants that have records waiting, in the order of their ids: those behind this one, at most so many.
     fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>>;
     /// The oldest of a tenant, in the order of the changes that they tell of.
@@ -26,8 +27,8 @@ pub trait PendingRecords: Send + Sync {
 }
 
 impl PendingRecords for Control {
-    fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Answer<'_, ()> {
-        self.change(Lock::Order, move |db| insert_all(db, &records))
+    fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Answer<'_, ()> {
+        self.change_in(room, Lock::Order, move |db| insert_all(db, &records))
     }
 
     fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>> {
@@ -56,7 +57,7 @@ impl PendingRecords for Control {
     }
 
     fn remove_record(&self, id: Uuid) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             Ok(db.execute("DELETE FROM {pending} WHERE id = ?1", params![id])? > 0)
         })
     }

@@ -1,8 +1,9 @@
 //! Room on the disk that is kept for control data: on a full disk keys must still be revocable.
 //!
 //! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a
-//! file that takes room and holds nothing; when less than a little is left, it is removed before a change
-//! that decides who may do what, and made again when there is room.
+//! file that takes room and holds nothing. When less than a little is left, it is removed before a change that
+//! may use it (see [`Room`](crate::db::Room)), and made again when there is room. Until then, all other
+//! changes are refused: whoever comes first must not use it up.
 
 use std::io;
 use std::path::PathBuf;
@@ -38,6 +39,13 @@ impl Reserve {
     /// Whether there is hardly room for a change.
     pub(crate) fn is_low(&self) -> bool {
         self.disk.free_bytes(&self.dir).is_ok_and(|free| free < LOW_BYTES)
+    }
+
+    /// Whether there is room for changes that are not for a full disk: what is reserved is there, and some
+    /// more.
+    pub(crate) fn is_for_all(&self) -> bool {
+        let wanted = if self.held { LOW_BYTES } else { 2 * BYTES };
+        self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= wanted)
     }
 
     /// Whether something large leaves enough for events and for changes. A disk that does not say is taken at its word later.

@@ -4,7 +4,7 @@ use sealog_core::id::Hash;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, one, params};
+use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 use crate::person::PersonId;
 
 pub trait Sessions: Send + Sync {
@@ -25,12 +25,12 @@ pub trait Sessions: Send + Sync {
 
 impl Sessions for Control {
     fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Ordinary, Lock::None, move |db| {
             remove_over(db, session.created_at_ms)?;
             if let Some(replaced) = replaces {
                 end(db, replaced)?;
             }
-            insert(db, &session)
+            begin(db, &session)
         })
     }
 
@@ -60,18 +60,18 @@ impl Sessions for Control {
     }
 
     fn end_session(&self, token_digest: Hash) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| end(db, token_digest))
+        self.change_in(Room::Reserve, Lock::None, move |db| end(db, token_digest))
     }
 
     fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {sessions} WHERE person_id = ?1 AND token_digest = ?2";
             Ok(db.execute(sql, params![person_id, token_digest])? > 0)
         })
     }
 
     fn end_sessions(&self, person_id: PersonId, keep: Option<Hash>) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| end_all(db, person_id, keep))
+        self.change_in(Room::Reserve, Lock::None, move |db| end_all(db, person_id, keep))
     }
 }
 
@@ -96,6 +96,17 @@ const SESSIONS: &str = "SELECT token_digest, person_id, needs_code, created_at_m
     FROM {sessions}";
 /// Not `last_seen_at_ms + idle_ms > ?2`, which could overflow.
 const RUNS: &str = "expires_at_ms > ?2 AND idle_ms > ?2 - last_seen_at_ms";
+
+/// Sessions of one person. The one that was not used for the longest time makes room for another.
+pub const SESSIONS_MAX: u64 = 20;
+
+/// Begins a session, as one of [`SESSIONS_MAX`].
+pub(crate) fn begin(db: &mut dyn Db, session: &Session) -> Result<(), DbError> {
+    let sql = "DELETE FROM {sessions} WHERE person_id = ?1 AND token_digest NOT IN
+               (SELECT token_digest FROM {sessions} WHERE person_id = ?1 ORDER BY last_seen_at_ms DESC, token_digest LIMIT ?2)";
+    db.execute(sql, params![session.person_id, SESSIONS_MAX - 1])?;
+    insert(db, session)
+}
 
 pub(crate) fn insert(db: &mut dyn Db, session: &Session) -> Result<(), DbError> {
     let sql = "INSERT INTO {sessions} (token_digest, person_id, needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent)

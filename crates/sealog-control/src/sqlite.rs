@@ -16,10 +16,11 @@ use rusqlite::types::{FromSql, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use sealog_core::id::ProjectId;
+use sealog_store::StoreError;
 use sealog_store::embedded::{Directory, FILE_MODE};
 use sealog_store::sync::lock;
 
-use crate::db::{Db, DbError, Lock, Row, Schema, Value, all, damaged, translate};
+use crate::db::{Db, DbError, Room, Row, Schema, Value, all, damaged, translate};
 use crate::error::OpenError;
 use crate::reserve::Reserve;
 
@@ -101,7 +102,7 @@ impl File {
     /// file that another program has locked are not of that kind.
     pub(crate) fn change<T>(
         &self,
-        wanted: Lock,
+        room: Room,
         act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
         let mut inner = self.lock();
@@ -113,9 +114,12 @@ impl File {
                 "an earlier change failed ({cause}); nothing is changed until the store is started again"
             )));
         }
-        // What is written all the time, such as when a key was last used, does not get this room.
-        if let (Lock::Order | Lock::Version, Some(reserve)) = (wanted, &mut *reserve) {
-            reserve.release_if_low();
+        if let Some(reserve) = &mut *reserve {
+            match room {
+                Room::Ordinary if !reserve.is_for_all() => return Err(DbError::Store(StoreError::NoRoom)),
+                Room::Ordinary | Room::InPlace => {}
+                Room::Reserve => drop(reserve.release_if_low()),
+            }
         }
         // SQLite has one writer at a time, so every change has its place in one order.
         let made = transact(db, act);
@@ -548,7 +552,7 @@ mod tests {
     #[test]
     fn a_change_that_fails_leaves_nothing_behind() {
         let file = in_memory();
-        let failed = file.change(Lock::Version, |db| {
+        let failed = file.change(Room::Ordinary, |db| {
             insert_tenant(db, 1)?;
             insert_tenant(db, 1)
         });
@@ -561,13 +565,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path());
         let file = open(&store);
-        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
-        let failed = file.change(Lock::Version, |db| {
+        file.change(Room::Ordinary, |db| insert_tenant(db, 1)).unwrap();
+        let failed = file.change(Room::Ordinary, |db| {
             insert_tenant(db, 2)?;
             Err::<(), _>(failure(rusqlite::ffi::SQLITE_IOERR_FSYNC))
         });
         assert!(matches!(failed, Err(DbError::Final(_))), "{failed:?}");
-        let refused = file.change(Lock::None, |db| insert_tenant(db, 3));
+        let refused = file.change(Room::InPlace, |db| insert_tenant(db, 3));
         let Err(DbError::Failed(cause)) = refused else { panic!("{refused:?}") };
         assert!(cause.contains("until the store is started again"), "{cause}");
         assert!(file.failure().is_some());
@@ -575,7 +579,7 @@ mod tests {
         drop(file);
         assert!(dir.path().join("control.db-wal").metadata().unwrap().len() > 0, "the log is kept");
         let file = open(&store);
-        file.change(Lock::Version, |db| insert_tenant(db, 3)).unwrap();
+        file.change(Room::Ordinary, |db| insert_tenant(db, 3)).unwrap();
         assert_eq!(count_tenants(&file), Ok(2));
     }
 
@@ -583,10 +587,10 @@ mod tests {
     fn a_full_disk_and_a_locked_file_stop_one_change_only() {
         let file = in_memory();
         for code in [rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_BUSY] {
-            let failed = file.change(Lock::Version, |_| Err::<(), _>(failure(code)));
+            let failed = file.change(Room::Ordinary, |_| Err::<(), _>(failure(code)));
             assert!(matches!(failed, Err(DbError::Failed(_))), "{failed:?}");
         }
-        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        file.change(Room::Ordinary, |db| insert_tenant(db, 1)).unwrap();
         assert_eq!((count_tenants(&file), file.failure()), (Ok(1), None));
     }
 
@@ -595,11 +599,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path());
         let file = open(&store);
-        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        file.change(Room::Ordinary, |db| insert_tenant(db, 1)).unwrap();
         for n in 0..100 {
             // Another text each time: pages that stay the same are not written.
             let text = format!("{n:02}").repeat(128 << 10);
-            file.change(Lock::None, |db| db.execute("UPDATE {tenants} SET name = ?1", params![&text]))
+            file.change(Room::InPlace, |db| db.execute("UPDATE {tenants} SET name = ?1", params![&text]))
                 .unwrap();
         }
         let log_bytes = dir.path().join("control.db-wal").metadata().unwrap().len();
@@ -609,7 +613,7 @@ mod tests {
     #[test]
     fn a_value_of_another_kind_than_the_column_is_an_error_that_names_it() {
         let file = in_memory();
-        file.change(Lock::Version, |db| insert_tenant(db, 1)).unwrap();
+        file.change(Room::Ordinary, |db| insert_tenant(db, 1)).unwrap();
         let read = |sql: &str| file.read(|db| db.query(sql, &[]).map(|_| ()));
         assert_eq!(read("SELECT 1.5 AS fraction"), Err(damaged("fraction", "has a number with a fraction")));
         let error = read("SELECT CAST(x'FF' AS TEXT) AS bytes").unwrap_err();
@@ -620,7 +624,7 @@ mod tests {
     fn a_panic_rolls_its_change_back_and_stops_nobody_else() {
         let database = Database::in_memory(&SCHEMA).unwrap();
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            database.change::<(), sealog_store::StoreError>(Lock::Version, |db, _| {
+            database.change::<(), StoreError>(crate::db::Lock::Version, |db, _| {
                 insert_tenant(db, 1)?;
                 panic!("as planned");
             })

@@ -120,6 +120,7 @@ conformance! {
         a_new_session_takes_the_place_of_the_one_before_it
         a_person_ends_one_session_or_all_others_and_never_anothers
         a_session_begins_with_the_password_that_the_person_has
+        a_person_has_at_most_twenty_sessions_and_the_one_that_was_unused_for_longest_ends
         a_whole_session_begins_with_a_code_once_there_is_an_authenticator
     }
     authenticator: {

@@ -151,3 +151,67 @@ fn control_data_is_not_copied_for_a_backup_where_that_would_take_the_room_of_eve
     std::fs::remove_file(mounted.at.join("filler")).unwrap();
     control.copy_to(&copy).unwrap();
 }
+
+/// Whoever else makes changes on a full disk: what is kept for signing in and revoking stays for that.
+#[test]
+fn on_a_full_disk_nobody_else_uses_up_the_room_for_signing_in_and_revoking() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let store = EmbeddedStore::open(&mounted.at.join("data"), &Options::default()).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    create_tenant(&control);
+    for number in 0..100 {
+        create_key(&control, number).unwrap();
+    }
+    let person = NewPerson {
+        id: PersonId(Uuid([1; 16])),
+        email: "owner@example.org".into(),
+        password_hash: Some("hash".into()),
+        verified: true,
+        created_at_ms: 1,
+    };
+    let owner = NewMember {
+        tenant_id: TENANT,
+        person,
+        role: Role::Owner,
+        grants: Grants::default(),
+        ends_at_ms: None,
+        created_at_ms: 1,
+    };
+    wait(control.add_member(owner, Records::none())).unwrap().unwrap();
+    mounted.fill("rest", 0);
+    assert_eq!(mounted.free(), 0);
+    let others = || {
+        for number in 100..150 {
+            assert_eq!(create_key(&control, number), Err(StoreError::NoRoom));
+            let attempt = control.count_attempt(vec![Hash([number; 32])], 1, 1000);
+            assert_eq!(wait(attempt).map(drop), Err(StoreError::NoRoom));
+            let view =
+                (TENANT, NewRecord { id: Uuid([number; 16]), draft: "x".repeat(4000), created_at_ms: 1 });
+            assert_eq!(wait(control.add_records(vec![view], Room::Ordinary)), Err(StoreError::NoRoom));
+        }
+    };
+    others();
+    for number in 0..100u8 {
+        let session = Session {
+            token_digest: Hash([number; 32]),
+            person_id: PersonId(Uuid([1; 16])),
+            needs_code: false,
+            created_at_ms: 1,
+            expires_at_ms: 1 << 60,
+            last_seen_at_ms: u64::from(number),
+            idle_ms: 1 << 59,
+            address: Some("203.0.113.7".into()),
+            user_agent: Some("x".repeat(200)),
+        };
+        let shown = Shown::Password { hash: "hash".into(), replaces: None };
+        assert_eq!(wait(control.begin_session(session, shown, Room::Reserve)), Ok(true), "sign-in {number}");
+        let revoked = wait(control.revoke_key(KeyId(Uuid([number; 16])), 7, Records::none())).unwrap();
+        assert!(revoked.is_some_and(|key| key.revoked_at_ms == Some(7)), "key {number}");
+        // Once what was reserved is given out, it is for nobody else either.
+        if number % 20 == 0 {
+            others();
+        }
+    }
+    std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    create_key(&control, 200).unwrap();
+}

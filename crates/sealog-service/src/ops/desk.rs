@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, OpsUserId};
+use sealog_control::{NewRecord, OpsUserId, Room};
 use sealog_core::id::TenantId;
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
@@ -34,7 +34,7 @@ impl Desk {
 
     /// Durable when this returns.
     pub(super) async fn keep(&self, tenant_id: TenantId, record: NewRecord) -> Result<(), StoreError> {
-        let kept = self.control.records.add_records(vec![(tenant_id, record)]).await;
+        let kept = self.control.records.add_records(vec![(tenant_id, record)], Room::Reserve).await;
         self.wake.wake();
         kept
     }

@@ -2,6 +2,7 @@
 //! the person's, is from a new browser, and the person is told.
 
 use sealog_control::{Device, DeviceSeen, NewNotice, Person};
+use sealog_store::StoreError;
 use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed, Visitor};
@@ -47,7 +48,12 @@ impl Accounts {
             parameters: parameters.to_string(),
             created_at_ms: now_ms,
         };
-        if self.people.signed_in_with(device, DEVICES_MAX, notice).await? == DeviceSeen::New {
+        let seen = match self.people.signed_in_with(device, DEVICES_MAX, notice).await {
+            // On a full disk somebody has to get in and make room; the next sign-in tells of the browser.
+            Err(StoreError::NoRoom) => return Ok(token),
+            seen => seen?,
+        };
+        if seen == DeviceSeen::New {
             tracing::info!(person_id = %person.id.0, "somebody signed in with a new browser; a notice is in the outbox");
         }
         Ok(token)

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, People, PersonId, PersonRecords};
+use sealog_control::{NewRecord, People, PersonId, PersonRecords, Room};
 use sealog_core::id::TenantId;
 use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed};
+use super::session::room_of;
 use crate::system_chain::actions::{self, SystemAction};
 use crate::system_chain::{Actor, Recorder};
 
@@ -54,12 +55,13 @@ impl Accounts {
     ) -> Result<(), Failed> {
         let recorder = self.recorder(person_id);
         let records = about_member(&*self.people, &recorder, person_id, action, metadata).await?;
-        self.add_records(records).await
+        let room = room_of(&self.people.memberships(person_id).await?);
+        self.add_records(records, room).await
     }
 
-    async fn add_records(&self, records: Vec<(TenantId, NewRecord)>) -> Result<(), Failed> {
+    async fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Result<(), Failed> {
         if !records.is_empty() {
-            self.people.add_records(records).await?;
+            self.people.add_records(records, room).await?;
             self.wake.wake();
         }
         Ok(())

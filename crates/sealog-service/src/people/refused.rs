@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use sealog_control::Counted;
 use sealog_core::id::Hash;
 
 /// Most subjects that are known. What does not fit is counted in the store again.
@@ -13,9 +14,9 @@ const SUBJECTS_MAX: usize = 4096;
 /// The store is asked again after so long: another node may have forgotten the attempts, as after a new password.
 const KEPT_MS: u64 = 60 * 1000;
 
-/// When each is let through to the store again.
+/// When each is let through to the store again; and what is counted while the store has no room for it.
 #[derive(Debug, Default)]
-pub(crate) struct Refused(Mutex<HashMap<Hash, u64>>);
+pub(crate) struct Refused(Mutex<HashMap<Hash, u64>>, Mutex<HashMap<Hash, Counted>>);
 
 impl Refused {
     pub(super) fn has(&self, subject: Hash, now_ms: u64) -> bool {
@@ -35,6 +36,28 @@ impl Refused {
 
     pub(super) fn forget(&self, subject: Hash) {
         self.0.lock().expect("nothing panics").remove(&subject);
+        self.1.lock().expect("nothing panics").remove(&subject);
+    }
+
+    /// Counts an attempt of each of these here. When there are too many subjects, those whose window ends first
+    /// are forgotten: rather that than nobody gets in.
+    pub(super) fn count(&self, subjects: &[Hash], now_ms: u64, window_ms: u64) -> Vec<Counted> {
+        let mut known = self.1.lock().expect("nothing panics");
+        known.retain(|_, counted| now_ms < counted.ends_at_ms);
+        while known.len() + subjects.len() > SUBJECTS_MAX {
+            let first =
+                known.iter().min_by_key(|(_, counted)| counted.ends_at_ms).map(|(subject, _)| *subject);
+            first.map(|first| known.remove(&first));
+        }
+        let ends_at_ms = now_ms.saturating_add(window_ms);
+        subjects
+            .iter()
+            .map(|subject| {
+                let counted = known.entry(*subject).or_insert(Counted { attempts: 0, ends_at_ms });
+                counted.attempts += 1;
+                *counted
+            })
+            .collect()
     }
 }
 
@@ -72,5 +95,20 @@ mod tests {
         refused.add(subject(SUBJECTS_MAX), 2000, 3000);
         assert!(refused.has(subject(SUBJECTS_MAX), 2000));
         assert_eq!(refused.0.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn attempts_are_counted_here_within_a_bound_while_the_store_has_no_room() {
+        let refused = Refused::default();
+        let count = |n: usize, now_ms| refused.count(&[subject(n)], now_ms, 1000)[0].attempts;
+        assert_eq!((count(1, 0), count(1, 999), count(2, 999)), (1, 2, 1));
+        assert_eq!(count(1, 1000), 1, "the window is over");
+        refused.forget(subject(1));
+        assert_eq!(count(1, 1000), 1);
+        for n in 10..10 + 2 * SUBJECTS_MAX {
+            count(n, 1500 + n as u64 / 100);
+        }
+        assert!(refused.1.lock().unwrap().len() <= SUBJECTS_MAX);
+        assert_eq!(count(1, 1600), 1, "those whose windows end first are forgotten");
     }
 }

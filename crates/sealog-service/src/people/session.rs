@@ -1,6 +1,6 @@
 //! Sessions: how long they last, and who is behind a token.
 
-use sealog_control::{Membership, Person, PersonId, Session, Shown};
+use sealog_control::{Membership, Person, PersonId, Role, Room, Session, Shown};
 use sealog_core::id::TenantId;
 
 use super::accounts::{Accounts, Failed, Visitor};
@@ -121,6 +121,12 @@ impl Accounts {
             address: Some(visitor.address.to_string()),
             user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_SCALARS_MAX).collect()),
         };
-        Ok(self.people.begin_session(session, shown).await?.then_some(token))
+        Ok(self.people.begin_session(session, shown, room_of(&memberships)).await?.then_some(token))
     }
+}
+
+/// What somebody may use of a full disk to sign in: whoever can revoke a key gets in.
+pub(super) fn room_of(memberships: &[Membership]) -> Room {
+    let may_revoke = memberships.iter().any(|known| matches!(known.role, Role::Owner | Role::Admin));
+    if may_revoke { Room::Reserve } else { Room::Ordinary }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use sealog_control::{Attempts, PersonId};
 use sealog_core::id::Hash;
+use sealog_store::StoreError;
 
 use super::accounts::Failed;
 use super::counts::SignInCounts;
@@ -51,7 +52,11 @@ impl Throttle<'_> {
             self.counts.throttled.fetch_add(1, Ordering::Relaxed);
             return Err(SignInError::TooMany);
         }
-        let counted = self.attempts.count_attempt(subjects.into(), now_ms, WINDOW_MS).await?;
+        let counted = match self.attempts.count_attempt(subjects.into(), now_ms, WINDOW_MS).await {
+            // A full disk must not keep people from signing in, and strangers must not fill what is left.
+            Err(StoreError::NoRoom) => self.refused.count(&subjects, now_ms, WINDOW_MS),
+            counted => counted?,
+        };
         let mut too_many = false;
         for ((subject, counted), most) in subjects.iter().zip(&counted).zip([PER_ACCOUNT, PER_ADDRESS]) {
             if counted.attempts > most {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sealog_control::NewRecord;
+use sealog_control::{NewRecord, Room};
 use sealog_core::id::{TenantId, Uuid};
 use sealog_store::StoreError;
 
@@ -17,7 +17,7 @@ impl Drain {
     /// and is to be refused.
     pub async fn record_and_seal(&self, tenant_id: TenantId, record: NewRecord) -> Result<(), StoreError> {
         let id = record.id;
-        self.records.add_records(vec![(tenant_id, record)]).await?;
+        self.records.add_records(vec![(tenant_id, record)], Room::Ordinary).await?;
         let sealed = tokio::time::timeout(SEAL_MAX, self.seal(tenant_id, id)).await;
         let sealed = sealed.unwrap_or(Err(StoreError::Deadline));
         if sealed.is_err() {

@@ -839,7 +839,7 @@ fn the_worst_events_are_searched_compared_masked_and_packed() {
     let options =
         Options { segment_bytes_first: segments, segment_bytes_max: segments, ..small(&StillWorld::new()) };
     on_both_with(options, |stage| {
-        let worst = sealog_testing::worst::worst_events("p-20931");
+        let worst = worst::worst_events("p-20931");
         for (_, body) in &worst {
             stage.send(2, &[body]);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Tenants};
+use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Room, Tenants};
 use sealog_core::id::TenantId;
 use sealog_service::system_chain::{Actor, Recorder, actions};
 use sealog_store::world::SystemWorld;
@@ -35,7 +35,7 @@ pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> R
         let records: Vec<(TenantId, NewRecord)> =
             page.iter().map(|tenant| (tenant.id, record(&recorder, tenant.id, restored))).collect();
         count += records.len();
-        control.add_records(records).await.map_err(|error| error.to_string())?;
+        control.add_records(records, Room::Ordinary).await.map_err(|error| error.to_string())?;
         match page.last() {
             Some(last) if page.len() == PAGE => after = Some(last.id.0),
             _ => return Ok(count),

@@ -129,7 +129,8 @@ pub fn a_record_tells_of_the_state_that_its_change_has_found(control: &Control) 
 pub fn records_of_what_changed_nothing_wait_with_the_others(control: &Control) {
     furnish(control);
     wait(control.create_tenant(new_tenant(2), vec![record(1)])).unwrap();
-    wait(control.add_records(vec![(tenant_id(2), record(2)), (tenant_id(1), record(3))])).unwrap();
+    wait(control.add_records(vec![(tenant_id(2), record(2)), (tenant_id(1), record(3))], Room::Ordinary))
+        .unwrap();
     let waiting = |tenant| -> Vec<_> {
         wait(control.pending_records(tenant_id(tenant), 9))
             .unwrap()
@@ -139,6 +140,7 @@ pub fn records_of_what_changed_nothing_wait_with_the_others(control: &Control) {
     };
     assert_eq!((waiting(1), waiting(2)), (vec![id(3)], vec![id(1), id(2)]));
     // All of them or none.
-    wait(control.add_records(vec![(tenant_id(1), record(4)), (tenant_id(1), record(1))])).unwrap_err();
+    wait(control.add_records(vec![(tenant_id(1), record(4)), (tenant_id(1), record(1))], Room::Ordinary))
+        .unwrap_err();
     assert_eq!(waiting(1), [id(3)]);
 }

@@ -110,12 +110,24 @@ pub fn a_person_ends_one_session_or_all_others_and_never_anothers(control: &Cont
     assert_eq!((left(1), left(2)), (vec![digest(1)], vec![digest(4)]));
 }
 
+pub fn a_person_has_at_most_twenty_sessions_and_the_one_that_was_unused_for_longest_ends(control: &Control) {
+    furnish(control);
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    for n in 1..=25 {
+        let session = Session { last_seen_at_ms: MORNING_MS + u64::from(n), ..new_session(n, 1, 1 << 60) };
+        wait(control.create_session(session, None)).unwrap();
+    }
+    let sessions = wait(control.sessions(person_id(1), MORNING_MS)).unwrap();
+    let left: Vec<_> = sessions.iter().map(|session| session.token_digest).collect();
+    assert_eq!(left, (6..=25).rev().map(digest).collect::<Vec<_>>());
+}
+
 pub fn a_session_begins_with_the_password_that_the_person_has(control: &Control) {
     furnish(control);
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let begin = |n, person, hash: &str, replaces: Option<u8>| {
         let shown = Shown::Password { hash: hash.into(), replaces: replaces.map(digest) };
-        wait(control.begin_session(new_session(n, person, 1 << 60), shown)).unwrap()
+        wait(control.begin_session(new_session(n, person, 1 << 60), shown, Room::Ordinary)).unwrap()
     };
     let session = |n| wait(control.session(digest(n), MORNING_MS)).unwrap();
     assert!(begin(1, 1, "$argon2id$1", None));
@@ -153,11 +165,11 @@ pub fn a_whole_session_begins_with_a_code_once_there_is_an_authenticator(control
     let password = |n, needs_code| {
         let shown = Shown::Password { hash: "$argon2id$1".into(), replaces: None };
         let session = Session { needs_code, ..new_session(n, 1, u64::MAX) };
-        wait(control.begin_session(session, shown)).unwrap()
+        wait(control.begin_session(session, shown, Room::Ordinary)).unwrap()
     };
     let code = |n, person, asked_by| {
         let shown = Shown::Code { asked_by: digest(asked_by) };
-        wait(control.begin_session(new_session(n, person, u64::MAX), shown)).unwrap()
+        wait(control.begin_session(new_session(n, person, u64::MAX), shown, Room::Ordinary)).unwrap()
     };
     assert!(!password(1, false));
     assert!(password(1, true));
