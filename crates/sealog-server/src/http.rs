@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -29,7 +30,7 @@ use crate::app::App;
 use crate::body::RequestBody;
 use crate::catch_panic::CatchPanic;
 use crate::client_address::{self, is_local, is_proxy};
-use crate::connections::{Connections, Place};
+use crate::connections::{Admitted, Connections, Place};
 use crate::framing;
 use crate::http2;
 use crate::limits::{counted_address, share};
@@ -45,6 +46,12 @@ use crate::wire::{InFlight, Wire};
 
 /// How long a stop waits for requests under way.
 const STOP_WAIT: Duration = Duration::from_secs(9);
+
+/// How often an event loop looks at its sockets before it ends a connection that seems idle. One look reports 1,024 of
+/// them, and there are 10,000 connections.
+const LOOKS: usize = 10;
+/// Connections that a stop still takes from the kernel: no listener has more of them waiting.
+const BACKLOG_MAX: usize = 4096;
 
 /// Connections of whoever collects the metrics.
 const METRICS_CONNECTIONS_MAX: usize = 64;
@@ -189,10 +196,55 @@ async fn accept(front: Arc<Front>, listener: TcpListener, connections: Arc<Conne
             }
         }
     }
+    // What the kernel has accepted may have sent its request: closing the listener would reset it.
+    for _ in 0..BACKLOG_MAX {
+        let Some(Ok((stream, peer))) = look_again(pin!(listener.accept())).await else { break };
+        let is_proxy = is_proxy(peer.ip(), &app.config.trusted_proxies);
+        match connections.admit(peer.ip(), is_proxy) {
+            Admitted::Yes(place) => {
+                tokio::spawn(connection(Arc::clone(&front), stream, peer, Arc::new(place), stop.clone()));
+            }
+            Admitted::TooMany | Admitted::Full => app.metrics.connection_refused(),
+        }
+    }
     drop(listener);
     if tokio::time::timeout(STOP_WAIT, connections.none_left()).await.is_err() {
         tracing::warn!("some requests did not end in time and were cut off");
     }
+}
+
+/// Polls what is about to be given up once more, after the event loop has looked at its sockets.
+///
+/// t0: a request arrives in the kernel. t1: the connection is told to end (a stop, or another connection needs its place).
+/// t2: its task runs; the event loop has not looked at the socket since t0, so the connection seems idle. Closing it now
+/// would reset it, and the client would not know whether its request was taken. A request that arrives after the last look
+/// is lost with its connection, as HTTP/1.1 allows between two requests; nothing of it was read.
+async fn look_again<F: Future>(mut given_up: Pin<&mut F>) -> Option<F::Output> {
+    for _ in 0..LOOKS {
+        // The runtime polls the sockets before it resumes a task that has yielded.
+        tokio::task::yield_now().await;
+        let polled = std::future::poll_fn(|context| Poll::Ready(given_up.as_mut().poll(context))).await;
+        if let Poll::Ready(output) = polled {
+            return Some(output);
+        }
+    }
+    None
+}
+
+/// Waits for the beginning of a connection; `None` if it is told to end before, and nothing has arrived by then.
+async fn unless_ended<F: Future>(
+    beginning: F,
+    place: &Place,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<F::Output> {
+    let mut beginning = pin!(beginning);
+    tokio::select! {
+        biased;
+        begun = &mut beginning => return Some(begun),
+        () = place.usage.ended() => {}
+        _ = stop.wait_for(|stopped| *stopped) => {}
+    }
+    look_again(beginning).await
 }
 
 async fn connection(
@@ -205,15 +257,10 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     // A connection that says nothing holds a place; hyper's own deadline begins with the first byte.
     let mut first = [0];
-    let spoke = tokio::select! {
-        // Peeked at, since a socket may be called readable before it is.
-        first = tokio::time::timeout(front.app.config.deadlines.first_byte, stream.peek(&mut first)) => {
-            matches!(first, Ok(Ok(1)))
-        }
-        () = place.usage.ended() => false,
-        _ = stop.wait_for(|stopped| *stopped) => false,
-    };
-    if !spoke {
+    // Peeked at, since a socket may be called readable before it is.
+    let spoke = tokio::time::timeout(front.app.config.deadlines.first_byte, stream.peek(&mut first));
+    let spoke = unless_ended(spoke, &place, &mut stop).await;
+    if !matches!(spoke, Some(Ok(Ok(1)))) {
         return;
     }
     match &front.secure {
@@ -249,12 +296,8 @@ async fn connection_with_tls(
         let first = tokio::time::timeout(deadlines.first_byte, stream.fill_buf()).await;
         matches!(first, Ok(Ok(bytes)) if !bytes.is_empty()).then_some(stream)
     };
-    let begun = tokio::select! {
-        begun = begun => begun,
-        () = place.usage.ended() => None,
-        _ = stop.wait_for(|stopped| *stopped) => None,
-    };
-    let Some(stream) = begun else { return };
+    let begun = unless_ended(begun, &place, &mut stop).await;
+    let Some(Some(stream)) = begun else { return };
     if !tls::speaks_http_2(&stream) {
         return exchange(front, stream, peer, place, stop).await;
     }
@@ -308,6 +351,10 @@ async fn exchange(
         ended = &mut connection => Some(ended),
         _ = stop.wait_for(|stopped| *stopped) => None,
         () = place.usage.ended() => None,
+    };
+    let ended = match ended {
+        Some(ended) => Some(ended),
+        None => look_again(Pin::new(&mut connection)).await,
     };
     let ended = match ended {
         Some(ended) => ended,

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use sealog_control::{Access, Answer, Control, KeyAccess, KeyId, PendingRecords};
 use sealog_core::chain::Head;
@@ -141,6 +142,11 @@ impl Service {
         server.stop();
         thread.join().unwrap();
         assert_eq!(Arc::strong_count(&store), 1, "someone still holds the store");
+    }
+
+    /// Tells the server to stop, and does not wait until it has.
+    pub fn begin_stop(&self) {
+        self.running().server.stop();
     }
 
     /// Opens the store and starts the server again, with the same settings.
@@ -426,13 +432,16 @@ pub struct Connection {
     stream: TcpStream,
     /// Received and not yet taken.
     received: Vec<u8>,
+    opened: Instant,
+    /// How the connection ended, if not as it should: a reset says that the server had not read everything.
+    broken: Option<ErrorKind>,
 }
 
 impl Connection {
     fn new(stream: TcpStream) -> Connection {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { stream, received: Vec::new() }
+        Connection { stream, received: Vec::new(), opened: Instant::now(), broken: None }
     }
 
     /// Sends; a server that has already answered and closed is no failure.
@@ -470,7 +479,13 @@ impl Connection {
             if let Some(end) = find(&self.received, b"\r\n\r\n") {
                 break end;
             }
-            assert!(self.more(), "the connection ended without an answer: {:?}", self.received);
+            assert!(
+                self.more(),
+                "the connection ended without an answer after {:?} ({:?}): {:?}",
+                self.opened.elapsed(),
+                self.broken,
+                self.received
+            );
         };
         let head: Vec<u8> = self.received.drain(..end + 4).collect();
         let head = String::from_utf8(head).unwrap();
@@ -532,7 +547,10 @@ impl Connection {
                 panic!("the server neither answers nor ends")
             }
             // A reset is an end too.
-            Err(_) => 0,
+            Err(error) => {
+                self.broken = Some(error.kind());
+                0
+            }
         };
         self.received.extend_from_slice(&buffer[..count]);
         count > 0

@@ -29,5 +29,6 @@ mod s5_authentication;
 mod s6_notices;
 mod s7_errors;
 mod s8_limits;
+mod stopping;
 mod system_chain;
 mod work;
