@@ -7,14 +7,21 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use sealog_core::chain::Head;
-use sealog_core::id::ChainId;
+use sealog_core::id::{ChainId, TenantId};
 
 use super::request::Request;
+use crate::fair_queue::FairQueue;
+
+/// Requests whose heads are noted: what the thread that seals ahead finds to do while a group is being sealed.
+const NEXT_MAX: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct LargeRequests {
-    /// Each with the head to seal it on, once that is known.
-    waiting: VecDeque<(Request, Option<Head>)>,
+    /// Fair by bytes between tenants: one with a hundred chains does not make the others wait for a hundred requests.
+    waiting: FairQueue<TenantId, Request>,
+    /// The first of them, each with the head to seal it on, once that is known. So few, since their heads are noted anew
+    /// with every group, under the lock that all requests pass.
+    next: VecDeque<(Request, Option<Head>)>,
     /// Those that are sealed, and that a group can take.
     ready: VecDeque<Request>,
     /// Of both, and of the one that is being sealed.
@@ -27,19 +34,28 @@ pub(crate) struct LargeRequests {
 impl LargeRequests {
     pub(crate) fn push(&mut self, request: Request) {
         self.bytes += request.bytes;
-        self.waiting.push_back((request, None));
+        self.waiting.push(request.chain.tenant_id, request.bytes, request);
+        self.choose_next();
     }
 
-    /// Notes what each one that waits is to be sealed on.
+    fn choose_next(&mut self) {
+        while self.next.len() < NEXT_MAX
+            && let Some(request) = self.waiting.pop()
+        {
+            self.next.push_back((request, None));
+        }
+    }
+
+    /// Notes what the next ones are to be sealed on.
     pub(crate) fn note_heads(&mut self, head_of: impl Fn(ChainId) -> Head) {
-        for (request, on) in &mut self.waiting {
+        for (request, on) in &mut self.next {
             *on = Some(head_of(request.chain));
         }
     }
 
     /// Whether the thread that seals ahead has something to do and is not at it.
     pub(crate) fn is_due(&self) -> bool {
-        !self.waiting.is_empty() && !self.sealing
+        !self.next.is_empty() && !self.sealing
     }
 
     pub(crate) fn is_sealing(&self) -> bool {
@@ -48,8 +64,9 @@ impl LargeRequests {
 
     /// The next one to seal, and on which head. It counts as being sealed until [`LargeRequests::finish`].
     pub(crate) fn begin(&mut self) -> Option<(Request, Head)> {
-        let on = self.waiting.front()?.1?;
-        let (request, _) = self.waiting.pop_front()?;
+        let on = self.next.front()?.1?;
+        let (request, _) = self.next.pop_front()?;
+        self.choose_next();
         self.sealing = true;
         Some((request, on))
     }
@@ -86,20 +103,24 @@ impl LargeRequests {
     /// Takes those that have waited for so long, whatever their place: they stand in the order of their turns, not of their age.
     pub(crate) fn expire(&mut self, deadline: Duration) -> Vec<Request> {
         let late = |request: &Request| request.has_waited(deadline);
-        let (expired, waiting): (VecDeque<_>, _) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(request, _)| late(request));
-        self.waiting = waiting;
+        let mut all = self.waiting.take_all(late);
+        let (expired, next): (VecDeque<_>, _) =
+            std::mem::take(&mut self.next).into_iter().partition(|(request, _)| late(request));
+        self.next = next;
         let (expired_ready, ready): (VecDeque<_>, _) =
             std::mem::take(&mut self.ready).into_iter().partition(late);
         self.ready = ready;
-        self.given_up(expired.into_iter().map(|(request, _)| request).chain(expired_ready).collect())
+        all.extend(expired.into_iter().map(|(request, _)| request).chain(expired_ready));
+        self.choose_next();
+        self.given_up(all)
     }
 
     /// Takes all but the one that is being sealed.
     pub(crate) fn drain(&mut self) -> Vec<Request> {
-        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(request, _)| request);
+        let waiting = self.waiting.take_all(|_| true);
+        let next = std::mem::take(&mut self.next).into_iter().map(|(request, _)| request);
         let ready = std::mem::take(&mut self.ready);
-        self.given_up(waiting.chain(ready).collect())
+        self.given_up(waiting.into_iter().chain(next).chain(ready).collect())
     }
 
     fn given_up(&mut self, requests: Vec<Request>) -> Vec<Request> {
@@ -108,12 +129,13 @@ impl LargeRequests {
     }
 
     pub(crate) fn any_has_waited(&self, time: Duration) -> bool {
-        self.waiting.iter().any(|(request, _)| request.has_waited(time))
+        self.waiting.iter().any(|request| request.has_waited(time))
+            || self.next.iter().any(|(request, _)| request.has_waited(time))
             || self.ready.iter().any(|request| request.has_waited(time))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.ready.len() + usize::from(self.sealing)
+        self.waiting.len() + self.next.len() + self.ready.len() + usize::from(self.sealing)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -123,6 +145,8 @@ impl LargeRequests {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::request::testing::{chain, request};
     use super::*;
 
@@ -193,5 +217,27 @@ mod tests {
         large.finish(sealing);
         assert_eq!(large.drain().len(), 1);
         assert_eq!((large.len(), large.bytes()), (0, 0));
+    }
+
+    /// Issue 23, number 10.
+    #[test]
+    fn large_requests_of_a_hundred_chains_of_one_tenant_do_not_all_go_before_another_tenants() {
+        let mut large = large(&[1; 100]);
+        large.push(request(2, LARGE, Duration::ZERO).0);
+        let looked_up = Cell::new(0);
+        let mut order = Vec::new();
+        while large.is_due() {
+            large.note_heads(|_| {
+                looked_up.set(looked_up.get() + 1);
+                Head::EMPTY
+            });
+            let (request, _) = large.begin().unwrap();
+            order.push(request.chain);
+            large.finish(request);
+        }
+        let place = order.iter().position(|of| *of == chain(2)).unwrap();
+        // Those that were next already, and a quantum of the first tenant.
+        assert!(place <= NEXT_MAX + (16 << 10) / LARGE, "{place}");
+        assert!(looked_up.get() <= NEXT_MAX * order.len(), "{looked_up:?}");
     }
 }

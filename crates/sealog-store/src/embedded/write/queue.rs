@@ -1,19 +1,20 @@
-//! The queue in front of the writer: fair by bytes between chains, bounded by bytes and by a deadline. Large requests wait apart, and their chains with them.
+//! The queue in front of the writer: fair by bytes between tenants, then between the chains of a tenant; bounded by bytes
+//! and by a deadline. Large requests wait apart, and their chains with them.
 
 use std::time::Duration;
 
 use sealog_core::chain::Head;
-use sealog_core::id::ChainId;
+use sealog_core::id::{ChainId, TenantId};
 
 use super::ahead::LargeRequests;
 use super::request::Request;
 use crate::error::StoreError;
-use crate::fair_queue::FairQueue;
+use crate::fair_queue::GroupedQueue;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// By chain, and with what each request will take in the log at most.
-    small: FairQueue<ChainId, Request>,
+    /// By tenant and chain, and with what each request will take in the log at most.
+    small: GroupedQueue<TenantId, ChainId, Request>,
     large: LargeRequests,
     /// A request of this size is sealed ahead.
     large_bytes: usize,
@@ -34,7 +35,7 @@ pub(crate) struct Expired {
 
 impl Queue {
     pub(crate) fn new(large_bytes: usize, bytes_max: usize) -> Queue {
-        Queue { small: FairQueue::default(), large: LargeRequests::default(), large_bytes, bytes_max }
+        Queue { small: GroupedQueue::default(), large: LargeRequests::default(), large_bytes, bytes_max }
     }
 
     /// Admission: gives back what goes beyond the bytes that may wait (backpressure).
@@ -42,7 +43,7 @@ impl Queue {
         if self.bytes() + request.bytes > self.bytes_max {
             return Some(request);
         }
-        self.small.push(request.chain, request.bytes, request);
+        self.small.push(request.chain.tenant_id, request.chain, request.bytes, request);
         None
     }
 
@@ -56,7 +57,7 @@ impl Queue {
             if let Some(request) = self.small.pop() {
                 self.large.push(request);
             }
-            self.small.pause(chain);
+            self.small.pause(chain.tenant_id, chain);
         }
         false
     }
@@ -81,20 +82,20 @@ impl Queue {
 
     /// Skips a chain until the group is complete.
     pub(crate) fn skip(&mut self, chain: ChainId) {
-        self.small.pause(chain);
+        self.small.pause(chain.tenant_id, chain);
     }
 
     /// The group is complete: those that were skipped for it are the first in the next one, in their order.
     pub(crate) fn resume_skipped(&mut self, skipped: Vec<ChainId>) {
         for chain in skipped.into_iter().rev() {
-            self.small.resume_first(chain);
+            self.small.resume_first(chain.tenant_id, chain);
         }
     }
 
     /// A large request that is sealed, for a group by itself. Its chain can go on.
     pub(crate) fn take_ready(&mut self, others_wait: bool) -> Option<Request> {
         let request = self.large.take_ready(others_wait)?;
-        self.small.resume(request.chain);
+        self.small.resume(request.chain.tenant_id, request.chain);
         Some(request)
     }
 
@@ -147,7 +148,7 @@ impl Queue {
             request.fail(StoreError::Deadline);
         }
         for request in expired_large {
-            self.small.resume(request.chain);
+            self.small.resume(request.chain.tenant_id, request.chain);
             request.fail(StoreError::Deadline);
         }
         outcome
@@ -185,7 +186,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{Answered, request};
+    use sealog_core::id::{ProjectId, Uuid};
+
+    use super::super::request::testing::{Answered, chain, request};
     use super::*;
 
     const LARGE: usize = 1000;
@@ -267,5 +270,23 @@ mod tests {
         }
         assert!(behind.try_recv().is_err() && queue.sort_out());
         assert_eq!((queue.len(), queue.bytes()), (1, 10));
+    }
+
+    /// Issue 23, number 10.
+    #[test]
+    fn a_tenant_with_a_hundred_chains_is_one_tenant() {
+        let mut queue = Queue::new(1 << 20, 1 << 20);
+        let mut answers = Vec::new();
+        for number in 0..100 {
+            let (mut of_many, answered) = request(1, 2000, Duration::ZERO);
+            of_many.chain.project_id = ProjectId(Uuid([number; 16]));
+            assert!(queue.push(of_many).is_none());
+            answers.push(answered);
+        }
+        answers.push(push(&mut queue, 2, 2000, Duration::ZERO));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|request| request.chain).collect();
+        // A quantum of the first tenant goes before it.
+        assert_eq!(order.iter().position(|of| *of == chain(2)), Some((16 << 10) / 2000));
+        assert_eq!(order.len(), 101);
     }
 }
