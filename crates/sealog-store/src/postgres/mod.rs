@@ -23,6 +23,7 @@ mod rows;
 pub mod sessions;
 mod statements;
 mod store;
+mod tenant_share;
 mod tls;
 mod url;
 mod writer;

@@ -36,6 +36,7 @@ use super::options::Options;
 use super::pool::{Pool, Prepared, Session};
 use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
 use super::statements::{self, CommitPhase, LockPhase, Text, pieces};
+use super::tenant_share::TenantShares;
 use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, check_schema,
 };
@@ -55,6 +56,7 @@ pub(super) struct Writer {
     shared: Mutex<Shared>,
     /// Chains that could not be locked lately share half of the connections, so that the others keep the rest.
     contested: Semaphore,
+    shares: TenantShares,
     /// Live and test.
     times: [Times; 2],
     findings: Arc<Findings>,
@@ -168,6 +170,7 @@ impl Writer {
             pool,
             shared: Mutex::new(shared),
             contested,
+            shares: TenantShares::new(options.connections),
             times,
             findings,
             clock,
@@ -379,6 +382,8 @@ impl Writer {
             }
             false => None,
         };
+        let share = tokio::time::timeout(deadline, self.shares.acquire(chain.tenant_id)).await;
+        let _share = share.map_err(|_| StoreError::Deadline)?.ok_or(StoreError::Closing)?;
         let lease = self.pool.lease(deadline).await?;
         let transaction =
             Transaction { writer: self, session: &lease.session, chain, id: Id::of_chain(chain) };
