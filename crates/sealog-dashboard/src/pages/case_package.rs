@@ -235,7 +235,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
     let password = Some(password).filter(|password: &Secret| !password.0.is_empty());
-    let Some(permit) = app.downloads.enter(asked.person().person.id) else {
+    let Some(permit) = app.downloads.enter(asked.place().tenant.id, asked.person().person.id) else {
         return Err(Problem::new(
             Code::RateLimitExceeded,
             "Too many downloads are under way. Try again when one has ended.",

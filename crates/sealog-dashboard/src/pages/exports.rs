@@ -263,7 +263,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
         ));
     }
     // A client that reads slowly holds a piece for as long.
-    let Some(permit) = app.downloads.enter(asked.person().person.id) else {
+    let Some(permit) = app.downloads.enter(asked.place().tenant.id, asked.person().person.id) else {
         return Err(Problem::new(
             Code::RateLimitExceeded,
             "Too many downloads are under way. Try again when one has ended.",

@@ -74,7 +74,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     }
     let filter = events::filter_of(&asked, chain)?;
     let search = query_bar::plan_of(&asked, app.world.now_ms())?.map(Arc::new);
-    let place = app.streams.enter(asked.person().person.id).ok_or_else(|| {
+    let place = app.streams.enter(chain.tenant_id, asked.person().person.id).ok_or_else(|| {
         Problem::new(Code::AuthTooManyAttempts, "Too many live views are open. Close one and try again.")
     })?;
     let follower = app.store.follow(Scope::Chain(chain), Start::Now).await?;
