@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -18,8 +19,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sealog_store::sync::lock;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, watch};
 
 use crate::config::Deadlines;
 use crate::connections::Place;
@@ -34,6 +35,19 @@ const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Bytes of one answer that wait for the socket, and of those that are handed over at a time.
 const SEND_BYTES_MAX: usize = 64 << 10;
 const PIECE_BYTES_MAX: usize = 16 << 10;
+/// Bytes of an answer that the memory for answers does not count: its last piece, which a client may leave untaken for as
+/// long as the connection lasts. 64 requests on each of 512 connections are 32 MiB.
+const LAST_PIECE_BYTES_MAX: usize = 1 << 10;
+/// Frames that are neither requests nor their bodies: what a client may send of them at once, what each request adds, and
+/// for how many bytes that were sent to it another one. Clients acknowledge what they have read, and h2 works on each
+/// frame before it reads the next, so a client without a bound would have an event loop for itself. One a second is for
+/// those who keep an idle connection alive.
+const CONTROL_FRAMES: u32 = 1024;
+const CONTROL_FRAMES_OF_REQUEST: u32 = 8;
+const BYTES_OF_CONTROL_FRAME: usize = 256;
+/// What is saved up for what is still on its way: 64 windows of 4 MiB, acknowledged every 4 KiB for the stream and for the
+/// connection.
+const CONTROL_FRAMES_MAX: u32 = 128 << 10;
 const HEAD_BYTES_MAX: u32 = 64 << 10;
 /// A client that is gone without a word is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -56,7 +70,9 @@ pub(crate) async fn serve<S, F>(
     let in_flight = InFlight::default();
     // Nothing that is written here is hyper's own word to a request that it cannot parse.
     in_flight.begin();
-    let wire = Wire::new(stream, Arc::clone(&place.usage), in_flight, deadlines.write);
+    let too_many = Arc::new(Notify::new());
+    let counted = Counted::new(stream, Arc::clone(&too_many));
+    let wire = Wire::new(counted, Arc::clone(&place.usage), in_flight, deadlines.write);
     let streams = Arc::new(Streams::new(Arc::clone(&place)));
     let opened = Arc::clone(&streams);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -91,6 +107,9 @@ pub(crate) async fn serve<S, F>(
         () = late => return,
         _ = stop.wait_for(|stopped| *stopped) => {}
         () = place.usage.ended() => {}
+        () = too_many.notified() => {
+            tracing::debug!("a client sent too many control frames; its connection ends");
+        }
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
@@ -124,6 +143,156 @@ fn without_body(response: Response<Body>) -> Response<Body> {
     response
 }
 
+/// A connection whose control frames are counted. Once there are too many, nothing more is read of it.
+struct Counted<S> {
+    stream: S,
+    frames: Frames,
+    /// Up to when time has allowed frames.
+    since: Instant,
+    is_over: bool,
+    too_many: Arc<Notify>,
+}
+
+impl<S> Counted<S> {
+    fn new(stream: S, too_many: Arc<Notify>) -> Counted<S> {
+        Counted { stream, frames: Frames::default(), since: Instant::now(), is_over: false, too_many }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_over {
+            // Nobody wakes it: what the connection still has to send wakes it by itself.
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        let seconds = self.since.elapsed().as_secs();
+        if seconds > 0 {
+            self.since += Duration::from_secs(seconds);
+            self.frames.wait(seconds);
+        }
+        if !self.frames.take(&into.filled()[before..]) {
+            self.is_over = true;
+            self.too_many.notify_one();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let sent = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.frames.sent(sent);
+        Poll::Ready(Ok(sent))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let sent = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        self.frames.sent(sent);
+        Poll::Ready(Ok(sent))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Which frames a client sends, by their heads: nothing else of them is looked at.
+#[derive(Debug)]
+struct Frames {
+    /// Control frames that the client may still send.
+    left: u32,
+    /// Bytes sent to it that no frame was allowed for yet.
+    sent: usize,
+    /// Bytes to pass over: the preface, then the payload of a frame.
+    to_skip: usize,
+    head: [u8; HEAD_BYTES],
+    head_bytes: usize,
+}
+
+/// Of each frame: three of length, kind, flags, four of the stream.
+const HEAD_BYTES: usize = 9;
+const PREFACE_BYTES: usize = 24;
+const KIND_DATA: u8 = 0;
+const KIND_HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
+
+impl Default for Frames {
+    fn default() -> Frames {
+        Frames { left: CONTROL_FRAMES, sent: 0, to_skip: PREFACE_BYTES, head: [0; HEAD_BYTES], head_bytes: 0 }
+    }
+}
+
+impl Frames {
+    /// Returns false if these bytes have a control frame too many.
+    fn take(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let skipped = self.to_skip.min(bytes.len());
+            self.to_skip -= skipped;
+            bytes = &bytes[skipped..];
+            let of_head = (HEAD_BYTES - self.head_bytes).min(bytes.len());
+            self.head[self.head_bytes..][..of_head].copy_from_slice(&bytes[..of_head]);
+            self.head_bytes += of_head;
+            bytes = &bytes[of_head..];
+            if self.head_bytes == HEAD_BYTES && !self.begin_frame() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn begin_frame(&mut self) -> bool {
+        let [high, middle, low, kind, flags, ..] = self.head;
+        self.head_bytes = 0;
+        self.to_skip = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        match kind {
+            KIND_HEADERS => self.allow(CONTROL_FRAMES_OF_REQUEST),
+            KIND_DATA if self.to_skip > 0 || flags & END_STREAM != 0 => {}
+            _ if self.left == 0 => return false,
+            _ => self.left -= 1,
+        }
+        true
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        let frames = self.sent / BYTES_OF_CONTROL_FRAME;
+        self.sent %= BYTES_OF_CONTROL_FRAME;
+        self.allow(u32::try_from(frames).unwrap_or(u32::MAX));
+    }
+
+    /// So much time has gone by. It brings no more than a client has at first.
+    fn wait(&mut self, seconds: u64) {
+        let saved = self.left.saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX));
+        self.left = self.left.max(saved.min(CONTROL_FRAMES));
+    }
+
+    fn allow(&mut self, frames: u32) {
+        self.left = self.left.saturating_add(frames).min(CONTROL_FRAMES_MAX);
+    }
+}
+
 /// Requests under way on one connection.
 struct Streams {
     place: Arc<Place>,
@@ -155,13 +324,21 @@ impl Streams {
 
     /// Returns when an answer was offered for too long, or no request has come in time.
     async fn late(&self, deadlines: Deadlines) {
-        let every = (deadlines.write / 4).max(Duration::from_millis(10));
         loop {
-            tokio::time::sleep(every).await;
+            let due = self.due(Instant::now(), deadlines);
+            tokio::time::sleep_until(due.into()).await;
             if self.is_late(Instant::now(), deadlines) {
                 return;
             }
         }
+    }
+
+    /// When something can be late first: the first request, an answer that is offered, or one that will be from now on.
+    fn due(&self, now: Instant, deadlines: Deadlines) -> Instant {
+        let table = lock(&self.table);
+        let first_request = (table.next_id == 0).then(|| self.opened_at + deadlines.headers);
+        let answers = table.offered.values().map(|since| *since + deadlines.write);
+        answers.chain(first_request).fold(now + deadlines.write, Instant::min)
     }
 
     /// Returns when a connection that was told to end so long ago has nothing left to do. What its client begins after that is not waited for: it could go on so for ever.
@@ -187,8 +364,8 @@ impl Streams {
 
     fn is_late(&self, now: Instant, deadlines: Deadlines) -> bool {
         let table = lock(&self.table);
-        let nothing_came = table.next_id == 0 && now - self.opened_at > deadlines.headers;
-        nothing_came || table.offered.values().any(|since| now - *since > deadlines.write)
+        let nothing_came = table.next_id == 0 && now - self.opened_at >= deadlines.headers;
+        nothing_came || table.offered.values().any(|since| now - *since >= deadlines.write)
     }
 }
 
@@ -231,7 +408,7 @@ impl Drop for Opened {
 /// An answer. hyper asks for its next piece when the client has room for some of it; while there is nothing to be had, the client is not the one who is waited for.
 ///
 /// Pieces are small, since hyper takes a piece whole and keeps it until the client has taken it, after this is dropped if it was the last. So the last one is a copy: what it was a part of,
-/// and its share of the memory for answers, are free with this.
+/// and its share of the memory for answers, are free with this. The last one is smaller than the others, since nothing counts it and it has no deadline.
 struct Sent {
     body: Body,
     rest: Bytes,
@@ -241,8 +418,11 @@ struct Sent {
 impl Sent {
     /// The next piece of what the body has given.
     fn piece(&mut self) -> Option<Bytes> {
-        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
-        let is_last = self.rest.is_empty() && self.body.is_end_stream();
+        let is_end = self.body.is_end_stream();
+        let kept_for_last =
+            if is_end && self.rest.len() > LAST_PIECE_BYTES_MAX { LAST_PIECE_BYTES_MAX } else { 0 };
+        let piece = self.rest.split_to((self.rest.len() - kept_for_last).min(PIECE_BYTES_MAX));
+        let is_last = self.rest.is_empty() && is_end;
         (!piece.is_empty()).then(|| if is_last { Bytes::copy_from_slice(&piece) } else { piece })
     }
 }
@@ -489,5 +669,111 @@ mod tests {
         under_way.recv().await.unwrap();
         comes(&mut frames, (HEADERS, 1)).await;
         ends(task).await;
+    }
+
+    /// Issue 23, number 24.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_that_sends_control_frames_without_end_is_sent_away() {
+        const PRIORITY: u8 = 2;
+        const WINDOW_UPDATE: u8 = 8;
+        const UNKNOWN: u8 = 0x42;
+        let one = [0, 0, 0, 1];
+        for flood in [
+            frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1]),
+            frame(WINDOW_UPDATE, 0, 0, &one),
+            frame(PING, 0, 0, &[7; 8]),
+            frame(SETTINGS, 0, 0, &[]),
+            frame(UNKNOWN, 0, 0, &[]),
+        ] {
+            let (theirs, task, connections, _stop) = served(deadlines(LONG, LONG), 0);
+            let (send, mut frames) = clinging(theirs);
+            for _ in 0..10_000 {
+                send.send(flood.clone()).unwrap();
+            }
+            comes(&mut frames, (GOAWAY, 0)).await;
+            ends(task).await;
+            assert_eq!(connections.count(), 0, "its place is free");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_that_acknowledges_little_by_little_what_it_reads_is_served() {
+        let (theirs, _task, _connections, _stop) = served(deadlines(LONG, LONG), 4 << 20);
+        let (response, _sender) = ask(theirs, Method::GET).await;
+        let read = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+        assert_eq!(read.len(), 4 << 20);
+    }
+
+    #[test]
+    fn control_frames_are_counted_however_their_bytes_are_cut_and_requests_allow_more() {
+        let ping = frame(PING, 0, 0, &[0; 8]);
+        for cut in 1..40 {
+            let mut frames = Frames::default();
+            let bytes = [vec![0; PREFACE_BYTES], ping.repeat(CONTROL_FRAMES as usize)].concat();
+            assert!(bytes.chunks(cut).all(|piece| frames.take(piece)), "{cut}");
+            assert_eq!(frames.left, 0);
+            // Bodies cost nothing, unless they are empty frames that end nothing.
+            let data = [frame(KIND_DATA, 0, 1, &[1, 2]), frame(KIND_DATA, END_STREAM, 1, &[])].concat();
+            assert!(data.chunks(cut).all(|piece| frames.take(piece)));
+            assert!(!frames.take(&frame(KIND_DATA, 0, 1, &[])));
+            let request = frame(KIND_HEADERS, WHOLE, 1, &GET);
+            assert!(frames.take(&request) && frames.left == CONTROL_FRAMES_OF_REQUEST);
+            frames.sent(2 * BYTES_OF_CONTROL_FRAME - 1);
+            frames.sent(1);
+            assert_eq!(frames.left, CONTROL_FRAMES_OF_REQUEST + 2);
+            frames.wait(7);
+            assert_eq!(frames.left, CONTROL_FRAMES_OF_REQUEST + 2 + 7);
+            frames.wait(u64::MAX);
+            assert_eq!(frames.left, CONTROL_FRAMES);
+            frames.sent(1 << 40);
+            frames.wait(1);
+            assert_eq!(frames.left, CONTROL_FRAMES_MAX);
+        }
+    }
+
+    /// Issue 23, number 24.
+    #[tokio::test(flavor = "current_thread")]
+    async fn no_more_than_a_kilobyte_of_an_answer_outlives_its_share_of_the_memory() {
+        let streams = || {
+            let Admitted::Yes(place) = Connections::new(1, 0).admit(IpAddr::from([127, 0, 0, 1]), false)
+            else {
+                panic!("no place")
+            };
+            Arc::new(Streams::new(Arc::new(place)))
+        };
+        for length in [0, 1, 1023, 1024, 1025, 16 << 10, (16 << 10) + 1, (17 << 10) + 1, 1 << 20] {
+            let content = Bytes::from(vec![b'x'; length]);
+            let within = content.as_ptr_range();
+            let mut sent = streams().begin().send(respond::full(content.clone()));
+            let mut sizes = Vec::new();
+            while let Some(frame) = http_body_util::BodyExt::frame(&mut sent).await {
+                let piece = frame.unwrap().into_data().unwrap();
+                let is_copy = !within.contains(&piece.as_ptr());
+                assert!(!is_copy || piece.len() <= LAST_PIECE_BYTES_MAX, "{length}: {}", piece.len());
+                sizes.push(piece.len());
+            }
+            assert_eq!(sizes.iter().sum::<usize>(), length);
+            assert!(sizes.iter().all(|size| (1..=PIECE_BYTES_MAX).contains(size)), "{length}: {sizes:?}");
+        }
+    }
+
+    /// Issue 23, number 24.
+    #[test]
+    fn a_connection_without_a_request_is_late_at_its_deadline_and_not_at_the_next_look() {
+        let Admitted::Yes(place) = Connections::new(1, 0).admit(IpAddr::from([127, 0, 0, 1]), false) else {
+            panic!("no place")
+        };
+        let streams = Arc::new(Streams::new(Arc::new(place)));
+        let (headers, write) = (Duration::from_secs(10), Duration::from_secs(30));
+        let limits = deadlines(headers, write);
+        let due = streams.opened_at + headers;
+        assert_eq!(streams.due(streams.opened_at, limits), due);
+        assert!(!streams.is_late(due - Duration::from_nanos(1), limits) && streams.is_late(due, limits));
+        // With a request, the next that can be late is its answer.
+        let opened = streams.begin();
+        assert_eq!(streams.due(due, limits), due + write);
+        opened.offer(true);
+        let offered_at = lock(&streams.table).offered[&opened.id];
+        assert_eq!(streams.due(offered_at + headers, limits), offered_at + write);
     }
 }
