@@ -16,6 +16,8 @@ pub trait Attempts: Send + Sync {
     fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>>;
     /// Forgets a subject's: the attempt was right.
     fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()>;
+    /// Takes one attempt of a subject back: it was right, and the others stay counted.
+    fn take_back_attempt(&self, subject: Hash) -> Answer<'_, ()>;
 }
 
 impl Attempts for Control {
@@ -45,6 +47,13 @@ impl Attempts for Control {
     fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             db.execute("DELETE FROM {attempts} WHERE subject = ?1", params![subject]).map(drop)
+        })
+    }
+
+    fn take_back_attempt(&self, subject: Hash) -> Answer<'_, ()> {
+        self.change(Lock::None, move |db| {
+            let sql = "UPDATE {attempts} SET attempts = attempts - 1 WHERE subject = ?1 AND attempts > 0";
+            db.execute(sql, params![subject]).map(drop)
         })
     }
 }

@@ -291,6 +291,24 @@ fn an_address_waits_after_a_hundred_attempts_and_another_does_not() {
     assert_eq!(browser.sign_in(1, PASSWORD).status, 303);
 }
 
+/// Issue 23, number 25.
+#[test]
+fn right_passwords_from_one_address_do_not_count_against_it() {
+    let stage = stage();
+    let mut browser = stage.browser();
+    browser.address = "198.51.100.7".parse().unwrap();
+    // Others behind the same address: one more attempt is the last.
+    for n in 0..99 {
+        assert_eq!(browser.post("/app/forgot", &[("email", &format!("{n}@example.org"))]).status, 200);
+    }
+    for _ in 0..3 {
+        assert_eq!(browser.sign_in(1, PASSWORD).status, 303);
+        assert_eq!(browser.post("/app/sign-out", &[]).status, 303);
+    }
+    assert_eq!(browser.sign_in(1, "wrong wrong wrong").status, 422);
+    assert_eq!(browser.sign_in(1, PASSWORD).status, 429);
+}
+
 #[test]
 fn a_session_ends_when_it_is_not_used_and_at_last_in_any_case() {
     const HOUR_MS: u64 = 60 * MINUTE_MS;

@@ -100,8 +100,8 @@ impl OpsAccounts {
     ) -> Result<Token, SignInError> {
         let email = email.trim();
         let account = subject("ops account", email.to_lowercase().as_bytes());
-        let subjects = [account, address("ops address", visitor.address)];
-        self.throttle().admit(subjects, self.world.now_ms()).await?;
+        let from = address("ops address", visitor.address);
+        self.throttle().admit([account, from], self.world.now_ms()).await?;
         let user = self.operators.ops_user_by_email(email.to_owned()).await?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
         // Whatever is known of the account, before anything is said of it.
@@ -113,6 +113,7 @@ impl OpsAccounts {
             return Err(SignInError::Wrong);
         };
         self.throttle().forget(account).await?;
+        self.throttle().take_back(from).await?;
         // The password was changed, or the account removed, while it was being checked.
         let token = self.begin_half(&user, hash, replaces.map(Token::digest)).await?;
         token.ok_or(SignInError::Wrong)

@@ -68,7 +68,8 @@ impl Accounts {
     ) -> Result<SignedIn, SignInError> {
         let email = email.trim();
         let account = subject("account", email.to_lowercase().as_bytes());
-        self.admit([account, address("address", visitor.address)]).await?;
+        let from = address("address", visitor.address);
+        self.admit([account, from]).await?;
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
@@ -84,6 +85,7 @@ impl Accounts {
             return Err(SignInError::Wrong);
         };
         self.forget_attempts(account).await?;
+        self.throttle().take_back(from).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
         let shown = Shown::Password { hash, replaces: replaces.map(Token::digest) };

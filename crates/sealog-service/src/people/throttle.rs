@@ -16,7 +16,7 @@ use super::token::digest;
 pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
 /// Wrong attempts for one account in this time.
 pub(super) const PER_ACCOUNT: u64 = 10;
-/// Attempts from one address in this time: several people may share it.
+/// Wrong attempts from one address in this time: several people may share it.
 pub(super) const PER_ADDRESS: u64 = 100;
 
 #[derive(Debug)]
@@ -69,6 +69,11 @@ impl Throttle<'_> {
             return Err(SignInError::TooMany);
         }
         Ok(())
+    }
+
+    /// Takes an attempt from an address back: it was right. Those who share the address are not kept out by it.
+    pub(crate) async fn take_back(&self, address: Hash) -> Result<(), Failed> {
+        Ok(self.attempts.take_back_attempt(address).await?)
     }
 
     /// Forgets the attempts of a subject: one was right.

@@ -21,6 +21,11 @@ pub fn attempts_are_counted_by_subject_until_their_window_is_over(control: &Cont
     assert_eq!(count(&[], 102), Vec::<u64>::new());
     let counted = wait(control.count_attempt(vec![digest(1)], MORNING_MS + 103, 100)).unwrap();
     assert_eq!(counted, [Counted { attempts: 2, ends_at_ms: MORNING_MS + 201 }]);
+    // One that was right is taken back; what was never counted is not.
+    for n in [1, 9] {
+        wait(control.take_back_attempt(digest(n))).unwrap();
+    }
+    assert_eq!(count(&[1, 9], 104), [2, 1]);
 }
 
 pub fn attempts_at_the_same_time_are_all_counted(control: &Control) {
