@@ -1,6 +1,7 @@
 //! Browsers that people have signed in with. A browser keeps a random cookie; here is its digest.
 
 use sealog_core::id::Hash;
+use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, count, params};
@@ -11,6 +12,8 @@ pub trait Devices: Send + Sync {
     /// Notes that a person has signed in with a browser. A person has at most `most` of them: the one that was not
     /// used for the longest is forgotten. `notice` is put into the outbox if the person has others and this one is new.
     fn signed_in_with(&self, device: Device, most: u64, notice: NewNotice) -> Answer<'_, DeviceSeen>;
+    /// Whether the person has signed in with this browser before.
+    fn knows_device(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,13 @@ impl Devices for Control {
             }
             outbox::enqueue(db, notice)?;
             Ok(DeviceSeen::New)
+        })
+    }
+
+    fn knows_device(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
+        self.read_for(Payer::Stranger, move |db| {
+            let sql = "SELECT count(*) AS count FROM {devices} WHERE person_id = ?1 AND digest = ?2";
+            Ok(count(db, sql, params![person_id, digest])? > 0)
         })
     }
 }

@@ -13,7 +13,9 @@ use crate::layout::Plain;
 use crate::request::{Asked, html};
 
 /// As long as attempts are counted.
-const RETRY_AFTER_S: &str = "900";
+const ATTEMPTS_RETRY_AFTER_S: &str = "900";
+/// For places that become free when others leave.
+const BUSY_RETRY_AFTER_S: &str = "5";
 
 #[derive(Debug)]
 pub(crate) enum Problem {
@@ -39,6 +41,12 @@ impl Problem {
     pub(crate) fn too_many() -> Problem {
         let message = "Too many attempts, for this account or from this address. Wait 15 minutes, or set a new password by mail.";
         Problem::new(Code::AuthTooManyAttempts, message)
+    }
+
+    /// More passwords wait to be checked than may wait.
+    pub(crate) fn busy() -> Problem {
+        let message = "Too many people are signing in at the moment. Try again in a few seconds.";
+        Problem::new(Code::RateLimitExceeded, message)
     }
 
     pub(crate) fn not_allowed() -> Problem {
@@ -122,7 +130,9 @@ impl Problem {
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, html(&page)).into_response();
         if status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+            let after_s =
+                if code == Code::AuthTooManyAttempts { ATTEMPTS_RETRY_AFTER_S } else { BUSY_RETRY_AFTER_S };
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(after_s));
         }
         response
     }

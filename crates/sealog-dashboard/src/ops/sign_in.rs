@@ -74,6 +74,7 @@ pub(super) async fn submit(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
             return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
         }
         Err(SignInError::TooMany) => return Err(too_many()),
+        Err(SignInError::Busy) => return Err(Problem::busy()),
         Err(SignInError::Failed(failed)) => return Err(failed.into()),
     };
     // Whoever has no authenticator yet is led on from there.

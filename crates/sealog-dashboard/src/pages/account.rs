@@ -168,6 +168,7 @@ fn wrong_password(error: SignInError) -> Result<(StatusCode, &'static str), Prob
     match error {
         SignInError::Wrong => Ok((StatusCode::UNPROCESSABLE_ENTITY, WRONG_PASSWORD)),
         SignInError::TooMany => Err(Problem::too_many()),
+        SignInError::Busy => Err(Problem::busy()),
         SignInError::Failed(failed) => Err(failed.into()),
     }
 }

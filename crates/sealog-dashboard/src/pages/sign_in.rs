@@ -69,7 +69,9 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         return Ok(html_with(StatusCode::FORBIDDEN, &page));
     }
     let (email, password) = (asked.field("email"), asked.secret("password"));
-    let signed_in = app.accounts.sign_in(email, password, &asked.visitor(), asked.token.as_ref()).await;
+    let (visitor, device) = (asked.visitor(), app.cookies.device(&asked.headers));
+    let signed_in =
+        app.accounts.sign_in(email, password, &visitor, asked.token.as_ref(), device.as_ref()).await;
     let (token, path) = match signed_in {
         Ok(SignedIn::Whole(token, person)) => {
             return whole(&app, &asked, &person, &token, page.next).await;
@@ -79,6 +81,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
             return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
         }
         Err(SignInError::TooMany) => return Err(Problem::too_many()),
+        Err(SignInError::Busy) => return Err(Problem::busy()),
         Err(SignInError::Failed(failed)) => return Err(failed.into()),
     };
     Ok(with_cookie(see_other(&path), &app.cookies.set_session(&token)))

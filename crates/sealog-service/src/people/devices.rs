@@ -1,13 +1,15 @@
 //! Browsers that a person has signed in with. Each keeps a random cookie; a sign-in without it, or with one that is not
 //! the person's, is from a new browser, and the person is told.
 
-use sealog_control::{Device, DeviceSeen, NewNotice, Person};
+use sealog_control::{Device, DeviceSeen, NewNotice, Person, PersonId};
+use sealog_core::id::{Hash, Uuid};
 use sealog_store::StoreError;
 use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::token::{Token, digest};
 use crate::hidden::written_out;
+use crate::password::Asks;
 use crate::text::Text;
 use crate::zone;
 
@@ -18,7 +20,24 @@ pub const DEVICES_MAX: u64 = 20;
 /// Most that a notice has of what a browser says of itself.
 const BROWSER_SCALARS_MAX: usize = 200;
 
+/// One browser may be several people's: what is kept does not show that.
+fn digest_of(person_id: PersonId, token: &Token) -> Hash {
+    digest(&[&person_id.0.0[..], token.0.0.as_bytes()].concat())
+}
+
 impl Accounts {
+    /// Whose password is to be checked. An address that nobody has costs the same look-up.
+    pub(super) async fn who_asks(
+        &self,
+        person: Option<&Person>,
+        device: Option<&Token>,
+    ) -> Result<Asks, Failed> {
+        let Some(device) = device else { return Ok(Asks::Stranger) };
+        let person_id = person.map_or(PersonId(Uuid([0; 16])), |person| person.id);
+        let is_known = self.people.knows_device(person_id, digest_of(person_id, device)).await?;
+        Ok(if is_known { Asks::Known } else { Asks::Stranger })
+    }
+
     /// Notes that somebody has signed in whole. `has` is what the browser has kept; what it is to keep is returned. There
     /// is no notice of the very first browser: there is nothing to tell it from.
     pub async fn note_device(
@@ -29,8 +48,7 @@ impl Accounts {
     ) -> Result<Token, Failed> {
         let now_ms = self.world.now_ms();
         let token = has.cloned().unwrap_or_else(|| Token::new(&*self.world));
-        // One browser may be several people's: what is kept does not show that.
-        let digest = digest(&[&person.id.0.0[..], token.0.0.as_bytes()].concat());
+        let digest = digest_of(person.id, &token);
         let device = Device { person_id: person.id, digest, created_at_ms: now_ms, last_seen_at_ms: now_ms };
         let browser = visitor.user_agent.as_deref().unwrap_or("unknown");
         let browser: String = browser.chars().take(BROWSER_SCALARS_MAX).collect();

@@ -126,7 +126,7 @@ impl Accounts {
         match self.admit([account, address("address", visitor.address)]).await {
             Ok(_) => {}
             Err(SignInError::Failed(failed)) => return Err(failed),
-            Err(SignInError::TooMany | SignInError::Wrong) => return Ok(Reset::TooMany),
+            Err(SignInError::TooMany | SignInError::Wrong | SignInError::Busy) => return Ok(Reset::TooMany),
         }
         let accounts = self.clone();
         tokio::spawn(async move {

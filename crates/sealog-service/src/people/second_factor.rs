@@ -148,7 +148,7 @@ impl Accounts {
     async fn admit_code(&self, person_id: PersonId) -> Result<(), CodeError> {
         self.admit([of_person("code", person_id)]).await.map(drop).map_err(|error| match error {
             SignInError::Failed(failed) => CodeError::Failed(failed),
-            SignInError::TooMany | SignInError::Wrong => CodeError::TooMany,
+            SignInError::TooMany | SignInError::Wrong | SignInError::Busy => CodeError::TooMany,
         })
     }
 }

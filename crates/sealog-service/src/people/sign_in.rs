@@ -15,7 +15,7 @@ use super::throttle::{SignInError, Throttle, address, subject};
 use super::token::Token;
 use crate::Secret;
 use crate::guessable::is_guessable;
-use crate::password::{self, LENGTH_MAX, LENGTH_MIN};
+use crate::password::{self, Asks, LENGTH_MAX, LENGTH_MIN, Unchecked};
 use crate::system_chain::actions;
 
 /// A right password.
@@ -58,13 +58,14 @@ pub(crate) fn check_chosen(password: &Secret, email: &str) -> Result<(), Passwor
 }
 
 impl Accounts {
-    /// `replaces` is the session that the browser had before.
+    /// `replaces` is the session that the browser had before, and `device` what it has kept of earlier sign-ins.
     pub async fn sign_in(
         &self,
         email: &str,
         password: Secret,
         visitor: &Visitor,
         replaces: Option<&Token>,
+        device: Option<&Token>,
     ) -> Result<SignedIn, SignInError> {
         let email = email.trim();
         let account = subject("account", email.to_lowercase().as_bytes());
@@ -73,7 +74,14 @@ impl Accounts {
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
-        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
+        let asks = self.who_asks(person.as_ref(), device).await?;
+        let checked = password::verify(hash.clone(), password, asks).await;
+        if checked == Err(Unchecked::Busy) {
+            // It was no attempt: nothing was compared.
+            self.throttle().take_back(account).await?;
+            self.throttle().take_back(from).await?;
+        }
+        let is_right = checked.map_err(SignInError::unchecked)?;
         let Some(person) = person else {
             self.counts.unknown_accounts.fetch_add(1, Ordering::Relaxed);
             // Where from, and not which address was typed: that may be a password, or somebody's elsewhere.
@@ -130,7 +138,8 @@ impl Accounts {
         self.admit([account]).await?;
         let known = self.people.person_by_email(person.email.clone()).await?;
         let hash = known.and_then(|(_, hash)| hash);
-        let is_right = password::verify(hash.clone(), password).await.map_err(Failed)?;
+        let checked = password::verify(hash.clone(), password, Asks::Known).await;
+        let is_right = checked.map_err(SignInError::unchecked)?;
         let hash = hash.filter(|_| is_right).ok_or(SignInError::Wrong)?;
         self.forget_attempts(account).await?;
         Ok(hash)

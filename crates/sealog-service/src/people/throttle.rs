@@ -11,6 +11,7 @@ use super::accounts::Failed;
 use super::counts::SignInCounts;
 use super::refused::Refused;
 use super::token::digest;
+use crate::password::Unchecked;
 
 /// How long attempts count.
 pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
@@ -24,7 +25,18 @@ pub enum SignInError {
     /// Of whatever it was that was wrong.
     Wrong,
     TooMany,
+    /// As many passwords wait to be checked as may wait. Nothing is counted for it.
+    Busy,
     Failed(Failed),
+}
+
+impl SignInError {
+    pub(crate) fn unchecked(why: Unchecked) -> SignInError {
+        match why {
+            Unchecked::Busy => SignInError::Busy,
+            Unchecked::Failed(cause) => SignInError::Failed(Failed(cause)),
+        }
+    }
 }
 
 impl<E: Into<Failed>> From<E> for SignInError {

@@ -26,6 +26,11 @@ pub fn a_browser_is_new_once_for_each_person_and_the_first_one_gives_no_notice(c
     assert_eq!((sign_in(control, 2, 1, 12, 9), pending()), (DeviceSeen::New, 1));
     assert_eq!((sign_in(control, 2, 1, 13, 9), pending()), (DeviceSeen::Known, 1));
     // What one person's browser is says nothing of another's.
+    let knows = |n, person| {
+        let device = new_device(n, person, 0);
+        wait(control.knows_device(device.person_id, device.digest)).unwrap()
+    };
+    assert_eq!((knows(1, 1), knows(2, 1), knows(3, 1), knows(2, 2)), (true, true, false, false));
     assert_eq!((sign_in(control, 2, 2, 14, 9), pending()), (DeviceSeen::First, 1));
     let devices = wait(control.export()).unwrap().devices;
     let seen: Vec<u64> = devices.iter().map(|device| device.last_seen_at_ms).collect();
