@@ -20,9 +20,13 @@ use crate::person_record::PersonRecords;
 use crate::record::{self, NewRecord, Records};
 use crate::{sent, session, tenant};
 
+/// Links to a new password that were mailed to a person and work at a time.
+pub const RESETS_MAX: usize = 3;
+
 pub trait Links: Send + Sync {
     /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same person,
-    /// or for the same address in the same tenant, are worth nothing any more. Nothing, and no record, when there
+    /// or for the same address in the same tenant, are worth nothing any more; of links to a new password that are mailed
+    /// the newest [`RESETS_MAX`] work, since mails overtake each other and anybody can ask for one. Nothing, and no record, when there
     /// is no such person or tenant. A link of a person can concern several tenants, so each record names its own.
     fn create_link(
         &self,
@@ -382,8 +386,12 @@ pub(crate) fn create(db: &mut dyn Db, link: &Link, notice: Option<NewNotice>) ->
             if person::find(db, *person_id)?.is_none() {
                 return Ok(false);
             }
-            let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = ?2";
-            db.execute(sql, params![*person_id, link.purpose.as_str()])
+            // Only the host makes a link with a digest, and means it to be the only one.
+            let is_mailed_reset = link.digest.is_none() && matches!(link.purpose, Purpose::Reset { .. });
+            let kept = if is_mailed_reset { RESETS_MAX - 1 } else { 0 };
+            let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = ?2 AND id NOT IN
+                       (SELECT id FROM {links} WHERE person_id = ?1 AND purpose = ?2 ORDER BY number DESC LIMIT ?3)";
+            db.execute(sql, params![*person_id, link.purpose.as_str(), kept])
         }
         Purpose::Invitation(Invitation { tenant_id, email, .. }) => {
             if tenant::find(db, *tenant_id)?.is_none() {

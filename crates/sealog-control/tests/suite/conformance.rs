@@ -150,6 +150,7 @@ conformance! {
         a_link_is_found_by_its_secret_until_it_is_over
         a_link_and_its_records_are_made_together_or_not_at_all
         a_newer_link_takes_the_place_of_an_older_one_of_its_kind
+        the_last_three_links_to_a_new_password_work_until_one_is_used
         a_claim_sets_address_and_password_once
         a_claim_with_an_address_that_somebody_has_changes_nothing
         a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator

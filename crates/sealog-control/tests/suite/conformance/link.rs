@@ -95,6 +95,36 @@ pub fn a_newer_link_takes_the_place_of_an_older_one_of_its_kind(control: &Contro
     assert_eq!(wait(control.invitations(tenant_id(1), NOW + 1, 9)), Ok(vec![]));
 }
 
+/// Mails a link to a new password of the first person, with this secret.
+fn mail_reset(control: &Control, n: u8) {
+    let link = Link { digest: None, ..new_link(n, reset(1)) };
+    let notice = NewNotice { key: link.notice_key(), ..new_notice(1, 1, 80) };
+    assert_eq!(wait(control.create_link(link.clone(), Some(notice), vec![])), Ok(Some(())));
+    let due = wait(control.due_notices(MORNING_MS, 99)).unwrap();
+    let notice = due.into_iter().find(|notice| notice.key == link.notice_key()).unwrap();
+    assert!(wait(control.claim_notice(notice.id, MORNING_MS, NOW, Some(digest(n)))).unwrap());
+}
+
+/// Issue 23, number 25.
+pub fn the_last_three_links_to_a_new_password_work_until_one_is_used(control: &Control) {
+    furnish(control);
+    unverified(control, 1, 1, "a@example.com");
+    unverified(control, 2, 1, "b@example.com");
+    create(control, new_link(9, reset(2)));
+    for n in 1..=5 {
+        mail_reset(control, n);
+    }
+    let works = |n| wait(control.link(digest(n), NOW)).unwrap().is_some();
+    assert_eq!([1, 2, 3, 4, 5, 9].map(works), [false, false, true, true, true, true]);
+    let used = wait(control.reset_password(digest(4), NOW, "h".into(), PersonRecords::none())).unwrap();
+    assert_eq!(used.map(|person| person.id), Some(person_id(1)));
+    assert_eq!([3, 4, 5, 9].map(works), [false, false, false, true]);
+    // One that the host makes is the only one.
+    mail_reset(control, 6);
+    create(control, new_link(7, reset(1)));
+    assert_eq!([6, 7].map(works), [false, true]);
+}
+
 pub fn a_claim_sets_address_and_password_once(control: &Control) {
     furnish(control);
     unverified(control, 1, 1, "owner@localhost");
