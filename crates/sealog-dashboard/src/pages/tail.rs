@@ -44,8 +44,9 @@ const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Rows of one tick: fifty a second, which is more than anybody reads. What is left out is said.
 const ROWS_MAX: u64 = 20;
 const BYTES_MAX: usize = 256 << 10;
-/// Ticks without a word before one is said, so that no proxy takes the stream for dead.
-const QUIET_TICKS_MAX: u32 = 35;
+/// Ticks without a word before one is said, so that no proxy takes the stream for dead and a client that is gone does not
+/// keep its place: the first word after it has gone is answered by a reset, and the next one fails.
+const QUIET_TICKS_MAX: u32 = 5;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -243,4 +244,16 @@ pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
     }
     let confirmed = app.accounts.people.with_authenticator(vec![who.person.id]).await;
     confirmed.is_ok_and(|confirmed| !confirmed.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Issue 23, number 25.
+    #[test]
+    fn a_client_that_is_gone_keeps_its_place_for_five_seconds_at_most_on_a_quiet_chain() {
+        // The first word after it has gone is answered by a reset, and the next one fails.
+        assert!(2 * (QUIET_TICKS_MAX + 1) * TICK <= Duration::from_secs(5));
+    }
 }
