@@ -28,13 +28,24 @@ mod traces;
 use std::process::ExitCode;
 
 use clap::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
 use cli::exit::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// A write beyond the limit of file size (`ulimit -f`) sends a signal, which ends a process without a line. Once it is heard
+/// it does nothing, and the write fails like any other that the disk refuses: it is logged, and a backup says which file.
+fn hear_file_size_limit() {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+    let _entered = runtime.enter();
+    // What listens stays when this is dropped.
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+}
+
 fn main() -> ExitCode {
+    hear_file_size_limit();
     let matches = command().get_matches();
     if let Some((name, matches)) = matches.subcommand()
         && let Some(code) = cli::run(name, matches, command)

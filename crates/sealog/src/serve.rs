@@ -60,6 +60,7 @@ pub(crate) fn serve(
     prepare: &impl AsyncFn(&Opened, &Arc<dyn World>, &Settings) -> Result<(), first_run::Failure>,
 ) -> Result<ExitCode, Failure> {
     // Before the store is opened, which keeps as many of its files open as it may.
+    raise_file_size_limit();
     let files = raise_file_limit();
     settings.server.connections_max = connections_max(settings.server.connections_max, files);
     // One for the store and for requests: trials and rate windows go by the same time as events.
@@ -485,6 +486,19 @@ fn raise_file_limit() -> Option<u64> {
             tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
             limit.current
         }
+    }
+}
+
+/// As large files as the system allows. What goes beyond that fails as on a disk that refuses a write.
+fn raise_file_size_limit() {
+    let limit = getrlimit(Resource::Fsize);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = setrlimit(Resource::Fsize, raised);
+    if let Some(bytes) = limit.maximum {
+        tracing::warn!(
+            bytes,
+            "the size of files is limited: a write beyond it fails, and events are refused then; remove the limit (ulimit -f, LimitFSIZE)"
+        );
     }
 }
 

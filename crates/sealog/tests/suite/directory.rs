@@ -211,6 +211,25 @@ fn assert_all_there(data: &Path, key: &str) {
     server.stop();
 }
 
+/// Issue 23, number 26.
+#[test]
+fn a_write_beyond_the_limit_of_file_size_is_a_failed_write_with_a_line_and_no_signal() {
+    let (_dir, data) = data_dir();
+    let server = serve(&data);
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    let limit =
+        Command::new("prlimit").args(["--fsize=100:100", "--pid", &server.pid().to_string()]).status();
+    assert!(limit.unwrap().success());
+    let (status, body) = server.post(&key);
+    assert_eq!(status, 500, "{body}");
+    assert!(body.contains("event/write_failed"), "{body}");
+    signal(server.pid(), "-TERM");
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(74), "{log}");
+    assert!(log.contains("File too large"), "{log}");
+}
+
 /// Ends what it holds, however the test ends.
 struct Ended(Child);
 
