@@ -62,6 +62,11 @@ impl Control {
         self.database.failure()
     }
 
+    /// Why it cannot be read, if the last read failed.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        self.database.unreadable()
+    }
+
     pub(crate) fn read<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut dyn Db) -> Result<T, DbError> + Send + 'static,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Mutex;
 
 use sealog_core::id::ProjectId;
 use sealog_store::StoreError;
 use sealog_store::embedded::Directory;
 use sealog_store::postgres::sessions::Sessions;
+use sealog_store::sync::lock;
 
 use crate::db::{Db, DbError, Lock, Room, Schema};
 use crate::error::OpenError;
@@ -18,7 +20,11 @@ pub(crate) const COST: usize = 4 << 10;
 
 /// An open database.
 #[derive(Debug)]
-pub struct Database(Driver);
+pub struct Database {
+    driver: Driver,
+    /// Why the last read failed, if it did.
+    unreadable: Mutex<Option<String>>,
+}
 
 #[derive(Debug)]
 enum Driver {
@@ -28,20 +34,24 @@ enum Driver {
 
 impl Database {
     pub fn in_memory(schema: &Schema) -> Result<Database, OpenError> {
-        File::in_memory(schema).map(Box::new).map(Driver::Sqlite).map(Database)
+        File::in_memory(schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
     }
 
     pub fn in_directory(directory: &Directory, schema: &Schema) -> Result<Database, OpenError> {
-        File::open(directory, schema).map(Box::new).map(Driver::Sqlite).map(Database)
+        File::open(directory, schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
     }
 
     pub fn on_postgres(sessions: Sessions, schema: &Schema) -> Result<Database, OpenError> {
-        Tables::open(sessions, schema).map(Driver::Postgres).map(Database)
+        Tables::open(sessions, schema).map(Driver::Postgres).map(Database::over)
+    }
+
+    fn over(driver: Driver) -> Database {
+        Database { driver, unreadable: Mutex::default() }
     }
 
     /// How many threads can use it at a time.
     pub(crate) fn threads(&self) -> usize {
-        match &self.0 {
+        match &self.driver {
             // One connection, and one thread for it: the order of work is that of the queue.
             Driver::Sqlite(_) => 1,
             Driver::Postgres(_) => postgres::CONNECTIONS,
@@ -50,7 +60,7 @@ impl Database {
 
     /// Why nothing may be changed any more until it is opened again.
     pub fn failure(&self) -> Option<String> {
-        match &self.0 {
+        match &self.driver {
             Driver::Sqlite(file) => file.failure(),
             Driver::Postgres(_) => None,
         }
@@ -58,7 +68,7 @@ impl Database {
 
     /// Whether there is room for so many bytes beside what is kept free. A database server looks after its own.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        match &self.0 {
+        match &self.driver {
             Driver::Sqlite(file) => file.has_room(bytes),
             Driver::Postgres(_) => true,
         }
@@ -66,18 +76,34 @@ impl Database {
 
     /// Copies everything into a new file; the projects that the copy knows. A database server has its own tools for that.
     pub(crate) fn copy_to(&self, schema: &Schema, path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
-        match &self.0 {
+        match &self.driver {
             Driver::Sqlite(file) => file.copy_to(schema, path),
             Driver::Postgres(_) => Err(DbError::Refused("a database is copied by its own tools".into())),
         }
     }
 
     pub fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, StoreError> {
-        let read = match &self.0 {
+        let read = match &self.driver {
             Driver::Sqlite(file) => file.read(act),
             Driver::Postgres(tables) => tables.read(act),
         };
+        match &read {
+            Ok(_) => *lock(&self.unreadable) = None,
+            Err(DbError::Failed(cause) | DbError::Final(cause)) => {
+                *lock(&self.unreadable) = Some(cause.clone())
+            }
+            // It was read, and what stands there is wrong.
+            Err(_) => {}
+        }
         read.map_err(DbError::of_read)
+    }
+
+    /// Why the last read failed. A database server is watched by the store that has it.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        match &self.driver {
+            Driver::Sqlite(_) => lock(&self.unreadable).clone(),
+            Driver::Postgres(_) => None,
+        }
     }
 
     /// One transaction: after `Ok` all of it is durable, after an error of `act` nothing of it is. The
@@ -97,7 +123,7 @@ impl Database {
         lock: Lock,
         act: impl FnOnce(&mut dyn Db, Option<u64>) -> Result<T, DbError>,
     ) -> Result<T, E> {
-        let changed = match &self.0 {
+        let changed = match &self.driver {
             Driver::Sqlite(file) => file.change(room, |db| act(db, None)),
             Driver::Postgres(tables) => tables.change(lock, act),
         };

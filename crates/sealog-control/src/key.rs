@@ -3,6 +3,7 @@
 use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::key::KeyState;
+use sealog_store::StoreError;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
@@ -24,6 +25,8 @@ pub trait KeyAccess: Send + Sync {
     fn version(&self) -> u64;
     /// The version at which something of this tenant last changed.
     fn version_of(&self, tenant_id: TenantId) -> u64;
+    /// Whether keys can be looked up, as far as the last read tells.
+    fn ready(&self) -> Result<(), StoreError>;
 }
 
 pub trait Keys: Send + Sync {
@@ -77,6 +80,10 @@ impl KeyAccess for Control {
 
     fn version_of(&self, tenant_id: TenantId) -> u64 {
         self.versions.of(tenant_id)
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        self.unreadable().map_or(Ok(()), |cause| Err(StoreError::Control(cause)))
     }
 }
 

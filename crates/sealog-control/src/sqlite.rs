@@ -633,4 +633,19 @@ mod tests {
         let tenants = |db: &mut dyn Db| count(db, "SELECT count(*) AS count FROM {tenants}", &[]);
         assert_eq!(database.read(tenants), Ok(0));
     }
+
+    /// Issue 23, number 26.
+    #[test]
+    fn a_database_that_cannot_be_read_says_so_until_a_read_succeeds() {
+        let database = Database::in_memory(&SCHEMA).unwrap();
+        let tenants = |db: &mut dyn Db| count(db, "SELECT count(*) AS count FROM {tenants}", &[]);
+        assert_eq!((database.read(tenants), database.unreadable()), (Ok(0), None));
+        let refused = database.read(|_| Err::<(), _>(DbError::Failed("disk I/O error".into())));
+        assert!(refused.is_err());
+        assert_eq!(database.unreadable().as_deref(), Some("disk I/O error"));
+        // What was read and is damaged says nothing about the disk.
+        let _ = database.read(|_| Err::<(), _>(damaged("name", "is no text")));
+        assert_eq!(database.unreadable().as_deref(), Some("disk I/O error"));
+        assert_eq!((database.read(tenants), database.unreadable()), (Ok(0), None));
+    }
 }

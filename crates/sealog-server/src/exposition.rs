@@ -40,7 +40,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family("sealog_build_info", "gauge", "The version that is running.");
     text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
-    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok()));
+    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok() && app.control.keys.ready().is_ok()));
 
     text.family("sealog_connections", "gauge", "Connections that are open.");
     text.sample("sealog_connections", "", app.connections.count() as u64);

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use hyper::{Response, StatusCode};
+use sealog_control::KeyAccess;
 use sealog_store::sync::lock;
 use sealog_store::{Store, StoreError};
 use serde_json::json;
@@ -19,17 +20,26 @@ impl LastAnswer {
         std::mem::replace(&mut *lock(&self.0), reason) != reason
     }
 
-    /// Asks the store. Whoever may know gets the reason in full.
-    pub(crate) fn answer(&self, store: &dyn Store, may_know: impl FnOnce() -> bool) -> Response<Body> {
-        let Err(error) = store.ready() else {
+    /// Asks the store, and whether keys can be looked up. Whoever may know gets the reason in full.
+    pub(crate) fn answer(
+        &self,
+        store: &dyn Store,
+        keys: &dyn KeyAccess,
+        may_know: impl FnOnce() -> bool,
+    ) -> Response<Body> {
+        let Err(error) = store.ready().and_then(|()| keys.ready()) else {
             if self.replace(None) {
                 tracing::info!("ready: events are accepted again");
             }
-            let notices = store.notices();
-            let body = match notices[..] {
-                [] => json!({ "ready": true }),
-                _ => json!({ "ready": true, "notices": notices }),
-            };
+            let (notices, degraded) = (store.notices(), store.degraded());
+            let mut body = json!({ "ready": true });
+            if !notices.is_empty() {
+                body["notices"] = notices.into();
+            }
+            // Events are accepted, so it is no reason to send them elsewhere.
+            if !degraded.is_empty() && may_know() {
+                body["detail"] = degraded.join("; ").into();
+            }
             return respond::json(StatusCode::OK, body.to_string());
         };
         let reason = public_reason(&error);

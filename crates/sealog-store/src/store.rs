@@ -153,6 +153,11 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
+    /// Why that is, in words for the operator: files and errors are named.
+    fn degraded(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Its files, for whoever copies them. Nothing for a store that has its own tools for that.
     fn segments(&self) -> Option<&dyn Segments> {
         None

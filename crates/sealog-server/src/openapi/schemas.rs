@@ -150,7 +150,7 @@ pub(super) fn all(config: &Config) -> Value {
             &json!({
                 "ready": { "type": "boolean" },
                 "reason": { "type": "string", "examples": REASONS, "description": "Why events are refused, in one word." },
-                "detail": { "type": "string", "description": "The same in full, for callers on the same machine or with the operator's token." },
+                "detail": { "type": "string", "description": "The same in full, or what fails although events are accepted; for callers on the same machine or with the operator's token." },
                 "notices": texts,
             }),
             &["reason", "detail", "notices"],

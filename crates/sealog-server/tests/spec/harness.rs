@@ -96,6 +96,10 @@ impl KeyAccess for AskedKeys {
     fn version_of(&self, tenant_id: TenantId) -> u64 {
         self.control.version_of(tenant_id)
     }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        self.control.ready()
+    }
 }
 
 impl Service {
@@ -850,6 +854,10 @@ impl Store for Hinge {
 
     fn notices(&self) -> Vec<&'static str> {
         self.inner.notices()
+    }
+
+    fn degraded(&self) -> Vec<String> {
+        self.inner.degraded()
     }
 
     fn ready(&self) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ use super::index::salt::IndexSalt;
 use super::index::sidecar::{Caches, SegmentEnd};
 use super::log::disk::{Disk, OpenFiles};
 use super::log::plan::Plan;
-use super::log::segment::{Segment, no_room, segment_path};
+use super::log::segment::{Segment, Unreadable, no_room, segment_path};
 use super::options::Options;
 use super::read::failures::ReadFailures;
 use super::recovery::dropped::Dropped;
@@ -245,7 +245,9 @@ impl Contents {
 
     /// A read has failed. Nothing is concluded from it about what is on the disk: it is counted, and shown to whoever watches.
     pub(crate) fn read_failed(&self, error: &io::Error) -> StoreError {
-        self.read_failures.note(error, self.mode);
+        let segment = error.get_ref().and_then(|cause| cause.downcast_ref::<Unreadable>());
+        let is_active = segment.is_some_and(|segment| segment.number == self.durable().0.segment);
+        self.read_failures.note(error, self.mode, is_active);
         StoreError::Read(error.to_string())
     }
 

@@ -345,9 +345,19 @@ impl Store for EmbeddedStore {
         self.live.log().contents.world.clock().notice().into_iter().chain(reads).collect()
     }
 
+    fn degraded(&self) -> Vec<String> {
+        let of_log = |mode: &Mode| self.log(*mode).contents.read_failures.said(*mode);
+        [Mode::Live, Mode::Test].iter().filter_map(of_log).collect()
+    }
+
     fn ready(&self) -> Result<(), StoreError> {
         self.live.log().writer.ready()?;
         self.test.log().writer.ready()?;
+        for mode in [Mode::Live, Mode::Test] {
+            if let Some(error) = self.log(mode).contents.read_failures.of_active() {
+                return Err(StoreError::Read(error));
+            }
+        }
         self.live.log().contents.world.clock().sealing_ms().map(drop)
     }
 }

@@ -264,6 +264,16 @@ fn a_segment_that_begins_to_give_eio_fails_the_reads_that_need_it_and_no_others(
         assert_eq!(server.post(&key).0, 202);
     }
     assert_eq!(server.get(&key, "/v1/events?limit=1").0, 200);
+    // Events are accepted, so the server is ready; whoever watches it is told what fails.
+    let (status, ready) = server.get(&key, "/readyz");
+    assert_eq!(status, 200, "{ready}");
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    let detail = ready["detail"].as_str().unwrap();
+    assert!(detail.starts_with("live log: ") && detail.contains("Input/output error"), "{detail}");
+    assert_eq!(
+        ready["notices"],
+        serde_json::json!(["reads from the disk have failed within the last minute"])
+    );
     let (_, metrics) = server.get(&key, "/metrics");
     let failed = metrics.lines().find(|line| line.starts_with("sealog_store_read_errors_total")).unwrap();
     assert!(!failed.ends_with(" 0"), "{failed}");

@@ -42,6 +42,34 @@ pub(crate) struct Segment {
     pub file: Box<dyn DiskFile>,
 }
 
+impl Segment {
+    /// As the file does it. An error says of which segment it is.
+    pub(crate) fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
+        let of_segment =
+            |error: io::Error| io::Error::new(error.kind(), Unreadable { number: self.number, error });
+        self.file.read_at(into, position).map_err(of_segment)
+    }
+}
+
+/// A read of a segment that the disk did not answer.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub number: u64,
+    error: io::Error,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "segment {} cannot be read: {}", self.number, self.error)
+    }
+}
+
+impl std::error::Error for Unreadable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
 /// Part of a segment's content.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {

@@ -59,10 +59,10 @@ impl Contents {
         let segment = self.segment(place.segment).ok_or_else(lost)?;
         let position = u64::from(place.entry.position);
         let mut bytes = vec![0; 64 << 10];
-        let mut filled = segment.file.read_at(&mut bytes, position)?;
+        let mut filled = segment.read_at(&mut bytes, position)?;
         if Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).is_none() {
             bytes.resize(FRAME_LEN_MAX, 0);
-            filled = segment.file.read_at(&mut bytes, position)?;
+            filled = segment.read_at(&mut bytes, position)?;
         }
         let frame = Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).ok_or_else(lost)?;
         if !frame.intact() {

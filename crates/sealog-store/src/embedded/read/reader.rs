@@ -339,13 +339,13 @@ impl Contents {
     fn frame_before(&self, segment: &Segment, position: u64) -> io::Result<Option<FrameHeader>> {
         let Some(at) = position.checked_sub(format::FRAME_HEADER_LEN as u64) else { return Ok(None) };
         let mut header = [0; format::FRAME_HEADER_LEN];
-        let filled = segment.file.read_at(&mut header, at)?;
+        let filled = segment.read_at(&mut header, at)?;
         Ok(FrameHeader::decode(&header[..filled], at, &segment.salt, self.mode))
     }
 
     fn kept_key(&self, segment: &Segment, header: &FrameHeader) -> io::Result<KeptKey> {
         let mut bytes = vec![0; header.length as usize];
-        let filled = segment.file.read_at(&mut bytes, header.position)?;
+        let filled = segment.read_at(&mut bytes, header.position)?;
         let stored = Frame::decode(&bytes[..filled], header.position, &segment.salt, self.mode)
             .and_then(|frame| frame.idempotency())
             .ok_or_else(|| {

@@ -85,7 +85,7 @@ impl Window {
     fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<()> {
         self.bytes.resize(length, 0);
         self.segment = 0;
-        let filled = segment.file.read_at(&mut self.bytes, position)?;
+        let filled = segment.read_at(&mut self.bytes, position)?;
         self.bytes.truncate(filled);
         self.start = position;
         self.segment = segment.number;

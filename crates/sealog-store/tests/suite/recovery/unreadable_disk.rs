@@ -77,6 +77,36 @@ fn a_disk_that_cannot_be_read_is_never_damage() {
     }
 }
 
+/// Issue 23, number 26.
+#[test]
+fn a_store_that_cannot_read_what_it_writes_is_not_ready_and_one_that_cannot_read_an_old_segment_is() {
+    let stage = Stage::new();
+    let store = stage.open();
+    for n in 0..50 {
+        append(&store, live(), vec![login(&format!("u{n}"))]);
+    }
+    let bad = stage.frames(1)[40].at + IN_TEXT;
+    make_unreadable(&stage, bad..bad + 100);
+    let read = || wait(sealog_store::verify::whole(&store, live())).map(drop);
+    assert_eq!(store.ready(), Ok(()), "nobody knows yet");
+    assert!(matches!(read(), Err(StoreError::Read(_))));
+    let unready = store.ready();
+    assert!(matches!(&unready, Err(StoreError::Read(why)) if why.contains("segment 1 ")), "{unready:?}");
+    assert!(matches!(&store.degraded()[..], [live] if live.contains("segment 1 cannot be read")));
+    drop(store);
+    // The same place in a segment that nothing is written to any more.
+    make_readable(&stage);
+    let store = stage.open();
+    while stage.segments().len() < 3 {
+        append(&store, live(), vec![big(1000)]);
+    }
+    make_unreadable(&stage, bad..bad + 100);
+    let read = wait(sealog_store::verify::whole(&store, live())).map(drop);
+    assert!(matches!(read, Err(StoreError::Read(_))));
+    assert_eq!((store.ready(), store.degraded().len()), (Ok(()), 1));
+    append(&store, live(), vec![login("goes on")]);
+}
+
 #[test]
 fn a_start_that_cannot_read_a_sector_finds_no_damage_and_hides_nothing() {
     const PAGE: usize = 4096;
