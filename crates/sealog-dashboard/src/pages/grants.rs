@@ -17,6 +17,8 @@ const AUDITOR_DAYS: u64 = 90;
 /// Projects that are granted one by one.
 const GRANTED_MAX: usize = 200;
 
+const ONLY_AUDITORS: &str = "Projects and dates limit auditors only. Clear them, or choose the role Auditor.";
+
 pub(crate) struct Choice {
     pub value: String,
     pub label: String,
@@ -120,6 +122,10 @@ pub(crate) async fn limits(
         Err(problem) => return Ok(Err(problem)),
     };
     if role != Role::Auditor {
+        // Whoever typed them believes that they limit what the member sees.
+        if !values(asked, "project").is_empty() || dates.from_ms.is_some() || dates.until_ms.is_some() {
+            return Ok(Err(ONLY_AUDITORS));
+        }
         return Ok(Ok((Grants::default(), dates.ends_at_ms)));
     }
     let chosen: Vec<Option<ProjectId>> =
