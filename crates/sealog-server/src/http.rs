@@ -18,7 +18,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sealog_core::id::{RequestId, Ulid};
 use sealog_core::reject::Reject;
-use sealog_service::ingest::Client;
+use sealog_service::ingest::{Client, Endpoint};
 use sealog_service::{Stop, Visit};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -365,23 +365,41 @@ async fn exchange(
             (&mut connection).await
         }
     };
-    let wire = connection.into_parts().io.into_inner();
+    let parts = connection.into_parts();
+    let (wire, unparsed) = (parts.io.into_inner(), parts.read_buf);
     let last = ended.err().and_then(|error| {
         tracing::debug!(%error, "a connection ended");
-        unparsable(&error, &wire).map(|failure| answer_unparsable(&front.app, &failure))
+        unparsable(&error, &unparsed, &wire).map(|failure| answer_unparsable(&front.app, &failure))
     });
     // The client may be gone, and then there is nobody to close for.
     let _ = wire.close(last, unread.load(Ordering::Relaxed)).await;
 }
 
 /// A request that hyper cannot parse never reaches a handler, but is answered like any other: unless hyper's own answer went out behind another one, which the client had not taken yet.
-fn unparsable<S: AsyncRead + AsyncWrite + Unpin>(error: &hyper::Error, wire: &Wire<S>) -> Option<Failure> {
+fn unparsable<S: AsyncRead + AsyncWrite + Unpin>(
+    error: &hyper::Error,
+    unparsed: &[u8],
+    wire: &Wire<S>,
+) -> Option<Failure> {
     // hyper knows the preface of HTTP/2 and ends the connection without a word.
     if error.is_parse_version_h2() {
         return Some(Failure::malformed(framing::HTTP_2));
     }
-    let reject = if error.is_parse_too_large() { Reject::HeadersTooLarge } else { Reject::Malformed };
+    let reject = match error.is_parse_too_large() {
+        // hyper says the same of a length that it cannot count to, and has taken the head by then.
+        true if !begins_with_request(unparsed) => {
+            Reject::BodyTooLarge { bytes_max: Endpoint::Batch.body_bytes_max() }
+        }
+        true => Reject::HeadersTooLarge,
+        false => Reject::Malformed,
+    };
     wire.has_withheld().then(|| reject.into())
+}
+
+/// Whether these bytes are a head, or as much of one as is read.
+fn begins_with_request(unparsed: &[u8]) -> bool {
+    let line = unparsed.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    unparsed.len() >= HEAD_BYTES_MAX || line.trim_ascii_end().windows(6).any(|version| version == b"HTTP/1")
 }
 
 fn answer_unparsable(app: &App, failure: &Failure) -> Vec<u8> {

@@ -250,6 +250,23 @@ fn headers_without_measure_are_refused() {
     goes_on(&service);
 }
 
+/// Issue 23, number 26.
+#[test]
+fn a_length_that_nobody_can_count_to_is_a_body_that_is_too_large() {
+    let service = Service::start();
+    let key = bearer(&service.live);
+    for length in [u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+        for body in ["", LOGIN] {
+            let head = format!("POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n");
+            let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+            service.raw(request.as_bytes()).rejected(413, "validation/body_too_large");
+        }
+    }
+    let beyond = "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551616\r\n\r\n";
+    service.raw(beyond.as_bytes()).rejected(400, "request/malformed");
+    goes_on(&service);
+}
+
 #[test]
 fn headers_of_8_kilobytes_are_accepted() {
     let service = Service::start();
