@@ -634,7 +634,6 @@ mod tests {
         assert_eq!(database.read(tenants), Ok(0));
     }
 
-    /// Issue 23, number 26.
     #[test]
     fn a_database_that_cannot_be_read_says_so_until_a_read_succeeds() {
         let database = Database::in_memory(&SCHEMA).unwrap();

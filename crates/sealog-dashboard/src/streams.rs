@@ -128,7 +128,6 @@ mod tests {
         );
     }
 
-    /// Issue 23, number 10.
     #[test]
     fn an_organisation_takes_half_of_the_places_and_every_other_one_gets_its_first() {
         for (limits, half) in [(DOWNLOADS, 16), (LIVE_VIEWS, 100)] {

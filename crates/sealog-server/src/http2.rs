@@ -671,7 +671,6 @@ mod tests {
         ends(task).await;
     }
 
-    /// Issue 23, number 24.
     #[tokio::test(flavor = "current_thread")]
     async fn a_client_that_sends_control_frames_without_end_is_sent_away() {
         const PRIORITY: u8 = 2;
@@ -731,7 +730,6 @@ mod tests {
         }
     }
 
-    /// Issue 23, number 24.
     #[tokio::test(flavor = "current_thread")]
     async fn no_more_than_a_kilobyte_of_an_answer_outlives_its_share_of_the_memory() {
         let streams = || {
@@ -757,7 +755,6 @@ mod tests {
         }
     }
 
-    /// Issue 23, number 24.
     #[test]
     fn a_connection_without_a_request_is_late_at_its_deadline_and_not_at_the_next_look() {
         let Admitted::Yes(place) = Connections::new(1, 0).admit(IpAddr::from([127, 0, 0, 1]), false) else {

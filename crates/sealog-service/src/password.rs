@@ -249,7 +249,6 @@ mod tests {
         assert_eq!(held.begins.try_iter().count(), ALL);
     }
 
-    /// Issue 23, number 25.
     #[tokio::test(flavor = "current_thread")]
     async fn so_many_strangers_wait_and_one_more_is_refused_while_those_who_are_known_go_first() {
         static PLACES: Queue = Queue::new(1);

@@ -546,7 +546,6 @@ mod tests {
         assert_eq!(order(&mut queue), [(1, 10)]);
     }
 
-    /// Issue 23, number 10.
     #[test]
     fn a_thousand_chains_that_are_paused_and_resumed_cost_a_few_steps_each() {
         const CHAINS: usize = 1000;
@@ -578,7 +577,6 @@ mod tests {
         assert!(queue.groups.is_empty() && queue.bytes() == 0, "nothing is remembered");
     }
 
-    /// Issue 23, number 10.
     #[test]
     fn a_tenant_with_a_thousand_chains_gets_as_much_as_one_with_a_single_chain() {
         let mut queue = GroupedQueue::default();

@@ -250,7 +250,6 @@ pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
 mod tests {
     use super::*;
 
-    /// Issue 23, number 25.
     #[test]
     fn a_client_that_is_gone_keeps_its_place_for_five_seconds_at_most_on_a_quiet_chain() {
         // The first word after it has gone is answered by a reset, and the next one fails.

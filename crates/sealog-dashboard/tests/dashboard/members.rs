@@ -230,7 +230,7 @@ fn what_is_wrong_stands_beside_its_field_and_nothing_is_changed() {
             "The first day of the window comes after its last.",
         ),
         (vec![("role", "developer"), ("ends", "2020-01-01")], "The last day of the membership is over."),
-        // Issue 23, number 26: what would not limit anything is not dropped in silence.
+        // What would not limit anything is not dropped in silence.
         (vec![("role", "developer"), ("project", own.as_str())], "Projects and dates limit auditors only."),
         (vec![("role", "admin"), ("from", "2026-02-02")], "Projects and dates limit auditors only."),
         (vec![("role", "developer"), ("until", "2026-02-02")], "Projects and dates limit auditors only."),

@@ -201,6 +201,9 @@ fn whoever_guesses_is_stopped_by_counts_in_the_store_and_people_are_not_counted_
         answer.shows("E-mail or password is wrong.").shows(&operator_email(1));
     }
     sign_in(&mut browser, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    let mut elsewhere = stage.browser();
+    elsewhere.address = "203.0.113.9".parse().unwrap();
+    assert_eq!(sign_in(&mut elsewhere, 1, PASSWORD).status, 303, "nobody is kept out elsewhere");
     assert_eq!(stage.browser().sign_in(1, PASSWORD).status, 303, "people are counted apart");
     operator(&stage, 2);
     assert_eq!(sign_in(&mut browser, 2, PASSWORD).status, 303);

@@ -250,7 +250,6 @@ fn headers_without_measure_are_refused() {
     goes_on(&service);
 }
 
-/// Issue 23, number 26.
 #[test]
 fn a_length_that_nobody_can_count_to_is_a_body_that_is_too_large() {
     let service = Service::start();

@@ -377,7 +377,7 @@ fn a_request_is_charged_for_all_of_its_batches_before_the_first_is_stored() {
     assert_eq!(service.count(&service.test), 500);
 }
 
-/// Issue 23: 250,000 events were stored where 21,000 were allowed.
+/// 250,000 events were stored where 21,000 were allowed.
 #[test]
 fn requests_that_come_together_store_no_more_than_one_of_them_beyond_the_rate() {
     const CLIENTS: usize = 8;

@@ -8,7 +8,6 @@ use sealog_testing::{Gate, Opener};
 
 use crate::harness::{Service, bearer, eventually, request};
 
-/// Issue 23, number 27.
 #[test]
 fn requests_that_have_arrived_when_the_server_stops_are_answered() {
     let gate = Arc::new(Gate::default());

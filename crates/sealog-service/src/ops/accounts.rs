@@ -11,8 +11,8 @@ use crate::Secret;
 use crate::password::{self, Asks};
 use crate::people::totp::{self, SECRET_BYTES};
 use crate::people::{
-    CodeError, Failed, Offer, PasswordError, Refused, SignInCounts, SignInError, Throttle, Token, Visitor,
-    address, check_chosen, offer, subject,
+    CodeError, Failed, Limit, Offer, PasswordError, Refused, SignInCounts, SignInError, Throttle, Token,
+    Visitor, check_chosen, offer, subject,
 };
 
 const MINUTE_MS: u64 = 60 * 1000;
@@ -76,12 +76,13 @@ impl OpsAccounts {
         visitor: &Visitor,
     ) -> Result<Token, EnrolError> {
         check_chosen(&password, "").map_err(EnrolError::Password)?;
-        self.throttle().admit([address("ops link", visitor.address)], self.world.now_ms()).await.map_err(
-            |error| match error {
+        self.throttle()
+            .admit(&[Limit::of_account_at("ops link", "", visitor.address)], self.world.now_ms())
+            .await
+            .map_err(|error| match error {
                 SignInError::Failed(failed) => EnrolError::Failed(failed),
                 SignInError::TooMany | SignInError::Wrong | SignInError::Busy => EnrolError::TooMany,
-            },
-        )?;
+            })?;
         let hash = password::hash(&*self.world, password).await?;
         let enrolled =
             self.operators.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
@@ -99,9 +100,12 @@ impl OpsAccounts {
         replaces: Option<&Token>,
     ) -> Result<Token, SignInError> {
         let email = email.trim();
-        let account = subject("ops account", email.to_lowercase().as_bytes());
-        let from = address("ops address", visitor.address);
-        self.throttle().admit([account, from], self.world.now_ms()).await?;
+        // Not by the day: the console knows no browsers, and a stranger would keep every operator out.
+        let limits = [
+            Limit::of_account_at("ops account", email, visitor.address),
+            Limit::of_address("ops address", visitor.address),
+        ];
+        self.throttle().admit(&limits, self.world.now_ms()).await?;
         let user = self.operators.ops_user_by_email(email.to_owned()).await?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
         // Whatever is known of the account, before anything is said of it.
@@ -114,8 +118,7 @@ impl OpsAccounts {
             tracing::warn!(address = %visitor.address, "somebody failed to sign in as an operator");
             return Err(SignInError::Wrong);
         };
-        self.throttle().forget(account).await?;
-        self.throttle().take_back(from).await?;
+        self.throttle().was_right(&limits).await?;
         // The password was changed, or the account removed, while it was being checked.
         let token = self.begin_half(&user, hash, replaces.map(Token::digest)).await?;
         token.ok_or(SignInError::Wrong)
@@ -136,8 +139,8 @@ impl OpsAccounts {
         visitor: &Visitor,
     ) -> Result<Token, CodeError> {
         let (user, now_ms) = (&asked.user, self.world.now_ms());
-        let attempts = subject("ops code", &user.id.0.0);
-        self.throttle().admit([attempts], now_ms).await.map_err(|error| match error {
+        let attempts = Limit::of_one(subject("ops code", &user.id.0.0));
+        self.throttle().admit(&[attempts], now_ms).await.map_err(|error| match error {
             SignInError::Failed(failed) => CodeError::Failed(failed),
             SignInError::TooMany | SignInError::Wrong | SignInError::Busy => CodeError::TooMany,
         })?;

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::records::about_member;
-use super::sign_in::{PasswordError, check_chosen};
-use super::throttle::{SignInError, address, subject};
+use super::sign_in::{PasswordError, check_chosen, strangers_limits};
+use super::throttle::{Limit, SignInError, subject};
 use super::token::Token;
 use crate::address::is_address;
 use crate::organisation;
@@ -122,8 +122,8 @@ impl Accounts {
     /// left to a task of its own.
     pub async fn request_reset(&self, email: &str, visitor: &Visitor) -> Result<Reset, Failed> {
         let email = email.trim().to_owned();
-        let account = subject("reset", email.to_lowercase().as_bytes());
-        match self.admit([account, address("address", visitor.address)]).await {
+        let account = Limit::of_one(subject("reset", email.to_lowercase().as_bytes()));
+        match self.admit(&[account, Limit::of_address("address", visitor.address)]).await {
             Ok(_) => {}
             Err(SignInError::Failed(failed)) => return Err(failed),
             Err(SignInError::TooMany | SignInError::Wrong | SignInError::Busy) => return Ok(Reset::TooMany),
@@ -170,7 +170,12 @@ impl Accounts {
         Ok(())
     }
 
-    pub async fn reset_password(&self, token: &Token, password: Secret) -> Result<Person, LinkError> {
+    pub async fn reset_password(
+        &self,
+        token: &Token,
+        password: Secret,
+        visitor: &Visitor,
+    ) -> Result<Person, LinkError> {
         let purpose = self.expect(token, |purpose| matches!(purpose, Purpose::Reset { .. })).await?;
         let Purpose::Reset { person_id } = purpose else { return Err(LinkError::Gone) };
         let person = self.people.person(person_id).await?.ok_or(LinkError::Gone)?;
@@ -182,8 +187,9 @@ impl Accounts {
         self.wake.wake();
         let person = person.ok_or(LinkError::Gone)?;
         // Whoever has guessed at the old password does not keep its owner out.
-        let account = subject("account", person.email.to_lowercase().as_bytes());
-        self.forget_attempts(account).await?;
+        for limit in strangers_limits(&person.email, visitor) {
+            self.throttle().forget(limit).await?;
+        }
         Ok(person)
     }
 

@@ -32,5 +32,5 @@ pub use session::SignedInPerson;
 pub(crate) use sign_in::check_chosen;
 pub use sign_in::{PasswordError, SignedIn};
 pub use throttle::SignInError;
-pub(crate) use throttle::{Throttle, address, subject};
+pub(crate) use throttle::{Limit, Throttle, subject};
 pub use token::Token;

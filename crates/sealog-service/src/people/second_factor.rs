@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::accounts::{Accounts, Failed, Visitor};
 use super::session::SignedInPerson;
-use super::throttle::{SignInError, of_person};
+use super::throttle::{Limit, SignInError, of_person};
 use super::token::{Token, digest};
 use super::totp::{self, SECRET_BYTES};
 use crate::Secret;
@@ -61,7 +61,7 @@ impl Accounts {
             self.note_failure(person_id, Wrong::Code);
             return Err(CodeError::Wrong);
         }
-        self.forget_attempts(of_person("code", person_id)).await?;
+        self.throttle().forget(code_limit(person_id)).await?;
         let shown = Shown::Code { asked_by: asked.session.token_digest };
         // The session that asked may have ended since, as with a new password.
         let token = self.begin_session(person_id, visitor, false, shown).await?.ok_or(CodeError::Wrong)?;
@@ -112,7 +112,7 @@ impl Accounts {
             return Err(CodeError::NotNow);
         }
         self.wake.wake();
-        self.forget_attempts(of_person("code", person_id)).await?;
+        self.throttle().forget(code_limit(person_id)).await?;
         Ok(codes)
     }
 
@@ -146,11 +146,15 @@ impl Accounts {
     }
 
     async fn admit_code(&self, person_id: PersonId) -> Result<(), CodeError> {
-        self.admit([of_person("code", person_id)]).await.map(drop).map_err(|error| match error {
+        self.admit(&[code_limit(person_id)]).await.map_err(|error| match error {
             SignInError::Failed(failed) => CodeError::Failed(failed),
             SignInError::TooMany | SignInError::Wrong | SignInError::Busy => CodeError::TooMany,
         })
     }
+}
+
+fn code_limit(person_id: PersonId) -> Limit {
+    Limit::of_one(of_person("code", person_id))
 }
 
 /// Of whoever has this address.

@@ -1,8 +1,10 @@
 //! Signing in with a password, and changing it.
 //!
 //! Whoever tries learns nothing but whether it was right: an address that nobody has costs the same work and
-//! gets the same answer. Attempts are counted in the store before they are made, for the account that was named
-//! (whether it exists or not) and for the address that they come from, so that all nodes count together.
+//! gets the same answer. Attempts are counted in the store before they are made, so that all nodes count
+//! together: for the account that was named, whether it exists or not, at the address that they come from; for
+//! that address; and for the account by all strangers of a day. A browser that has signed in to the account
+//! before, and whoever is signed in, are counted apart: no stranger keeps them out.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +13,7 @@ use sealog_core::id::Hash;
 use serde_json::json;
 
 use super::accounts::{Accounts, Failed, Visitor};
-use super::throttle::{SignInError, Throttle, address, subject};
+use super::throttle::{Limit, SignInError, Throttle, of_person, subject};
 use super::token::Token;
 use crate::Secret;
 use crate::guessable::is_guessable;
@@ -68,18 +70,27 @@ impl Accounts {
         device: Option<&Token>,
     ) -> Result<SignedIn, SignInError> {
         let email = email.trim();
-        let account = subject("account", email.to_lowercase().as_bytes());
-        let from = address("address", visitor.address);
-        self.admit([account, from]).await?;
+        // A browser without anything to show is a stranger, and refused without a look.
+        let strangers = strangers_limits(email, visitor);
+        if device.is_none() {
+            self.admit(&strangers).await?;
+        }
         let known = self.people.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
         let asks = self.who_asks(person.as_ref(), device).await?;
+        let limits = match (asks, device) {
+            (Asks::Known, Some(device)) => {
+                vec![Limit::of_one(subject("browser", device.digest().0.as_slice()))]
+            }
+            _ => strangers,
+        };
+        if device.is_some() {
+            self.admit(&limits).await?;
+        }
         let checked = password::verify(hash.clone(), password, asks).await;
         if checked == Err(Unchecked::Busy) {
-            // It was no attempt: nothing was compared.
-            self.throttle().take_back(account).await?;
-            self.throttle().take_back(from).await?;
+            self.throttle().take_back(&limits).await?;
         }
         let is_right = checked.map_err(SignInError::unchecked)?;
         let Some(person) = person else {
@@ -92,8 +103,7 @@ impl Accounts {
             self.note_failure(person.id, Wrong::Password);
             return Err(SignInError::Wrong);
         };
-        self.forget_attempts(account).await?;
-        self.throttle().take_back(from).await?;
+        self.throttle().was_right(&limits).await?;
         let authenticator = self.people.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
         let shown = Shown::Password { hash, replaces: replaces.map(Token::digest) };
@@ -134,23 +144,24 @@ impl Accounts {
 
     /// The hash of which this is the password.
     async fn right_hash(&self, person: &Person, password: Secret) -> Result<String, SignInError> {
-        let account = subject("account", person.email.to_lowercase().as_bytes());
-        self.admit([account]).await?;
+        // Apart from those who are not signed in: they keep nobody out here.
+        let limits = [Limit::of_one(of_person("signed in", person.id))];
+        self.admit(&limits).await?;
         let known = self.people.person_by_email(person.email.clone()).await?;
         let hash = known.and_then(|(_, hash)| hash);
         let checked = password::verify(hash.clone(), password, Asks::Known).await;
         let is_right = checked.map_err(SignInError::unchecked)?;
         let hash = hash.filter(|_| is_right).ok_or(SignInError::Wrong)?;
-        self.forget_attempts(account).await?;
+        self.throttle().was_right(&limits).await?;
         Ok(hash)
     }
 
-    /// Counts an attempt, and refuses one too many. The first subject is an account, the second an address.
-    pub(super) async fn admit<const N: usize>(&self, subjects: [Hash; N]) -> Result<(), SignInError> {
-        self.throttle().admit(subjects, self.world.now_ms()).await
+    /// Counts an attempt, and refuses one too many.
+    pub(super) async fn admit(&self, limits: &[Limit]) -> Result<(), SignInError> {
+        self.throttle().admit(limits, self.world.now_ms()).await
     }
 
-    fn throttle(&self) -> Throttle<'_> {
+    pub(super) fn throttle(&self) -> Throttle<'_> {
         Throttle { attempts: &*self.people, refused: &self.refused, counts: &self.counts }
     }
 
@@ -164,9 +175,13 @@ impl Accounts {
         let counted = self.people.count_attempt(subjects, self.world.now_ms(), window_ms).await?;
         Ok(counted.iter().zip(limits).all(|(counted, (_, most))| counted.attempts <= most))
     }
+}
 
-    /// Forgets the attempts of a subject: one was right.
-    pub(super) async fn forget_attempts(&self, subject: Hash) -> Result<(), Failed> {
-        self.throttle().forget(subject).await
-    }
+/// Of somebody whose browser has never signed in to the account.
+pub(super) fn strangers_limits(email: &str, visitor: &Visitor) -> Vec<Limit> {
+    vec![
+        Limit::of_account_at("account", email, visitor.address),
+        Limit::of_address("address", visitor.address),
+        Limit::of_day(subject("account", email.to_lowercase().as_bytes())),
+    ]
 }

@@ -14,11 +14,46 @@ use super::token::digest;
 use crate::password::Unchecked;
 
 /// How long attempts count.
-pub(super) const WINDOW_MS: u64 = 15 * 60 * 1000;
-/// Wrong attempts for one account in this time.
-pub(super) const PER_ACCOUNT: u64 = 10;
+const WINDOW_MS: u64 = 15 * 60 * 1000;
+/// Wrong attempts for one account from one place in this time.
+const PER_ACCOUNT: u64 = 10;
 /// Wrong attempts from one address in this time: several people may share it.
-pub(super) const PER_ADDRESS: u64 = 100;
+const PER_ADDRESS: u64 = 100;
+/// Wrong attempts for one account in a day, from all browsers together that have never signed in to it.
+const PER_DAY: u64 = 100;
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// What attempts are counted by, and how many there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    subject: Hash,
+    most: u64,
+    window_ms: u64,
+    /// A right attempt proves that those before it were its owner's. Otherwise it takes back itself alone.
+    is_cleared_by_a_right_one: bool,
+}
+
+impl Limit {
+    /// Of one account in one place, or of something else that one person tries.
+    pub(crate) fn of_one(subject: Hash) -> Limit {
+        Limit { subject, most: PER_ACCOUNT, window_ms: WINDOW_MS, is_cleared_by_a_right_one: true }
+    }
+
+    pub(crate) fn of_address(kind: &str, visitor: IpAddr) -> Limit {
+        let subject = address(kind, visitor);
+        Limit { subject, most: PER_ADDRESS, window_ms: WINDOW_MS, is_cleared_by_a_right_one: false }
+    }
+
+    pub(super) fn of_day(subject: Hash) -> Limit {
+        Limit { subject, most: PER_DAY, window_ms: DAY_MS, is_cleared_by_a_right_one: false }
+    }
+
+    /// Of an account, where it is tried from: whoever guesses elsewhere keeps nobody out here.
+    pub(crate) fn of_account_at(kind: &str, email: &str, visitor: IpAddr) -> Limit {
+        let from = address(kind, visitor);
+        Limit::of_one(subject(kind, &[&from.0[..], email.to_lowercase().as_bytes()].concat()))
+    }
+}
 
 #[derive(Debug)]
 pub enum SignInError {
@@ -53,27 +88,27 @@ pub(crate) struct Throttle<'a> {
 }
 
 impl Throttle<'_> {
-    /// Counts an attempt, and refuses one too many, without a write while that is known. The first subject is an account, the
-    /// second an address.
-    pub(crate) async fn admit<const N: usize>(
-        &self,
-        subjects: [Hash; N],
-        now_ms: u64,
-    ) -> Result<(), SignInError> {
-        if subjects.iter().any(|subject| self.refused.has(*subject, now_ms)) {
-            self.counts.throttled.fetch_add(1, Ordering::Relaxed);
-            return Err(SignInError::TooMany);
-        }
-        let counted = match self.attempts.count_attempt(subjects.into(), now_ms, WINDOW_MS).await {
-            // A full disk must not keep people from signing in, and strangers must not fill what is left.
-            Err(StoreError::NoRoom) => self.refused.count(&subjects, now_ms, WINDOW_MS),
-            counted => counted?,
-        };
-        let mut too_many = false;
-        for ((subject, counted), most) in subjects.iter().zip(&counted).zip([PER_ACCOUNT, PER_ADDRESS]) {
-            if counted.attempts > most {
-                self.refused.add(*subject, now_ms, counted.ends_at_ms);
-                too_many = true;
+    /// Counts an attempt, and refuses one too many, without a write while that is known.
+    pub(crate) async fn admit(&self, limits: &[Limit], now_ms: u64) -> Result<(), SignInError> {
+        let is_known = limits.iter().any(|limit| self.refused.has(limit.subject, now_ms));
+        let mut too_many = is_known;
+        for window_ms in [WINDOW_MS, DAY_MS].into_iter().filter(|_| !is_known) {
+            let limits: Vec<Limit> =
+                limits.iter().filter(|limit| limit.window_ms == window_ms).copied().collect();
+            let subjects: Vec<Hash> = limits.iter().map(|limit| limit.subject).collect();
+            if subjects.is_empty() {
+                continue;
+            }
+            let counted = match self.attempts.count_attempt(subjects.clone(), now_ms, window_ms).await {
+                // A full disk must not keep people from signing in, and strangers must not fill what is left.
+                Err(StoreError::NoRoom) => self.refused.count(&subjects, now_ms, window_ms),
+                counted => counted?,
+            };
+            for (limit, counted) in limits.iter().zip(counted) {
+                if counted.attempts > limit.most {
+                    self.refused.add(limit.subject, now_ms, counted.ends_at_ms);
+                    too_many = true;
+                }
             }
         }
         if too_many {
@@ -83,15 +118,28 @@ impl Throttle<'_> {
         Ok(())
     }
 
-    /// Takes an attempt from an address back: it was right. Those who share the address are not kept out by it.
-    pub(crate) async fn take_back(&self, address: Hash) -> Result<(), Failed> {
-        Ok(self.attempts.take_back_attempt(address).await?)
+    /// The attempt was right. Those who share an address are not kept out by it.
+    pub(crate) async fn was_right(&self, limits: &[Limit]) -> Result<(), Failed> {
+        for limit in limits {
+            match limit.is_cleared_by_a_right_one {
+                true => self.forget(*limit).await?,
+                false => self.attempts.take_back_attempt(limit.subject).await?,
+            }
+        }
+        Ok(())
     }
 
-    /// Forgets the attempts of a subject: one was right.
-    pub(crate) async fn forget(&self, subject: Hash) -> Result<(), Failed> {
-        self.attempts.forget_attempts(subject).await?;
-        self.refused.forget(subject);
+    /// It was no attempt: nothing was compared.
+    pub(crate) async fn take_back(&self, limits: &[Limit]) -> Result<(), Failed> {
+        for limit in limits {
+            self.attempts.take_back_attempt(limit.subject).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn forget(&self, limit: Limit) -> Result<(), Failed> {
+        self.attempts.forget_attempts(limit.subject).await?;
+        self.refused.forget(limit.subject);
         Ok(())
     }
 }
@@ -106,7 +154,7 @@ pub(crate) fn of_person(kind: &str, id: PersonId) -> Hash {
 }
 
 /// Somebody with IPv6 has a /64 at least.
-pub(crate) fn address(kind: &str, address: IpAddr) -> Hash {
+fn address(kind: &str, address: IpAddr) -> Hash {
     match address.to_canonical() {
         IpAddr::V4(v4) => subject(kind, &v4.octets()),
         IpAddr::V6(v6) => subject(kind, &v6.octets()[..8]),

@@ -58,7 +58,6 @@ mod tests {
         }
     }
 
-    /// Issue 23, number 10.
     #[test]
     fn the_chains_of_one_tenant_have_three_quarters_of_the_connections_and_another_finds_one() {
         let shares = TenantShares::new(16);

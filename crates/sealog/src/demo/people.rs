@@ -1,9 +1,10 @@
 //! The people of the demo, and the passwords that they get at each start.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use sealog_control::{Memberships, Role};
-use sealog_service::people::{self, Accounts, Failed, Token};
+use sealog_service::people::{self, Accounts, Failed, Token, Visitor};
 use sealog_service::system_chain::Wake;
 use sealog_service::{ControlData, Secret};
 use sealog_store::world::World;
@@ -52,7 +53,8 @@ pub(super) async fn renew(
         let token = link.url.0.split_once('#').and_then(|(_, token)| Token::parse(token));
         let token = token.ok_or("a link without a token")?;
         let password = new_password(&**world);
-        let person = accounts.reset_password(&token, Secret(password.0.clone())).await;
+        let visitor = Visitor { address: Ipv4Addr::LOCALHOST.into(), user_agent: None };
+        let person = accounts.reset_password(&token, Secret(password.0.clone()), &visitor).await;
         let person = person.map_err(|error| format!("no new password for {email}: {error:?}"))?;
         let memberships = control.memberships(person.id).await.map_err(|error| error.to_string())?;
         let role = memberships.first().map_or("none", |membership| membership.role.as_str());

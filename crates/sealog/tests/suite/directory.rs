@@ -211,7 +211,6 @@ fn assert_all_there(data: &Path, key: &str) {
     server.stop();
 }
 
-/// Issue 23, number 26.
 #[test]
 fn a_write_beyond_the_limit_of_file_size_is_a_failed_write_with_a_line_and_no_signal() {
     let (_dir, data) = data_dir();

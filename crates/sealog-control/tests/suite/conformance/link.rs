@@ -105,7 +105,6 @@ fn mail_reset(control: &Control, n: u8) {
     assert!(wait(control.claim_notice(notice.id, MORNING_MS, NOW, Some(digest(n)))).unwrap());
 }
 
-/// Issue 23, number 25.
 pub fn the_last_three_links_to_a_new_password_work_until_one_is_used(control: &Control) {
     furnish(control);
     unverified(control, 1, 1, "a@example.com");

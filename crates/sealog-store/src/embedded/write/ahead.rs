@@ -219,7 +219,6 @@ mod tests {
         assert_eq!((large.len(), large.bytes()), (0, 0));
     }
 
-    /// Issue 23, number 10.
     #[test]
     fn large_requests_of_a_hundred_chains_of_one_tenant_do_not_all_go_before_another_tenants() {
         let mut large = large(&[1; 100]);

@@ -272,7 +272,6 @@ mod tests {
         assert_eq!((queue.len(), queue.bytes()), (1, 10));
     }
 
-    /// Issue 23, number 10.
     #[test]
     fn a_tenant_with_a_hundred_chains_is_one_tenant() {
         let mut queue = Queue::new(1 << 20, 1 << 20);

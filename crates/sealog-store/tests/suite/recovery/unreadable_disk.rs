@@ -77,7 +77,6 @@ fn a_disk_that_cannot_be_read_is_never_damage() {
     }
 }
 
-/// Issue 23, number 26.
 #[test]
 fn a_store_that_cannot_read_what_it_writes_is_not_ready_and_one_that_cannot_read_an_old_segment_is() {
     let stage = Stage::new();
