@@ -9,6 +9,7 @@ mod bytes;
 pub mod clock;
 pub mod counts;
 pub mod cpu;
+mod derived;
 pub mod embedded;
 mod error;
 pub mod fair_queue;
@@ -32,6 +33,7 @@ pub use append::{
     WantedKeys,
 };
 pub use clock::HEAD_AHEAD_MS;
+pub use derived::DerivedStep;
 pub use error::StoreError;
 pub use query::{ChainHead, Chunk, List, Range};
 pub use store::{DropStep, Store};

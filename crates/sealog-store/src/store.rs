@@ -11,6 +11,7 @@ use sealog_core::verify::{Item, Verdict};
 
 use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved, WantedKeys};
 use crate::counts::{Counts, Days};
+use crate::derived::DerivedStep;
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::loss::Loss;
@@ -112,6 +113,16 @@ pub trait Store: Send + Sync {
             }
             Ok(verdicts)
         })
+    }
+
+    /// Compares the next piece of what is derived from events with those events: of the embedded store a full
+    /// segment, of a database a number of rows. Begins with an empty position, and goes on from
+    /// [`DerivedStep::next`]; a position of another store begins anew. With `heal`, what does not match is made
+    /// again from the events; without it nothing is changed. Work and memory of one step are bounded by a
+    /// segment, and the step runs at a low priority. A store that derives nothing has nothing to compare.
+    fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {
+        let _ = (position, heal);
+        Box::pin(async { Ok(DerivedStep::default()) })
     }
 
     /// What the store counts of itself. A store that counts nothing says nothing.

@@ -14,8 +14,8 @@ use sealog_store::loss::Loss;
 use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, DropStep, IdempotencyKey, KeptKey, List, Range, Receipt,
-    Reserved, Store, StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, DerivedStep, DropStep, IdempotencyKey, KeptKey, List,
+    Range, Receipt, Reserved, Store, StoreError, WantedKeys,
 };
 
 /// What stands where an event was.
@@ -208,6 +208,10 @@ impl Store for DoubtfulStore {
 
     fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
         self.inner.drop_test_events(before_ms)
+    }
+
+    fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {
+        self.inner.check_derived(position, heal)
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {

@@ -59,6 +59,16 @@ impl DayCounts {
         self.actors.merge(&other.actors);
     }
 
+    /// Whether both were counted of the same events, as far as that can be told: values past a limit are
+    /// counted together, and which ones those are depends on the order in which they came.
+    pub(crate) fn agrees(&self, other: &DayCounts) -> bool {
+        self.events == other.events
+            && self.actions.agrees(&other.actions)
+            && self.severities.agrees(&other.severities)
+            && self.countries.agrees(&other.countries)
+            && self.actors == other.actors
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.events.to_le_bytes());
         self.actions.encode(out);

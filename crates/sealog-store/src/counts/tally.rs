@@ -57,6 +57,15 @@ impl<const MAX: usize> Tally<MAX> {
         self.other += other.other;
     }
 
+    /// Whether both may have counted the same values, in whatever order.
+    pub(super) fn agrees(&self, others: &Tally<MAX>) -> bool {
+        if self.other == 0 || others.other == 0 {
+            return self == others;
+        }
+        let total = |tally: &Tally<MAX>| tally.counts.values().sum::<u64>() + tally.other;
+        total(self) == total(others)
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.other.to_le_bytes());
         out.extend_from_slice(&u16_len(self.counts.len()).to_le_bytes());
@@ -98,6 +107,20 @@ mod tests {
         more.add("d", 1);
         more.merge(&tally);
         assert_eq!((more.get("d"), more.get("a"), more.other()), (1, 2, 4), "the frequent one has the place");
+    }
+
+    #[test]
+    fn tallies_of_the_same_values_agree_in_any_order_and_others_do_not() {
+        let of = |values: &[&str]| {
+            let mut tally = Tally::<2>::default();
+            values.iter().for_each(|value| tally.add(value, 1));
+            tally
+        };
+        assert!(of(&["a", "b", "a"]).agrees(&of(&["b", "a", "a"])));
+        assert!(!of(&["a", "b", "a"]).agrees(&of(&["a", "b", "b"])));
+        assert!(of(&["a", "b", "c"]).agrees(&of(&["c", "b", "a"])), "which one is left over is chance");
+        assert!(!of(&["a", "b", "c"]).agrees(&of(&["c", "b", "a", "a"])));
+        assert!(!of(&["a", "b"]).agrees(&of(&["a", "b", "c"])));
     }
 
     #[test]

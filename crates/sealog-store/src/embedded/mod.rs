@@ -10,6 +10,7 @@ mod cache;
 mod contents;
 mod counting;
 mod data_dir;
+mod derived;
 mod feed;
 mod index;
 mod log;

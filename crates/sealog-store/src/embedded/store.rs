@@ -15,6 +15,7 @@ use sealog_core::verify::{Item, Verdict};
 
 use super::contents::Contents;
 use super::data_dir::{self, DataDir, Directory, ReadLock};
+use super::derived;
 use super::feed::follow;
 use super::feed::recent::Feed;
 use super::index::salt::IndexSalt;
@@ -29,6 +30,7 @@ use super::recovery::state;
 use super::watch;
 use crate::append::{Append, Appended, IdempotencyKey, KeptKey, Receipt, Reserved, WantedKeys};
 use crate::counts::{Counts, Days};
+use crate::derived::{DerivedFaults, DerivedStep};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::loss::Loss;
@@ -48,6 +50,7 @@ pub struct EmbeddedStore {
     test: Arc<open_log::Handle>,
     pool: Arc<FairPool>,
     feed: Arc<Feed>,
+    derived: Arc<DerivedFaults>,
     /// Looks after the directory. Nothing for a disk that is not of this machine.
     watch: Option<watch::Watch>,
     /// Nothing for a disk that is not of this machine, and for a store that is only read. Released last.
@@ -115,7 +118,8 @@ impl EmbeddedStore {
             }
         };
         let pool = Arc::new(FairPool::start());
-        Ok(EmbeddedStore { live, test, pool, feed, watch, directory, _read_lock: read_lock })
+        let derived = Arc::default();
+        Ok(EmbeddedStore { live, test, pool, feed, derived, watch, directory, _read_lock: read_lock })
     }
 
     /// Whether a directory is on stable storage, or why not; for a look before a start.
@@ -286,9 +290,20 @@ impl Store for EmbeddedStore {
         Box::pin(async move { verdicts.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
+    fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {
+        let step = derived::step(self.live.log(), self.test.log(), &position, heal);
+        let known = Arc::clone(&self.derived);
+        Box::pin(async move {
+            let step = step?.await.map_err(|_| StoreError::Read("a comparison has panicked".into()))?;
+            known.note(&step.faults);
+            Ok(step)
+        })
+    }
+
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         let logs = [Arc::clone(self.live.log()), Arc::clone(self.test.log())];
-        let findings = (self.live.findings().len() + self.test.findings().len()) as u64;
+        let findings = self.live.findings().len() + self.test.findings().len();
+        let findings = findings as u64 + self.derived.count();
         let reads_waiting = self.pool.waiting(Lane::Read);
         let clock = self.live.log().contents.world.clock();
         let stats = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || StoreStats {
@@ -335,7 +350,7 @@ impl Store for EmbeddedStore {
 
     fn faults(&self) -> Vec<String> {
         let said = |(mode, finding): (Mode, Finding)| format!("{} log: {finding}", mode.as_str());
-        self.findings().into_iter().map(said).collect()
+        self.findings().into_iter().map(said).chain(self.derived.all()).collect()
     }
 
     fn notices(&self) -> Vec<&'static str> {

@@ -5,6 +5,7 @@ mod batching;
 mod clock;
 mod conformance;
 mod counts;
+mod derived;
 mod differential;
 mod feed;
 mod fields;

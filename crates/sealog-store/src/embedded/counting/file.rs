@@ -100,6 +100,33 @@ pub(crate) fn read(file: &dyn DiskFile, end: &SegmentEnd, chain: ChainId) -> io:
     decode(&content).map(Some).ok_or_else(malformed)
 }
 
+/// Whether a file has these counts, which were made from the segment again.
+pub(crate) fn agrees(file: &dyn DiskFile, end: &SegmentEnd, counts: &SegmentCounts) -> io::Result<bool> {
+    let expected = encode(end, counts);
+    if file.length()? == expected.len() as u64 && read_exact(file, 0, expected.len())? == expected {
+        return Ok(true);
+    }
+    // Which values are counted apart, where a day has too many, depends on how they came.
+    let of_chains = || -> io::Result<bool> {
+        let counted = counts.iter().filter(|(_, counts)| counts.events > 0);
+        if check(file, end)? != counted.clone().count() as u64 {
+            return Ok(false);
+        }
+        for (chain, counts) in counted {
+            if !read(file, end, *chain)?.is_some_and(|found| found.agrees(counts)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    match of_chains() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            Ok(false)
+        }
+        compared => compared,
+    }
+}
+
 fn decode(content: &[u8]) -> Option<ChainCounts> {
     let mut take = Take(content);
     let events = take.u64()?;

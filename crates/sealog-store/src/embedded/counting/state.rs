@@ -21,6 +21,16 @@ pub(crate) struct ChainCounts {
     pub days: BTreeMap<u32, DayCounts>,
 }
 
+impl ChainCounts {
+    /// Whether both were counted of the same events.
+    pub(crate) fn agrees(&self, other: &ChainCounts) -> bool {
+        let days = || self.days.iter().zip(&other.days);
+        self.events == other.events
+            && self.days.len() == other.days.len()
+            && days().all(|((day, counts), (other_day, others))| day == other_day && counts.agrees(others))
+    }
+}
+
 /// Of all chains that have events in it.
 pub(crate) type SegmentCounts = IdMap<ChainId, ChainCounts>;
 

@@ -3,6 +3,7 @@
 pub(crate) mod block;
 pub(crate) mod build;
 pub(crate) mod chain_index;
+pub(crate) mod compare;
 pub(crate) mod fields;
 pub(crate) mod filter;
 pub(crate) mod keys;

@@ -1,6 +1,6 @@
 //! Index files of segments: written when a segment is full, and built again where one is damaged, missing or of an earlier version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -57,6 +57,19 @@ impl Contents {
         }
     }
 
+    /// Chains that have no event in a segment have no run of it either: an index file that was forged may have
+    /// named them.
+    fn forget_runs(&self, segment: u64, own: &BTreeSet<ChainId>) {
+        for chain in self.chains.all().iter().filter(|chain| !own.contains(&chain.id)) {
+            chain.with(|state| {
+                if state.sealed.iter().any(|run| run.run().segment() == segment) {
+                    let kept = state.sealed.iter().filter(|run| run.run().segment() != segment);
+                    state.sealed = Arc::new(kept.cloned().collect());
+                }
+            });
+        }
+    }
+
     /// Builds the index of a sealed segment again, from the segment, in place of a damaged one with this id. The index of a damaged segment stays in memory, so that it is found damaged
     /// again at the next start; and so does one that cannot be written, since it must not be missing.
     pub(crate) fn rebuild_index(&self, number: u64, id: u64) -> io::Result<()> {
@@ -70,7 +83,9 @@ impl Contents {
             match self.write_index(&indexed.index, &end) {
                 Ok(opened) => {
                     built.insert(number, opened.sidecar.id());
+                    let own: BTreeSet<ChainId> = opened.runs.iter().map(|(chain, _)| *chain).collect();
                     self.install(opened);
+                    self.forget_runs(number, &own);
                     return Ok(());
                 }
                 Err(error) => {

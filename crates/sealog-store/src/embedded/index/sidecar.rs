@@ -35,7 +35,7 @@ const USAGE_LEN: usize = 28;
 const DIRECTORY_LEN_MAX: usize = 1 << 20;
 
 /// What a section of an index file holds. Others may come; a reader passes over those that it does not know.
-mod kind {
+pub(super) mod kind {
     pub(crate) const RUNS: u16 = 1;
     pub(crate) const BLOCKS: u16 = 2;
     pub(crate) const FILTERS: u16 = 3;
@@ -106,23 +106,23 @@ pub(crate) struct SegmentIndex {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Section {
-    offset: u64,
-    length: usize,
-    checksum: u32,
-    entries: u32,
+pub(super) struct Section {
+    pub(super) offset: u64,
+    pub(super) length: usize,
+    pub(super) checksum: u32,
+    pub(super) entries: u32,
     /// What the kind says.
-    parameter: u64,
+    pub(super) parameter: u64,
 }
 
 /// A section that is being written.
-struct Part {
-    kind: u16,
-    entries: usize,
-    parameter: u64,
+pub(super) struct Part {
+    pub(super) kind: u16,
+    pub(super) entries: usize,
+    pub(super) parameter: u64,
     /// Nothing where the pieces have checksums of their own.
-    checksum: Option<u32>,
-    bytes: Vec<u8>,
+    pub(super) checksum: Option<u32>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Part {
@@ -146,6 +146,11 @@ impl SegmentIndex {
     }
 
     pub(crate) fn encode(&self, end: &SegmentEnd, salt: &IndexSalt) -> Vec<u8> {
+        assemble(end, salt, &self.parts(salt))
+    }
+
+    /// The sections, in the order of the file. The same events always make the same bytes.
+    pub(super) fn parts(&self, salt: &IndexSalt) -> Vec<Part> {
         let mut parts = self.runs_parts();
         parts.extend(self.field_parts());
         parts.extend(self.key_parts(salt));
@@ -156,7 +161,7 @@ impl SegmentIndex {
             bytes
         });
         parts.push(Part::new(kind::USAGE, self.usage.len(), usage));
-        assemble(end, salt, &parts)
+        parts
     }
 
     /// Runs, blocks and filters.
@@ -233,7 +238,7 @@ impl SegmentIndex {
     }
 
     /// Keys in pages, the first slot of each page, and the filter; nothing where there are no keys.
-    fn key_parts(&self, salt: &IndexSalt) -> Vec<Part> {
+    pub(super) fn key_parts(&self, salt: &IndexSalt) -> Vec<Part> {
         let mut keys = self.keys.clone();
         keys.sort_unstable();
         let Some(newest_ms) = keys.iter().map(|key| key.received_ms).max() else { return Vec::new() };
@@ -623,7 +628,31 @@ fn directory_len(header: &[u8]) -> Option<usize> {
     (length <= DIRECTORY_LEN_MAX).then_some(length)
 }
 
-fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
+/// What a file of this version and of this segment says of itself.
+pub(super) struct Directory {
+    pub(super) salt_id: u64,
+    /// By their kinds. Columns that have names are not among them: none of the kinds that are known here has one.
+    pub(super) sections: BTreeMap<u16, Section>,
+    /// Whether a kind stands there twice. A reader takes the first.
+    pub(super) doubled: bool,
+}
+
+/// Nothing where the header is damaged, of another segment or of another version.
+pub(super) fn read_directory(file: &dyn DiskFile, end: &SegmentEnd) -> io::Result<Option<Directory>> {
+    let header = read_exact(file, 0, HEADER_LEN)?;
+    let (Some(VERSION), Some(length)) = (begin_header(&header, end), directory_len(&header)) else {
+        return Ok(None);
+    };
+    Ok(decode_directory(&read_exact(file, 0, HEADER_LEN + length)?))
+}
+
+/// Whether a file of this segment has the version before this one.
+pub(super) fn is_of_version_2(file: &dyn DiskFile, end: &SegmentEnd) -> io::Result<bool> {
+    let header = read_exact(file, 0, HEADER_LEN)?;
+    Ok(begin_header(&header, end) == Some(version_2::VERSION))
+}
+
+fn decode_directory(bytes: &[u8]) -> Option<Directory> {
     let (header, directory) = bytes.split_at_checked(HEADER_LEN)?;
     let checksum = header_checksum(bytes).to_le_bytes();
     if header[HEADER_LEN - CHECKSUM_LEN..] != checksum {
@@ -631,7 +660,7 @@ fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
     }
     let mut take = Take(&header[32..]);
     let (salt_id, entries) = (take.u64()?, take.u32()?);
-    let mut known: BTreeMap<u16, Section> = BTreeMap::new();
+    let mut known = Directory { salt_id, sections: BTreeMap::new(), doubled: false };
     let mut rest = directory;
     for _ in 0..entries {
         let entry_len = usize::from(Take(rest).u16()?);
@@ -642,12 +671,18 @@ fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
         let (offset, length, checksum) = (take.u64()?, take.u64()?, take.u32()?);
         take.u32()?;
         let parameter = take.u64()?;
-        // What follows is the name of a column, which tells columns of one kind apart. None of the kinds that are known here has one.
+        // What follows is the name of a column, which tells columns of one kind apart.
         let section = Section { offset, length: usize::try_from(length).ok()?, checksum, entries, parameter };
         if take.0.is_empty() {
-            known.entry(kind).or_insert(section);
+            known.doubled |= known.sections.contains_key(&kind);
+            known.sections.entry(kind).or_insert(section);
         }
     }
+    Some(known)
+}
+
+fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
+    let Directory { salt_id, sections: known, .. } = decode_directory(bytes)?;
     let keys = match (known.get(&kind::KEYS), known.get(&kind::KEY_FENCES)) {
         (Some(pages), Some(fences)) => KeySections::Pages { pages: *pages, fences: *fences },
         (None, None) => KeySections::None,

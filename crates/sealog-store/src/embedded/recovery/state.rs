@@ -33,7 +33,7 @@ impl From<io::Error> for RecoveryError {
 }
 
 /// In place of the running checksum of a segment that was damaged when the next one began. One that is zero by chance is not compared either, but its length is.
-pub(super) const UNKNOWN_CHECKSUM: u32 = 0;
+pub(crate) const UNKNOWN_CHECKSUM: u32 = 0;
 
 pub(super) struct Recovery<'a> {
     pub(super) dir: &'a Path,
