@@ -143,6 +143,30 @@ impl Inner {
         }
     }
 
+    /// Forgets what was counted of a chain, so that it is counted again.
+    pub(super) async fn recount(&self, id: Id) -> Result<(), StoreError> {
+        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let begin = self.target.begin(&self.options);
+        let session = &lease.session;
+        let forgotten = tokio::time::timeout(self.options.transaction_timeout, async {
+            session.client.batch_execute(&begin).await?;
+            // Whoever counts it at this moment has the row, and moves it from where it was.
+            session
+                .query("SELECT FROM sealog.counted WHERE chain_id = $1 FOR UPDATE", &[Type::UUID], &[&id])
+                .await?;
+            forget(session, id).await?;
+            session.client.batch_execute("COMMIT").await
+        });
+        match forgotten.await {
+            Ok(Ok(())) => {
+                lease.give_back();
+                Ok(())
+            }
+            Ok(Err(error)) => Err(StoreError::Unavailable(explain(&error))),
+            Err(_) => Err(StoreError::Unavailable("the database did not answer in time".into())),
+        }
+    }
+
     /// Some chains that have more events than are counted.
     async fn behind(&self) -> Result<Vec<Id>, StoreError> {
         let behind = self.read(|session| {

@@ -62,7 +62,7 @@ impl FieldKeys {
     }
 
     /// Of an event.
-    fn of(&self, metadata: Option<&str>) -> Vec<i64> {
+    pub(super) fn of(&self, metadata: Option<&str>) -> Vec<i64> {
         let mut keys = Vec::new();
         if !metadata::index(metadata, |name, text| keys.push(self.key(name, text))) {
             return vec![ANY];
@@ -175,14 +175,18 @@ async fn index_step(session: &Session, begin: &str, chain: Id, keys: FieldKeys) 
         // Metadata may have megabytes, and this thread has everyone's connections.
         let hashed = tokio::task::spawn_blocking(move || postings(&next, keys));
         if let (Some((seq, log_id)), Ok((keys, seqs))) = (last, hashed.await) {
-            session
-                .execute(PUT, &[Type::UUID, Type::INT8_ARRAY, Type::INT8_ARRAY], &[&chain, &keys, &seqs])
-                .await?;
+            put(session, chain, &keys, &seqs).await?;
             session.execute(MOVE, &[Type::UUID, Type::INT8, Type::UUID], &[&chain, &seq, &log_id]).await?;
         }
     }
     session.client.batch_execute("COMMIT").await?;
     Ok(indexed)
+}
+
+/// Adds postings; those that are there stay as they are.
+pub(super) async fn put(session: &Session, chain: Id, keys: &[i64], seqs: &[i64]) -> Result<(), Error> {
+    let types = [Type::UUID, Type::INT8_ARRAY, Type::INT8_ARRAY];
+    session.execute(PUT, &types, &[&chain, &keys, &seqs]).await.map(drop)
 }
 
 /// The next events of a chain behind this seq, as many as are indexed in one step.

@@ -16,6 +16,7 @@ use super::options::Options;
 use super::pool::{Pool, Session};
 use super::url::Target;
 use super::writer::Writer;
+use crate::derived::DerivedFaults;
 use crate::error::StoreError;
 use crate::types::BoxFuture;
 
@@ -37,6 +38,7 @@ pub(super) struct Inner {
     pub(super) writer: Arc<Writer>,
     pub(super) mark: Option<MarkFile>,
     pub(super) findings: Arc<Findings>,
+    pub(super) derived: DerivedFaults,
     pub(super) clock: Arc<EventClock>,
     pub(super) clock_behind: Option<ClockBehind>,
     /// Whether the tables of events are spread over a Citus cluster.

@@ -5,6 +5,7 @@
 
 mod chain_row;
 mod counts;
+mod derived;
 mod error;
 mod event_clock;
 mod feed;

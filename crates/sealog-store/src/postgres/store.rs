@@ -36,6 +36,7 @@ use crate::append::{
     WantedKeys,
 };
 use crate::counts::{Counts, Days};
+use crate::derived::{DerivedFaults, DerivedStep};
 use crate::error::StoreError;
 use crate::feed::{Follower, Scope, Start};
 use crate::loss::Loss;
@@ -266,6 +267,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         writes,
         mark,
         findings,
+        derived: DerivedFaults::default(),
         clock,
         clock_behind,
         distributed,
@@ -589,10 +591,19 @@ impl Store for PostgresStore {
         Box::pin(async move { kept.await?.ok_or_else(|| damaged("an idempotency record")) })
     }
 
+    fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let step = inner.check_derived(position, heal).await?;
+            inner.derived.note(&step.faults);
+            Ok(step)
+        })
+    }
+
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         let inner = Arc::clone(&self.inner);
         let findings = self.findings().len() + self.forged_drops().len();
-        let findings = (findings + usize::from(inner.clock_behind.is_some())) as u64;
+        let findings = (findings + usize::from(inner.clock_behind.is_some())) as u64 + inner.derived.count();
         self.run(async move {
             let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
             let reads_waiting = inner.reads.waiting();
@@ -637,7 +648,8 @@ impl Store for PostgresStore {
             )
         };
         let forged = self.forged_drops().into_iter().map(forged);
-        self.findings().into_iter().map(said).chain(forged).chain(behind).collect()
+        let derived = self.inner.derived.all();
+        self.findings().into_iter().map(said).chain(forged).chain(behind).chain(derived).collect()
     }
 
     fn pool(&self) -> &FairPool {

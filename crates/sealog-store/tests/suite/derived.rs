@@ -10,8 +10,11 @@ use sealog_core::event::Draft;
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
+use sealog_core::time::DAY_MS;
 use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::postgres::PostgresStore;
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, Receipt, Store};
+use sealog_testing::postgres::cluster;
 use sealog_testing::sim::{DIR, SimDisk};
 use sealog_testing::*;
 
@@ -223,4 +226,45 @@ fn index_files_of_another_salt_are_not_compared_where_nothing_may_be_written_and
     let store = stage.open();
     assert_eq!(compare(&store, true), [""; 0]);
     assert_eq!(compare(&store, false), [""; 0]);
+}
+
+#[test]
+fn derived_tables_of_a_database_are_compared_and_made_again() {
+    let database = cluster().database();
+    let world = StillWorld::new();
+    let store = PostgresStore::open(&database.url(), &on_postgres(&world)).unwrap();
+    for n in 0..40 {
+        append(&store, live(), vec![event("alice"); 50]);
+        append(&store, system_chain(1), vec![event("alice"); 5]);
+        world.advance(if n == 20 { 30 * DAY_MS } else { DAY_MS / 8 });
+    }
+    world.advance(40 * DAY_MS);
+    append(&store, live(), vec![event("bob")]);
+    let count = |sql: &str| database.sql(sql).trim().parse::<u64>().unwrap();
+    let is_behind = "SELECT count(*) FROM sealog.chains c LEFT JOIN sealog.fields_indexed f USING (chain_id) LEFT JOIN sealog.counted k USING (chain_id)
+        WHERE c.chain_seq IS DISTINCT FROM f.chain_seq OR c.chain_seq IS DISTINCT FROM k.chain_seq";
+    eventually("all is indexed and counted", || count(is_behind) == 0);
+    assert_eq!(compare(&store, false), [""; 0]);
+    database.sql("DELETE FROM sealog.event_fields WHERE chain_seq BETWEEN 11 AND 30");
+    database.sql("UPDATE sealog.counts SET content = (SELECT content FROM sealog.counts o WHERE o.chain_id = counts.chain_id AND o.day <> counts.day AND o.content <> counts.content ORDER BY day LIMIT 1)
+        WHERE day = (SELECT min(day) FROM sealog.counts) AND chain_id = (SELECT chain_id FROM sealog.usage LIMIT 1)");
+    database.sql(
+        "UPDATE sealog.usage SET events = events - 7 WHERE month = (SELECT min(month) FROM sealog.usage)",
+    );
+    assert!(found(&store, &by_ticket("alice")) < 2000, "the forgery hides events");
+    let faults = compare(&store, false);
+    let said = faults.join("\n");
+    for what in [
+        "the index of metadata lacks 20 events of live chain",
+        "the counts of live chain",
+        "the usage of chain",
+    ] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    assert!(store.faults().iter().all(|fault| faults.contains(fault)));
+    let healed = compare(&store, true);
+    assert!(healed.iter().all(|fault| fault.ends_with("rebuilt from the events")), "{healed:?}");
+    eventually("all is counted again", || count(is_behind) == 0);
+    assert_eq!(compare(&store, false), [""; 0]);
+    assert_eq!(found(&store, &by_ticket("alice")), 2000);
 }
