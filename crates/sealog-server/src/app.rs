@@ -19,7 +19,7 @@ use sealog_service::replication::Replication;
 use sealog_service::retention::Retention;
 use sealog_service::supervise::Supervision;
 use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::{Figures, Scheduler, Verifier};
+use sealog_service::verification::{DerivedCheck, Figures, Scheduler, Verifier};
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -114,6 +114,7 @@ impl App {
                         control: control.clone(),
                         world: Arc::clone(&world),
                     }),
+                    Arc::new(DerivedCheck { store: Arc::clone(&store) }),
                     Arc::new(Searcher::of(&disclosures)),
                     Arc::new(PackageBuilder::new(disclosures)),
                 ],

@@ -1,9 +1,10 @@
 //! Verifications: a chain, or a part of it, is checked in the background, and what was found stays.
 //!
 //! [`Verifications`] starts those of people, cancels and shows them; the [`Scheduler`] starts those of a night;
-//! [`Verifier`] is the work that the runner of jobs does; [`Run`] is a job as people see it; [`report`] says it in a form
+//! [`Verifier`] is the work that the runner of jobs does, and [`DerivedCheck`] that of the store as a whole; [`Run`] is a job as people see it; [`report`] says it in a form
 //! that can be kept.
 
+mod derived;
 mod found;
 mod mails;
 pub mod report;
@@ -13,6 +14,7 @@ mod scheduler;
 mod start;
 mod verifier;
 
+pub use derived::{DERIVED_KIND, DerivedCheck};
 pub use found::{Found, Neighbour, Seen};
 pub(crate) use mails::{FAILED, REPORT, failed_text, report_text};
 pub use run::{KIND, Progress, Run, RunEnd};

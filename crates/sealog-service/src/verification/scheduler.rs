@@ -1,7 +1,8 @@
 //! Verifications that the schedule starts, and the weekly report about them.
 //!
 //! ```text
-//! t0  a night begins: every live chain that had events before, system chains among them, is on the list
+//! t0  a night begins: every live chain that had events before, system chains among them, is on the list; one
+//!     comparison of derived data is queued for the store
 //! t1  a few at a time are queued as jobs, each under an id that follows from chain and night: another server that
 //!     does the same finds it taken
 //! t2  the runner does them, as it does those of people; a break is mailed by the verifier
@@ -23,6 +24,7 @@ use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use serde_json::json;
 
+use super::derived::{self, DERIVED_KIND};
 use super::found;
 use super::mails::{self, ChainReport};
 use super::run::{KIND, Run, RunEnd, parameters, subject};
@@ -130,6 +132,9 @@ impl Scheduler {
             if sweep.night != Some(night) {
                 sweep.known.retain(|chain, _| live.contains(chain));
                 sweep.chains = live.iter().copied().collect();
+                if derived::queue(&*self.control.jobs, &*self.world, night).await? {
+                    self.runner.wake();
+                }
                 sweep.night = Some(night);
                 sweep.forgets = true;
             }
@@ -156,7 +161,11 @@ impl Scheduler {
         self.report_some(schedule, sweep).await?;
         if sweep.forgets {
             let before_ms = now_ms.saturating_sub(KEPT_MS);
-            let forgotten = self.control.jobs.forget_jobs(KIND.into(), before_ms, FORGET_MAX).await?;
+            let mut forgotten = 0;
+            for kind in [KIND, DERIVED_KIND] {
+                let of_kind = self.control.jobs.forget_jobs(kind.into(), before_ms, FORGET_MAX).await?;
+                forgotten = of_kind.max(forgotten);
+            }
             sweep.forgets = forgotten == FORGET_MAX as u64;
         }
         self.count(night, sweep);

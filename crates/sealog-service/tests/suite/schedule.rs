@@ -13,7 +13,8 @@ use sealog_service::Stop;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::system_chain::Wake;
 use sealog_service::verification::{
-    Figures, LOOKS_MAX, OPEN_MAX, RunEnd, Schedule, Scheduler, Sweep, Verifications, Verifier,
+    DERIVED_KIND, DerivedCheck, Figures, LOOKS_MAX, OPEN_MAX, RunEnd, Schedule, Scheduler, Sweep,
+    Verifications, Verifier,
 };
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
@@ -64,7 +65,7 @@ impl Stage {
         let runner = Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world) as _,
-            works: vec![Arc::new(verifier)],
+            works: vec![Arc::new(verifier), Arc::new(DerivedCheck { store: Arc::clone(&store) as _ })],
             wake: Wake::default(),
             records: Wake::default(),
             every: Duration::from_secs(600),
@@ -194,6 +195,41 @@ fn of_two_servers_one_queues_and_a_restart_queues_nothing_again() {
         stage.sweep = Sweep::default();
         stage.night();
         assert_eq!(stage.runs(chain_of(2)).len(), 1);
+    });
+}
+
+/// Issue 23, number 20.
+#[test]
+fn derived_data_is_compared_by_one_job_of_the_store_a_night() {
+    on_both(|mut stage| {
+        // Enough for several segments, or several steps.
+        for _ in 0..40 {
+            stage.fill(chain_of(2), 50);
+        }
+        let jobs = |stage: &Stage| {
+            let page = ListPage { after: None, limit: 100 };
+            let all = wait(stage.control.all_jobs(false, page)).unwrap();
+            all.into_iter().filter(|job| job.kind == DERIVED_KIND).collect::<Vec<_>>()
+        };
+        let second = scheduler(&stage.store, &stage.control, &stage.world);
+        stage.sweep();
+        block(second.sweep(stage.schedule, &mut Sweep::default())).unwrap();
+        assert_eq!(jobs(&stage).len(), 1, "of two servers one queues it");
+        // Nobody works: the next night has none of its own.
+        stage.next_day();
+        stage.sweep();
+        assert_eq!(jobs(&stage).len(), 1);
+        stage.night();
+        let done = jobs(&stage).remove(0);
+        assert_eq!(done.state, JobState::Done);
+        let position = done.position.unwrap();
+        let line = position.split(|byte| *byte == b'\n').next().unwrap();
+        let figures: Value = serde_json::from_slice(line).unwrap();
+        assert!(figures["events"].as_u64().unwrap() > 1000 && figures["faults"] == 0, "{figures}");
+        stage.next_day();
+        stage.night();
+        assert_eq!(jobs(&stage).len(), 2);
+        assert_eq!(stage.store.faults(), [""; 0]);
     });
 }
 
