@@ -174,6 +174,53 @@ fn a_stopped_store_is_verified_as_a_whole_and_damage_is_named() {
     );
 }
 
+/// Empties the filter of idempotency keys in an index file, and makes all checksums fit: every key of the
+/// segment is free again.
+fn forge_keys(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let number = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+    };
+    let entries = bytes[44..48].try_into().map(u32::from_le_bytes).unwrap() as usize / 40;
+    // `docs/format.md`, section 5: kind 6.
+    let mut entries_at = (0..entries).map(|entry| 64 + entry * 40);
+    let entry = entries_at.find(|at| bytes[at + 2..at + 4] == [6, 0]).expect("events had keys");
+    let (offset, length) = (number(&bytes, entry + 8), number(&bytes, entry + 16));
+    bytes[offset..offset + length].fill(0);
+    let checksum = crc32c::crc32c(&bytes[offset..offset + length]);
+    bytes[entry + 24..entry + 28].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..60]), &bytes[64..64 + entries * 40]);
+    bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Issue 23, number 20.
+#[test]
+fn a_forged_index_is_named_although_no_chain_is_broken() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.piped(&["log", "--file", "-"], &lines(300)).0, Some(0));
+    stage.stop();
+    stage.restart();
+    stage.stop();
+    let data = stage.data.to_str().unwrap().to_owned();
+    let verify =
+        |args: &[&str]| ended(sealog().args(["verify", "--data", &data]).args(args).output().unwrap());
+    assert_eq!(verify(&[]).0, Some(0));
+    forge_keys(&stage.data.join("live/00000001.idx"));
+    let (code, said, _) = verify(&[]);
+    assert!(
+        said.contains(
+            "DERIVED DATA: live log: the index of segment 1 does not match its events: idempotency keys"
+        ),
+        "{said}"
+    );
+    assert_eq!(code, Some(10));
+    let (_, said, _) = verify(&["--json"]);
+    let found: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&found["valid"], found["derived"].as_array().unwrap().len()), (&Value::from(false), 1));
+    assert!(found["chains"].as_array().unwrap().iter().all(|chain| chain["valid"] == true), "{said}");
+}
+
 /// Everything below a directory: what it is, its mode, when it was changed, and the bytes of files.
 fn as_found(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![dir.to_owned()]);
