@@ -36,5 +36,5 @@ pub use clock::HEAD_AHEAD_MS;
 pub use derived::DerivedStep;
 pub use error::StoreError;
 pub use query::{ChainHead, Chunk, List, Range};
-pub use store::{DropStep, Store};
+pub use store::{DropPlan, DropStep, Store};
 pub use types::{BoxFuture, IdMap};

@@ -23,7 +23,7 @@ use crate::feed::{self, Change, Follower, Hub, Kind, Position, Registration, Sco
 use crate::loss::{self, Loss};
 use crate::pool::FairPool;
 use crate::query::{ChainHead, Chunk, List, Range};
-use crate::store::{DropStep, Store};
+use crate::store::{DropPlan, DropStep, Store};
 use crate::types::BoxFuture;
 use crate::world::World;
 
@@ -403,14 +403,25 @@ impl Store for ReferenceStore {
         Box::pin(async move { Ok(self.list_now(chain, &list)) })
     }
 
-    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+    fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
+        let chains = self.with(|state| {
+            let tests = state.chains.iter().filter(|(chain, _)| chain.mode == Mode::Test);
+            let last = |events: &Vec<StoredEvent>| {
+                events.iter().take_while(|event| event.timestamp_ms < before_ms).last().map(StoredEvent::head)
+            };
+            tests.filter_map(|(chain, events)| Some((*chain, last(events)?))).collect()
+        });
+        Box::pin(async move { Ok(DropPlan { before_ms, chains, ..DropPlan::default() }) })
+    }
+
+    fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
         let events = self.with(|state| {
             let mut count = 0;
-            for (chain, events) in state.chains.iter_mut().filter(|(chain, _)| chain.mode == Mode::Test) {
-                let old = events.iter().take_while(|event| event.timestamp_ms < before_ms).count();
-                if let Some(last) = events.drain(..old).next_back() {
-                    state.dropped.insert(*chain, last.head());
-                }
+            for (chain, last) in plan.chains {
+                let Some(events) = state.chains.get_mut(&chain) else { continue };
+                let old = events.iter().take_while(|event| event.sealed.chain_seq <= last.chain_seq).count();
+                events.drain(..old);
+                state.dropped.insert(chain, last);
                 count += old as u64;
             }
             count

@@ -30,6 +30,22 @@ pub struct DropStep {
     pub more: bool,
 }
 
+/// What retention drops next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DropPlan {
+    pub before_ms: u64,
+    /// The last event of each chain that goes, with everything before it. Nothing where nothing is old enough.
+    pub chains: Vec<(ChainId, Head)>,
+    /// The last segment that goes, of a store that has some.
+    pub(crate) through: u64,
+}
+
+impl DropPlan {
+    pub fn is_empty(&self) -> bool {
+        self.chains.is_empty() && self.through == 0
+    }
+}
+
 /// The contract of a store.
 ///
 /// **What is durable when.** `append` and `import` return `Ok` only after the events, the idempotency record and the usage count are on stable storage,
@@ -141,12 +157,26 @@ pub trait Store: Send + Sync {
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
     }
 
-    /// Drops the oldest events of test chains that are older than this, as many as one step may: of the embedded store a segment, in which every event has to be older, of a database
-    /// a number of rows. Live chains are never touched. A chain begins behind what was dropped of it ([`ChainHead::dropped`]): lists and verification do, and the next event follows as if
-    /// nothing had been. Durable when it returns; a crash in the middle leaves the step undone or done.
-    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+    /// What [`Store::drop_planned`] would drop: the oldest events of test chains that are older than this, at most so
+    /// many. Live chains are never among them. Nothing is changed: whoever drops records the plan first, since a
+    /// drop without its record looks like a forged one.
+    fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let _ = before_ms;
         Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+    }
+
+    /// Drops what is planned, as much as one step may: of the embedded store a segment, in which every event has to
+    /// be older, of a database a number of rows; never more than the plan. A chain begins behind what was dropped of
+    /// it ([`ChainHead::dropped`]): lists and verification do, and the next event follows as if nothing had been.
+    /// Durable when it returns; a crash in the middle leaves the step undone or done.
+    fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let _ = plan;
+        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+    }
+
+    /// Plans and drops one step, without a record of it: for tests. A server goes by a plan that it has recorded.
+    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        Box::pin(async move { self.drop_planned(self.plan_drop(before_ms).await?).await })
     }
 
     /// Chains that accept no events because those that they are known to have had last are lost, with what is lost, in the order of their ids: what [`Store::accept_loss`] lets go on.

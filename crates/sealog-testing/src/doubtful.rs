@@ -14,8 +14,8 @@ use sealog_store::loss::Loss;
 use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, DerivedStep, DropStep, IdempotencyKey, KeptKey, List,
-    Range, Receipt, Reserved, Store, StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, DerivedStep, DropPlan, DropStep, IdempotencyKey, KeptKey,
+    List, Range, Receipt, Reserved, Store, StoreError, WantedKeys,
 };
 
 /// What stands where an event was.
@@ -206,8 +206,12 @@ impl Store for DoubtfulStore {
         self.inner.kept_keys(chain, wanted)
     }
 
-    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
-        self.inner.drop_test_events(before_ms)
+    fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
+        self.inner.plan_drop(before_ms)
+    }
+
+    fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        self.inner.drop_planned(plan)
     }
 
     fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {

@@ -25,8 +25,8 @@ use sealog_store::pool::FairPool;
 use sealog_store::stats::StoreStats;
 use sealog_store::world::World;
 use sealog_store::{
-    Append, Appended, BoxFuture, ChainHead, Chunk, DropStep, IdempotencyKey, KeptKey, List, Range, Reserved,
-    Store, StoreError, WantedKeys,
+    Append, Appended, BoxFuture, ChainHead, Chunk, DropPlan, DropStep, IdempotencyKey, KeptKey, List, Range,
+    Reserved, Store, StoreError, WantedKeys,
 };
 pub use sealog_testing::wait;
 use sealog_testing::{PATIENCE, StillWorld};
@@ -844,8 +844,12 @@ impl Store for Hinge {
         self.inner.stats()
     }
 
-    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
-        self.inner.drop_test_events(before_ms)
+    fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
+        self.inner.plan_drop(before_ms)
+    }
+
+    fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        self.inner.drop_planned(plan)
     }
 
     fn pool(&self) -> &FairPool {

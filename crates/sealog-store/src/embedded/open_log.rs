@@ -23,7 +23,7 @@ use crate::append::Receipt;
 use crate::clock::HEAD_AHEAD_MS;
 use crate::error::StoreError;
 use crate::loss;
-use crate::store::DropStep;
+use crate::store::{DropPlan, DropStep};
 use crate::sync::{lock, wait_for};
 
 /// The parts of a log.
@@ -272,10 +272,16 @@ impl Log {
         self.upkeep.unproven_to()
     }
 
-    /// One step of retention; nothing while nothing may be written.
-    pub(crate) fn drop_oldest(&self, before_ms: u64) -> Result<DropStep, StoreError> {
+    /// What retention would drop; nothing while nothing may be written.
+    pub(crate) fn plan_drop(&self, before_ms: u64) -> Result<DropPlan, StoreError> {
         self.writer.accepts()?;
-        self.contents.drop_oldest(before_ms, self.upkeep.covered_segment())
+        self.contents.plan_drop(before_ms, self.upkeep.covered_segment())
+    }
+
+    /// One step of retention.
+    pub(crate) fn drop_oldest(&self, plan: &DropPlan) -> Result<DropStep, StoreError> {
+        self.writer.accepts()?;
+        self.contents.drop_oldest(plan, self.upkeep.covered_segment())
     }
 
     /// Lets a chain go on whose last events are lost.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! t0  the oldest segment is full, indexed and sound, the high-water mark is past it, and each of its events is older than the limit
+//!     what goes is planned, and whoever asked for the plan records it; nothing is dropped that was not planned
 //! t1  the file `dropped` names it, and the last event of each chain in it: synced. From here on it is dropped
 //! t2  chains, keys and counts forget it; a reader that was in it looks again and finds the chain that begins later
 //! t3  its files are removed
@@ -22,21 +23,48 @@ use super::index::chain_index::{ChainState, SealedRun};
 use super::log::segment::{counts_path, index_path, segment_path};
 use super::recovery::dropped::Dropped;
 use crate::error::StoreError;
-use crate::store::DropStep;
+use crate::store::{DropPlan, DropStep};
 use crate::sync::lock;
 
+/// Segments of one plan: a record for each tenant is sealed for so many.
+const PLAN_SEGMENTS_MAX: u64 = 16;
+
 impl Contents {
-    /// Drops the oldest segment if every event in it is older than this. `covered` is the segment that the high-water mark has reached.
-    pub(crate) fn drop_oldest(&self, before_ms: u64, covered: u64) -> Result<DropStep, StoreError> {
-        if self.mode != Mode::Test {
-            return Err(StoreError::Refused("events of live chains are never dropped".into()));
+    /// The oldest segments in which every event is older than this. `covered` is the segment that the high-water mark has reached.
+    pub(crate) fn plan_drop(&self, before_ms: u64, covered: u64) -> Result<DropPlan, StoreError> {
+        self.check_test_log()?;
+        let _built = lock(&self.rebuilding);
+        let mut plan = DropPlan { before_ms, ..DropPlan::default() };
+        let Some(first) = self.oldest_sealed() else { return Ok(plan) };
+        for number in (first..covered).take_while(|number| *number < first + PLAN_SEGMENTS_MAX) {
+            // Of all segments up to this one.
+            let Some((anchors, _)) = self.anchors_of(number, before_ms).filter(|_| self.is_sound(number))
+            else {
+                break;
+            };
+            plan.chains = anchors.into_iter().collect();
+            plan.through = number;
         }
+        Ok(plan)
+    }
+
+    fn check_test_log(&self) -> Result<(), StoreError> {
+        if self.mode == Mode::Test {
+            return Ok(());
+        }
+        Err(StoreError::Refused("events of live chains are never dropped".into()))
+    }
+
+    /// Drops the oldest segment, if it is planned.
+    pub(crate) fn drop_oldest(&self, plan: &DropPlan, covered: u64) -> Result<DropStep, StoreError> {
+        self.check_test_log()?;
         // No index is built meanwhile, which would bring back the runs of what is being dropped.
         let _built = lock(&self.rebuilding);
-        let Some(number) = self.oldest_sealed().filter(|number| *number < covered) else {
+        let oldest = self.oldest_sealed();
+        let Some(number) = oldest.filter(|number| *number < covered && *number <= plan.through) else {
             return Ok(DropStep::default());
         };
-        let Some((anchors, events)) = self.anchors_of(number, before_ms) else {
+        let Some((anchors, events)) = self.anchors_of(number, plan.before_ms) else {
             return Ok(DropStep::default());
         };
         let mut dropped = lock(&self.dropped);
@@ -57,9 +85,13 @@ impl Contents {
     fn oldest_sealed(&self) -> Option<u64> {
         let number = self.segment_numbers().first().copied()?;
         let is_next = number == lock(&self.dropped).through + 1;
-        let is_sound = !lock(&self.damaged_segments).contains(&number);
-        (is_next && is_sound && number < self.durable().0.segment && self.end_of(number).is_some())
-            .then_some(number)
+        (is_next && self.is_sound(number)).then_some(number)
+    }
+
+    /// Whether a segment is not written to any more, and nothing is wrong with it.
+    fn is_sound(&self, number: u64) -> bool {
+        let is_damaged = lock(&self.damaged_segments).contains(&number);
+        !is_damaged && number < self.durable().0.segment && self.end_of(number).is_some()
     }
 
     /// The last event of each chain in a segment that may be dropped, and how many events there are.

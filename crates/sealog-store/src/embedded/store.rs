@@ -38,7 +38,7 @@ use crate::pool::{FairPool, Lane, Payer};
 use crate::query::{ChainHead, Chunk, LOOKUP_COST, List, Range};
 use crate::segments::Segments;
 use crate::stats::StoreStats;
-use crate::store::{DropStep, Store};
+use crate::store::{DropPlan, DropStep, Store};
 use crate::types::BoxFuture;
 
 const FORMAT_LINE: &str = "sealog embedded 1\n";
@@ -331,10 +331,15 @@ impl Store for EmbeddedStore {
         Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
-    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+    fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let log = Arc::clone(self.test.log());
-        let step =
-            self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || log.drop_oldest(before_ms));
+        let plan = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || log.plan_drop(before_ms));
+        Box::pin(async move { plan.await.unwrap_or(Err(StoreError::Closing)) })
+    }
+
+    fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let log = Arc::clone(self.test.log());
+        let step = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || log.drop_oldest(&plan));
         Box::pin(async move { step.await.unwrap_or(Err(StoreError::Closing)) })
     }
 

@@ -43,7 +43,7 @@ use crate::loss::Loss;
 use crate::pool::{FairPool, Lane};
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
-use crate::store::{DropStep, Store};
+use crate::store::{DropPlan, DropStep, Store};
 use crate::sync::lock;
 use crate::types::BoxFuture;
 
@@ -618,9 +618,14 @@ impl Store for PostgresStore {
         self.run(async move { writer.accept_loss(chain, &reason).await })
     }
 
-    fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+    fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let inner = Arc::clone(&self.inner);
-        self.run(async move { inner.drop_test_events(before_ms).await })
+        self.run(async move { inner.plan_drop(before_ms).await })
+    }
+
+    fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move { inner.drop_planned(plan).await })
     }
 
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
