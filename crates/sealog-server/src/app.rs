@@ -1,7 +1,7 @@
 //! Everything that requests share, put together. What is below it takes the parts that it uses; what is above it
 //! (endpoints, connections) takes all of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sealog_service::ControlData;
 use sealog_service::admin::Admin;
@@ -19,7 +19,7 @@ use sealog_service::replication::Replication;
 use sealog_service::retention::Retention;
 use sealog_service::supervise::Supervision;
 use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::{DerivedCheck, Figures, Scheduler, Verifier};
+use sealog_service::verification::{Baseline, DerivedCheck, Figures, Scheduler, Verifier};
 use sealog_store::Store;
 use sealog_store::world::World;
 
@@ -104,7 +104,7 @@ impl App {
                 every: config.background.mail_every,
                 attempt_max: config.background.mail_attempt_max,
             },
-            drain,
+            drain: Arc::clone(&drain),
             runner: Arc::new(Runner {
                 jobs: Arc::clone(&control.jobs),
                 world: Arc::clone(&world),
@@ -114,7 +114,12 @@ impl App {
                         control: control.clone(),
                         world: Arc::clone(&world),
                     }),
-                    Arc::new(DerivedCheck { store: Arc::clone(&store) }),
+                    Arc::new(DerivedCheck { store: Arc::clone(&store), jobs: Arc::clone(&control.jobs) }),
+                    Arc::new(Baseline {
+                        store: Arc::clone(&store),
+                        drain: Arc::clone(&drain),
+                        world: Arc::clone(&world),
+                    }),
                     Arc::new(Searcher::of(&disclosures)),
                     Arc::new(PackageBuilder::new(disclosures)),
                 ],
@@ -125,8 +130,12 @@ impl App {
             }),
             retention: Retention {
                 store: Arc::clone(&store),
+                control: control.clone(),
                 world: Arc::clone(&world),
                 days: config.test_retention_days,
+                drain: Arc::clone(&drain),
+                runner: runner.clone(),
+                recorded: Mutex::default(),
             },
             scheduler: Scheduler {
                 store: Arc::clone(&store),

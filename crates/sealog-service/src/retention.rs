@@ -1,12 +1,27 @@
 //! Test events are kept for a time, then dropped, oldest first. Live events are kept for ever.
+//!
+//! ```text
+//! t0  the store plans what it would drop, and changes nothing
+//! t1  each tenant concerned has a record of it sealed into its system chain; what cannot be sealed is not dropped
+//! t2  the store drops what was planned, and no more
+//! ```
+//! A crash behind t1 leaves a record of events that are still there; the next look drops them.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, TenantId};
 use sealog_core::time::DAY_MS;
+use sealog_store::sync::lock;
 use sealog_store::world::World;
-use sealog_store::{Store, StoreError};
+use sealog_store::{DropPlan, Store, StoreError};
+
+use crate::control_data::ControlData;
+use crate::system_chain::{Actor, Drain, Recorder, Wake, actions, drops};
+use crate::verification::baseline;
 
 /// How often it is looked for old events.
 const EVERY: Duration = Duration::from_secs(60 * 60);
@@ -17,9 +32,16 @@ pub const STEPS_MAX: usize = 1000;
 
 pub struct Retention {
     pub store: Arc<dyn Store>,
+    pub control: ControlData,
     pub world: Arc<dyn World>,
     /// 0 for ever.
     pub days: u32,
+    /// Seals the records.
+    pub drain: Arc<Drain>,
+    /// Of the runner of this process.
+    pub runner: Wake,
+    /// What this process has recorded: a drop that fails is tried again every hour, and recorded once.
+    pub recorded: Mutex<BTreeMap<ChainId, u64>>,
 }
 
 impl fmt::Debug for Retention {
@@ -30,10 +52,14 @@ impl fmt::Debug for Retention {
 
 impl Retention {
     pub(crate) async fn watch(&self) {
+        tokio::time::sleep(START_PAUSE).await;
+        while let Err(error) = self.begin().await {
+            tracing::warn!(%error, "the baseline cannot be queued; retrying");
+            tokio::time::sleep(START_PAUSE).await;
+        }
         if self.days == 0 {
             return;
         }
-        tokio::time::sleep(START_PAUSE).await;
         loop {
             match self.look().await {
                 Ok(0) => {}
@@ -46,22 +72,67 @@ impl Retention {
         }
     }
 
+    /// At a start: drops of an earlier version get their record, once.
+    pub async fn begin(&self) -> Result<(), StoreError> {
+        if baseline::queue(&*self.control.jobs, &*self.world).await? {
+            self.runner.wake();
+        }
+        Ok(())
+    }
+
     /// Drops what is too old, step by step, with a pause after each that is as long as it took. How many events.
     pub async fn look(&self) -> Result<u64, StoreError> {
         if self.days == 0 {
             return Ok(0);
         }
         let before_ms = self.world.now_ms().saturating_sub(u64::from(self.days) * DAY_MS);
-        let mut events = 0;
-        for _ in 0..STEPS_MAX {
-            let begun = Instant::now();
-            let step = self.store.drop_test_events(before_ms).await?;
-            events += step.events;
-            if !step.more {
+        let (mut events, mut steps) = (0, 0);
+        while steps < STEPS_MAX {
+            let plan = self.store.plan_drop(before_ms).await?;
+            if plan.is_empty() {
                 break;
             }
-            tokio::time::sleep(begun.elapsed()).await;
+            self.record(&plan).await?;
+            let mut dropped = 0;
+            loop {
+                let begun = Instant::now();
+                let step = self.store.drop_planned(plan.clone()).await?;
+                dropped += step.events;
+                steps += 1;
+                if !step.more || steps >= STEPS_MAX {
+                    break;
+                }
+                tokio::time::sleep(begun.elapsed()).await;
+            }
+            events += dropped;
+            if dropped == 0 {
+                // What is planned cannot be dropped: there is a gap before it.
+                break;
+            }
         }
         Ok(events)
+    }
+
+    /// Seals what is about to be dropped.
+    async fn record(&self, plan: &DropPlan) -> Result<(), StoreError> {
+        let mut tenants: BTreeMap<TenantId, Vec<(ChainId, Head)>> = BTreeMap::new();
+        for (chain, head) in &plan.chains {
+            if lock(&self.recorded).get(chain).is_none_or(|seq| *seq < head.chain_seq) {
+                tenants.entry(chain.tenant_id).or_default().push((*chain, *head));
+            }
+        }
+        let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
+        for (tenant_id, chains) in tenants {
+            if self.control.administration.tenant(tenant_id).await?.is_none() {
+                // A store that was restored may have chains of tenants that nobody knows, and no chain to record it in.
+                tracing::warn!(tenant = %tenant_id, "test events of an unknown tenant are dropped without a record");
+                continue;
+            }
+            for record in drops::records(&recorder, &actions::TEST_EVENTS_DROPPED, &chains) {
+                self.drain.record_and_seal(tenant_id, record).await?;
+            }
+            lock(&self.recorded).extend(chains.iter().map(|(chain, head)| (*chain, head.chain_seq)));
+        }
+        Ok(())
     }
 }

@@ -114,6 +114,10 @@ vocabulary! {
     JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     STORE_RESTORED = "sealog.store_restored", "configuration", "critical",
         "The store was restored from a backup; if that is older than what the store is known to have held, the lost events are named.";
+    TEST_EVENTS_DROPPED = "sealog.test_events_dropped", "configuration", "info",
+        "Old test events are dropped for their age: of each chain all events up to the one that is named.";
+    BASELINE = "sealog.baseline", "configuration", "warning",
+        "What the store held without a record of it when this version was first started.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

@@ -6,6 +6,7 @@
 
 pub mod actions;
 mod drain;
+pub mod drops;
 mod record;
 mod seal;
 mod turns;

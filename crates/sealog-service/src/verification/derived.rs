@@ -11,7 +11,9 @@ use sealog_store::{BoxFuture, Store, StoreError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::baseline;
 use crate::jobs::{Step, Work};
+use crate::system_chain::drops;
 
 /// Of its jobs.
 pub const DERIVED_KIND: &str = "derived";
@@ -24,6 +26,7 @@ const NIGHTS_BACK: u64 = 14;
 /// Does them.
 pub struct DerivedCheck {
     pub store: Arc<dyn Store>,
+    pub jobs: Arc<dyn Jobs>,
 }
 
 impl std::fmt::Debug for DerivedCheck {
@@ -73,6 +76,7 @@ impl Work for DerivedCheck {
             progress.events += step.events;
             progress.faults += step.faults.len() as u64;
             let Some(next) = step.next else {
+                progress.faults += self.check_drops().await?;
                 let Progress { events, faults, .. } = progress;
                 tracing::info!(events, faults, "derived data was compared with the events");
                 return Ok(Step::Done { position: progress.to_bytes(), records: Vec::new() });
@@ -81,6 +85,20 @@ impl Work for DerivedCheck {
             tokio::time::sleep(begun.elapsed().min(REST_MAX)).await;
             Ok(Step::More(progress.to_bytes()))
         })
+    }
+}
+
+impl DerivedCheck {
+    /// What was dropped of test chains is compared with the records of it. How many have none.
+    async fn check_drops(&self) -> Result<u64, StoreError> {
+        if !baseline::is_sealed(&*self.jobs).await? {
+            return Ok(0);
+        }
+        let found = drops::check(&*self.store).await?;
+        for fault in &found.unrecorded {
+            tracing::error!(fault, "dropped events have no record");
+        }
+        Ok(found.unrecorded.len() as u64)
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`Verifier`] is the work that the runner of jobs does, and [`DerivedCheck`] that of the store as a whole; [`Run`] is a job as people see it; [`report`] says it in a form
 //! that can be kept.
 
+pub(crate) mod baseline;
 mod derived;
 mod found;
 mod mails;
@@ -14,6 +15,7 @@ mod scheduler;
 mod start;
 mod verifier;
 
+pub use baseline::Baseline;
 pub use derived::{DERIVED_KIND, DerivedCheck};
 pub use found::{Found, Neighbour, Seen};
 pub(crate) use mails::{FAILED, REPORT, failed_text, report_text};

@@ -62,10 +62,11 @@ impl Stage {
             control: Arc::clone(&control).into(),
             world: Arc::clone(&world) as _,
         };
+        let derived = DerivedCheck { store: Arc::clone(&store) as _, jobs: Arc::clone(&control) as _ };
         let runner = Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world) as _,
-            works: vec![Arc::new(verifier), Arc::new(DerivedCheck { store: Arc::clone(&store) as _ })],
+            works: vec![Arc::new(verifier), Arc::new(derived)],
             wake: Wake::default(),
             records: Wake::default(),
             every: Duration::from_secs(600),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use sealog_core::id::ChainId;
 use sealog_core::verify::Verdict;
+use sealog_service::system_chain::drops::{self, Drops};
 use sealog_store::embedded::{EmbeddedStore, OpenError, Options};
 use sealog_store::world::SystemWorld;
 use sealog_store::{Store, StoreError};
@@ -26,6 +27,8 @@ pub(super) struct Outcome {
     faults: Vec<String>,
     /// What of the indexes and counts does not match the events: it hides events, and breaks no chain.
     derived: Vec<String>,
+    /// What was dropped of test chains, and which of it has no record.
+    drops: Drops,
     took: Duration,
 }
 
@@ -109,7 +112,8 @@ async fn audit(store: &dyn Store, is_quiet: bool) -> Result<Outcome, StoreError>
     let faults = store.faults();
     let derived = compared(store, is_quiet, total).await?;
     let chains = chains.into_iter().zip(verdicts).collect();
-    Ok(Outcome { chains, faults, derived, took: begun.elapsed() })
+    let drops = drops::check(store).await?;
+    Ok(Outcome { chains, faults, derived, drops, took: begun.elapsed() })
 }
 
 /// What does not match of what is derived from the events, a segment at a time.
@@ -131,11 +135,12 @@ async fn compared(store: &dyn Store, is_quiet: bool, total: u64) -> Result<Vec<S
 
 impl Outcome {
     pub(super) fn is_valid(&self) -> bool {
-        self.derived.is_empty() && self.chains.iter().all(|(_, verdict)| verdict.valid())
+        let is_recorded = self.drops.unrecorded.is_empty();
+        is_recorded && self.derived.is_empty() && self.chains.iter().all(|(_, verdict)| verdict.valid())
     }
 
     pub(super) fn report(&self, form: Form) -> String {
-        let Outcome { chains, faults, derived, took } = self;
+        let Outcome { chains, faults, derived, drops, took } = self;
         let events: u64 = chains.iter().map(|(_, verdict)| verdict.checked).sum();
         let seconds = took.as_secs_f64();
         let rate = progress::rate(events, *took);
@@ -143,7 +148,7 @@ impl Outcome {
             let report = json!({
                 "valid": self.is_valid(), "checked": events, "seconds": (seconds * 1000.0).round() / 1000.0, "events_per_second": rate,
                 "chains": chains.iter().map(|(chain, verdict)| described(*chain, verdict)).collect::<Vec<_>>(),
-                "findings": faults, "derived": derived,
+                "findings": faults, "derived": derived, "unrecorded_drops": drops.unrecorded, "notes": drops.unproven,
             });
             return format!("{report}\n");
         }
@@ -162,6 +167,15 @@ impl Outcome {
         }
         for fault in faults {
             text.push_str(&format!("finding: {}\n", output::plain(fault)));
+        }
+        for fault in &drops.unrecorded {
+            text.push_str(&format!("UNRECORDED: {}\n", output::plain(fault)));
+        }
+        if !drops.unrecorded.is_empty() {
+            text.push_str("  what now: events that nobody dropped may have been removed; compare with a backup. Drops of an earlier version are sealed as a baseline when this version first starts\n");
+        }
+        for note in &drops.unproven {
+            text.push_str(&format!("note: {}\n", output::plain(note)));
         }
         for fault in derived {
             text.push_str(&format!("DERIVED DATA: {}\n", output::plain(fault)));
