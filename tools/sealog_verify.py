@@ -225,14 +225,16 @@ class Chain:
     """Takes the events of one chain, oldest first, and stops at the first break.
 
     expected: (chain_seq, hash) of heads that were noted earlier. whole: the chain must begin at 1; otherwise a later
-    first event is taken as the start of a part.
+    first event is taken as the start of a part. dropped: the last event that retention has dropped, if any.
     """
 
-    def __init__(self, expected=(), whole=False):
+    def __init__(self, expected=(), whole=False, dropped=None):
         self.expected, self.whole = collections.defaultdict(set), whole
         for seq, hash_ in expected:
             self.expected[seq].add(hash_)
-        self.checked, self.first_seq, self.before, self.broken = 0, 1, None, None
+        self.checked, self.first_seq, self.before, self.broken = 0, dropped.seq + 1 if dropped else 1, dropped, None
+        if dropped and self.expected.get(dropped.seq, set()) - {dropped.hash}:
+            self.broken = (dropped.seq, dropped.hash, "head", "the last dropped event has another hash than was expected")
 
     def add(self, event):
         """Returns whether the chain is still sound."""
@@ -401,7 +403,7 @@ def events_of(names):
 
 # --- 5. The files of the embedded store -------------------------------------------------------------------------------
 #
-# docs/format.md, sections 2 to 4 and 6. Nothing counts that its checksum does not confirm. Checksums find accidents;
+# docs/format.md, sections 2 to 4, 6 and 7. Nothing counts that its checksum does not confirm. Checksums find accidents;
 # intent is what the hashes, and heads noted elsewhere, are for.
 
 MODES = ("live", "test")
@@ -512,6 +514,7 @@ class Log:
         self.path, self.mode, self.damage, self.notes = path, mode, [], []
         self.end, self.commit = (0, 0), 0  # how far the log was read: segment and offset; commit number
         self.mark = self.read_mark()  # Before the segments: in a store in use, those can only be ahead of it.
+        self.through, self.dropped = self.read_dropped()
 
     def broken(self, what, segment=None, offset=None):
         self.damage.append({"segment": segment, "offset": offset, "message": what})
@@ -553,17 +556,41 @@ class Log:
             self.notes.append("The mark ends at offset %d with an incomplete record, which does not count." % good)
         return mark
 
+    def read_dropped(self):
+        """The last segment that was dropped, and the last dropped event of each chain: docs/format.md, section 7."""
+        if not os.path.exists(os.path.join(self.path, "dropped")):
+            return 0, {}
+        if self.mode == 0:
+            self.broken("there is a file `dropped`, which a live log never has: it is not believed")
+            return 0, {}
+        data = self.read("dropped")
+        through, _, count, _ = struct.unpack_from("<QQII", data, 16) if len(data) >= 40 else (0,) * 4
+        right = data[:12] == b"SEALOGDR\1\0\0\0" and len(data) == 40 + count * HEAD.size
+        if not right or data[12:16] != crc_bytes(data[16:]):
+            self.broken("the file `dropped` is damaged, so what was dropped cannot be told from what is missing")
+            return 0, {}
+        dropped = {}
+        for tenant, project, seq, log_id, hash_ in HEAD.iter_unpack(data[40:]):
+            head = self.mark.heads.get((tenant, project))
+            if self.mark.heads and (head or (0,))[0] < seq:
+                said = "events of project %s are said to be dropped up to %d, beyond its head in the mark"
+                self.broken(said % (uuid_text(project), seq))
+                continue
+            ids = (uuid_text(tenant), uuid_text(project))
+            dropped[tenant, project] = Event(seq, hash_.hex(), ids, ulid_text(log_id), problem="dropped")
+        return through, dropped
+
     def reached_mark(self):
         return self.end >= (self.mark.segment, self.mark.offset) and self.commit >= self.mark.commit
 
     def read_headers(self):
         """The header of each segment by number, None for a segment that is missing or has no valid one."""
         names = [name for name in os.listdir(self.path) if re.fullmatch(r"([0-9]{8}|[1-9][0-9]{8,})\.log", name)]
-        numbers = {int(name[:-4]) for name in names}
+        numbers = {int(name[:-4]) for name in names if int(name[:-4]) > self.through}
         if numbers and not self.read("%08d.log" % max(numbers)).strip(b"\0"):  # next.seg, renamed just before a crash
             self.notes.append("Segment %d was prepared but never begun." % max(numbers))
             numbers.remove(max(numbers))
-        headers = dict.fromkeys(range(1, max(numbers, default=0) + 1))
+        headers = dict.fromkeys(range(self.through + 1, max(numbers, default=self.through) + 1))
         for number in headers:
             if number not in numbers:
                 self.broken("the segment is missing", number)
@@ -586,7 +613,7 @@ class Log:
         headers = self.read_headers()
         for number, header in headers.items():
             if header:
-                yield from self.segment_frames(number, header, headers.get(number + 1), number == len(headers))
+                yield from self.segment_frames(number, header, headers.get(number + 1), number == max(headers))
         if not self.damage and not self.reached_mark():
             found = "the log ends at commit %d, segment %d, offset %d; " % (self.commit, *self.end)
             found += "its mark says that it reached commit %d, segment %d, offset %d: " % self.mark[:3]
@@ -635,9 +662,24 @@ def uuid_text(raw):
     return str(uuid.UUID(bytes=raw))
 
 
+def ulid_text(raw):
+    return base64.b32encode(b"\0\0\0\0" + raw)[6:].decode().translate(TO_ULID)
+
+
+def drops_in(record):
+    """The drops of test events that a record of a system chain names: project_id, last number and its hash."""
+    if not record.text.startswith((b'"action":"sealog.test_events_dropped"', b'"action":"sealog.baseline"')):
+        return
+    try:
+        named = json.loads(b"{" + record.text)["metadata"].get("dropped", ())
+        yield from [(drop["project_id"], drop["last_seq"], drop["last_hash"]) for drop in named]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return  # A record that names nothing covers nothing.
+
+
 def event_from_record(record, chain):
     """chain: tenant_id and project_id as text."""
-    log_id = base64.b32encode(b"\0\0\0\0" + record.log_id)[6:].decode().translate(TO_ULID)
+    log_id = ulid_text(record.log_id)
     payload = b'{"log_id":"%s","tenant_id":"%s",%s' % (log_id.encode(), chain[0].encode(), record.text)
     ms = int.from_bytes(record.log_id[:6], "big")
     return Event(record.seq, record.hash.hex(), chain, log_id, ms, record.prev_hash.hex(), payload)
@@ -754,7 +796,8 @@ FILE holds events one a line (NDJSON), API pages or arrays of events, one after 
 throughout, plain or gzip. Several files are read as one. All events must be of one chain.
 
 --data reads the files of an embedded store: checksums, every chain, and the heads in the store's own mark. Best on a
-copy or with Sealog stopped; in a store in use, the write that is under way looks like a torn tail.
+copy or with Sealog stopped; in a store in use, the write that is under way looks like a torn tail. Old test events are
+dropped; each drop has a record in the system chain, which is in the live log. Index files are not looked at.
 
 exit codes: 0 valid, 10 broken, 2 wrong usage or unreadable input
 
@@ -792,15 +835,21 @@ def verify_text(names, expected):
 def verify_data(path, mode, project=None):
     """Checks every chain; writes the events of project, if given, to standard output."""
     report, exported = {"valid": True, "checked": 0, "chains": [], "damage": [], "notes": []}, 0
+    recorded = {}  # by tenant that has a system chain: the furthest drop of each project that is recorded there
     for log in open_logs(path, mode):
         # The heads in the mark are heads noted earlier; a chain that is gone altogether is missed by them, too.
-        chains = {key: Chain([head], whole=True) for key, head in log.mark.heads.items()}
+        new = lambda key, expected=(): Chain(expected, whole=True, dropped=log.dropped.get(key))
+        chains = {key: new(key, [head]) for key, head in log.mark.heads.items()}
         counts = collections.Counter()
         for frame, records in log.frames():
             key, ids = (frame.tenant, frame.project), (uuid_text(frame.tenant), uuid_text(frame.project))
             if key not in chains:
-                chains[key] = Chain(whole=True)
+                chains[key] = new(key)
+            is_system = log.mode == 0 and frame.project[6] >> 4 == 8
             for record in records:
+                for drop, seq, hash_ in drops_in(record) if is_system else ():
+                    furthest = recorded.setdefault(frame.tenant, {})
+                    furthest[drop] = max(furthest.get(drop, (0, "")), (seq, hash_))
                 event = event_from_record(record, ids)
                 chains[key].add(event)
                 counts[key] += 1
@@ -809,6 +858,9 @@ def verify_data(path, mode, project=None):
                 if ids[1] == project:
                     sys.stdout.buffer.write(event_text(record, event))
                     exported += 1
+            if is_system:
+                recorded.setdefault(frame.tenant, {})
+        check_drops(log, recorded)
         named = {"mode": MODES[log.mode or 0]}
         for key, chain in sorted(chains.items()):
             last, result = chain.before, chain.result()
@@ -823,6 +875,19 @@ def verify_data(path, mode, project=None):
     message = "%d events in %d chains were read; %d chains are broken, %d places damaged."
     report["message"] = message % (report["checked"], len(report["chains"]), broken, len(report["damage"]))
     return report
+
+
+def check_drops(log, recorded):
+    """A drop is recorded in the system chain of its tenant before it is done. Without that chain nothing speaks for it
+    but the store itself. A step of a larger drop ends before its record does."""
+    for (tenant, project), last in sorted(log.dropped.items()):
+        seq, hash_ = recorded.get(tenant, {}).get(uuid_text(project), (0, ""))
+        if tenant not in recorded:
+            said = "Project %s: dropped up to %d, by the store's own word."
+            log.notes.append(said % (uuid_text(project), last.seq))
+        elif seq < last.seq or (seq == last.seq and hash_ != last.hash):
+            said = "events of project %s up to %d are said to be dropped, and the system chain has no record of it"
+            log.broken(said % (uuid_text(project), last.seq))
 
 
 def print_report(report, out):

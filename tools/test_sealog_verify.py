@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -665,6 +666,80 @@ class Store(unittest.TestCase):
         os.rename(os.path.join(self.dir, "live"), os.path.join(self.dir, "test"))
         os.rename(os.path.join(self.dir, "x"), os.path.join(self.dir, "live"))
         self.assertEqual(self.verify()[0], 10, "a log in the other mode's place")
+
+    def drop(self, drops=(), system=True, first=2, anchor=None):
+        """A test log whose first segment was dropped, with four events in it; a system chain with records of drops."""
+        os.rmdir(os.path.join(self.dir, "test"))
+        log = Writer(os.path.join(self.dir, "test"), mode=1)
+        log.begin()
+        log.group([self.e[:4]])
+        log.begin()
+        log.group([self.e[4:9]])
+        log.close()
+        log.mark()
+        os.remove(log.file(1))
+        last = anchor or self.e[3]
+        value = 0
+        for digit in last["log_id"].strip('"'):
+            value = value << 5 | DIGITS.index(digit)
+        body = struct.pack("<QQII", 1, START_MS, 1, 0) + uuid.UUID(TENANT).bytes + uuid.UUID(PROJECT).bytes
+        body += struct.pack("<Q", int(last["chain_seq"])) + value.to_bytes(16, "big") + bytes.fromhex(hash_of(last))
+        with open(os.path.join(log.path, "dropped"), "wb") as out:
+            out.write(b"SEALOGDR" + struct.pack("<II", 1, slow_crc(body)) + body)
+        if system:
+            fields = {"project_id": '"0190c6a5-0000-8000-8000-000000000001"', "action": '"sealog.test_events_dropped"'}
+            named = [{"project_id": PROJECT, "mode": "test", "last_seq": seq, "last_hash": hash_} for seq, hash_ in drops]
+            self.log.group([chain(1, metadata=json.dumps({"dropped": named}), **fields)])
+            self.log.close()
+            self.log.mark()
+        return log
+
+    def test_a_drop_that_is_recorded_is_no_break(self):
+        self.drop([(4, hash_of(self.e[3]))])
+        code, report = self.verify()
+        self.assertEqual((code, report["damage"], report["notes"]), (0, [], []))
+        self.assertEqual([c["first_seq"] for c in report["chains"] if c["mode"] == "test"], [5])
+
+    def test_a_step_of_a_larger_drop_is_covered_by_its_record(self):
+        self.drop([(7, hash_of(self.e[6]))])
+        self.assertEqual(self.verify()[0], 0)
+
+    def test_a_drop_without_its_record_is_a_finding(self):
+        for drops in ([], [(3, hash_of(self.e[2]))], [(4, hash_of(self.e[2]))]):
+            with self.subTest(drops):
+                self.setUp()
+                self.drop(drops)
+                damage, report = self.damage()
+                self.assertIn("up to 4 are said to be dropped, and the system chain has no record", damage[0]["message"])
+                self.assertTrue(all(c["valid"] for c in report["chains"]))
+
+    def test_only_the_test_chain_has_the_stores_own_word(self):
+        self.drop(system=False)
+        for args in ((), ("--mode", "test")):
+            code, report = self.verify(*args)
+            self.assertEqual(code, 0)
+            self.assertEqual(report["notes"][-1], "test: Project %s: dropped up to 4, by the store's own word." % PROJECT)
+
+    def test_a_drop_that_does_not_fit_to_what_is_kept_is_a_break(self):
+        self.drop([(4, hash_of(self.e[3]))], anchor=self.e[2])
+        code, report = self.verify()
+        self.assertEqual(code, 10)
+        self.assertEqual([c["reason"] for c in report["chains"] if not c["valid"]], ["gap"])
+        self.setUp()
+        self.drop([(12, hash_of(self.e[11]))], anchor=self.e[11])
+        self.assertIn("beyond its head in the mark", self.damage()[0][0]["message"])
+
+    def test_a_live_log_drops_nothing(self):
+        log = self.drop([(4, hash_of(self.e[3]))])
+        shutil.copy(os.path.join(log.path, "dropped"), os.path.join(self.dir, "live"))
+        self.assertIn("which a live log never has", self.damage()[0][0]["message"])
+
+    def test_a_damaged_file_of_drops_is_named(self):
+        log = self.drop([(4, hash_of(self.e[3]))])
+        with open(os.path.join(log.path, "dropped"), "r+b") as out:
+            out.seek(50)
+            out.write(b"?")
+        self.assertIn("`dropped` is damaged", self.damage()[0][0]["message"])
 
     def test_export(self):
         code, out, err = run("--data", self.dir, "--export", PROJECT.upper())
