@@ -15,6 +15,8 @@ pub trait SystemProjects: Send + Sync {
     /// ([`ProjectId::system_from_random`]), and any other kind of id is refused. Of several that ask at once, on any node, all
     /// get the same answer. Nothing when there is no such tenant.
     fn system_project(&self, tenant_id: TenantId, new: ProjectId) -> Answer<'_, Option<ProjectId>>;
+    /// The tenant's reserved project, if it has one by now.
+    fn known_system_project(&self, tenant_id: TenantId) -> Answer<'_, Option<ProjectId>>;
     /// Whose system project it is, if it is one.
     fn tenant_of_system_project(&self, project_id: ProjectId) -> Answer<'_, Option<TenantId>>;
 }
@@ -29,6 +31,10 @@ impl SystemProjects for Control {
                 None => database.change(Lock::None, |db, _| create(db, tenant_id, new)),
             }
         })
+    }
+
+    fn known_system_project(&self, tenant_id: TenantId) -> Answer<'_, Option<ProjectId>> {
+        self.read(move |db| find(db, tenant_id))
     }
 
     fn tenant_of_system_project(&self, project_id: ProjectId) -> Answer<'_, Option<TenantId>> {

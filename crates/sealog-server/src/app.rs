@@ -114,9 +114,10 @@ impl App {
                         control: control.clone(),
                         world: Arc::clone(&world),
                     }),
-                    Arc::new(DerivedCheck { store: Arc::clone(&store), jobs: Arc::clone(&control.jobs) }),
+                    Arc::new(DerivedCheck { store: Arc::clone(&store), control: control.clone() }),
                     Arc::new(Baseline {
                         store: Arc::clone(&store),
+                        control: control.clone(),
                         drain: Arc::clone(&drain),
                         world: Arc::clone(&world),
                     }),

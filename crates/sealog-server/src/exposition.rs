@@ -152,6 +152,11 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
             "Chains without a scheduled verification that was done in two nights.",
         ),
         (
+            "sealog_comparison_differences",
+            scheduled.differences.load(Ordering::Relaxed),
+            "Differences that the last nightly comparison of indexes, counts, drops and control data found.",
+        ),
+        (
             "sealog_verification_jobs_open",
             scheduled.open.load(Ordering::Relaxed),
             "Scheduled verifications that have not ended.",

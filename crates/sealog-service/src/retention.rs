@@ -21,7 +21,7 @@ use sealog_store::{DropPlan, Store, StoreError};
 
 use crate::control_data::ControlData;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions, drops};
-use crate::verification::baseline;
+use crate::verification::baseline_job;
 
 /// How often it is looked for old events.
 const EVERY: Duration = Duration::from_secs(60 * 60);
@@ -74,7 +74,7 @@ impl Retention {
 
     /// At a start: drops of an earlier version get their record, once.
     pub async fn begin(&self) -> Result<(), StoreError> {
-        if baseline::queue(&*self.control.jobs, &*self.world).await? {
+        if baseline_job::queue(&*self.control.jobs, &*self.world).await? {
             self.runner.wake();
         }
         Ok(())

@@ -129,7 +129,8 @@ fn changed(recorder: &Recorder, before: &Member, after: &Member) -> Option<NewRe
     Some(recorder.record(&actions::MEMBER_CHANGED, &resource(after.person.id), metadata))
 }
 
-fn grants(grants: &Grants) -> Value {
+/// As records have them.
+pub(crate) fn grants(grants: &Grants) -> Value {
     let projects = grants.projects.as_ref();
     json!({
         "projects": projects.map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>()),

@@ -1,25 +1,33 @@
-//! The baseline: what a store holds without a record of it when this version first starts, sealed once.
+//! The baseline: what a store holds without a record of it when this version first starts, sealed once: drops of
+//! test events, and of tenants whose control data differs from their system chain, their keys and members.
 //!
 //! It is a job of the operator with a fixed id. Its row stays, so no later start seals another one: whoever forges
-//! a drop and restarts the server does not get it covered. A second baseline in a system chain is one that
-//! somebody has asked for, or a restore.
+//! a drop or edits a row, and restarts the server, does not get it covered. A restore queues another one, beside its own
+//! record in the system chain.
 
 use std::sync::Arc;
 
-use sealog_control::{Job, JobId, JobState, Jobs, NewJob};
-use sealog_core::id::Uuid;
+use sealog_control::{Job, ListPage};
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, TenantId, Uuid};
 use sealog_store::world::World;
 use sealog_store::{BoxFuture, Store, StoreError};
+use serde_json::{Value, json};
 
+use super::baseline_job::BASELINE_KIND;
+use super::sealed_state;
+use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Drain, Recorder, actions, drops};
 
-const KIND: &str = "baseline";
-const ID: JobId = JobId(Uuid(*b"sealog-baseline1"));
+/// Tenants of one step, and keys or members that one record names.
+const TENANTS: usize = 20;
+const ROWS_MAX: usize = 100;
 
 /// Seals it.
 pub struct Baseline {
     pub store: Arc<dyn Store>,
+    pub control: ControlData,
     pub drain: Arc<Drain>,
     pub world: Arc<dyn World>,
 }
@@ -32,47 +40,47 @@ impl std::fmt::Debug for Baseline {
 
 impl Work for Baseline {
     fn kind(&self) -> &'static str {
-        KIND
+        BASELINE_KIND
     }
 
-    /// One tenant a step, in the order of their ids; the position is the last one that was done.
+    /// Some tenants a step, in the order of their creation; the position is the last one that was done.
     fn step<'a>(&'a self, _: &'a Job, position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
         Box::pin(async move {
-            let mut dropped = drops::dropped(&*self.store).await?;
-            dropped.retain(|tenant_id, _| &tenant_id.0.0[..] > position);
-            let Some((tenant_id, chains)) = dropped.pop_first() else {
+            let after = position.try_into().ok().map(Uuid);
+            let page = ListPage { after, limit: TENANTS };
+            let tenants = self.control.administration.tenants(page).await?;
+            let Some(last) = tenants.last() else {
                 return Ok(Step::Done { position: Vec::new(), records: Vec::new() });
             };
-            let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
-            for record in drops::records(&recorder, &actions::BASELINE, &chains) {
-                match self.drain.record_and_seal(tenant_id, record).await {
-                    // A store that was restored may have chains of tenants that nobody knows.
-                    Err(error @ (StoreError::Refused(_) | StoreError::Control(_))) => {
-                        tracing::warn!(tenant = %tenant_id, %error, "the baseline of a tenant cannot be sealed");
-                    }
-                    sealed => sealed?,
-                }
+            let dropped = drops::dropped(&*self.store).await?;
+            for tenant in &tenants {
+                let dropped = dropped.get(&tenant.id).map_or(&[][..], Vec::as_slice);
+                self.seal(tenant.id, dropped).await?;
             }
-            Ok(Step::More(tenant_id.0.0.to_vec()))
+            Ok(Step::More(last.id.0.0.to_vec()))
         })
     }
 }
 
-/// Queues it, unless that was ever done.
-pub(crate) async fn queue(jobs: &dyn Jobs, world: &dyn World) -> Result<bool, StoreError> {
-    let new = NewJob {
-        id: ID,
-        kind: KIND.into(),
-        tenant_id: None,
-        person_id: None,
-        subject: None,
-        parameters: "{}".into(),
-        created_at_ms: world.now_ms(),
-    };
-    jobs.create_job_once(new).await
-}
-
-/// Whether it is sealed: before, drops of earlier versions have no record.
-pub(crate) async fn is_sealed(jobs: &dyn Jobs) -> Result<bool, StoreError> {
-    Ok(jobs.job(ID).await?.is_some_and(|job| job.state == JobState::Done))
+impl Baseline {
+    async fn seal(&self, tenant_id: TenantId, dropped: &[(ChainId, Head)]) -> Result<(), StoreError> {
+        let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
+        let mut records = drops::records(&recorder, &actions::BASELINE, dropped);
+        let compared = sealed_state::compare(&*self.store, &self.control, tenant_id).await?;
+        let Some((rows, differences)) = compared else {
+            return Err(StoreError::Refused(format!("the control data of {tenant_id} changes all the time")));
+        };
+        if !differences.is_empty() {
+            let (keys, members) = rows.named();
+            let named = |name: &str, values: &[Value]| {
+                recorder.record(&actions::BASELINE, "store/control", json!({ name: values }))
+            };
+            records.extend(keys.chunks(ROWS_MAX).map(|keys| named("keys", keys)));
+            records.extend(members.chunks(ROWS_MAX).map(|members| named("members", members)));
+        }
+        for record in records {
+            self.drain.record_and_seal(tenant_id, record).await?;
+        }
+        Ok(())
+    }
 }

@@ -1,17 +1,19 @@
-//! The nightly comparison of derived data (indexes, counts, usage) with the events: one job of the store, not
-//! of a chain. A step is a segment, or some rows of a database; the position is kept, so a restart goes on.
+//! The nightly comparison: derived data (indexes, counts, usage) with the events, drops of test events with their
+//! records, control data with the system chains. One job of the store, not of a chain. A step is a segment, some
+//! rows of a database, or some tenants; the position is kept, so a restart goes on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{Job, JobId, Jobs, NewJob};
+use sealog_control::{Job, JobId, Jobs, ListPage, NewJob};
 use sealog_core::id::Uuid;
 use sealog_store::world::World;
 use sealog_store::{BoxFuture, Store, StoreError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::baseline;
+use super::{baseline_job, sealed_state};
+use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::drops;
 
@@ -20,13 +22,15 @@ pub const DERIVED_KIND: &str = "derived";
 /// The longest rest behind a step. It is as long as the step otherwise, so that at most half of a disk's time
 /// goes into this.
 const REST_MAX: Duration = Duration::from_secs(1);
+/// Tenants of one step.
+const TENANTS: usize = 20;
 /// Nights before, in which a comparison that has not ended is looked for.
 const NIGHTS_BACK: u64 = 14;
 
 /// Does them.
 pub struct DerivedCheck {
     pub store: Arc<dyn Store>,
-    pub jobs: Arc<dyn Jobs>,
+    pub control: ControlData,
 }
 
 impl std::fmt::Debug for DerivedCheck {
@@ -41,6 +45,10 @@ struct Progress {
     position: Vec<u8>,
     events: u64,
     faults: u64,
+    /// Derived data was compared.
+    is_derived: bool,
+    /// The last tenant whose control data was compared.
+    after: Option<Uuid>,
 }
 
 impl Progress {
@@ -52,11 +60,16 @@ impl Progress {
             position: bytes[end + 1..].to_vec(),
             events: figures["events"].as_u64().unwrap_or(0),
             faults: figures["faults"].as_u64().unwrap_or(0),
+            is_derived: figures["derived"] == true,
+            after: figures["after"].as_str().and_then(Uuid::parse),
         }
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = json!({ "events": self.events, "faults": self.faults }).to_string().into_bytes();
+        let after = self.after.map(|after| after.to_string());
+        let Progress { events, faults, is_derived, .. } = self;
+        let figures = json!({ "events": events, "faults": faults, "derived": is_derived, "after": after });
+        let mut bytes = figures.to_string().into_bytes();
         bytes.push(b'\n');
         bytes.extend_from_slice(&self.position);
         bytes
@@ -72,16 +85,13 @@ impl Work for DerivedCheck {
         Box::pin(async move {
             let mut progress = Progress::parse(position);
             let begun = Instant::now();
-            let step = self.store.check_derived(std::mem::take(&mut progress.position), true).await?;
-            progress.events += step.events;
-            progress.faults += step.faults.len() as u64;
-            let Some(next) = step.next else {
-                progress.faults += self.check_drops().await?;
+            if !progress.is_derived {
+                self.compare_derived(&mut progress).await?;
+            } else if self.compare_tenants(&mut progress).await? {
                 let Progress { events, faults, .. } = progress;
-                tracing::info!(events, faults, "derived data was compared with the events");
+                tracing::info!(events, faults, "derived data and control data were compared with the events");
                 return Ok(Step::Done { position: progress.to_bytes(), records: Vec::new() });
-            };
-            progress.position = next;
+            }
             tokio::time::sleep(begun.elapsed().min(REST_MAX)).await;
             Ok(Step::More(progress.to_bytes()))
         })
@@ -89,16 +99,40 @@ impl Work for DerivedCheck {
 }
 
 impl DerivedCheck {
-    /// What was dropped of test chains is compared with the records of it. How many have none.
-    async fn check_drops(&self) -> Result<u64, StoreError> {
-        if !baseline::is_sealed(&*self.jobs).await? {
-            return Ok(0);
+    async fn compare_derived(&self, progress: &mut Progress) -> Result<(), StoreError> {
+        let step = self.store.check_derived(std::mem::take(&mut progress.position), true).await?;
+        progress.events += step.events;
+        progress.faults += step.faults.len() as u64;
+        match step.next {
+            Some(next) => progress.position = next,
+            None => progress.is_derived = true,
         }
-        let found = drops::check(&*self.store).await?;
-        for fault in &found.unrecorded {
-            tracing::error!(fault, "dropped events have no record");
+        Ok(())
+    }
+
+    /// What was dropped of test chains is compared with the records of it, and the control data of some tenants
+    /// with their system chains. Whether those were the last.
+    async fn compare_tenants(&self, progress: &mut Progress) -> Result<bool, StoreError> {
+        // Before, what an earlier version left has no record.
+        if !baseline_job::is_sealed(&*self.control.jobs).await? {
+            return Ok(true);
         }
-        Ok(found.unrecorded.len() as u64)
+        let mut faults = Vec::new();
+        if progress.after.is_none() {
+            faults.extend(drops::check(&*self.store).await?.unrecorded);
+            faults.extend(sealed_state::unnamed(&*self.store, &self.control).await?);
+        }
+        let page = ListPage { after: progress.after, limit: TENANTS };
+        let tenants = self.control.administration.tenants(page).await?;
+        for tenant in &tenants {
+            faults.extend(sealed_state::of_tenant(&*self.store, &self.control, tenant.id).await?);
+            progress.after = Some(tenant.id.0);
+        }
+        for fault in &faults {
+            tracing::error!(fault, "control data or a drop does not match the system chain");
+        }
+        progress.faults += faults.len() as u64;
+        Ok(tenants.len() < TENANTS)
     }
 }
 
@@ -124,6 +158,16 @@ pub(super) async fn queue(jobs: &dyn Jobs, world: &dyn World, night: u64) -> Res
     Ok(true)
 }
 
+/// What the comparison of this night, or of the one before, has found; nothing while neither has ended.
+pub(super) async fn differences(jobs: &dyn Jobs, night: u64) -> Result<Option<u64>, StoreError> {
+    for night in [night, night.saturating_sub(1)] {
+        if let Some(job) = jobs.job(JobId(job_id(night))).await?.filter(|job| job.ended_at_ms.is_some()) {
+            return Ok(job.position.map(|position| Progress::parse(&position).faults));
+        }
+    }
+    Ok(None)
+}
+
 fn job_id(night: u64) -> Uuid {
     let digest = Sha256::digest(format!("sealog comparison of derived data\0{night}"));
     let mut bytes = [0; 16];
@@ -137,7 +181,9 @@ mod tests {
 
     #[test]
     fn progress_reads_back_whatever_the_position_holds() {
-        let progress = Progress { position: vec![0, b'\n', 255], events: 7, faults: 1 };
+        let after = Some(Uuid([3; 16]));
+        let position = vec![0, b'\n', 255];
+        let progress = Progress { position, events: 7, faults: 1, is_derived: true, after };
         assert_eq!(Progress::parse(&progress.to_bytes()), progress);
         assert_eq!(Progress::parse(b""), Progress::default());
     }

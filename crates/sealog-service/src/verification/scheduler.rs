@@ -83,6 +83,8 @@ pub struct Figures {
     pub stale: AtomicU64,
     /// Queued, and not ended.
     pub open: AtomicU64,
+    /// What the last comparison of derived and control data found to differ.
+    pub differences: AtomicU64,
 }
 
 /// What is remembered between sweeps.
@@ -146,6 +148,9 @@ impl Scheduler {
             }
         }
         self.look_at_open(sweep).await?;
+        if let Some(differences) = derived::differences(&*self.control.jobs, night).await? {
+            self.figures.differences.store(differences, Ordering::Relaxed);
+        }
         for _ in 0..LOOKS_MAX {
             if sweep.open.len() >= OPEN_MAX {
                 break;

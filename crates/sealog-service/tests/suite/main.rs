@@ -9,5 +9,6 @@ mod exports;
 mod jobs;
 mod retention;
 mod schedule;
+mod sealed_state;
 mod search;
 mod verification;

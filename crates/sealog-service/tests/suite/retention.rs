@@ -217,6 +217,7 @@ fn drops_of_an_earlier_version_are_sealed_once_and_never_again() {
         let start = || {
             let baseline = Baseline {
                 store: Arc::clone(&stage.store) as _,
+                control: Arc::clone(&stage.control).into(),
                 drain: Arc::clone(&stage.drain),
                 world: Arc::clone(&stage.world) as _,
             };

@@ -62,7 +62,7 @@ impl Stage {
             control: Arc::clone(&control).into(),
             world: Arc::clone(&world) as _,
         };
-        let derived = DerivedCheck { store: Arc::clone(&store) as _, jobs: Arc::clone(&control) as _ };
+        let derived = DerivedCheck { store: Arc::clone(&store) as _, control: Arc::clone(&control).into() };
         let runner = Runner {
             jobs: Arc::clone(&control) as _,
             world: Arc::clone(&world) as _,

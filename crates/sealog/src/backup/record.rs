@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Room, Tenants};
 use sealog_core::id::TenantId;
 use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::verification::queue_baseline;
 use sealog_store::world::SystemWorld;
 use serde_json::{Value, json};
 
@@ -38,9 +39,12 @@ pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> R
         control.add_records(records, Room::Ordinary).await.map_err(|error| error.to_string())?;
         match page.last() {
             Some(last) if page.len() == PAGE => after = Some(last.id.0),
-            _ => return Ok(count),
+            _ => break,
         }
     }
+    // Control data and log may be of two moments, or of two copies: what differs now is not what somebody edits later.
+    queue_baseline(control, &SystemWorld).await.map_err(|error| error.to_string())?;
+    Ok(count)
 }
 
 fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> NewRecord {

@@ -1,0 +1,258 @@
+//! Control data is compared with the system chain. Issue 23, number 22.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealog_control::*;
+use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::key;
+use sealog_core::plan::Plan;
+use sealog_core::time::DAY_MS;
+use sealog_service::admin::keys::{KeyInput, RollInput};
+use sealog_service::admin::people::{MemberInput, MemberUpdate};
+use sealog_service::admin::projects::ProjectInput;
+use sealog_service::admin::tenants::TenantInput;
+use sealog_service::admin::{Actor, Admin};
+use sealog_service::ingest::Ingest;
+use sealog_service::jobs::{Pace, Runner, Work};
+use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::verification::{
+    Baseline, DERIVED_KIND, DerivedCheck, Figures, Schedule, Scheduler, Sweep, Verifier, queue_baseline,
+};
+use sealog_service::{Secret, Stop};
+use sealog_store::Store;
+use sealog_store::embedded::EmbeddedStore;
+use sealog_store::postgres::PostgresStore;
+use sealog_testing::postgres::{Database, cluster};
+use sealog_testing::*;
+use serde_json::Value;
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+struct Stage {
+    store: Arc<dyn Store>,
+    control: Arc<Control>,
+    world: Arc<StillWorld>,
+    admin: Admin,
+    drain: Arc<Drain>,
+    tenant_id: TenantId,
+    project_id: ProjectId,
+    database: Option<Database>,
+}
+
+impl Stage {
+    fn new(store: Arc<dyn Store>, control: Control, database: Option<Database>) -> Stage {
+        let (control, world) = (Arc::new(control), StillWorld::random_at(MORNING_MS + 30 * DAY_MS));
+        let drain = Arc::new(Drain {
+            records: Arc::clone(&control) as _,
+            system_projects: Arc::clone(&control) as _,
+            store: Arc::clone(&store),
+            ingest: Ingest::new(Arc::clone(&store), None, Arc::default()),
+            world: Arc::clone(&world) as _,
+            wake: Wake::default(),
+            every: Duration::from_millis(20),
+            turns: Turns::default(),
+        });
+        let of_admin: Arc<dyn sealog_store::world::World> = Arc::clone(&world) as _;
+        let admin = Admin::new(Arc::clone(&control).into(), of_admin, &Plan::defaults(), Wake::default());
+        let input = TenantInput { name: "Acme".into(), ..TenantInput::default() };
+        let tenant_id = block(admin.create_tenant(Actor::Host, input)).unwrap().id;
+        let input = ProjectInput { name: "P".into(), ..ProjectInput::default() };
+        let project_id = block(admin.create_project(Actor::Host, tenant_id, input)).unwrap().id;
+        Stage { store, control, world, admin, drain, tenant_id, project_id, database }
+    }
+
+    fn key(&self) -> KeyId {
+        let input = KeyInput { name: "k".into(), mode: "live".into(), expires_at: None };
+        block(self.admin.create_key(Actor::Host, self.project_id, input)).unwrap().key.id
+    }
+
+    fn member(&self, email: &str) -> PersonId {
+        let password = Secret("a long enough password".into());
+        let input = MemberInput { email: email.into(), password, role: "developer".into() };
+        block(self.admin.add_member(Actor::Host, self.tenant_id, input)).unwrap().person.id
+    }
+
+    fn works(&self) -> Vec<Arc<dyn Work>> {
+        let control = || Arc::clone(&self.control).into();
+        let (store, world) = (|| Arc::clone(&self.store), || Arc::clone(&self.world) as _);
+        vec![
+            Arc::new(Verifier { store: store(), control: control(), world: world() }),
+            Arc::new(DerivedCheck { store: store(), control: control() }),
+            Arc::new(Baseline {
+                store: store(),
+                control: control(),
+                drain: Arc::clone(&self.drain),
+                world: world(),
+            }),
+        ]
+    }
+
+    fn work(&self) {
+        let runner = Runner {
+            jobs: Arc::clone(&self.control) as _,
+            world: Arc::clone(&self.world) as _,
+            works: self.works(),
+            wake: Wake::default(),
+            records: Wake::default(),
+            every: Duration::from_secs(600),
+            pace: Pace::default(),
+        };
+        while block(runner.turn(&Stop::new(), &mut None)).unwrap() {}
+    }
+
+    /// A start of this version: the baseline is queued, once.
+    fn start(&self) {
+        let retention = sealog_service::retention::Retention {
+            store: Arc::clone(&self.store),
+            control: Arc::clone(&self.control).into(),
+            world: Arc::clone(&self.world) as _,
+            days: 0,
+            drain: Arc::clone(&self.drain),
+            runner: Wake::default(),
+            recorded: std::sync::Mutex::default(),
+        };
+        block(retention.begin()).unwrap();
+        self.work();
+    }
+
+    fn drain(&self) {
+        block(async {
+            let drained = async {
+                while self.control.count_records().await.unwrap() > 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                () = Arc::clone(&self.drain).run() => {}
+                () = drained => {}
+            }
+        });
+    }
+
+    /// How many differences the comparison of a new night has found.
+    fn night(&self) -> u64 {
+        self.world.advance(DAY_MS);
+        let scheduler = Scheduler {
+            store: Arc::clone(&self.store),
+            control: Arc::clone(&self.control).into(),
+            world: Arc::clone(&self.world) as _,
+            schedule: None,
+            has_mail: false,
+            runner: Wake::default(),
+            every: Duration::from_secs(600),
+            figures: Figures::default(),
+        };
+        let schedule = Schedule { at_ms: 0, report_on: None };
+        let mut sweep = Sweep::default();
+        block(scheduler.sweep(schedule, &mut sweep)).unwrap();
+        self.work();
+        let jobs = wait(self.control.all_jobs(false, ListPage { after: None, limit: 100 })).unwrap();
+        let last = jobs.iter().filter(|job| job.kind == DERIVED_KIND).max_by_key(|job| job.created_at_ms);
+        let position = last.unwrap().position.clone().unwrap();
+        let line = position.split(|byte| *byte == b'\n').next().unwrap();
+        let figures: Value = serde_json::from_slice(line).unwrap();
+        figures["faults"].as_u64().unwrap()
+    }
+}
+
+fn on_both(rule: fn(Stage)) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &small(&StillWorld::new())).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    rule(Stage::new(Arc::new(store), control, None));
+    let database = cluster().database();
+    let store = PostgresStore::open(&database.url(), &on_postgres(&StillWorld::new())).unwrap();
+    let control = Control::on_postgres(&store).unwrap();
+    rule(Stage::new(Arc::new(store), control, Some(database)));
+}
+
+#[test]
+fn what_people_change_matches_the_system_chain_drained_or_not() {
+    on_both(|stage| {
+        stage.start();
+        let (key, person) = (stage.key(), stage.member("a@example.com"));
+        assert_eq!(stage.night(), 0, "records that wait count as done");
+        stage.drain();
+        assert_eq!(stage.night(), 0);
+        let rolled = RollInput { overlap_ms: 60_000, expires_at: None };
+        let new = block(stage.admin.roll_key(Actor::Host, key, rolled)).unwrap().key.id;
+        block(stage.admin.revoke_key(Actor::Host, new)).unwrap();
+        let update = MemberUpdate {
+            role: Some("auditor".into()),
+            ends_at: Some(Some("2027-03-01T00:00:00.000Z".into())),
+            ..MemberUpdate::default()
+        };
+        block(stage.admin.update_member(Actor::Host, stage.tenant_id, person, update)).unwrap();
+        assert_eq!(stage.night(), 0);
+        stage.drain();
+        assert_eq!(stage.night(), 0);
+    });
+}
+
+#[test]
+fn a_row_that_was_changed_without_a_record_is_a_finding_every_night() {
+    on_both(|stage| {
+        let (key, person) = (stage.key(), stage.member("a@example.com"));
+        stage.drain();
+        stage.start();
+        assert_eq!(stage.night(), 0);
+        // As if somebody had edited the rows.
+        let change = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
+        wait(stage.control.update_member(stage.tenant_id, person, change, Records::none())).unwrap().unwrap();
+        assert_eq!(stage.night(), 1, "a role");
+        let new = NewKey {
+            id: KeyId(Uuid([9; 16])),
+            project_id: stage.project_id,
+            name: "x".into(),
+            mode: Mode::Live,
+            digest: Hash([7; 32]),
+            prefix: "at_live_xxxx"[..key::DISPLAY_LEN].to_owned(),
+            expires_at_ms: None,
+            created_at_ms: 0,
+        };
+        wait(stage.control.create_key(new, vec![])).unwrap().unwrap();
+        assert_eq!(stage.night(), 2, "a key that nobody has created");
+        wait(stage.control.revoke_key(key, 5, Records::none())).unwrap().unwrap();
+        assert_eq!(stage.night(), 3, "a revocation");
+        stage.start();
+        assert_eq!(stage.night(), 3, "a restart covers nothing");
+        let Some(database) = &stage.database else { return };
+        let revoked = stage.key();
+        block(stage.admin.revoke_key(Actor::Host, revoked)).unwrap();
+        stage.drain();
+        assert_eq!(stage.night(), 3);
+        database
+            .sql(&format!("UPDATE sealog_control.keys SET revoked_at_ms = NULL WHERE id = '{}'", revoked.0));
+        assert_eq!(stage.night(), 4, "a key that works again");
+        database.sql(
+            "UPDATE sealog_control.system_projects SET project_id = '00000000-0000-8000-8000-000000000001'",
+        );
+        assert!(stage.night() > 4, "a system chain that no tenant names");
+    });
+}
+
+#[test]
+fn what_an_earlier_version_left_without_a_record_is_sealed_once() {
+    on_both(|stage| {
+        // A member and a key of a time that knew no records.
+        let person = stage.member("a@example.com");
+        stage.key();
+        stage.drain();
+        let change = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
+        wait(stage.control.update_member(stage.tenant_id, person, change, Records::none())).unwrap().unwrap();
+        stage.start();
+        assert_eq!(stage.night(), 0);
+        let change = MemberChange { role: Some(Role::Admin), ..MemberChange::default() };
+        let other = stage.member("b@example.com");
+        wait(stage.control.update_member(stage.tenant_id, other, change, Records::none())).unwrap().unwrap();
+        stage.start();
+        assert_eq!(stage.night(), 1);
+        // A restore says in the system chain that it was one, and seals what it found.
+        block(queue_baseline(&*stage.control, &*stage.world)).unwrap();
+        stage.work();
+        assert_eq!(stage.night(), 0);
+    });
+}
