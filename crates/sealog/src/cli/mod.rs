@@ -10,6 +10,7 @@ mod check;
 mod completions;
 mod config;
 mod connect;
+mod control_copy;
 mod deliver;
 mod doctor;
 mod events;

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use sealog_core::id::ChainId;
 use sealog_core::verify::Verdict;
+use sealog_service::ControlData;
 use sealog_service::system_chain::drops::{self, Drops};
+use sealog_service::verification::compare_all;
 use sealog_store::embedded::{EmbeddedStore, OpenError, Options};
 use sealog_store::world::SystemWorld;
 use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
+use super::control_copy::ControlCopy;
 use super::exit::{Exit, Failure};
 use super::output::{self, Form};
 use super::{connect, progress};
@@ -29,6 +32,8 @@ pub(super) struct Outcome {
     derived: Vec<String>,
     /// What was dropped of test chains, and which of it has no record.
     drops: Drops,
+    /// What control data has otherwise than the system chains.
+    control: Vec<String>,
     took: Duration,
 }
 
@@ -39,11 +44,16 @@ pub(super) fn run(place: &str, is_quiet: bool) -> Result<Outcome, Failure> {
         Some(url @ Place::Postgres(_)) => {
             let opened = Opened::open_unmarked(&url, Path::new("."))
                 .map_err(|unopened| Failure::new(Exit::Failure, unopened.to_string()))?;
-            let outcome = looked_at(&*opened.store(), is_quiet);
+            let control = Arc::clone(opened.control()).into();
+            let outcome = looked_at(&*opened.store(), Some(&control), is_quiet);
             opened.close();
             outcome
         }
-        _ => looked_at(&open_to_read(place)?, is_quiet),
+        _ => {
+            let store = open_to_read(place)?;
+            let control = ControlCopy::make(Path::new(place))?;
+            looked_at(&store, control.as_ref().map(|copy| &copy.control), is_quiet)
+        }
     }
 }
 
@@ -82,12 +92,16 @@ fn open_to_read(place: &str) -> Result<EmbeddedStore, Failure> {
     })
 }
 
-fn looked_at(store: &dyn Store, is_quiet: bool) -> Result<Outcome, Failure> {
-    let outcome = connect::block_on(async { Ok(audit(store, is_quiet).await) })?;
+fn looked_at(store: &dyn Store, control: Option<&ControlData>, is_quiet: bool) -> Result<Outcome, Failure> {
+    let outcome = connect::block_on(async { Ok(audit(store, control, is_quiet).await) })?;
     outcome.map_err(|error| Failure::new(Exit::Failure, format!("the store cannot be read: {error}")))
 }
 
-async fn audit(store: &dyn Store, is_quiet: bool) -> Result<Outcome, StoreError> {
+async fn audit(
+    store: &dyn Store,
+    control: Option<&ControlData>,
+    is_quiet: bool,
+) -> Result<Outcome, StoreError> {
     let begun = Instant::now();
     let heads = store.heads().await?;
     let total = heads.iter().map(|(_, head)| head.chain_seq).sum();
@@ -112,8 +126,18 @@ async fn audit(store: &dyn Store, is_quiet: bool) -> Result<Outcome, StoreError>
     let faults = store.faults();
     let derived = compared(store, is_quiet, total).await?;
     let chains = chains.into_iter().zip(verdicts).collect();
-    let drops = drops::check(store).await?;
-    Ok(Outcome { chains, faults, derived, drops, took: begun.elapsed() })
+    let mut drops = drops::check(store).await?;
+    let compared = match control {
+        Some(control) => compare_all(store, control).await?,
+        None => Some(Vec::new()),
+    };
+    let control = compared.unwrap_or_else(|| {
+        drops
+            .unproven
+            .push("control data was not compared: this version has not been started on it yet".into());
+        Vec::new()
+    });
+    Ok(Outcome { chains, faults, derived, drops, control, took: begun.elapsed() })
 }
 
 /// What does not match of what is derived from the events, a segment at a time.
@@ -135,12 +159,12 @@ async fn compared(store: &dyn Store, is_quiet: bool, total: u64) -> Result<Vec<S
 
 impl Outcome {
     pub(super) fn is_valid(&self) -> bool {
-        let is_recorded = self.drops.unrecorded.is_empty();
+        let is_recorded = self.drops.unrecorded.is_empty() && self.control.is_empty();
         is_recorded && self.derived.is_empty() && self.chains.iter().all(|(_, verdict)| verdict.valid())
     }
 
     pub(super) fn report(&self, form: Form) -> String {
-        let Outcome { chains, faults, derived, drops, took } = self;
+        let Outcome { chains, faults, derived, drops, control, took } = self;
         let events: u64 = chains.iter().map(|(_, verdict)| verdict.checked).sum();
         let seconds = took.as_secs_f64();
         let rate = progress::rate(events, *took);
@@ -149,6 +173,7 @@ impl Outcome {
                 "valid": self.is_valid(), "checked": events, "seconds": (seconds * 1000.0).round() / 1000.0, "events_per_second": rate,
                 "chains": chains.iter().map(|(chain, verdict)| described(*chain, verdict)).collect::<Vec<_>>(),
                 "findings": faults, "derived": derived, "unrecorded_drops": drops.unrecorded, "notes": drops.unproven,
+                "control": control,
             });
             return format!("{report}\n");
         }
@@ -173,6 +198,9 @@ impl Outcome {
         }
         if !drops.unrecorded.is_empty() {
             text.push_str("  what now: events that nobody dropped may have been removed; compare with a backup. Drops of an earlier version are sealed as a baseline when this version first starts\n");
+        }
+        for difference in control {
+            text.push_str(&format!("CONTROL DATA: {}\n", output::plain(difference)));
         }
         for note in &drops.unproven {
             text.push_str(&format!("note: {}\n", output::plain(note)));

@@ -221,6 +221,56 @@ fn a_forged_index_is_named_although_no_chain_is_broken() {
     assert!(found["chains"].as_array().unwrap().iter().all(|chain| chain["valid"] == true), "{said}");
 }
 
+/// The row of the baseline's job, once it is sealed.
+const BASELINE_DONE: &str = "(id, kind, parameters, state, claim, due_at_ms, created_at_ms, ended_at_ms) VALUES ($ID, 'baseline', '{}', 'done', 1, 1, 1, 1)";
+
+/// Runs a statement on the control data of a stopped store.
+fn tamper(data: &Path, sql: &str) {
+    let script = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as db: db.execute(sys.argv[2])";
+    let mut command = std::process::Command::new("python3");
+    let output = command.args(["-c", script]).arg(data.join("control.db")).arg(sql).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Issue 23, number 22.
+#[test]
+fn control_data_that_was_edited_is_named_and_nothing_of_it_is_changed() {
+    let mut stage = Stage::new();
+    stage.server().await_drained();
+    let data = stage.data.to_str().unwrap().to_owned();
+    let verify = || ended(sealog().args(["verify", "--data", &data]).output().unwrap());
+    stage.stop();
+    let (code, said, noted) = verify();
+    assert_eq!(code, Some(0), "{said}{noted}");
+    assert!(
+        said.contains("control data was not compared: this version has not been started on it yet"),
+        "{said}"
+    );
+    // It is queued 90 seconds after the first start.
+    tamper(
+        &stage.data,
+        &format!("INSERT INTO jobs {BASELINE_DONE}").replace("$ID", "x'7365616c6f672d626173656c696e6531'"),
+    );
+    let (code, said, noted) = verify();
+    assert_eq!(code, Some(0), "{said}{noted}");
+    assert!(!said.contains("not compared"), "{said}");
+    for (sql, told) in [
+        ("UPDATE memberships SET role = 'auditor'", "has the role auditor, and its record says owner"),
+        ("UPDATE keys SET revoked_at_ms = 5 WHERE mode = 'live'", "is revoked, and no record says so"),
+        (
+            "UPDATE system_projects SET project_id = x'00000000000080008000000000000001'",
+            "no tenant names the system chain",
+        ),
+    ] {
+        tamper(&stage.data, sql);
+        let before = std::fs::read(stage.data.join("control.db")).unwrap();
+        let (code, said, noted) = verify();
+        assert_eq!(code, Some(10), "{sql}: {said}{noted}");
+        assert!(said.contains("CONTROL DATA: ") && said.contains(told), "{sql}: {said}");
+        assert_eq!(std::fs::read(stage.data.join("control.db")).unwrap(), before);
+    }
+}
+
 /// Everything below a directory: what it is, its mode, when it was changed, and the bytes of files.
 fn as_found(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![dir.to_owned()]);
@@ -514,6 +564,12 @@ fn a_database_is_checked_and_verified_as_a_whole_too() {
         "{said}"
     );
     server.stop();
+    let sealed = BASELINE_DONE.replace("$ID", "'7365616c-6f67-2d62-6173-656c696e6531'");
+    database.sql(&format!("INSERT INTO sealog_control.jobs {sealed}"));
+    assert_eq!(run_in(dir.path(), &["verify", "--data", &url], &[]).0, Some(0));
+    database.sql("UPDATE sealog_control.memberships SET role = 'admin'");
+    let (code, said, _) = run_in(dir.path(), &["verify", "--data", &url], &[]);
+    assert!(code == Some(10) && said.contains("has the role admin, and its record says owner"), "{said}");
     database.sql("UPDATE sealog.events SET actor_id = 'u9' WHERE actor_id = 'u120'");
     let (code, said, _) = run_in(dir.path(), &["verify", "--data", &url], &[]);
     assert!(code == Some(10) && said.contains("BROKEN at #121 of chain "), "{said}");
