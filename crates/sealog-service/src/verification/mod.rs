@@ -9,6 +9,7 @@ pub(crate) mod baseline_job;
 mod derived;
 mod found;
 mod mails;
+mod noted;
 pub mod report;
 mod run;
 mod schedule;

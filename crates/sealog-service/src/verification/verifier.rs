@@ -8,8 +8,9 @@ use sealog_store::world::World;
 use sealog_store::{BoxFuture, Store, StoreError, verify};
 use serde_json::json;
 
+use super::found::Found;
 use super::run::{KIND, Progress, Run};
-use super::{found, mails};
+use super::{found, mails, noted};
 use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Recorder, actions};
@@ -58,10 +59,7 @@ impl Verifier {
         progress.next = progress.next.max(first_kept).min(run.to.saturating_add(1));
         let from = progress.next;
         if from > run.to {
-            return Ok(Step::Done {
-                position: progress.to_bytes(),
-                records: vec![self.record(run, &progress)],
-            });
+            return self.finish(run, progress).await;
         }
         if progress.begun_at_ms.is_none() {
             progress.begun_at_ms = Some(self.world.now_ms());
@@ -76,10 +74,7 @@ impl Verifier {
         progress.checked += verdict.checked;
         if let Some(broken) = verdict.broken {
             let found = found::look(store, run.chain, broken).await?;
-            // Before the job ends: one that is done again finds the notice in the outbox.
-            mails::enqueue_failed(&self.control, &self.world, run, &found).await?;
-            progress.broken = Some(Box::new(found));
-            tracing::error!(chain = %run.chain, at = broken.at, reason = broken.reason.as_str(), "a chain is broken");
+            self.note_break(run, &mut progress, found).await?;
         } else {
             progress.next = verdict.last_seq.saturating_add(1);
         }
@@ -90,7 +85,25 @@ impl Verifier {
         if let Some(last) = progress.next.checked_sub(1).filter(|last| *last >= run.from) {
             progress.last = found::at(store, run.chain, last).await?;
         }
+        self.finish(run, progress).await
+    }
+
+    /// What is valid by itself is compared with the end that an earlier run has seen.
+    async fn finish(&self, run: &Run, mut progress: Progress) -> Result<Step, StoreError> {
+        if progress.broken.is_none()
+            && let Some(found) = noted::contradiction(&*self.store, &*self.control.jobs, run.chain).await?
+        {
+            self.note_break(run, &mut progress, found).await?;
+        }
         Ok(Step::Done { position: progress.to_bytes(), records: vec![self.record(run, &progress)] })
+    }
+
+    async fn note_break(&self, run: &Run, progress: &mut Progress, found: Found) -> Result<(), StoreError> {
+        // Before the job ends: one that is done again finds the notice in the outbox.
+        mails::enqueue_failed(&self.control, &self.world, run, &found).await?;
+        tracing::error!(chain = %run.chain, at = found.at, reason = found.reason, "a chain is broken");
+        progress.broken = Some(Box::new(found));
+        Ok(())
     }
 
     fn record(&self, run: &Run, progress: &Progress) -> NewRecord {

@@ -1,13 +1,14 @@
-//! Control data is compared with the system chain. Issue 23, number 22.
+//! Control data is compared with the system chain, and chains with heads that control data holds. Issue 23, number 22.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::*;
-use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::key;
 use sealog_core::plan::Plan;
 use sealog_core::time::DAY_MS;
+use sealog_core::verify::Item;
 use sealog_service::admin::keys::{KeyInput, RollInput};
 use sealog_service::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::admin::projects::ProjectInput;
@@ -17,12 +18,15 @@ use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner, Work};
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{
-    Baseline, DERIVED_KIND, DerivedCheck, Figures, Schedule, Scheduler, Sweep, Verifier, queue_baseline,
+    Baseline, DERIVED_KIND, DerivedCheck, Figures, RunEnd, Schedule, Scheduler, Sweep, Verifications,
+    Verifier, queue_baseline,
 };
 use sealog_service::{Secret, Stop};
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
+use sealog_store::loss::Loss;
 use sealog_store::postgres::PostgresStore;
+use sealog_store::reference::ReferenceStore;
 use sealog_testing::postgres::{Database, cluster};
 use sealog_testing::*;
 use serde_json::Value;
@@ -254,5 +258,59 @@ fn what_an_earlier_version_left_without_a_record_is_sealed_once() {
         block(queue_baseline(&*stage.control, &*stage.world)).unwrap();
         stage.work();
         assert_eq!(stage.night(), 0);
+    });
+}
+
+/// The first events of a chain in another store.
+fn copy(from: &dyn Store, to: &dyn Store, chain: ChainId, events: u64) {
+    for item in range(from, chain, 1, events, 1 << 20) {
+        let Item::Event(event) = item else { panic!("{item:?}") };
+        wait(to.import(chain, vec![*event], None)).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_was_rolled_back_or_rewritten_alone_is_found_by_the_head_of_an_earlier_run() {
+    on_both(|mut stage| {
+        let chain = ChainId { tenant_id: stage.tenant_id, project_id: stage.project_id, mode: Mode::Live };
+        let person = stage.member("a@example.com");
+        append(&*stage.store, chain, (0..60).map(|n| login(&n.to_string())).collect());
+        let verified = |stage: &Stage| {
+            let verifications = Verifications {
+                jobs: Arc::clone(&stage.control) as _,
+                store: Arc::clone(&stage.store),
+                world: Arc::clone(&stage.world) as _,
+                runner: Wake::default(),
+                records: Wake::default(),
+            };
+            let all = sealog_core::query::SeqRange { from: 1, to: u64::MAX };
+            let run = wait(verifications.start(person, chain, all)).unwrap();
+            stage.work();
+            wait(verifications.run(chain, run.id)).unwrap().unwrap().end
+        };
+        assert_eq!(verified(&stage), Some(RunEnd::Valid));
+        let first = Arc::clone(&stage.store);
+        let head = wait(first.head(chain)).unwrap().durable;
+        let other = || Arc::new(ReferenceStore::new(Arc::clone(&stage.world) as _));
+        // An older copy, which is valid by itself.
+        let older = other();
+        copy(&*first, &*older, chain, 40);
+        // One in which everything from the 31st event on is another, with all hashes.
+        let rewritten = other();
+        copy(&*first, &*rewritten, chain, 30);
+        append(&*rewritten, chain, (0..50).map(|n| login(&format!("x{n}"))).collect());
+        // One whose loss was accepted.
+        let accepted = other();
+        copy(&*first, &*accepted, chain, 40);
+        let loss = Loss { lost_from: 41, lost_to: Some(60), recorded_hash: head.hash };
+        append(&*accepted, chain, vec![loss.draft("a test")]);
+        stage.store = older;
+        let Some(RunEnd::Broken(found)) = verified(&stage) else { panic!() };
+        assert_eq!((found.at, found.reason.as_str(), found.expected), (41, "tail", Some(head.hash)));
+        stage.store = rewritten;
+        let Some(RunEnd::Broken(found)) = verified(&stage) else { panic!() };
+        assert_eq!((found.at, found.reason.as_str(), found.expected), (60, "head", Some(head.hash)));
+        stage.store = accepted;
+        assert_eq!(verified(&stage), Some(RunEnd::Valid));
     });
 }
