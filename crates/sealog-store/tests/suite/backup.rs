@@ -1,6 +1,6 @@
 //! What a copy of a store is made of, on a disk in memory that loses what was not synced.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 use sealog_store::Store;
 use sealog_store::embedded::backup::{
-    CopyEnd, SegmentContents, Walk, read_mark, segment_file_name, write_mark,
+    CopyEnd, SegmentContents, Walk, Wanted, read_mark, segment_file_name, write_mark,
 };
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Options};
@@ -38,7 +38,7 @@ fn copy(store: &EmbeddedStore, cut: &LogCut) -> Vec<Vec<u8>> {
 fn walked(copies: &[Vec<u8>]) -> BTreeMap<ChainId, Head> {
     let mut walk = Walk::default();
     for copy in copies {
-        let contents = SegmentContents::read(copy, true, &HashSet::new()).unwrap();
+        let contents = SegmentContents::read(copy, true, &Wanted::default()).unwrap();
         assert_eq!((contents.damage.len(), contents.end), (0, copy.len() as u64));
         walk.add(contents);
     }
@@ -155,7 +155,7 @@ fn one_flipped_bit_in_a_copied_segment_is_damage_or_a_broken_chain_wherever_it_i
         let mut changed = copies.clone();
         let at = usize::try_from(dice.below(changed[0].len() as u64)).unwrap();
         changed[0][at] ^= 1 << dice.below(8);
-        let Some(contents) = SegmentContents::read(&changed[0], true, &HashSet::new()) else { continue };
+        let Some(contents) = SegmentContents::read(&changed[0], true, &Wanted::default()) else { continue };
         let is_damaged = !contents.damage.is_empty();
         let mut walk = Walk::default();
         walk.add(contents);

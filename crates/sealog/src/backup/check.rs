@@ -1,12 +1,13 @@
 //! Whether a backup is whole: every file has its digest, and every chain is walked from its first event to the head in the manifest, on all cores. Nothing is restored for it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 
+use sealog_core::audit::NotedHead;
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::verify::Broken;
-use sealog_store::embedded::backup::{SegmentContents, Walk, read_dropped};
+use sealog_store::embedded::backup::{SegmentContents, Walk, Wanted, read_dropped};
 use sha2::{Digest, Sha256};
 
 use super::cores::on_all_cores;
@@ -28,6 +29,8 @@ pub(super) struct Checked {
     /// What the store had lost, or had damaged, when the backup was made.
     pub damaged: Vec<String>,
     pub broken: Vec<BrokenChain>,
+    /// Heads that were noted elsewhere, and that no chain has.
+    pub missing: Vec<NotedHead>,
     /// Of the events that were looked for, those that are there.
     pub found: BTreeMap<Ulid, (ChainId, Head)>,
     /// The last event of each chain that was dropped.
@@ -43,7 +46,19 @@ pub(super) struct BrokenChain {
 
 impl Checked {
     pub(super) fn is_whole(&self) -> bool {
-        self.changed.is_empty() && self.damaged.is_empty() && self.broken.is_empty()
+        self.changed.is_empty()
+            && self.damaged.is_empty()
+            && self.broken.is_empty()
+            && self.missing.is_empty()
+    }
+
+    /// Compares what was found with heads that were noted elsewhere. Their hashes were looked for.
+    pub(super) fn expect(&mut self, heads: &[NotedHead]) {
+        let is_found = |noted: &NotedHead| {
+            let mut found = self.found.values();
+            found.any(|(_, head)| head.chain_seq == noted.chain_seq && head.hash == noted.hash)
+        };
+        self.missing = heads.iter().copied().filter(|noted| !is_found(noted)).collect();
     }
 }
 
@@ -51,7 +66,7 @@ impl Checked {
 pub(super) fn check(
     place: &Place,
     manifest: &Manifest,
-    wanted: &HashSet<Ulid>,
+    wanted: &Wanted,
     progress: &Progress,
 ) -> Result<Checked, String> {
     let mut checked = Checked::default();
@@ -100,7 +115,7 @@ fn check_log(
     place: &Place,
     log: &LogText,
     dropped: &BTreeMap<ChainId, Head>,
-    wanted: &HashSet<Ulid>,
+    wanted: &Wanted,
     checked: &mut Checked,
     progress: &Progress,
 ) -> Ends {
@@ -132,7 +147,7 @@ struct Looked {
     damaged: Vec<String>,
 }
 
-fn look_at(place: &Place, mode: &str, segment: &SegmentText, wanted: &HashSet<Ulid>) -> Looked {
+fn look_at(place: &Place, mode: &str, segment: &SegmentText, wanted: &Wanted) -> Looked {
     let name = segment_name(mode, segment.number, &segment.salt);
     let content = match place.read_segment(mode, segment) {
         Ok(content) => content,

@@ -1,10 +1,10 @@
 //! How a backup is made: every segment of a moment goes to its place, then control data and keys, and last the manifest.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
-use sealog_store::embedded::backup::{Header, SegmentContents, Walk};
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk, Wanted};
 
 use super::head_text;
 use super::manifest::{FileText, LogText, Manifest, SegmentText, dropped_name};
@@ -86,7 +86,7 @@ fn copy_log(
             made.shared_segments += 1;
         }
         if let Some(content) = content.filter(|_| look) {
-            match SegmentContents::read(&content, false, &HashSet::new()) {
+            match SegmentContents::read(&content, false, &Wanted::default()) {
                 Some(contents) => {
                     note_damage(&mut made.manifest, mode, &contents);
                     walk.add(contents);

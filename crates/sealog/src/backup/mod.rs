@@ -28,6 +28,7 @@ mod restore_check;
 mod restore_target;
 mod rollback;
 mod rollback_flags;
+mod signature;
 mod source;
 mod stopped;
 mod tar;

@@ -10,7 +10,7 @@
 //! So whoever asks what was acknowledged reads the log too, and takes the larger of both. Where the log
 //! cannot be read, the operator is told when the mark was written.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::time::iso_ms;
 use sealog_store::embedded::backup::{
-    Header, SegmentContents, Walk, read_dropped, read_mark, segment_file_name, segment_number,
+    Header, SegmentContents, Walk, Wanted, read_dropped, read_mark, segment_file_name, segment_number,
 };
 use sealog_store::embedded::disk::{Disk, RealDisk};
 use sealog_store::postgres::read_mark as read_postgres_mark;
@@ -225,7 +225,7 @@ impl Segment {
     fn read(&self) -> Result<SegmentContents, String> {
         let mut bytes = fs::read(&self.path).map_err(|error| error.to_string())?;
         let read = |bytes: &[u8], verify| {
-            SegmentContents::read(bytes, verify, &HashSet::new()).ok_or("its header is damaged")
+            SegmentContents::read(bytes, verify, &Wanted::default()).ok_or("its header is damaged")
         };
         if let Some((_, end)) = self.end {
             bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));

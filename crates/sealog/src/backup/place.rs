@@ -183,6 +183,12 @@ impl Place {
         Ok(found)
     }
 
+    /// The manifest of a backup as it is in its file, for whoever checks a signature over it.
+    pub(super) fn manifest_bytes(&self, id: &str) -> Result<Vec<u8>, String> {
+        let path = self.path.join("backups").join(format!("{id}.json"));
+        fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
     /// Those whose manifests can be read, oldest first.
     pub(super) fn manifests(&self) -> Result<Vec<Manifest>, String> {
         Ok(self.list()?.into_iter().filter_map(|found| found.manifest.ok()).collect())

@@ -8,13 +8,13 @@
 //! ```
 //! A kill before t3 leaves the copy as it was at t0, with bytes behind its end that are written over.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
-use sealog_store::embedded::backup::{Header, SegmentContents, Walk};
+use sealog_store::embedded::backup::{Header, SegmentContents, Walk, Wanted};
 use sealog_store::world::{SystemWorld, World};
 use sha2::{Digest, Sha256};
 
@@ -196,7 +196,7 @@ impl Replica {
                 open.content.extend_from_slice(&bytes);
                 open.before.get_or_insert_with(|| walk_heads.clone());
                 let mut walk = Walk::behind(walk_heads);
-                let contents = SegmentContents::read_from(&open.content, from, true, &HashSet::new());
+                let contents = SegmentContents::read_from(&open.content, from, true, &Wanted::default());
                 let contents = contents.filter(|contents| {
                     contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
                 });
@@ -287,7 +287,7 @@ impl Replica {
         };
         open.content.truncate(usize::try_from(now.bytes).unwrap_or(0));
         let mut walk = Walk::behind(before.clone());
-        let contents = SegmentContents::read(&open.content, true, &HashSet::new());
+        let contents = SegmentContents::read(&open.content, true, &Wanted::default());
         walk.add(contents.ok_or_else(|| other_store(log, known.number))?);
         let hasher = Sha256::new_with_prefix(&open.content);
         Ok((sound(walk)?, Open { content: open.content, hasher, before: Some(before) }))
@@ -303,7 +303,7 @@ impl Replica {
             let read = self.place.read_segment(&log.mode, segment);
             let content =
                 read.map_err(|error| Stopped::Refused(format!("the copy cannot be read: {error}")))?;
-            let contents = SegmentContents::read(&content, false, &HashSet::new());
+            let contents = SegmentContents::read(&content, false, &Wanted::default());
             walk.add(contents.ok_or_else(|| {
                 Stopped::Refused(format!("segment {} of the copy is damaged", segment.number))
             })?);

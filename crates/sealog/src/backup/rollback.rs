@@ -4,12 +4,13 @@
 //! All of them are compared, and not only the furthest of a chain: where a chain was rolled back and went on,
 //! its furthest event is there, and an earlier one that was acknowledged before is another one by now.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Hash, Mode, Ulid};
+use sealog_store::embedded::backup::Wanted;
 use serde::Deserialize;
 
 use super::head_text::HeadText;
@@ -149,9 +150,10 @@ impl Known {
         Ok(())
     }
 
-    /// Ids of events to look for.
-    pub(super) fn wanted(&self) -> HashSet<Ulid> {
-        self.heads().map(|(_, head, _)| head.log_id).chain(self.unplaced()).collect()
+    /// Events to look for.
+    pub(super) fn wanted(&self) -> Wanted {
+        let ids = self.heads().map(|(_, head, _)| head.log_id).chain(self.unplaced()).collect();
+        Wanted { ids, ..Wanted::default() }
     }
 
     /// Of receipts that do not name their chain.
@@ -288,7 +290,7 @@ mod tests {
         let mut all = Known::default();
         all.add_receipts(&path).unwrap();
         assert_eq!(all.heads().map(|(chain, head, _)| (chain, head)).collect::<Vec<_>>(), [(id, known)]);
-        assert!(all.wanted().contains(&head(8, 4).log_id));
+        assert!(all.wanted().ids.contains(&head(8, 4).log_id));
         assert_eq!(all.behind(&BTreeMap::new(), &BTreeMap::new(), &BTreeMap::new()).len(), 2);
         for wrong in ["", " \n", "{", "{}", r#"{"log_id":"x"}"#, "[]"] {
             std::fs::write(&path, wrong).unwrap();

@@ -8,5 +8,5 @@ mod segment;
 mod walk;
 
 pub use mark::{CopyEnd, Marked, read_dropped, read_mark, write_mark};
-pub use segment::{Header, SegmentContents, segment_file_name, segment_number};
+pub use segment::{Header, SegmentContents, Wanted, segment_file_name, segment_number};
 pub use walk::{Ended, Walk};

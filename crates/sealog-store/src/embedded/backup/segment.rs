@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sealog_core::canonical::Preimage;
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, Mode, Ulid};
+use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::verify::Stretch;
 
 use crate::embedded::log::format::{SEGMENT_HEADER_LEN, SegmentHeader};
@@ -51,6 +51,19 @@ impl Header {
     }
 }
 
+/// Events to look for: by their ids, as receipts have them, or by their hashes, as noted heads do.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub ids: HashSet<Ulid>,
+    pub hashes: HashSet<Hash>,
+}
+
+impl Wanted {
+    fn has(&self, event: &Head) -> bool {
+        self.ids.contains(&event.log_id) || self.hashes.contains(&event.hash)
+    }
+}
+
 /// What a segment holds.
 #[derive(Debug)]
 pub struct SegmentContents {
@@ -87,17 +100,12 @@ pub(super) struct Run {
 
 impl SegmentContents {
     /// Reads a segment whose content ends with these bytes. `verify` recomputes the hash of every event, which is most of the work. `wanted` are events to look for.
-    pub fn read(bytes: &[u8], verify: bool, wanted: &HashSet<Ulid>) -> Option<SegmentContents> {
+    pub fn read(bytes: &[u8], verify: bool, wanted: &Wanted) -> Option<SegmentContents> {
         SegmentContents::read_from(bytes, SEGMENT_HEADER_LEN as u64, verify, wanted)
     }
 
     /// The same of what stands behind `from`, where a frame ends.
-    pub fn read_from(
-        bytes: &[u8],
-        from: u64,
-        verify: bool,
-        wanted: &HashSet<Ulid>,
-    ) -> Option<SegmentContents> {
+    pub fn read_from(bytes: &[u8], from: u64, verify: bool, wanted: &Wanted) -> Option<SegmentContents> {
         let header = Header::read(bytes)?;
         let pieces = segment::walk_from(bytes, from, u64::MAX, &header.salt, header.mode);
         let mut contents = SegmentContents {
@@ -134,7 +142,7 @@ impl SegmentContents {
                 contents.events += 1;
                 let sealed = checked.sealed;
                 let head = Head { chain_seq: sealed.chain_seq, log_id: sealed.log_id, hash: sealed.hash };
-                if wanted.contains(&sealed.log_id) {
+                if wanted.has(&head) {
                     contents.found.push((chain, head));
                 }
                 if let Entry::Occupied(mut of_chain) = open.entry(chain) {

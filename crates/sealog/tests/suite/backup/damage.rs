@@ -261,3 +261,69 @@ fn a_store_on_a_full_disk_is_backed_up_running_and_stopped() {
         assert!(left.flatten().all(|file| !file.file_name().to_string_lossy().ends_with(".tmp")), "{name}");
     }
 }
+
+/// Issue 23, number 22.
+#[test]
+fn a_backup_that_was_replaced_as_a_whole_is_found_by_a_head_that_was_noted_elsewhere() {
+    let (stage, other) = (Stage::new(), Stage::new());
+    for stage in [&stage, &other] {
+        stage.fill(&chains(), 3);
+    }
+    let noted = |stage: &Stage| -> Vec<String> {
+        let heads = heads(&stage.data()).into_values();
+        heads.map(|head| format!("{}:{}", head.chain_seq, head.hash)).collect()
+    };
+    let expected = noted(&stage);
+    for stage in [&stage, &other] {
+        stage.fill(&chains(), 2);
+        stage.create();
+    }
+    let expect = |stage: &Stage, heads: &[String]| {
+        let flags: Vec<&str> = heads.iter().flat_map(|head| ["--expect", head.as_str()]).collect();
+        stage.backup(&[&["verify"], &flags[..]].concat(), false)
+    };
+    for heads in [expected.clone(), noted(&stage)] {
+        let (code, said, error) = expect(&stage, &heads);
+        assert_eq!(code, Some(0), "{said}{error}");
+    }
+    // Whole by itself, and not the backup of this store.
+    assert_eq!(expect(&other, &[]).0, Some(0));
+    let (code, said, _) = expect(&other, &expected[..1]);
+    assert_eq!(code, Some(10), "{said}");
+    assert!(said.contains(&format!("MISSING {}", expected[0])) && said.contains("NOT whole"), "{said}");
+    let (code, _, error) = expect(&stage, &["7:abc".to_owned()]);
+    assert!(code == Some(2) && error.contains("SEQ:HASH"), "{error}");
+}
+
+#[test]
+fn a_signature_over_the_manifest_is_checked_by_the_operators_key() {
+    let stage = Stage::new();
+    stage.fill(&chains(), 1);
+    let id = stage.create()["id"].as_str().unwrap().to_owned();
+    let manifest = stage.backups().join("backups").join(format!("{id}.json"));
+    let path = |name: &str| stage.path(name).to_str().unwrap().to_owned();
+    let openssl = |args: &[&str]| {
+        let output = Command::new("openssl").args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    for name in ["own", "other"] {
+        let (key, public) = (path(&format!("{name}.key")), path(&format!("{name}.pub")));
+        openssl(&["genpkey", "-algorithm", "ed25519", "-out", &key]);
+        openssl(&["pkey", "-in", &key, "-pubout", "-out", &public]);
+    }
+    let (signature, signed) = (path("signature"), manifest.to_str().unwrap());
+    let own = path("own.key");
+    openssl(&["pkeyutl", "-sign", "-rawin", "-inkey", &own, "-in", signed, "-out", &signature]);
+    let verify =
+        |key: &str| stage.backup(&["verify", "--signature", &signature, "--public-key", &path(key)], false);
+    let (code, said, error) = verify("own.pub");
+    assert_eq!(code, Some(0), "{said}{error}");
+    let (code, _, error) = verify("other.pub");
+    assert!(code == Some(10) && error.contains("the signature is not of this manifest"), "{error}");
+    let (code, _, error) = verify("own.key");
+    assert!(code == Some(2) && error.contains("not an Ed25519 public key"), "{error}");
+    // Another manifest that is whole by itself.
+    fs::write(&manifest, [fs::read(&manifest).unwrap(), b"\n".to_vec()].concat()).unwrap();
+    assert_eq!(stage.verify().0, Some(0));
+    assert_eq!(verify("own.pub").0, Some(10));
+}
