@@ -44,7 +44,14 @@ impl Admin {
             created_at_ms,
         };
         let new_key = |mode: Mode| {
-            keys::generate(&recorder, project.id, format!("first {} key", mode.as_str()), mode, None)
+            keys::generate(
+                &recorder,
+                recorder.now_ms(),
+                project.id,
+                format!("first {} key", mode.as_str()),
+                mode,
+                None,
+            )
         };
         let ((live_key, live), (test_key, test)) = (new_key(Mode::Live), new_key(Mode::Test));
         let person = NewPerson {

@@ -48,8 +48,9 @@ impl Admin {
         let expires_at = input.expires_at.map(|given| fields::time_ms("expires_at", given)).transpose()?;
         let project = self.administration().project(project_id).await?.ok_or(AdminError::NotFound)?;
         let policy = self.key_policy_of(project.tenant_id).await?;
-        let expires_at = policy.end_of(expires_at, recorder.now_ms())?;
-        let (new, text) = generate(&recorder, project_id, name, mode, expires_at);
+        let now_ms = recorder.now_ms();
+        let expires_at = policy.end_of(expires_at, now_ms)?;
+        let (new, text) = generate(&recorder, now_ms, project_id, name, mode, expires_at);
         let records = vec![created(&recorder, &new)];
         let key = self.made(self.administration().create_key(new, records)).await?;
         key.map(|key| CreatedKey { key, text }).ok_or(AdminError::NotFound)
@@ -71,9 +72,8 @@ impl Admin {
         let expires_at = input.expires_at.map(|given| fields::time_ms("expires_at", given)).transpose()?;
         let (tenant_id, old) = self.administration().key(id).await?.ok_or(AdminError::NotFound)?;
         let expires_at = self.key_policy_of(tenant_id).await?.end_of(expires_at, now_ms)?;
-        let (new, text) = generate(&recorder, old.project_id, old.name, old.mode, expires_at);
         // The two keys of a roll are of one moment: the overlap is what was asked for, to the millisecond.
-        let new = NewKey { created_at_ms: now_ms, ..new };
+        let (new, text) = generate(&recorder, now_ms, old.project_id, old.name, old.mode, expires_at);
         let old_ends_at_ms = now_ms.saturating_add(input.overlap_ms);
         let roll = KeyRoll { old: id, new, old_ends_at_ms, now_ms };
         let records = Records::told_by(move |old: Option<&ApiKey>, new: &ApiKey| {
@@ -100,6 +100,7 @@ impl Admin {
 /// know it.
 pub(super) fn generate(
     recorder: &Recorder,
+    now_ms: u64,
     project_id: ProjectId,
     name: String,
     mode: Mode,
@@ -114,7 +115,7 @@ pub(super) fn generate(
         digest: key::digest(&text.0),
         prefix: text.0[..key::DISPLAY_LEN].to_owned(),
         expires_at_ms,
-        created_at_ms: recorder.now_ms(),
+        created_at_ms: now_ms,
     };
     (new, text)
 }
