@@ -134,9 +134,10 @@ mod tests {
                 let is_secret =
                     ["key", "token", "password", "secret"].iter().any(|word| shown.contains(word));
                 // Files with a key, ids of keys, and what makes a repetition harmless are no secrets. Every setting of a server has a flag, for trying things out; never a place without a name.
-                let is_public =
-                    ["file", "tls", "key_id", "idempotency"].iter().any(|word| shown.contains(word))
-                        || (has_settings && long == "operator-token");
+                let is_public = ["file", "tls", "key_id", "public-key", "idempotency"]
+                    .iter()
+                    .any(|word| shown.contains(word))
+                    || (has_settings && long == "operator-token");
                 if is_secret && !is_public {
                     found.push(format!("{name}: {shown}"));
                 }
