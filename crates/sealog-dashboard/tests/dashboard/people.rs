@@ -195,7 +195,8 @@ fn stranger_tries(stage: &Stage) -> u64 {
 #[test]
 fn a_browser_that_has_signed_in_before_and_whoever_is_signed_in_are_not_kept_out_by_strangers() {
     let stage = stage();
-    let mut known = stage.signed_in(1);
+    let mut known = stage.browser();
+    assert_eq!(known.sign_in(1, PASSWORD).status, 303);
     known.post("/app/sign-out", &[]);
     let mut signed_in = stage.signed_in(1);
     while stranger_tries(&stage) < 100 {}
@@ -215,7 +216,8 @@ fn a_browser_that_has_signed_in_before_and_whoever_is_signed_in_are_not_kept_out
     known.sign_in(1, NEW_PASSWORD).is_problem(429, "auth/too_many_attempts");
     // What another account knows opens nothing here.
     stage.member(2, 1, Role::Developer);
-    let mut other = stage.signed_in(2);
+    let mut other = stage.browser();
+    assert_eq!(other.sign_in(2, PASSWORD).status, 303);
     other.post("/app/sign-out", &[]);
     other.sign_in(1, NEW_PASSWORD).is_problem(429, "auth/too_many_attempts");
     stage.clock.advance(24 * 60 * MINUTE_MS);
