@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! t0  the store plans what it would drop, and changes nothing
-//! t1  each tenant concerned has a record of it sealed into its system chain; what cannot be sealed is not dropped
+//! t1  each tenant concerned has a record of it sealed into its system chain; what cannot be sealed is not
+//!     dropped
 //! t2  the store drops what was planned, and no more
 //! ```
 //! A crash behind t1 leaves a record of events that are still there; the next look drops them.
@@ -124,7 +125,8 @@ impl Retention {
         let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
         for (tenant_id, chains) in tenants {
             if self.control.administration.tenant(tenant_id).await?.is_none() {
-                // A store that was restored may have chains of tenants that nobody knows, and no chain to record it in.
+                // A store that was restored may have chains of tenants that nobody knows, and no chain to
+                // record it in.
                 tracing::warn!(tenant = %tenant_id, "test events of an unknown tenant are dropped without a record");
                 continue;
             }

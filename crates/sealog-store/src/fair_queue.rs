@@ -321,6 +321,10 @@ impl<G: Copy + Eq + Hash, K: Copy + Eq + Hash, T> GroupedQueue<G, K, T> {
         known.place = self.turns.push_front(group);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
     pub fn len(&self) -> usize {
         self.items
     }

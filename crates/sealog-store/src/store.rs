@@ -34,7 +34,8 @@ pub struct DropStep {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DropPlan {
     pub before_ms: u64,
-    /// The last event of each chain that goes, with everything before it. Nothing where nothing is old enough.
+    /// The last event of each chain that goes, with everything before it. Nothing where nothing is old
+    /// enough.
     pub chains: Vec<(ChainId, Head)>,
     /// The last segment that goes, of a store that has some.
     pub(crate) through: u64,
@@ -133,9 +134,9 @@ pub trait Store: Send + Sync {
 
     /// Compares the next piece of what is derived from events with those events: of the embedded store a full
     /// segment, of a database a number of rows. Begins with an empty position, and goes on from
-    /// [`DerivedStep::next`]; a position of another store begins anew. With `heal`, what does not match is made
-    /// again from the events; without it nothing is changed. Work and memory of one step are bounded by a
-    /// segment, and the step runs at a low priority. A store that derives nothing has nothing to compare.
+    /// [`DerivedStep::next`]; a position of another store begins anew. With `heal`, what does not match is
+    /// made again from the events; without it nothing is changed. Work and memory of one step are bounded by
+    /// a segment, and the step runs at a low priority. A store that derives nothing has nothing to compare.
     fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {
         let _ = (position, heal);
         Box::pin(async { Ok(DerivedStep::default()) })
@@ -157,24 +158,25 @@ pub trait Store: Send + Sync {
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
     }
 
-    /// What [`Store::drop_planned`] would drop: the oldest events of test chains that are older than this, at most so
-    /// many. Live chains are never among them. Nothing is changed: whoever drops records the plan first, since a
-    /// drop without its record looks like a forged one.
+    /// What [`Store::drop_planned`] would drop: the oldest events of test chains that are older than this, at
+    /// most so many. Live chains are never among them. Nothing is changed: whoever drops records the plan
+    /// first, since a drop without its record looks like a forged one.
     fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let _ = before_ms;
         Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
     }
 
-    /// Drops what is planned, as much as one step may: of the embedded store a segment, in which every event has to
-    /// be older, of a database a number of rows; never more than the plan. A chain begins behind what was dropped of
-    /// it ([`ChainHead::dropped`]): lists and verification do, and the next event follows as if nothing had been.
-    /// Durable when it returns; a crash in the middle leaves the step undone or done.
+    /// Drops what is planned, as much as one step may: of the embedded store a segment, in which every event
+    /// has to be older, of a database a number of rows; never more than the plan. A chain begins behind what
+    /// was dropped of it ([`ChainHead::dropped`]): lists and verification do, and the next event follows as
+    /// if nothing had been. Durable when it returns; a crash in the middle leaves the step undone or done.
     fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
         let _ = plan;
         Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
     }
 
-    /// Plans and drops one step, without a record of it: for tests. A server goes by a plan that it has recorded.
+    /// Plans and drops one step, without a record of it: for tests. A server goes by a plan that it has
+    /// recorded.
     fn drop_test_events(&self, before_ms: u64) -> BoxFuture<'_, Result<DropStep, StoreError>> {
         Box::pin(async move { self.drop_planned(self.plan_drop(before_ms).await?).await })
     }

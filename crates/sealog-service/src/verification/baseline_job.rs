@@ -14,7 +14,8 @@ pub(crate) async fn queue(jobs: &dyn Jobs, world: &dyn World) -> Result<bool, St
     jobs.create_job_once(new(ID, world)).await
 }
 
-/// Queues another one, behind a restore: what the copy holds without a record of it is sealed when it is started.
+/// Queues another one, behind a restore: what the copy holds without a record of it is sealed when it is
+/// started.
 pub async fn queue_baseline(jobs: &dyn Jobs, world: &dyn World) -> Result<(), StoreError> {
     let mut random = [0; 16];
     world.fill_random(&mut random);

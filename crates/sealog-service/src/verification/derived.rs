@@ -1,6 +1,6 @@
-//! The nightly comparison: derived data (indexes, counts, usage) with the events, drops of test events with their
-//! records, control data with the system chains. One job of the store, not of a chain. A step is a segment, some
-//! rows of a database, or some tenants; the position is kept, so a restart goes on.
+//! The nightly comparison: derived data (indexes, counts, usage) with the events, drops of test events with
+//! their records, control data with the system chains. One job of the store, not of a chain. A step is a
+//! segment, some rows of a database, or some tenants; the position is kept, so a restart goes on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -110,8 +110,8 @@ impl DerivedCheck {
         Ok(())
     }
 
-    /// What was dropped of test chains is compared with the records of it, and the control data of some tenants
-    /// with their system chains. Whether those were the last.
+    /// What was dropped of test chains is compared with the records of it, and the control data of some
+    /// tenants with their system chains. Whether those were the last.
     async fn compare_tenants(&self, progress: &mut Progress) -> Result<bool, StoreError> {
         // Before, what an earlier version left has no record.
         if !baseline_job::is_sealed(&*self.control.jobs).await? {

@@ -1,7 +1,8 @@
 //! Heads that control data holds from earlier verifications, compared with the chain.
 //!
-//! An older copy of a log is valid by itself, and so is one that was rewritten with all its hashes. The end that an
-//! earlier run has seen is in control data, which is another file: whoever rolls the log back alone is found.
+//! An older copy of a log is valid by itself, and so is one that was rewritten with all its hashes. The end
+//! that an earlier run has seen is in control data, which is another file: whoever rolls the log back alone
+//! is found.
 
 use sealog_control::{Jobs, ListPage};
 use sealog_core::chain::Head;
@@ -20,8 +21,8 @@ const RUNS_MAX: usize = 100;
 const LOSSES_MAX: usize = 100;
 const BYTES_MAX: usize = 1 << 20;
 
-/// How a chain contradicts the furthest end that an earlier run has found valid; nothing if it does not. A loss that
-/// an event of the chain accepts is no contradiction.
+/// How a chain contradicts the furthest end that an earlier run has found valid; nothing if it does not. A
+/// loss that an event of the chain accepts is no contradiction.
 pub(super) async fn contradiction(
     store: &dyn Store,
     jobs: &dyn Jobs,

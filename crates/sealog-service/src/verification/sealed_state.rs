@@ -1,9 +1,10 @@
-//! Control data compared with the system chain: which keys there are and which are revoked, who is a member and as
-//! what. Each change of them is sealed, so whoever edits a row leaves a difference.
+//! Control data compared with the system chain: which keys there are and which are revoked, who is a member
+//! and as what. Each change of them is sealed, so whoever edits a row leaves a difference.
 //!
 //! ```text
 //! t0  the head of the system chain and the records that wait for it are noted
-//! t1  the tables are read, then the records of the chain, and with those that wait they make what should be there
+//! t1  the tables are read, then the records of the chain, and with those that wait they make what should be
+//!     there
 //! t2  the head and what waits are looked at again: if either has changed meanwhile, all of it begins anew
 //! ```
 
@@ -250,8 +251,8 @@ impl SealedMember {
     }
 }
 
-/// Compares all control data with the system chains of a store that nobody changes meanwhile. Nothing where no baseline
-/// is sealed: before, what an earlier version left has no record.
+/// Compares all control data with the system chains of a store that nobody changes meanwhile. Nothing where
+/// no baseline is sealed: before, what an earlier version left has no record.
 pub async fn compare_all(
     store: &dyn Store,
     control: &ControlData,
@@ -272,8 +273,8 @@ pub async fn compare_all(
     }
 }
 
-/// System chains that no tenant names, in words for the operator: whoever exchanges the id of a tenant's system
-/// project hides what was recorded.
+/// System chains that no tenant names, in words for the operator: whoever exchanges the id of a tenant's
+/// system project hides what was recorded.
 pub(super) async fn unnamed(store: &dyn Store, control: &ControlData) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for (chain, _) in store.heads().await?.into_iter().filter(|(chain, _)| chain.is_system()) {
@@ -299,8 +300,8 @@ pub(super) async fn of_tenant(
     Ok(differences.into_iter().map(|what| format!("tenant {tenant_id}: {what}")).collect())
 }
 
-/// Compares the control data of a tenant with its system chain. Also what its tables hold, for a baseline. Nothing
-/// where changes kept coming.
+/// Compares the control data of a tenant with its system chain. Also what its tables hold, for a baseline.
+/// Nothing where changes kept coming.
 pub(super) async fn compare(
     store: &dyn Store,
     control: &ControlData,
@@ -338,8 +339,8 @@ pub(super) async fn compare(
     Ok(None)
 }
 
-/// The end of a tenant's system chain, and what waits for it. The chain is asked for each time: that of a new tenant
-/// begins with its first record.
+/// The end of a tenant's system chain, and what waits for it. The chain is asked for each time: that of a new
+/// tenant begins with its first record.
 #[derive(PartialEq)]
 struct Standing {
     head: Option<(ChainId, u64)>,

@@ -283,12 +283,12 @@ fn files(bytes: &[u8], password: Option<&str>) -> Vec<(String, String)> {
 }
 
 fn on_both(rule: fn(Stage)) {
-    on_both_with(small(&StillWorld::new()), rule);
+    on_both_with(&small(&StillWorld::new()), rule);
 }
 
-fn on_both_with(options: Options, rule: fn(Stage)) {
+fn on_both_with(options: &Options, rule: fn(Stage)) {
     let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path(), &options).unwrap();
+    let store = EmbeddedStore::open(dir.path(), options).unwrap();
     let control = Control::embedded(&store).unwrap();
     rule(Stage::new(Arc::new(store), control));
     let database = postgres::cluster().database();
@@ -838,7 +838,7 @@ fn the_worst_events_are_searched_compared_masked_and_packed() {
     let segments = 1 << 20;
     let options =
         Options { segment_bytes_first: segments, segment_bytes_max: segments, ..small(&StillWorld::new()) };
-    on_both_with(options, |stage| {
+    on_both_with(&options, |stage| {
         let worst = worst::worst_events("p-20931");
         for (_, body) in &worst {
             stage.send(2, &[body]);

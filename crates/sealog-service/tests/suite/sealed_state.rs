@@ -1,4 +1,5 @@
-//! Control data is compared with the system chain, and chains with heads that control data holds. Issue 23, number 22.
+//! Control data is compared with the system chain, and chains with heads that control data holds. Issue 23,
+//! number 22.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -175,8 +175,8 @@ impl Contents {
         Ok(Some((build::index_pieces(number, &pieces, &self.salt), counts)))
     }
 
-    /// The file as it is on the disk now, whatever is open. Nothing where there is none: then it is in memory,
-    /// or is yet to be made.
+    /// The file as it is on the disk now, whatever is open. Nothing where there is none: then it is in
+    /// memory, or is yet to be made.
     fn open_derived(&self, path: &std::path::Path) -> io::Result<Option<Box<dyn DiskFile>>> {
         match self.disk.open_to_read(path) {
             Ok(file) => Ok(Some(file)),

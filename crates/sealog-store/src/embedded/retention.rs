@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! t0  the oldest segment is full, indexed and sound, the high-water mark is past it, and each of its events is older than the limit
-//!     what goes is planned, and whoever asked for the plan records it; nothing is dropped that was not planned
+//!     what goes is planned, and whoever asked for the plan records it; nothing is dropped that was not
+//!     planned
 //! t1  the file `dropped` names it, and the last event of each chain in it: synced. From here on it is dropped
 //! t2  chains, keys and counts forget it; a reader that was in it looks again and finds the chain that begins later
 //! t3  its files are removed
@@ -30,7 +31,8 @@ use crate::sync::lock;
 const PLAN_SEGMENTS_MAX: u64 = 16;
 
 impl Contents {
-    /// The oldest segments in which every event is older than this. `covered` is the segment that the high-water mark has reached.
+    /// The oldest segments in which every event is older than this. `covered` is the segment that the
+    /// high-water mark has reached.
     pub(crate) fn plan_drop(&self, before_ms: u64, covered: u64) -> Result<DropPlan, StoreError> {
         self.check_test_log()?;
         let _built = lock(&self.rebuilding);

@@ -1,10 +1,10 @@
 //! Derived tables compared with the events that they were made of: [`crate::derived`] has the reason.
 //!
 //! A step is some events of one chain. The members of their `metadata` must be in `event_fields`, as far as a
-//! list goes by it: a row that is missing hides an event, one too many costs a look. Of live chains the counts
-//! of a day and the usage of a month are added up from step to step, in the position, and compared when the
-//! day or the month cannot get another event. Not compared: the database's own indexes (`pg_amcheck` does),
-//! idempotency records, which no event holds, and on Citus nothing.
+//! list goes by it: a row that is missing hides an event, one too many costs a look. Of live chains the
+//! counts of a day and the usage of a month are added up from step to step, in the position, and compared
+//! when the day or the month cannot get another event. Not compared: the database's own indexes (`pg_amcheck`
+//! does), idempotency records, which no event holds, and on Citus nothing.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ use crate::error::StoreError;
 /// Events of one step, and bytes of their metadata, as they are indexed.
 const STEP_ROWS: i64 = 1000;
 const STEP_BYTES: i64 = 1 << 20;
-/// A chain's time never goes back: after so many days no event comes to a day any more, whatever the clocks of
-/// nodes say.
+/// A chain's time never goes back: after so many days no event comes to a day any more, whatever the clocks
+/// of nodes say.
 const SETTLED_DAYS: u64 = 2;
 
 const CHAIN: &str = "SELECT c.chain_id, c.tenant_id, c.project_id, c.mode, coalesce(c.dropped_seq, 0) AS dropped,

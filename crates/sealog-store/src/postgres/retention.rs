@@ -19,7 +19,8 @@ use crate::store::{DropPlan, DropStep};
 
 /// Chains that are looked at in one step. In no order: one that has a gap keeps no other from it.
 const CHAINS: i64 = 16;
-/// The last old event of each is found by its id, which begins with its time; the last event of a chain stays.
+/// The last old event of each is found by its id, which begins with its time; the last event of a chain
+/// stays.
 const OLD: &str = "SELECT c.tenant_id, c.project_id, last.chain_seq, last.log_id, last.hash FROM sealog.chains c CROSS JOIN LATERAL
         (SELECT e.timestamp_ms FROM sealog.events e WHERE e.chain_id = c.chain_id ORDER BY e.chain_seq LIMIT 1) AS oldest CROSS JOIN LATERAL
         (SELECT e.chain_seq, e.log_id, e.hash FROM sealog.events e WHERE e.chain_id = c.chain_id AND e.log_id < $3 AND e.chain_seq < c.chain_seq

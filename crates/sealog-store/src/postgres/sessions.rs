@@ -213,7 +213,8 @@ impl Failure {
             Some(state) => ["57P", "08", "25P03"].iter().any(|class| state.code().starts_with(class)),
             None => {
                 error.is_closed()
-                    || std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
+                    || std::error::Error::source(error)
+                        .is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
             }
         }
     }

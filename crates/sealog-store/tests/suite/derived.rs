@@ -44,7 +44,8 @@ impl Stage {
         names.into_iter().filter(|name| name.ends_with(ending)).map(|name| dir.join(name)).collect()
     }
 
-    /// Twelve requests of 50 events by one actor, each with a key; the last are in the segment that is written to.
+    /// Twelve requests of 50 events by one actor, each with a key; the last are in the segment that is
+    /// written to.
     fn fill(&self, actor: &str) -> Vec<Receipt> {
         let store = self.open();
         let receipts = (0..12).map(|n| requested(&store, actor, n)).collect();
@@ -96,8 +97,8 @@ fn forged(own: &[u8], other: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A store whose derived files with this ending are those of a store with other events of the same lengths; and how
-/// many those are. (A start makes that of the last segment.)
+/// A store whose derived files with this ending are those of a store with other events of the same lengths;
+/// and how many those are. (A start makes that of the last segment.)
 fn stage_with_forged(ending: &str) -> (Stage, Vec<Receipt>, usize) {
     let (own, other) = (Stage::new(), Stage::new());
     // Of another time, so that ids differ as well.

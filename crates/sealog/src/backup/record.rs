@@ -42,7 +42,8 @@ pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> R
             _ => break,
         }
     }
-    // Control data and log may be of two moments, or of two copies: what differs now is not what somebody edits later.
+    // Control data and log may be of two moments, or of two copies: what differs now is not what somebody
+    // edits later.
     queue_baseline(control, &SystemWorld).await.map_err(|error| error.to_string())?;
     Ok(count)
 }

@@ -1,5 +1,5 @@
-//! An operator's signature over a manifest: Ed25519, made where the operator keeps the key and by a tool of their
-//! choice. `openssl pkeyutl -sign -rawin` makes one that is read here.
+//! An operator's signature over a manifest: Ed25519, made where the operator keeps the key and by a tool of
+//! their choice. `openssl pkeyutl -sign -rawin` makes one that is read here.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `sealog verify --data`: every chain of a store, on all cores, without a service; then what is derived from it.
+//! `sealog verify --data`: every chain of a store, on all cores, without a service; then what is derived from
+//! it.
 
 use std::io;
 use std::path::Path;

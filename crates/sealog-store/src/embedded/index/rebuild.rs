@@ -57,8 +57,8 @@ impl Contents {
         }
     }
 
-    /// Chains that have no event in a segment have no run of it either: an index file that was forged may have
-    /// named them.
+    /// Chains that have no event in a segment have no run of it either: an index file that was forged may
+    /// have named them.
     fn forget_runs(&self, segment: u64, own: &BTreeSet<ChainId>) {
         for chain in self.chains.all().iter().filter(|chain| !own.contains(&chain.id)) {
             chain.with(|state| {

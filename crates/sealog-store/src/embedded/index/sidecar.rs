@@ -631,7 +631,8 @@ fn directory_len(header: &[u8]) -> Option<usize> {
 /// What a file of this version and of this segment says of itself.
 pub(super) struct Directory {
     pub(super) salt_id: u64,
-    /// By their kinds. Columns that have names are not among them: none of the kinds that are known here has one.
+    /// By their kinds. Columns that have names are not among them: none of the kinds that are known here has
+    /// one.
     pub(super) sections: BTreeMap<u16, Section>,
     /// Whether a kind stands there twice. A reader takes the first.
     pub(super) doubled: bool,
