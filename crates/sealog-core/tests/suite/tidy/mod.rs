@@ -218,6 +218,27 @@ fn modules_do_not_use_each_other_in_a_circle() {
 }
 
 #[test]
+fn the_files_that_the_glossary_names_are_there() {
+    let root = root();
+    let missing = missing_files(&read(&root.join("docs/glossary.md")), |path| root.join(path).exists());
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn a_file_that_the_glossary_names_and_that_is_not_there_is_noticed() {
+    let row = "| **Word** | says `no.rs` | store `a.rs`, `b/`, embedded `c/d.rs` (`Type`), `x` | |";
+    let of = |there: &[&str]| missing_files(row, |path| there.contains(&path));
+    let all = [
+        "crates/sealog-store/src/a.rs",
+        "crates/sealog-store/src/b/",
+        "crates/sealog-store/src/embedded/c/d.rs",
+    ];
+    assert_eq!(of(&all), Vec::<String>::new());
+    assert_eq!(of(&[]), all);
+    assert_eq!(missing_files("| w | m | `a.rs` | |", |_| true), ["a.rs: of which crate?"]);
+}
+
+#[test]
 fn no_text_names_a_directory_of_one_machine_or_leaves_work_open() {
     let files: Vec<PathBuf> = FOLDERS.iter().flat_map(|folder| files_under(&root().join(folder))).collect();
     assert!(files.iter().any(|path| path.ends_with("tests/suite/tidy/mod.rs")), "the walk must get here");
@@ -381,6 +402,36 @@ fn untidy_lines(text: &str) -> Vec<String> {
 }
 
 /// Put together here, so that this file does not break its own rule.
+/// Of a table with the columns word, meaning and files: `store a.rs, b.rs` is of the crate `sealog-store`.
+fn missing_files(glossary: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut missing = Vec::new();
+    for row in glossary.lines().filter(|line| line.starts_with("| ")) {
+        let Some(files) = row.split('|').nth(3) else { continue };
+        let mut folder = None;
+        for (at, part) in files.split('`').enumerate() {
+            if at % 2 == 0 {
+                folder = match part.split_whitespace().next_back() {
+                    Some("embedded") => Some("crates/sealog-store/src/embedded".to_owned()),
+                    Some("postgres") => Some("crates/sealog-store/src/postgres".to_owned()),
+                    Some("sealog") => Some("crates/sealog/src".to_owned()),
+                    Some(name) if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+                        Some(format!("crates/sealog-{name}/src"))
+                    }
+                    _ => folder,
+                };
+            } else if part.ends_with(".rs") || part.ends_with('/') {
+                match &folder {
+                    None => missing.push(format!("{part}: of which crate?")),
+                    Some(folder) => {
+                        missing.extend(Some(format!("{folder}/{part}")).filter(|path| !exists(path)))
+                    }
+                }
+            }
+        }
+    }
+    missing
+}
+
 fn machine_directories() -> [String; 4] {
     ["home", "root", "Users", "work"].map(|name| format!("/{name}/"))
 }
