@@ -6,7 +6,7 @@ use sealog_core::id::TenantId;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, params};
+use crate::db::{Db, DbError, Lock, Row, params, readable};
 use crate::membership;
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
@@ -57,7 +57,7 @@ impl Failures for Control {
         self.change(Lock::Order, move |db| {
             let sql = "SELECT person_id, passwords, codes, began_at_ms FROM {failures}
                        WHERE began_at_ms <= ?1 ORDER BY began_at_ms LIMIT ?2";
-            let over = all(db, sql, params![until_ms, limit], read)?;
+            let over = readable(db, sql, params![until_ms, limit], read)?;
             over.iter().try_for_each(|failed| record(db, failed, &tell))?;
             Ok(over.len())
         })

@@ -165,6 +165,44 @@ fn a_change_whose_connection_ends_before_its_commit_was_not_made_and_can_be_trie
 }
 
 #[test]
+fn a_count_of_failures_that_cannot_be_read_keeps_no_other_from_being_recorded() {
+    let stage = Stage::new();
+    let node = stage.node();
+    wait(node.control.create_tenant(new_tenant(1), vec![])).unwrap();
+    let person = |n: u8| {
+        let person = NewPerson {
+            id: PersonId(Uuid([n; 16])),
+            email: format!("{n}@example.org"),
+            password_hash: None,
+            verified: true,
+            created_at_ms: 1,
+        };
+        let member = NewMember {
+            tenant_id: tenant(1),
+            person,
+            role: Role::Developer,
+            grants: Grants::default(),
+            ends_at_ms: None,
+            created_at_ms: 1,
+        };
+        wait(node.control.add_member(member, Records::none())).unwrap().unwrap();
+        wait(node.control.count_failure(PersonId(Uuid([n; 16])), Wrong::Password, u64::from(n))).unwrap();
+    };
+    person(1);
+    person(2);
+    stage.sql("UPDATE sealog_control.failures SET passwords = -1 WHERE began_at_ms = 1");
+    let tell = |failed: &Failed| NewRecord {
+        id: Uuid([9; 16]),
+        draft: format!("{}", failed.person_id.0),
+        created_at_ms: 1,
+    };
+    assert_eq!(wait(node.control.record_failures(10, 100, Box::new(tell))), Ok(1));
+    let told = wait(node.control.pending_records(tenant(1), 10)).unwrap();
+    let told: Vec<&str> = told.iter().map(|record| record.draft.as_str()).collect();
+    assert_eq!(told, [Uuid([2; 16]).to_string()]);
+}
+
+#[test]
 fn changes_of_several_nodes_have_one_order_and_their_records_too() {
     let stage = Stage::new();
     let nodes = [stage.node(), stage.node(), stage.node()];
