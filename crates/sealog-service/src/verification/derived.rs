@@ -12,7 +12,7 @@ use sealog_store::{BoxFuture, Store, StoreError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{baseline_job, sealed_state};
+use super::{baseline_job, noted, sealed_state};
 use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::drops;
@@ -126,10 +126,11 @@ impl DerivedCheck {
         let tenants = self.control.administration.tenants(page).await?;
         for tenant in &tenants {
             faults.extend(sealed_state::of_tenant(&*self.store, &self.control, tenant.id).await?);
+            faults.extend(noted::gone(&*self.store, &self.control, tenant.id).await?);
             progress.after = Some(tenant.id.0);
         }
         for fault in &faults {
-            tracing::error!(fault, "control data or a drop does not match the system chain");
+            tracing::error!(fault, "what the store holds does not match what was sealed or seen of it");
         }
         progress.faults += faults.len() as u64;
         Ok(tenants.len() < TENANTS)

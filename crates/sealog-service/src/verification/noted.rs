@@ -6,7 +6,7 @@
 
 use sealog_control::{Jobs, ListPage};
 use sealog_core::chain::Head;
-use sealog_core::id::ChainId;
+use sealog_core::id::{ChainId, Mode, TenantId};
 use sealog_core::query::Filter;
 use sealog_core::verify::{Broken, Reason};
 use sealog_store::loss::{self, Loss};
@@ -14,12 +14,15 @@ use sealog_store::{List, Store, StoreError};
 
 use super::found::{self, Found};
 use super::run::{KIND, Run, RunEnd, subject};
+use crate::control_data::ControlData;
 
 /// Runs that are looked at, the newest: three months of nights.
 const RUNS_MAX: usize = 100;
 /// Acceptances of losses that are looked at, the newest.
 const LOSSES_MAX: usize = 100;
 const BYTES_MAX: usize = 1 << 20;
+/// Projects of a page.
+const PROJECTS: usize = 100;
 
 /// How a chain contradicts the furthest end that an earlier run has found valid; nothing if it does not. A
 /// loss that an event of the chain accepts is no contradiction.
@@ -51,6 +54,33 @@ pub(super) async fn contradiction(
         return Ok(Some(Found { expected: Some(head.hash), ..found }));
     }
     Ok(None)
+}
+
+/// Live chains of a tenant of which an earlier run has seen events, and that have none: a log that was rolled
+/// back to before they began has nothing that a verification could walk through.
+pub(super) async fn gone(
+    store: &dyn Store,
+    control: &ControlData,
+    tenant_id: TenantId,
+) -> Result<Vec<String>, StoreError> {
+    let (mut gone, mut after) = (Vec::new(), None);
+    loop {
+        let page = ListPage { after, limit: PROJECTS };
+        let projects = control.administration.projects(tenant_id, page).await?;
+        for project in &projects {
+            let chain = ChainId { tenant_id, project_id: project.id, mode: Mode::Live };
+            if store.head(chain).await?.end().chain_seq > 0 {
+                continue;
+            }
+            if contradiction(store, &*control.jobs, chain).await?.is_some() {
+                gone.push(format!("chain {chain} has no events, and an earlier verification has seen some"));
+            }
+        }
+        match projects.last() {
+            Some(last) if projects.len() == PROJECTS => after = Some(last.id.0),
+            _ => return Ok(gone),
+        }
+    }
 }
 
 async fn contradicts(store: &dyn Store, chain: ChainId, head: &Head) -> Result<Option<Broken>, StoreError> {
