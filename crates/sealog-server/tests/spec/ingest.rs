@@ -612,3 +612,64 @@ fn protobuf_is_answered_in_protobuf() {
     assert!(answer.status == 200 && answer.body.contains("action/invalid"), "{}", answer.body);
     send(b"\x0a\xff").rejected(400, "validation/invalid_json");
 }
+
+/// An attribute of a log record for each member, as OTLP writes values.
+fn attribute(value: &Value, levels: usize) -> Value {
+    match value {
+        Value::String(text) => json!({ "stringValue": text }),
+        Value::Array(items) if levels > 0 => {
+            let values: Vec<Value> = items.iter().map(|item| attribute(item, levels - 1)).collect();
+            json!({ "arrayValue": { "values": values } })
+        }
+        Value::Object(members) if levels > 0 => {
+            json!({ "kvlistValue": { "values": attributes(members, levels - 1) } })
+        }
+        other => json!({ "stringValue": other.to_string() }),
+    }
+}
+
+fn attributes(members: &serde_json::Map<String, Value>, levels: usize) -> Vec<Value> {
+    members.iter().map(|(key, value)| json!({ "key": key, "value": attribute(value, levels) })).collect()
+}
+
+/// Whatever an event holds within the limits: every way in takes it or says why not, and it comes back whole.
+#[test]
+fn the_worst_events_go_through_the_interface_and_every_adapter() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let mut stored = 0;
+    for (name, body) in sealog_testing::worst::worst_events("u-17") {
+        let answer = service.post("/v1/events", &service.live, body.clone());
+        assert_eq!(answer.status / 100, 2, "{name}: {}", answer.body);
+        let log_id = text(&answer.json["log_id"]);
+        let back = service.request(
+            "GET",
+            &format!("/v1/events/{log_id}"),
+            &[("Authorization", &bearer(&service.live))],
+            b"",
+        );
+        let metadata = body.split_once("\"metadata\":").unwrap().1.strip_suffix('}').unwrap();
+        assert!(back.body.contains(metadata), "{name}: it is stored as it was sent");
+        let cloud = format!(
+            r#"{{"specversion":"1.0","id":"{name}","source":"/worst","type":"user.login","data":{metadata}}}"#
+        );
+        for (path, body) in [(JSON, format!("[{body}]")), (CLOUD, cloud)] {
+            let answer = service.post(path, &service.live, body);
+            assert_eq!((answer.status, fates(&answer).0), (202, 1), "{path} {name}: {}", answer.body);
+        }
+        stored += 3;
+        // What is nested too deeply to be parsed here is not for this adapter.
+        let Ok(Value::Object(members)) = serde_json::from_str(metadata) else { continue };
+        let mut of_record = attributes(&members, 20);
+        of_record.push(json!({ "key": "audit.action", "value": { "stringValue": "user.login" } }));
+        let record = json!({ "timeUnixNano": "1794657601250000000", "attributes": of_record });
+        let logs = json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] });
+        let answer = service.post(LOGS, &service.live, logs.to_string());
+        match answer.status {
+            200 if answer.json["partialSuccess"].is_null() => stored += 1,
+            200 | 400..=499 => {}
+            status => panic!("{name}: {status} {}", answer.body),
+        }
+    }
+    assert_eq!(service.count(&service.live), stored);
+    assert_eq!(service.get("/v1/events/verify", &service.live).ok()["valid"], true);
+}
