@@ -45,6 +45,11 @@ pub fn projects_of_copy(path: &Path) -> Result<BTreeSet<ProjectId>, StoreError> 
     sqlite::projects_of_copy(path).map_err(DbError::of_read)
 }
 
+/// What a copy knows by name, in words for the operator: its projects and its keys.
+pub fn names_of_copy(path: &Path) -> Result<BTreeSet<String>, StoreError> {
+    sqlite::names_of_copy(path).map_err(DbError::of_read)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;

@@ -85,7 +85,7 @@ pub use case_words::{
     IdentityMethod, IdentityOutcome, RefusalGround,
 };
 pub use control::{Answer, Control};
-pub use copy::{copy_of_directory, projects_of_copy};
+pub use copy::{copy_of_directory, names_of_copy, projects_of_copy};
 pub use credentials::{Credentials, Shown};
 pub use db::{ListPage, Room};
 pub use device::{Device, DeviceSeen, Devices};

@@ -213,6 +213,23 @@ pub(crate) fn projects_of_copy(path: &Path) -> Result<BTreeSet<ProjectId>, DbErr
     all(&mut Statements(&copy), sql, &[], |row| row.get("id")).map(BTreeSet::from_iter)
 }
 
+/// Projects and keys of a copy, in words for the operator.
+pub(crate) fn names_of_copy(path: &Path) -> Result<BTreeSet<String>, DbError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let copy = Connection::open_with_flags(path, flags)?;
+    let db = &mut Statements(&copy);
+    let projects = all(db, "SELECT id, name FROM {projects}", &[], |row| {
+        Ok(format!("project {} ({})", row.get::<ProjectId>("id")?, row.get::<String>("name")?))
+    })?;
+    let reserved = all(db, "SELECT project_id FROM {system_projects}", &[], |row| {
+        Ok(format!("project {} (a system chain)", row.get::<ProjectId>("project_id")?))
+    })?;
+    let keys = all(db, "SELECT prefix, name FROM {keys}", &[], |row| {
+        Ok(format!("key {}… ({})", row.get::<String>("prefix")?, row.get::<String>("name")?))
+    })?;
+    Ok(projects.into_iter().chain(reserved).chain(keys).collect())
+}
+
 fn transact<T>(
     db: &mut Connection,
     act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>,

@@ -2,7 +2,8 @@
 //!
 //! [`create`] asks the server for a moment of the store ([`moment`]), copies what is new from the data directory ([`source`]) into a directory or a stream ([`target`]) and writes a manifest
 //! ([`manifest`]). [`check`] walks the chains of a backup. [`restore`] makes a data directory of one, and [`rollback`] knows what it must not end behind:
-//! what old data directories prove ([`old_data`]) is a part of it.
+//! what old data directories prove ([`old_data`]) is a part of it,
+//! and [`tail`] takes over what they have behind the end of the backup.
 
 mod check;
 mod copied;
@@ -31,6 +32,7 @@ mod rollback_flags;
 mod signature;
 mod source;
 mod stopped;
+mod tail;
 mod tar;
 mod target;
 mod verify;

@@ -77,7 +77,7 @@ fn segments(dir: &Path) -> io::Result<Vec<u64>> {
 
 /// What a server acknowledges while its log is read would be missing. It holds the lock on its directory, and
 /// whoever reads shares it.
-fn without_server(data_dir: &Path) -> Result<File, Failure> {
+pub(super) fn without_server(data_dir: &Path) -> Result<File, Failure> {
     let dir = File::open(data_dir).map_err(|error| Failure::of_path(data_dir, &error))?;
     match dir.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
@@ -207,7 +207,8 @@ fn read_log(dir: &Path, mode: Mode, numbers: &[u64]) -> Log {
     Log { heads, faults }
 }
 
-fn header(dir: &Path, number: u64) -> Option<Header> {
+/// Nothing where the header cannot be read.
+pub(super) fn header(dir: &Path, number: u64) -> Option<Header> {
     let mut bytes = Vec::new();
     let file = File::open(dir.join(segment_file_name(number))).ok()?;
     file.take(Header::LEN as u64).read_to_end(&mut bytes).ok()?;

@@ -14,6 +14,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use sealog_store::embedded::backup::{SegmentContents, Walk, Wanted};
 use sha2::{Digest, Sha256};
 
 use super::hex::hex;
@@ -218,6 +219,22 @@ impl Place {
             ));
         }
         Ok(content)
+    }
+
+    /// Walks over segments, in their order. They are not verified: what a chain ends with is what counts.
+    pub(super) fn walk_over<'a>(
+        &self,
+        walk: &mut Walk,
+        mode: &str,
+        segments: impl Iterator<Item = &'a SegmentText>,
+    ) -> Result<(), String> {
+        for segment in segments {
+            let name = segment_name(mode, segment.number, &segment.salt);
+            let content = self.read_segment(mode, segment).map_err(|error| format!("{name}: {error}"))?;
+            let contents = SegmentContents::read(&content, false, &Wanted::default());
+            walk.add(contents.ok_or_else(|| format!("{name}: its header is damaged"))?);
+        }
+        Ok(())
     }
 
     /// To write behind what any manifest names of a segment. What a killed process has left there is written over.

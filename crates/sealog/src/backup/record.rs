@@ -6,7 +6,6 @@ use std::sync::Arc;
 use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Room, Tenants};
 use sealog_core::id::TenantId;
 use sealog_service::system_chain::{Actor, Recorder, actions};
-use sealog_service::verification::queue_baseline;
 use sealog_store::world::SystemWorld;
 use serde_json::{Value, json};
 
@@ -24,6 +23,8 @@ pub(super) struct Restored<'a> {
     pub made_at: &'a str,
     pub reason: Option<&'a str>,
     pub lost: &'a [Behind],
+    /// Of the old log, behind the end of the backup.
+    pub recovered_events: u64,
 }
 
 /// Puts the records where the next start of the server drains them from. The tenants of lost chains are told which; a receipt that names no chain is told to all.
@@ -42,14 +43,11 @@ pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> R
             _ => break,
         }
     }
-    // Control data and log may be of two moments, or of two copies: what differs now is not what somebody
-    // edits later.
-    queue_baseline(control, &SystemWorld).await.map_err(|error| error.to_string())?;
     Ok(count)
 }
 
 fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> NewRecord {
-    let Restored { backup, made_at, reason, lost } = restored;
+    let Restored { backup, made_at, reason, lost, recovered_events } = restored;
     let concerns = |behind: &&Behind| behind.chain.is_none_or(|chain| chain.tenant_id == tenant_id);
     let of_tenant: Vec<&Behind> = lost.iter().filter(concerns).collect();
     // Several events of one chain may be missing, each known by something else.
@@ -57,6 +55,10 @@ fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> 
     let unplaced = of_tenant.iter().filter(|behind| behind.chain.is_none()).count();
     let count = chains.len() + unplaced;
     let mut metadata = json!({ "backup": backup, "made_at": made_at, "rolled_back_chains": count });
+    if *recovered_events > 0 {
+        // The sum of all tenants is nobody's business.
+        metadata["recovered_tail"] = json!(true);
+    }
     if !of_tenant.is_empty() {
         metadata["rolled_back"] = of_tenant.iter().take(CHAINS_MAX).map(|behind| told(behind)).collect();
         metadata["reason"] = json!(reason);

@@ -297,17 +297,9 @@ impl Replica {
     fn heads_before(&self, log: &LogMoment, number: u64) -> Result<BTreeMap<ChainId, Head>, Stopped> {
         let mut walk = Walk::behind(log.anchors().map_err(Stopped::Refused)?);
         let segments = self.known(&log.mode).into_iter().flat_map(|known| &known.segments);
-        for segment in
-            segments.filter(|segment| segment.number > log.dropped_through && segment.number < number)
-        {
-            let read = self.place.read_segment(&log.mode, segment);
-            let content =
-                read.map_err(|error| Stopped::Refused(format!("the copy cannot be read: {error}")))?;
-            let contents = SegmentContents::read(&content, false, &Wanted::default());
-            walk.add(contents.ok_or_else(|| {
-                Stopped::Refused(format!("segment {} of the copy is damaged", segment.number))
-            })?);
-        }
+        let segments =
+            segments.filter(|segment| segment.number > log.dropped_through && segment.number < number);
+        self.place.walk_over(&mut walk, &log.mode, segments).map_err(Stopped::Refused)?;
         Ok(walk.heads())
     }
 

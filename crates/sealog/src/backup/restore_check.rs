@@ -10,6 +10,7 @@ use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 use sealog_core::time::iso_ms;
 use sealog_core::verify::Item;
+use sealog_service::verification::queue_baseline;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Range, Store, StoreError};
@@ -137,8 +138,11 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
                 .await
                 .map_err(|error| format!("chain {chain}: {error}"))?;
         }
-        let record = Restored { backup: &backup, made_at: &made_at, reason: Some(&reason), lost: &lost };
+        let (backup, made_at, reason) = (&*backup, &*made_at, Some(&*reason));
+        let record = Restored { backup, made_at, reason, lost: &lost, recovered_events: 0 };
         add_records(opened.control(), &record).await?;
+        // Control data and log may be of two moments: what differs now is not what somebody edits later.
+        queue_baseline(&**opened.control(), &SystemWorld).await.map_err(|error| error.to_string())?;
     }
     let (mut broken, chains) = (Vec::new(), heads.len());
     for chain in heads.keys() {

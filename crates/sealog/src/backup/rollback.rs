@@ -112,11 +112,13 @@ impl Known {
         for (chain, head, by) in old.heads {
             self.note(chain, head, &by);
         }
-        for unsure in old.not_known {
-            eprintln!("sealog: {unsure}");
-            self.not_known.push(unsure);
-        }
+        old.not_known.into_iter().for_each(|unsure| self.add_not_known(unsure));
         Ok(true)
+    }
+
+    pub(super) fn add_not_known(&mut self, unsure: String) {
+        eprintln!("sealog: {unsure}");
+        self.not_known.push(unsure);
     }
 
     /// What may have been acknowledged beside what is known, in words for the operator.

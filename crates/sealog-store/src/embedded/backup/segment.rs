@@ -73,6 +73,8 @@ pub struct SegmentContents {
     pub damage: Vec<(u64, u64)>,
     /// Where its frames end.
     pub end: u64,
+    /// Of its last intact frame; 0 where there is none.
+    pub commit: u64,
     pub(super) parts: Vec<(ChainId, Part)>,
     /// Of the events that were looked for.
     pub found: Vec<(ChainId, Head)>,
@@ -113,6 +115,7 @@ impl SegmentContents {
             events: 0,
             damage: Vec::new(),
             end: pieces.last().map_or(from.max(SEGMENT_HEADER_LEN as u64), Piece::end),
+            commit: 0,
             parts: Vec::new(),
             found: Vec::new(),
         };
@@ -120,7 +123,10 @@ impl SegmentContents {
         let mut unsound: HashMap<ChainId, usize> = HashMap::new();
         for piece in &pieces {
             let frame = match piece {
-                Piece::Intact(frame) => frame,
+                Piece::Intact(frame) => {
+                    contents.commit = frame.header.commit;
+                    frame
+                }
                 Piece::Broken(frame) => {
                     contents.damage.push((piece.start(), piece.end()));
                     frame

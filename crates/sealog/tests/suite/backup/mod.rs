@@ -7,6 +7,7 @@ mod postgres;
 mod replicate;
 mod replicate_database;
 mod rollback;
+mod tail;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -161,7 +161,7 @@ fn with_a_log_behind_its_mark() -> (Stage, String) {
 }
 
 /// Of the old live log.
-fn segments(stage: &Stage) -> Vec<PathBuf> {
+pub fn segments(stage: &Stage) -> Vec<PathBuf> {
     let files = fs::read_dir(stage.data().join("live")).unwrap().map(|entry| entry.unwrap().path());
     let mut segments: Vec<_> =
         files.filter(|file| file.extension().is_some_and(|end| end == "log")).collect();
