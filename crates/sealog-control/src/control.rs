@@ -48,7 +48,10 @@ impl Control {
         let sessions = store.sessions(postgres::CONNECTIONS);
         let control = Control::over(Database::on_postgres(sessions.clone(), &SCHEMA)?);
         let (database, pool) = (Arc::downgrade(&control.database), Arc::downgrade(&control.pool));
-        sessions.spawn(version::follow(sessions.versions(), database, pool, Arc::clone(&control.versions)));
+        let (seen, versions) = (sessions.versions(), Arc::clone(&control.versions));
+        sessions.spawn("database_versions", move || {
+            version::follow(seen.clone(), database.clone(), pool.clone(), Arc::clone(&versions))
+        });
         Ok(control)
     }
 

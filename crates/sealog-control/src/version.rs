@@ -105,6 +105,8 @@ pub(crate) async fn follow(
     versions: Arc<Versions>,
 ) {
     let mut known = *seen.borrow_and_update();
+    // Whoever begins does not know what was changed before: after a panic that may be a revoked key.
+    versions.note_all();
     while seen.changed().await.is_ok() {
         let now = *seen.borrow_and_update();
         let (Some(database), Some(pool)) = (database.upgrade(), pool.upgrade()) else { return };
@@ -130,8 +132,8 @@ pub(crate) async fn follow(
                 );
                 versions.note_all();
             }
-            // It is being closed, which shows at the next look.
-            Ok(Err(_)) => {}
+            // The read has panicked; or this is being closed, which shows at the next look.
+            Ok(Err(_)) => versions.note_all(),
         }
     }
 }

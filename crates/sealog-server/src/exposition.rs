@@ -256,7 +256,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "counter",
         "Panics of background loops, each of which was started again. Never anything but 0.",
     );
-    for (name, count) in app.jobs.supervision.restarts() {
+    for (name, count) in app.jobs.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
         text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
     }
     text.family(

@@ -6,22 +6,14 @@
 //! every start.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::task::Poll;
-use std::time::Duration;
 
 use sealog_store::StoreError;
-use sealog_store::sync::lock;
-use tokio::time::Instant;
+use sealog_store::supervise::Loops;
+pub use sealog_store::supervise::caught;
 
 use crate::stop::Stop;
-
-/// How long a loop rests after a panic. Doubled by each one that follows, up to the longest rest; one that
-/// has run for so long begins anew.
-const REST_FIRST: Duration = Duration::from_secs(1);
-const REST_LONGEST: Duration = Duration::from_secs(60);
 
 type Begin<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
 
@@ -45,20 +37,17 @@ impl std::fmt::Debug for Loop<'_> {
 
 /// Keeps loops running, and counts how often they had to be started again.
 #[derive(Debug)]
-pub struct Supervision {
-    restarts: Mutex<BTreeMap<&'static str, u64>>,
-    /// Called with its name as a loop begins, where a panic is caught: tests feed every loop one.
-    at_begin: fn(&'static str),
-}
+pub struct Supervision(Loops);
 
 impl Supervision {
+    /// Calls `at_begin` with its name as a loop begins, where a panic is caught: tests feed every loop one.
     pub fn new(at_begin: fn(&'static str)) -> Supervision {
-        Supervision { restarts: Mutex::default(), at_begin }
+        Supervision(Loops::new(at_begin))
     }
 
     /// How often each loop was started again. A loop is here from its first start on.
     pub fn restarts(&self) -> BTreeMap<&'static str, u64> {
-        lock(&self.restarts).clone()
+        self.0.restarts()
     }
 
     /// Runs loops side by side until all have ended by themselves.
@@ -75,53 +64,8 @@ impl Supervision {
     /// Runs a loop until it ends by itself. One that panics is started again after a rest, unless the process
     /// stops meanwhile.
     pub async fn supervise(&self, Loop { name, begin }: Loop<'_>, stop: &Stop) {
-        lock(&self.restarts).entry(name).or_default();
-        let mut rest = REST_FIRST;
-        loop {
-            let begun = Instant::now();
-            let Err(panic) = caught(async {
-                (self.at_begin)(name);
-                begin().await;
-            })
-            .await
-            else {
-                return;
-            };
-            if begun.elapsed() >= REST_LONGEST {
-                rest = REST_FIRST;
-            }
-            *lock(&self.restarts).entry(name).or_default() += 1;
-            tracing::error!(
-                name,
-                panic,
-                restart_in_s = rest.as_secs(),
-                "a background loop has panicked; everything else goes on, and it is started again"
-            );
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = tokio::time::sleep(rest) => {}
-            }
-            rest = (rest * 2).min(REST_LONGEST);
-        }
+        self.0.run_until(name, begin, stop.stopped()).await;
     }
-}
-
-/// What a future comes to, or the text of its panic. The future is not polled after it.
-pub async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
-    let mut future = std::pin::pin!(future);
-    std::future::poll_fn(|context| {
-        // Locks are taken over from whoever panicked with them, and the future is dropped: nobody sees it
-        // half done.
-        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                Poll::Ready(Err(text.unwrap_or_else(|| "a panic without a text".into())))
-            }
-        }
-    })
-    .await
 }
 
 /// What a loop does with a failure of one row, of all that it goes through: nothing where the row alone is to
@@ -156,6 +100,7 @@ pub(crate) fn of_one_row(
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     use super::*;
 

@@ -23,6 +23,7 @@ pub mod reference;
 pub mod segments;
 pub mod stats;
 mod store;
+pub mod supervise;
 pub mod sync;
 mod types;
 pub mod verify;

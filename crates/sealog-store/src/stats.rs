@@ -1,5 +1,6 @@
 //! What a store counts of itself, for whoever watches over it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct StoreStats {
     /// Reads that the disk did not answer.
     pub read_errors: u64,
     pub clock: ClockStats,
+    /// How often each loop of the store has panicked and was started again.
+    pub loop_restarts: BTreeMap<&'static str, u64>,
 }
 
 /// What became of the clock that events are sealed by.

@@ -19,6 +19,7 @@ use sealog_server::{App, Server, background};
 use sealog_service::admin::Admin;
 use sealog_service::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
+use sealog_store::supervise::caught;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
@@ -376,7 +377,7 @@ fn serve_on_all_cores(
         threads.push(thread.map_err(|error| error.to_string())?);
     }
     equip(main, pulses.clone().beat(0));
-    main.spawn(traces);
+    main.spawn(go_on_without("the sender of traces", traces));
     main.block_on(async {
         let stopping = Notify::new();
         let mut seen = Vec::new();
@@ -414,7 +415,7 @@ fn serve_on_all_cores(
                 }
             },
             background::run(Arc::clone(app), &server),
-            admin.serve(stopping.notified())
+            go_on_without("the administrative socket", admin.serve(stopping.notified()))
         );
     });
     for thread in threads {
@@ -437,6 +438,17 @@ async fn reload_when_told(tls: Option<&Tls>) {
             Some(tls) => tls.look_now(),
             None => tracing::info!("nothing to read again: the server has no certificate"),
         }
+    }
+}
+
+/// What the server can do without. Its panic ends nothing else, and it comes back with the next start.
+async fn go_on_without(what: &str, run: impl Future<Output = ()>) {
+    if let Err(panic) = caught(run).await {
+        tracing::error!(
+            what,
+            panic,
+            "a part of the server has panicked; everything else goes on, and it comes back with the next start"
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! Control data on PostgreSQL: several nodes, roles with few rights, a pooler, and what another version
 //! finds.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealog_control::*;
@@ -228,6 +228,47 @@ fn changes_of_several_nodes_have_one_order_and_their_records_too() {
     }
     let last = wait(nodes[1].control.tenant(tenant(1))).unwrap().unwrap().name;
     assert_eq!(records[59].draft, last, "the last record is that of the last change");
+}
+
+/// Panics the first time that each loop begins.
+fn panic_once(name: &'static str) {
+    static BEGUN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let is_first = BEGUN.lock().unwrap().insert(name);
+    assert!(!is_first, "asked for by a test");
+}
+
+/// One that would not go on after a panic leaves a revoked key valid here, counts that stand still, or a live
+/// view that shows nothing.
+#[test]
+fn every_loop_of_a_node_goes_on_after_a_panic() {
+    let (stage, marks) = (Stage::new(), tempfile::tempdir().unwrap());
+    let other = stage.node();
+    wait(other.control.create_tenant(new_tenant(1), Vec::new())).unwrap();
+    let options =
+        Options { at_begin: panic_once, mark_dir: Some(marks.path().to_owned()), ..stage.options() };
+    let node = stage.node_at(&stage.database.url(), &options);
+    let mut follower = wait(node._store.follow(Scope::Everything, Start::Now)).unwrap();
+    append(&other._store, live(), vec![login("a")]);
+    append(&node._store, chain(1, 2, sealog_core::id::Mode::Live), vec![login("b")]);
+    assert!(!wait(follower.next(1)).unwrap().changes.is_empty());
+    eventually("the mark is written", || marks.path().join("postgres.mark").exists());
+    let restarts = || wait(node._store.stats()).unwrap().loop_restarts;
+    eventually("each loop was started again", || restarts().values().all(|count| *count == 1));
+    let known = [
+        "database_counts",
+        "database_feed",
+        "database_index",
+        "database_mark",
+        "database_monitor",
+        "database_sweep",
+        "database_versions",
+    ];
+    assert!(restarts().keys().eq(known.iter()), "{:?}", restarts());
+    // Behind the panic of the loop that follows them, changes of other nodes are seen as before it.
+    let before = node.control.version_of(tenant(1));
+    let change = TenantChange { name: Some("another name".into()), ..TenantChange::default() };
+    wait(other.control.update_tenant(tenant(1), change, Records::none())).unwrap();
+    eventually("the change is seen", || node.control.version_of(tenant(1)) > before);
 }
 
 // ---- Rights and versions ------------------------------------------------------------------------------------------

@@ -313,6 +313,7 @@ impl Store for EmbeddedStore {
             findings,
             read_errors: logs.iter().map(|log| log.contents.read_failures.count()).sum(),
             clock: clock.stats(),
+            ..StoreStats::default()
         });
         Box::pin(async move { stats.await.map_err(|_| StoreError::Closing) })
     }

@@ -391,19 +391,25 @@ fn watch(inner: &Arc<Inner>, runtime: &Handle) {
     drop(registry);
     let inner = Arc::clone(inner);
     runtime.spawn(async move {
-        let is_wanted = || {
-            let registry = inner.feed.registry();
-            registry.kept.watch.as_ref().is_some_and(|wanted| Arc::ptr_eq(wanted, &watch))
-        };
-        let mut progress: Option<Progress> = None;
-        while is_wanted() {
-            if let Err(error) = watch_once(&inner, &mut progress).await {
-                tracing::debug!(%error, "failed to poll for changes; retrying");
-                progress = None;
-            }
-            tokio::time::sleep(inner.options.poll).await;
-        }
+        let watched = || watch_changes(&inner, &watch);
+        inner.loops.run("database_feed", watched).await;
     });
+}
+
+/// For as long as it is this watch that is wanted.
+async fn watch_changes(inner: &Inner, watch: &Arc<()>) {
+    let is_wanted = || {
+        let registry = inner.feed.registry();
+        registry.kept.watch.as_ref().is_some_and(|wanted| Arc::ptr_eq(wanted, watch))
+    };
+    let mut progress: Option<Progress> = None;
+    while is_wanted() {
+        if let Err(error) = watch_once(inner, &mut progress).await {
+            tracing::debug!(%error, "failed to poll for changes; retrying");
+            progress = None;
+        }
+        tokio::time::sleep(inner.options.poll).await;
+    }
 }
 
 async fn watch_once(inner: &Inner, progress: &mut Option<Progress>) -> Result<(), StoreError> {

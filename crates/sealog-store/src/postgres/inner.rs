@@ -18,6 +18,7 @@ use super::url::Target;
 use super::writer::Writer;
 use crate::derived::DerivedFaults;
 use crate::error::StoreError;
+use crate::supervise::Loops;
 use crate::types::BoxFuture;
 
 /// What the monitor has seen of the version in the shared row.
@@ -51,6 +52,7 @@ pub(super) struct Inner {
     /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to know of.
     pub(super) versions: watch::Sender<SharedVersion>,
     pub(super) health: Mutex<Result<(), StoreError>>,
+    pub(super) loops: Arc<Loops>,
 }
 
 impl Inner {

@@ -41,6 +41,8 @@ pub struct Options {
     /// Refuses events when the clock has leapt and is not set right in ten minutes, instead of believing it.
     pub clock_strict: bool,
     pub world: Arc<dyn World>,
+    /// See [`Loops::new`](crate::supervise::Loops::new). Does nothing, but in tests.
+    pub at_begin: fn(&'static str),
 }
 
 /// Whose clock events are stamped by.
@@ -73,6 +75,7 @@ impl Default for Options {
             time: Time::OfDatabase,
             clock_strict: false,
             world: Arc::new(SystemWorld),
+            at_begin: |_| {},
         }
     }
 }

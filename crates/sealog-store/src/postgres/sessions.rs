@@ -88,9 +88,15 @@ impl Sessions {
         self.inner.versions.subscribe()
     }
 
-    /// Runs on the store's thread, until it has ended or the store is closed.
-    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
+    /// Runs a loop on the store's thread until it has ended or the store is closed. One that panics is started
+    /// again.
+    pub fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        name: &'static str,
+        begin: impl Fn() -> F + Send + Sync + 'static,
+    ) {
+        let loops = Arc::clone(&self.inner.loops);
+        self.runtime.spawn(async move { loops.run(name, begin).await });
     }
 }
 

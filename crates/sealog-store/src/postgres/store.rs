@@ -44,6 +44,7 @@ use crate::pool::{FairPool, Lane};
 use crate::query::{ChainHead, Chunk, List, Range};
 use crate::stats::StoreStats;
 use crate::store::{DropPlan, DropStep, Store};
+use crate::supervise::Loops;
 use crate::sync::lock;
 use crate::types::BoxFuture;
 
@@ -73,10 +74,10 @@ impl PostgresStore {
             runtime.block_on(async {
                 match start(target, options).await {
                     Ok(inner) => {
-                        for task in [monitor, keep_mark, sweep, index_fields].map(|task| task(&inner)) {
-                            tokio::spawn(task);
+                        for (name, begin) in LOOPS {
+                            let inner = Arc::clone(&inner);
+                            tokio::spawn(async move { inner.loops.run(name, || begin(&inner)).await });
                         }
-                        tokio::spawn(counts::keep(Arc::clone(&inner)));
                         if started.send(Ok((inner, Handle::current()))).is_ok() {
                             let _ = stopped.await;
                         }
@@ -280,6 +281,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
             connection: 0,
         }),
         health: Mutex::new(Ok(())),
+        loops: Arc::new(Loops::new(options.at_begin)),
         target,
         options,
     };
@@ -293,8 +295,22 @@ pub(super) async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Er
 }
 
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+type Begin = fn(&Arc<Inner>) -> Task;
 
 /// Keeps the version of the shared row, the findings and the state of the database up to date. Polling is the contract: `LISTEN` does not survive a pooler.
+/// What goes on for as long as the store is open.
+const LOOPS: [(&str, Begin); 5] = [
+    ("database_monitor", monitor),
+    ("database_mark", keep_mark),
+    ("database_sweep", sweep),
+    ("database_index", index_fields),
+    ("database_counts", count),
+];
+
+fn count(inner: &Arc<Inner>) -> Task {
+    Box::pin(counts::keep(Arc::clone(inner)))
+}
+
 fn monitor(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
     Box::pin(async move {
@@ -609,7 +625,16 @@ impl Store for PostgresStore {
             let reads_waiting = inner.reads.waiting();
             let logs = inner.writer.stats();
             let clock = inner.clock.seen().stats();
-            Ok(StoreStats { storage_bytes, logs, reads_waiting, findings, clock, ..StoreStats::default() })
+            let loop_restarts = inner.loops.restarts();
+            Ok(StoreStats {
+                storage_bytes,
+                logs,
+                reads_waiting,
+                findings,
+                clock,
+                loop_restarts,
+                ..StoreStats::default()
+            })
         })
     }
 
