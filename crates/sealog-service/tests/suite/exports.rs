@@ -303,3 +303,27 @@ fn of_more_than_ten_thousand_events_that_indexes_lead_to_the_range_is_read() {
         assert!((22_500..24_000).contains(&read), "ten thousand, and then all: {read}");
     });
 }
+
+#[test]
+fn the_worst_events_are_exported_in_every_format_in_pieces_of_a_bounded_size() {
+    on_both(|stage| {
+        let worst = worst::worst_events("usr_1");
+        for (_, body) in &worst {
+            append(&*stage.store, chain(), vec![draft(body)]);
+        }
+        for format in Format::ALL {
+            let pieces = stage.download(&stage.create(format, "")).unwrap();
+            // A piece ends with the event that fills it. In a CSV each quote of its text stands twice.
+            let longest = pieces.iter().map(Vec::len).max().unwrap();
+            assert!(longest <= PIECE_BYTES + 4 * 262_144, "{format:?}: {longest} bytes");
+            let text = String::from_utf8(pieces.concat()).unwrap();
+            let rows = if format == Format::Ndjson {
+                text.lines().count()
+            } else {
+                text.matches("user.login").count()
+            };
+            assert_eq!(rows, worst.len(), "{format:?}");
+            assert_eq!(text.matches("usr_1").count() >= worst.len(), true, "{format:?}");
+        }
+    });
+}

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::support::stage::*;
-use sealog_testing::eventually;
+use sealog_testing::{eventually, worst};
 use serde_json::Value;
 
 fn put(stage: &Stage, name: &str, text: &str) -> String {
@@ -382,4 +382,31 @@ fn a_file_or_a_format_that_does_not_fit_has_an_error_that_says_what_to_do() {
     let (code, _, noted) = stage.run(&["import", "-"]);
     assert!(code == Some(0) && noted.contains("0 events were stored, 0 rows were not taken"), "{noted}");
     assert_eq!(stage.events().len(), 0);
+}
+
+#[test]
+fn the_worst_events_go_through_the_command_line_and_come_back() {
+    let stage = Stage::new();
+    let worst = worst::worst_events("usr_1");
+    let sent: String = worst.iter().map(|(_, body)| format!("{body}\n")).collect();
+    let (code, _, noted) = stage.piped(&["log", "--file", "-"], &sent);
+    assert_eq!(code, Some(0), "{noted}");
+    let (code, exported, noted) = stage.run(&["export"]);
+    assert_eq!((code, exported.lines().count()), (Some(0), worst.len()), "{noted}");
+    for (line, (name, body)) in exported.lines().zip(&worst) {
+        let metadata = body.split_once("\"metadata\":").unwrap().1;
+        let is_there = line.contains(metadata.strip_suffix('}').unwrap());
+        assert!(is_there || *name == "one name many times", "{name}");
+    }
+    let (code, listed, noted) = stage.run(&["events", "list", "--json", "--limit", "100"]);
+    assert_eq!((code, listed.matches("\"user.login\"").count()), (Some(0), worst.len()), "{noted}");
+    assert_eq!(stage.run(&["events", "list"]).0, Some(0));
+    for format in ["csv", "ndjson"] {
+        let out = stage.path(&format!("out.{format}"));
+        assert_eq!(stage.run(&["export", "--format", format, "--output", &out]).0, Some(0));
+        let (code, _, noted) = stage.run(&["import", &out]);
+        assert_eq!(code, Some(0), "{format}: {noted}");
+    }
+    let (code, said, noted) = stage.run(&["verify"]);
+    assert_eq!(code, Some(0), "{said} {noted}");
 }
