@@ -13,6 +13,7 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, ListPage, Lock, Value, all, count, one, params, readable};
 use crate::outbox::{self, NewNotice};
 use crate::record::{self, NewRecord};
+use crate::tenant_room;
 
 pub trait Cases: Send + Sync {
     /// `number` and `revision` of the case are given here: the next ones. Nothing if there is no such tenant.
@@ -69,7 +70,9 @@ pub enum CaseSaved {
 impl Cases for Control {
     fn create_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, Case> {
         // In one order, so that two at a time do not get the same number.
+        let bytes_max = self.case_bytes_max();
         self.change(Lock::Order, move |db| {
+            tenant_room::check(db, case.tenant_id, bytes_max)?;
             let sql = "SELECT COALESCE(max(case_number), 0) AS count FROM {cases} WHERE tenant_id = ?1";
             case.number = count(db, sql, params![case.tenant_id])? + 1;
             case.revision = 1;

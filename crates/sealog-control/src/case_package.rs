@@ -14,6 +14,7 @@ use crate::job::{self, JobId, NewJob};
 use crate::membership::Grants;
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
+use crate::tenant_room;
 
 pub trait CasePackages: Send + Sync {
     /// Queues the job along with it, if the identity is confirmed, the case is in one of `states`, and nothing is left to decide.
@@ -122,10 +123,12 @@ impl CasePackages for Control {
         unended_max: usize,
         records: Vec<NewRecord>,
     ) -> Answer<'_, PackageCreated> {
+        let bytes_max = self.case_bytes_max();
         self.change(Lock::Order, move |db| {
             let Some(case) = case_record::find(db, new.tenant_id, new.case_id)? else {
                 return Ok(PackageCreated::Missing);
             };
+            tenant_room::check(db, new.tenant_id, bytes_max)?;
             if !case.is_identity_confirmed() {
                 return Ok(PackageCreated::NotIdentified);
             }

@@ -13,6 +13,7 @@ use crate::db::{Db, DbError, Listed, Lock, Row, all, one, params};
 use crate::job::{self, JobId, NewJob};
 use crate::person::PersonId;
 use crate::record::NewRecord;
+use crate::tenant_room;
 
 pub trait CaseSearches: Send + Sync {
     /// Queues the job along with it. Nothing if the tenant has so many that have not ended.
@@ -119,7 +120,9 @@ impl CaseSearches for Control {
         unended_max: usize,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<CaseSearch>> {
+        let bytes_max = self.case_bytes_max();
         self.change(Lock::Order, move |db| {
+            tenant_room::check(db, new.tenant_id, bytes_max)?;
             let Some(job) = job::queue(db, job, unended_max, &records)? else { return Ok(None) };
             let search = CaseSearch {
                 new,

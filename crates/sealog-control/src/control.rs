@@ -1,6 +1,7 @@
 //! Open control data: entities run on threads of their own, each change in one transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealog_core::id::TenantId;
 use sealog_store::embedded::EmbeddedStore;
@@ -27,6 +28,8 @@ pub struct Control {
     pub(crate) database: Arc<Database>,
     pool: Arc<ThreadPool>,
     pub(crate) versions: Arc<Versions>,
+    /// What the cases of a tenant may take of the disk.
+    case_bytes_max: AtomicU64,
 }
 
 impl Control {
@@ -57,7 +60,21 @@ impl Control {
 
     fn over(database: Database) -> Control {
         let pool = Arc::new(ThreadPool::start("sealog-control", database.threads(), None));
-        Control { database: Arc::new(database), pool, versions: Arc::default() }
+        Control {
+            database: Arc::new(database),
+            pool,
+            versions: Arc::default(),
+            case_bytes_max: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Refuses a tenant new cases, searches and packages once its cases take so much.
+    pub fn limit_case_bytes(&self, max: Option<u64>) {
+        self.case_bytes_max.store(max.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn case_bytes_max(&self) -> u64 {
+        self.case_bytes_max.load(Ordering::Relaxed)
     }
 
     /// Why nothing may be changed any more until it is opened again. A database heals without that.

@@ -60,6 +60,7 @@ pub mod snapshot;
 mod sqlite;
 pub mod system_project;
 pub mod tenant;
+mod tenant_room;
 pub mod version;
 
 use sealog_store::postgres as store_postgres;

@@ -16,6 +16,8 @@ use crate::request::{Asked, html};
 const ATTEMPTS_RETRY_AFTER_S: &str = "900";
 /// For places that become free when others leave.
 const BUSY_RETRY_AFTER_S: &str = "5";
+/// Trying again does not help, and somebody else has to act.
+const DISK_FULL: &str = "The server's disk is full, so nothing was changed. Ask whoever runs the server to make room. Until then you can read, sign in, revoke keys and end access.";
 
 #[derive(Debug)]
 pub(crate) enum Problem {
@@ -67,7 +69,12 @@ impl From<Reject> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         tracing::error!(%error, "a page could not be read");
-        Problem::new(Code::ReadQueryFailed, "The store could not answer. Try again in a moment.")
+        let message = if error == StoreError::NoRoom {
+            DISK_FULL
+        } else {
+            "The store could not answer. Try again in a moment."
+        };
+        Problem::new(Code::ReadQueryFailed, message)
     }
 }
 
@@ -76,16 +83,21 @@ pub(crate) fn of_admin(error: AdminError) -> Problem {
     match error {
         AdminError::NotFound => Problem::not_found(),
         AdminError::Store(error) => Failed::from(error).into(),
-        AdminError::Internal(cause) => Failed(cause).into(),
+        AdminError::Internal(cause) => Failed::from(cause).into(),
         AdminError::Field(error) => Problem::new(Code::ValidationInvalidField, error.to_string()),
     }
 }
 
 /// Of accounts.
 impl From<Failed> for Problem {
-    fn from(Failed(cause): Failed) -> Problem {
-        tracing::error!(cause, "a page failed");
-        Problem::new(Code::ServerInternal, "Something went wrong on the server. Try again in a moment.")
+    fn from(Failed(error): Failed) -> Problem {
+        tracing::error!(%error, "a page failed");
+        let message = if error == StoreError::NoRoom {
+            DISK_FULL
+        } else {
+            "Something went wrong on the server. Try again in a moment."
+        };
+        Problem::new(Code::ServerInternal, message)
     }
 }
 

@@ -146,6 +146,12 @@ const SETTINGS: &[Setting] = &[
         help: "How long test events are kept; 0 for ever",
     },
     Setting {
+        key: "limits.tenant_disk_mb",
+        value: "MB",
+        default: Some("0"),
+        help: "What the cases of a tenant may take of the disk, with what was found and packed for them; 0 for no limit",
+    },
+    Setting {
         key: "limits.nodes",
         value: "N",
         default: Some("1"),
@@ -319,6 +325,8 @@ pub(crate) struct Settings {
     pub allow_unsafe_storage: bool,
     pub exit_on_store_failure: bool,
     pub clock_strict: bool,
+    /// What the cases of a tenant may take of the disk.
+    pub case_bytes_max: Option<u64>,
     pub log_level: tracing::Level,
     pub log_format: logging::Format,
     pub server: Config,
@@ -330,8 +338,8 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn open_options(&self) -> OpenOptions {
-        let Settings { allow_unsafe_storage, clock_strict, .. } = *self;
-        OpenOptions { allow_unsafe_storage, clock_strict }
+        let Settings { allow_unsafe_storage, clock_strict, case_bytes_max, .. } = *self;
+        OpenOptions { allow_unsafe_storage, clock_strict, case_bytes_max }
     }
 
     /// Where people reach the dashboard of a server with these settings that does not run. Nothing where the kernel
@@ -747,6 +755,10 @@ impl Values {
                 "exit" => Some(true),
                 "stay" => Some(false),
                 _ => None,
+            })?,
+            case_bytes_max: self.required("limits.tenant_disk_mb", "a whole number from 0", |text| {
+                let mb: u64 = text.parse::<u32>().ok()?.into();
+                Some((mb > 0).then_some(mb << 20))
             })?,
             clock_strict: self.required("clock.strict", "true or false", |text| text.parse().ok())?,
             log_level: self.required("log_level", "error, warn, info or debug", |text| match text {

@@ -115,7 +115,7 @@ async fn renew_claim(
         return Ok(());
     }
     let made = people::make_reset_link(control, world, addresses.app_url, OWNER).await;
-    let made = made.map_err(|people::Failed(cause)| Failure::Other(cause))?;
+    let made = made.map_err(|people::Failed(error)| Failure::Store(error))?;
     let Some(people::HostLink { url: link, .. }) = made else { return Ok(()) };
     if io::stdout().is_terminal() {
         println!(

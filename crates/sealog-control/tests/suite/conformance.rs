@@ -235,6 +235,7 @@ conformance! {
         a_package_waits_for_identity_approval_and_decisions
         the_first_attempt_that_is_finished_is_the_package_and_the_others_are_removed
         what_has_expired_is_dropped_in_steps_and_its_record_stays
+        a_tenant_whose_cases_take_all_that_they_may_gets_no_more_of_them
         a_letter_is_kept_over_the_revision_that_was_seen
     }
     pending: {

@@ -177,7 +177,11 @@ async fn refused(app: &Dashboard, asked: &Asked, case: &Case, why: String) -> Re
 
 pub(crate) async fn build(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "package").await?;
-    let why = match app.disclosures.create_package(asked.person().person.id, &case).await? {
+    let created = match app.disclosures.create_package(asked.person().person.id, &case).await {
+        Err(StoreError::Refused(why)) => return refused(&app, &asked, &case, why).await,
+        created => created?,
+    };
+    let why = match created {
         PackageCreated::Done(_) => return Ok(see_other(&here(&case))),
         PackageCreated::Missing => return Err(Problem::not_found()),
         PackageCreated::NotIdentified => {

@@ -11,6 +11,7 @@ use sealog_control::{Case, JobState, PersonId, SearchOutcome};
 use sealog_core::id::ProjectId;
 use sealog_service::disclosure::search::{ChainRange, Parameters, RESULTS_MAX, UNENDED_MAX, WORKING};
 use sealog_service::disclosure::{NotStarted, SearchRun};
+use sealog_store::StoreError;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -195,6 +196,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
     let _place = app.reads.acquire(case.tenant_id).await;
     let why = match app.disclosures.start_search(asked.person().person.id, &case).await {
         Ok(_) => return Ok(see_other(&here(&case))),
+        Err(NotStarted::Store(StoreError::Refused(why))) => why,
         Err(NotStarted::Store(error)) => return Err(error.into()),
         Err(NotStarted::State(_)) => {
             "A search is started while the case is in progress, in review or extended.".to_owned()

@@ -120,7 +120,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let text = app.store.pool().run(Lane::Compute, chain, bytes, page).await;
     match text.map_err(|_| StoreError::Closing)? {
         Ok(text) => Ok(Html(text).into_response()),
-        Err(error) => Err(sealog_service::people::Failed(error.to_string()).into()),
+        Err(error) => Err(sealog_service::people::Failed::from(error.to_string()).into()),
     }
 }
 

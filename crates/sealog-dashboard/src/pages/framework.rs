@@ -240,7 +240,7 @@ fn of_admin(error: AdminError) -> Problem {
     match error {
         AdminError::NotFound => Problem::not_found(),
         AdminError::Store(error) => of_control(error),
-        AdminError::Internal(cause) => Failed(cause).into(),
+        AdminError::Internal(cause) => Failed::from(cause).into(),
         AdminError::Field(error) => {
             Problem::new(sealog_core::reject::Code::ValidationInvalidField, error.to_string())
         }

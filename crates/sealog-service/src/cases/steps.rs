@@ -36,7 +36,10 @@ impl From<FieldError> for CaseError {
 
 impl From<StoreError> for CaseError {
     fn from(error: StoreError) -> CaseError {
-        CaseError::Store(error)
+        match error {
+            StoreError::Refused(why) => CaseError::Refused(why),
+            error => CaseError::Store(error),
+        }
     }
 }
 

@@ -54,19 +54,19 @@ pub struct Visitor {
     pub user_agent: Option<String>,
 }
 
-/// A failure that is ours, in words for the log.
+/// A failure that is ours. What it says is for the log.
 #[derive(Clone, Debug)]
-pub struct Failed(pub String);
+pub struct Failed(pub StoreError);
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Failed {
-        Failed(error.to_string())
+        Failed(error)
     }
 }
 
 impl From<String> for Failed {
     fn from(cause: String) -> Failed {
-        Failed(cause)
+        Failed(StoreError::Refused(cause))
     }
 }
 

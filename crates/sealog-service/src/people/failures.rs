@@ -51,9 +51,9 @@ impl FailedSignIns {
     pub(crate) async fn watch(&self) {
         loop {
             tokio::time::sleep(EVERY).await;
-            if let Err(Failed(cause)) = self.record_due().await {
+            if let Err(Failed(error)) = self.record_due().await {
                 let retry_in_s = EVERY.as_secs();
-                tracing::warn!(cause, retry_in_s, "failed to record failed sign-ins; retrying");
+                tracing::warn!(%error, retry_in_s, "failed to record failed sign-ins; retrying");
             }
         }
     }

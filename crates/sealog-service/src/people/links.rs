@@ -130,8 +130,8 @@ impl Accounts {
         }
         let accounts = self.clone();
         tokio::spawn(async move {
-            if let Err(Failed(cause)) = accounts.mail_reset(email).await {
-                tracing::error!(cause, "a link to a new password could not be put into the outbox");
+            if let Err(Failed(error)) = accounts.mail_reset(email).await {
+                tracing::error!(%error, "a link to a new password could not be put into the outbox");
             }
         });
         Ok(Reset::Accepted)

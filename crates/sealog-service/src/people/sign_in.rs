@@ -129,7 +129,7 @@ impl Accounts {
             return Ok(Err(problem));
         }
         let from = self.right_hash(person, old).await?;
-        let to = password::hash(&*self.world, new).await.map_err(Failed)?;
+        let to = password::hash(&*self.world, new).await.map_err(Failed::from)?;
         let records = self.records(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" }));
         let changed = self.people.change_password(person.id, from, to, keep, records).await?;
         self.wake.wake();

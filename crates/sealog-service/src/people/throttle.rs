@@ -69,7 +69,7 @@ impl SignInError {
     pub(crate) fn unchecked(why: Unchecked) -> SignInError {
         match why {
             Unchecked::Busy => SignInError::Busy,
-            Unchecked::Failed(cause) => SignInError::Failed(Failed(cause)),
+            Unchecked::Failed(cause) => SignInError::Failed(cause.into()),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, Failure
     };
     let made = make_reset_link(&**host.opened.control(), &host.world, app_url, &request.email).await;
     host.wake.wake();
-    let made = made.map_err(|Failed(cause)| cause)?;
+    let made = made.map_err(|Failed(error)| error.to_string())?;
     let HostLink { url, expires_at_ms, is_claim } =
         made.ok_or_else(|| Failure::new(Exit::NotFound, "nobody has an account with this address"))?;
     let opens = if is_claim { Opens::Claim } else { Opens::NewPassword };

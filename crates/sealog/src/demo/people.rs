@@ -49,7 +49,7 @@ pub(super) async fn renew(
     let mut renewed = Vec::new();
     for (email, _) in PEOPLE {
         let link = people::make_reset_link(&**control, world, app_url, email).await;
-        let Some(link) = link.map_err(|Failed(cause)| cause)? else { continue };
+        let Some(link) = link.map_err(|Failed(error)| error.to_string())? else { continue };
         let token = link.url.0.split_once('#').and_then(|(_, token)| Token::parse(token));
         let token = token.ok_or("a link without a token")?;
         let password = new_password(&**world);

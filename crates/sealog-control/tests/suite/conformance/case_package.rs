@@ -5,6 +5,7 @@ use sealog_control::*;
 use super::case::{furnish_case, write};
 use super::case_search::{case_in, done_search, found, search_job};
 use super::common::*;
+use sealog_store::StoreError;
 use sealog_testing::*;
 
 const BUILDING: &[CaseState] = &[CaseState::Approved];
@@ -122,6 +123,42 @@ pub fn what_has_expired_is_dropped_in_steps_and_its_record_stays(control: &Contr
     assert!(wait(control.abandon_package(PackageId(id(14)), 5)).unwrap());
     assert!(!wait(control.add_package_piece(PackageId(id(14)), 1, 0, vec![1])).unwrap());
     assert!(!wait(control.finish_package(PackageId(id(14)), 1, built(1))).unwrap());
+}
+
+pub fn a_tenant_whose_cases_take_all_that_they_may_gets_no_more_of_them(control: &Control) {
+    let case = approved(control);
+    assert!(matches!(create(control, 11, &case), PackageCreated::Done(_)));
+    let opened = |n, tenant| {
+        let case = super::case::new_case(n, tenant);
+        wait(control.create_case(case, CaseWrite { records: vec![], ..write(n) })).map(drop)
+    };
+    let refused = || {
+        let created =
+            control.create_package(new_package(12, &case), BUILDING, search_job(12, "p"), 9, vec![]);
+        let search = control.start_case_search(
+            super::case_search::new_search(13, &case),
+            search_job(13, "s"),
+            9,
+            vec![],
+        );
+        [wait(created).map(drop), wait(search).map(drop), opened(14, 1)].map(Result::err)
+    };
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    control.limit_case_bytes(Some(1));
+    for why in refused() {
+        let Some(StoreError::Refused(why)) = why else { panic!("{why:?}") };
+        assert!(why.contains("limits.tenant_disk_mb"), "{why}");
+    }
+    assert_eq!(opened(15, 2), Ok(()), "another tenant has room of its own");
+    // A package counts until its time ends.
+    control.limit_case_bytes(Some(1 << 20));
+    let large = PackageBuilt { bytes: 1 << 20, ..built(MORNING_MS) };
+    assert!(wait(control.finish_package(PackageId(id(11)), 1, large)).unwrap());
+    assert!(refused().iter().all(Option::is_some));
+    assert!(wait(control.drop_package(PackageId(id(11)), 20, vec![])).unwrap());
+    assert_eq!(opened(16, 1), Ok(()));
+    control.limit_case_bytes(None);
+    assert_eq!(opened(17, 1), Ok(()));
 }
 
 pub fn a_letter_is_kept_over_the_revision_that_was_seen(control: &Control) {
