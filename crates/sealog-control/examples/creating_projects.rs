@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use sealog_control::{Control, NewProject, Projects};
+use sealog_control::{Control, NewProject};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_store::embedded::EmbeddedStore;

@@ -9,30 +9,9 @@ use crate::error::ChangeError;
 use crate::record::NewRecord;
 use crate::tenant;
 
-pub trait Actions: Send + Sync {
+impl Control {
     /// `Err(AlreadyExists)` for a name that the tenant has already; that of a retired one is free. Nothing when there is no such tenant.
-    fn create_action(
-        &self,
-        tenant_id: TenantId,
-        action: CustomAction,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, Option<CustomAction>, ChangeError>;
-    /// From now on no event may have this action. Nothing when the tenant has no such action, or has retired it.
-    fn retire_action(
-        &self,
-        tenant_id: TenantId,
-        action: String,
-        now_ms: u64,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, Option<()>>;
-    /// Those that events may have, in the order of their names.
-    fn actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<CustomAction>>;
-    /// Those and the retired ones, in the order of their names.
-    fn known_actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<KnownAction>>;
-}
-
-impl Actions for Control {
-    fn create_action(
+    pub fn create_action(
         &self,
         tenant_id: TenantId,
         action: CustomAction,
@@ -47,7 +26,8 @@ impl Actions for Control {
         })
     }
 
-    fn retire_action(
+    /// From now on no event may have this action. Nothing when the tenant has no such action, or has retired it.
+    pub fn retire_action(
         &self,
         tenant_id: TenantId,
         action: String,
@@ -62,11 +42,13 @@ impl Actions for Control {
         })
     }
 
-    fn actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<CustomAction>> {
+    /// Those that events may have, in the order of their names.
+    pub fn actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<CustomAction>> {
         self.read(move |db| of_tenant(db, tenant_id))
     }
 
-    fn known_actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<KnownAction>> {
+    /// Those and the retired ones, in the order of their names.
+    pub fn known_actions(&self, tenant_id: TenantId) -> Answer<'_, Vec<KnownAction>> {
         self.read(move |db| {
             all(
                 db,

@@ -9,19 +9,16 @@ use sealog_store::pool::Payer;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 
-pub trait Attempts: Send + Sync {
+impl Control {
     /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is made:
     /// attempts at the same time are all counted. How many there were in the window of each, with this one.
     /// `Err(NoRoom)` on a full disk.
-    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>>;
-    /// Forgets a subject's: the attempt was right.
-    fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()>;
-    /// Takes one attempt of a subject back: it was right, and the others stay counted.
-    fn take_back_attempt(&self, subject: Hash) -> Answer<'_, ()>;
-}
-
-impl Attempts for Control {
-    fn count_attempt(&self, subjects: Vec<Hash>, now_ms: u64, window_ms: u64) -> Answer<'_, Vec<Counted>> {
+    pub fn count_attempt(
+        &self,
+        subjects: Vec<Hash>,
+        now_ms: u64,
+        window_ms: u64,
+    ) -> Answer<'_, Vec<Counted>> {
         // Anybody can make rows of it. Where they are refused, whoever asks counts in memory.
         self.change_for_in(Payer::Stranger, Room::Ordinary, Lock::None, move |db| {
             // A few at a time: whoever tries a million names leaves no more than that to clean up at once.
@@ -44,13 +41,15 @@ impl Attempts for Control {
         })
     }
 
-    fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()> {
+    /// Forgets a subject's: the attempt was right.
+    pub fn forget_attempts(&self, subject: Hash) -> Answer<'_, ()> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             db.execute("DELETE FROM {attempts} WHERE subject = ?1", params![subject]).map(drop)
         })
     }
 
-    fn take_back_attempt(&self, subject: Hash) -> Answer<'_, ()> {
+    /// Takes one attempt of a subject back: it was right, and the others stay counted.
+    pub fn take_back_attempt(&self, subject: Hash) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
             let sql = "UPDATE {attempts} SET attempts = attempts - 1 WHERE subject = ?1 AND attempts > 0";
             db.execute(sql, params![subject]).map(drop)

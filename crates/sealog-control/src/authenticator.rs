@@ -7,36 +7,13 @@ use crate::db::{Db, DbError, Lock, Room, Row, Value, all, count, one, params};
 use crate::person::PersonId;
 use crate::person_record::PersonRecords;
 
-pub trait Authenticators: Send + Sync {
-    fn authenticator(&self, person_id: PersonId) -> Answer<'_, Option<Authenticator>>;
-    /// Those among these people whose authenticator is confirmed.
-    fn with_authenticator(&self, person_ids: Vec<PersonId>) -> Answer<'_, Vec<PersonId>>;
-    /// Keeps a secret until the person has shown that the authenticator has it. In place of one that was never
-    /// shown to work; one that was stays, and the answer is no.
-    fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool>;
-    /// A code of this step was right. Whether it is the first use of this step, and of any after it.
-    fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool>;
-    /// Whether it was one that had not been used.
-    fn use_recovery_code(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool>;
-    /// How many have not been used.
-    fn recovery_codes_left(&self, person_id: PersonId) -> Answer<'_, u64>;
-    /// In place of all that are left. Not without an authenticator that was confirmed.
-    fn replace_recovery_codes(
-        &self,
-        person_id: PersonId,
-        digests: Vec<Hash>,
-        records: PersonRecords,
-    ) -> Answer<'_, bool>;
-    /// With its recovery codes. Whether there was one.
-    fn remove_authenticator(&self, person_id: PersonId, records: PersonRecords) -> Answer<'_, bool>;
-}
-
-impl Authenticators for Control {
-    fn authenticator(&self, person_id: PersonId) -> Answer<'_, Option<Authenticator>> {
+impl Control {
+    pub fn authenticator(&self, person_id: PersonId) -> Answer<'_, Option<Authenticator>> {
         self.read(move |db| one(db, &format!("{SELECT} WHERE person_id = ?1"), params![person_id], read))
     }
 
-    fn with_authenticator(&self, person_ids: Vec<PersonId>) -> Answer<'_, Vec<PersonId>> {
+    /// Those among these people whose authenticator is confirmed.
+    pub fn with_authenticator(&self, person_ids: Vec<PersonId>) -> Answer<'_, Vec<PersonId>> {
         self.read(move |db| {
             if person_ids.is_empty() {
                 return Ok(Vec::new());
@@ -51,7 +28,9 @@ impl Authenticators for Control {
         })
     }
 
-    fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool> {
+    /// Keeps a secret until the person has shown that the authenticator has it. In place of one that was never
+    /// shown to work; one that was stays, and the answer is no.
+    pub fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| {
             let sql = "INSERT INTO {authenticators} (person_id, secret, last_step, created_at_ms) VALUES (?1, ?2, NULL, ?3)
                        ON CONFLICT (person_id) DO UPDATE SET secret = ?2, created_at_ms = ?3
@@ -61,7 +40,8 @@ impl Authenticators for Control {
         })
     }
 
-    fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool> {
+    /// A code of this step was right. Whether it is the first use of this step, and of any after it.
+    pub fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool> {
         // Whoever comes second waits for the row, and then finds the step used.
         self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "UPDATE {authenticators} SET last_step = ?2 WHERE person_id = ?1 AND last_step < ?2";
@@ -69,21 +49,24 @@ impl Authenticators for Control {
         })
     }
 
-    fn use_recovery_code(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
+    /// Whether it was one that had not been used.
+    pub fn use_recovery_code(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
             Ok(db.execute(sql, params![person_id, digest])? > 0)
         })
     }
 
-    fn recovery_codes_left(&self, person_id: PersonId) -> Answer<'_, u64> {
+    /// How many have not been used.
+    pub fn recovery_codes_left(&self, person_id: PersonId) -> Answer<'_, u64> {
         self.read(move |db| {
             let sql = "SELECT count(*) AS count FROM {recovery_codes} WHERE person_id = ?1";
             count(db, sql, params![person_id])
         })
     }
 
-    fn replace_recovery_codes(
+    /// In place of all that are left. Not without an authenticator that was confirmed.
+    pub fn replace_recovery_codes(
         &self,
         person_id: PersonId,
         digests: Vec<Hash>,
@@ -99,7 +82,8 @@ impl Authenticators for Control {
         })
     }
 
-    fn remove_authenticator(&self, person_id: PersonId, records: PersonRecords) -> Answer<'_, bool> {
+    /// With its recovery codes. Whether there was one.
+    pub fn remove_authenticator(&self, person_id: PersonId, records: PersonRecords) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             replace_codes(db, person_id, &[])?;
             let sql = "DELETE FROM {authenticators} WHERE person_id = ?1";

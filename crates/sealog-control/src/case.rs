@@ -15,40 +15,6 @@ use crate::outbox::{self, NewNotice};
 use crate::record::{self, NewRecord};
 use crate::tenant_room;
 
-pub trait Cases: Send + Sync {
-    /// `number` and `revision` of the case are given here: the next ones. Nothing if there is no such tenant.
-    fn create_case(&self, case: Case, with: CaseWrite) -> Answer<'_, Case>;
-    /// Writes a case over the revision that it has; it gets the next one.
-    fn save_case(&self, case: Case, with: CaseWrite) -> Answer<'_, CaseSaved>;
-    fn case(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Option<Case>>;
-    fn case_by_number(&self, tenant_id: TenantId, number: u64) -> Answer<'_, Option<Case>>;
-    /// What is not closed, by the day on which it is due.
-    fn open_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>>;
-    /// What is closed, newest first.
-    fn closed_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>>;
-    /// What was received in a time, in the order of creation.
-    fn cases_received(
-        &self,
-        tenant_id: TenantId,
-        from_ms: u64,
-        until_ms: u64,
-        page: ListPage,
-    ) -> Answer<'_, Vec<Case>>;
-    /// What waits for an answer in any tenant, in the order of creation.
-    fn unanswered_cases(&self, page: ListPage) -> Answer<'_, Vec<Case>>;
-    /// Notes the day on which a case is due now, if it has this revision still. No write in the sense of revisions: it follows from
-    /// what the case has, and from the calendar.
-    fn note_case_due(&self, id: CaseId, revision: u64, due_day: i64) -> Answer<'_, ()>;
-    /// What was done to a case after a revision, in its order; 0 for everything.
-    fn case_entries(
-        &self,
-        tenant_id: TenantId,
-        id: CaseId,
-        after_revision: u64,
-        limit: usize,
-    ) -> Answer<'_, Vec<CaseEntry>>;
-}
-
 /// What is kept together with a case.
 #[derive(Clone, Debug)]
 pub struct CaseWrite {
@@ -67,8 +33,9 @@ pub enum CaseSaved {
     Missing,
 }
 
-impl Cases for Control {
-    fn create_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, Case> {
+impl Control {
+    /// `number` and `revision` of the case are given here: the next ones. Nothing if there is no such tenant.
+    pub fn create_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, Case> {
         // In one order, so that two at a time do not get the same number.
         let bytes_max = self.case_bytes_max();
         self.change(Lock::Order, move |db| {
@@ -82,7 +49,8 @@ impl Cases for Control {
         })
     }
 
-    fn save_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, CaseSaved> {
+    /// Writes a case over the revision that it has; it gets the next one.
+    pub fn save_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, CaseSaved> {
         self.change(Lock::Order, move |db| {
             case.revision += 1;
             if !case_record::update(db, &case)? {
@@ -94,18 +62,19 @@ impl Cases for Control {
         })
     }
 
-    fn case(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Option<Case>> {
+    pub fn case(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Option<Case>> {
         self.read(move |db| case_record::find(db, tenant_id, id))
     }
 
-    fn case_by_number(&self, tenant_id: TenantId, number: u64) -> Answer<'_, Option<Case>> {
+    pub fn case_by_number(&self, tenant_id: TenantId, number: u64) -> Answer<'_, Option<Case>> {
         self.read(move |db| {
             let sql = format!("{} WHERE tenant_id = ?1 AND case_number = ?2", CASES.select);
             one(db, &sql, params![tenant_id, number], case_record::read)
         })
     }
 
-    fn open_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>> {
+    /// What is not closed, by the day on which it is due.
+    pub fn open_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>> {
         self.read(move |db| {
             let behind =
                 "(due_day, number) > (SELECT due_day, number FROM {cases} WHERE tenant_id = ?1 AND id = ?3)";
@@ -113,14 +82,16 @@ impl Cases for Control {
         })
     }
 
-    fn closed_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>> {
+    /// What is closed, newest first.
+    pub fn closed_cases(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Case>> {
         self.read(move |db| {
             let behind = "number < (SELECT number FROM {cases} WHERE tenant_id = ?1 AND id = ?3)";
             listed(db, tenant_id, "closed_at_ms IS NOT NULL", behind, "number DESC", page)
         })
     }
 
-    fn cases_received(
+    /// What was received in a time, in the order of creation.
+    pub fn cases_received(
         &self,
         tenant_id: TenantId,
         from_ms: u64,
@@ -143,7 +114,8 @@ impl Cases for Control {
         })
     }
 
-    fn unanswered_cases(&self, page: ListPage) -> Answer<'_, Vec<Case>> {
+    /// What waits for an answer in any tenant, in the order of creation.
+    pub fn unanswered_cases(&self, page: ListPage) -> Answer<'_, Vec<Case>> {
         self.read(move |db| {
             let mut params = vec![Value::from(page.limit)];
             let mut sql = format!("{} WHERE answered_at_ms IS NULL", CASES.select);
@@ -157,14 +129,17 @@ impl Cases for Control {
         })
     }
 
-    fn note_case_due(&self, id: CaseId, revision: u64, due_day: i64) -> Answer<'_, ()> {
+    /// Notes the day on which a case is due now, if it has this revision still. No write in the sense of revisions: it follows from
+    /// what the case has, and from the calendar.
+    pub fn note_case_due(&self, id: CaseId, revision: u64, due_day: i64) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
             let sql = "UPDATE {cases} SET due_day = ?3 WHERE id = ?1 AND revision = ?2";
             db.execute(sql, params![id, revision, due_day]).map(drop)
         })
     }
 
-    fn case_entries(
+    /// What was done to a case after a revision, in its order; 0 for everything.
+    pub fn case_entries(
         &self,
         tenant_id: TenantId,
         id: CaseId,

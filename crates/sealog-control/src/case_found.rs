@@ -20,32 +20,6 @@ pub const BY_PERSON: u8 = 1;
 pub const ON_PERSON: u8 = 2;
 pub const MENTION: u8 = 4;
 
-/// What lies outside of somebody's grants is in no list and no number that they see.
-pub trait CaseFound: Send + Sync {
-    /// Newest first.
-    fn found_events(
-        &self,
-        id: SearchId,
-        filter: FoundFilter,
-        grants: Grants,
-        offset: u64,
-        limit: usize,
-    ) -> Answer<'_, Vec<FoundEvent>>;
-    fn found_event(
-        &self,
-        id: SearchId,
-        project_id: ProjectId,
-        chain_seq: u64,
-    ) -> Answer<'_, Option<FoundEvent>>;
-    fn count_found(&self, id: SearchId, filter: FoundFilter, grants: Grants) -> Answer<'_, u64>;
-    /// How many are in, out and open, and a number that is another one after each decision.
-    fn review_of(&self, id: SearchId, grants: Grants) -> Answer<'_, Review>;
-    /// Decides about events, while the case is in one of `states`. The records are told how many it were.
-    fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided>;
-    /// Chooses what is masked of one event, with what that says of values; nothing for what is suggested.
-    fn mask_found(&self, mask: MaskFound, records: Records<u64>) -> Answer<'_, Decided>;
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SearchId(pub Uuid);
 
@@ -185,8 +159,10 @@ pub enum Decided {
     Locked(Option<CaseState>),
 }
 
-impl CaseFound for Control {
-    fn found_events(
+/// What lies outside of somebody's grants is in no list and no number that they see.
+impl Control {
+    /// Newest first.
+    pub fn found_events(
         &self,
         id: SearchId,
         filter: FoundFilter,
@@ -205,7 +181,7 @@ impl CaseFound for Control {
         })
     }
 
-    fn found_event(
+    pub fn found_event(
         &self,
         id: SearchId,
         project_id: ProjectId,
@@ -217,7 +193,7 @@ impl CaseFound for Control {
         })
     }
 
-    fn count_found(&self, id: SearchId, filter: FoundFilter, grants: Grants) -> Answer<'_, u64> {
+    pub fn count_found(&self, id: SearchId, filter: FoundFilter, grants: Grants) -> Answer<'_, u64> {
         self.read(move |db| {
             let mut params = vec![id.into()];
             let sql = format!(
@@ -229,11 +205,13 @@ impl CaseFound for Control {
         })
     }
 
-    fn review_of(&self, id: SearchId, grants: Grants) -> Answer<'_, Review> {
+    /// How many are in, out and open, and a number that is another one after each decision.
+    pub fn review_of(&self, id: SearchId, grants: Grants) -> Answer<'_, Review> {
         self.read(move |db| review(db, id, &grants))
     }
 
-    fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided> {
+    /// Decides about events, while the case is in one of `states`. The records are told how many it were.
+    pub fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided> {
         self.change(Lock::Order, move |db| {
             let Decide { reviewing, which, decision, reason } = decide;
             if let Some(locked) = locked(db, &reviewing)? {
@@ -270,7 +248,8 @@ impl CaseFound for Control {
         })
     }
 
-    fn mask_found(&self, mask: MaskFound, records: Records<u64>) -> Answer<'_, Decided> {
+    /// Chooses what is masked of one event, with what that says of values; nothing for what is suggested.
+    pub fn mask_found(&self, mask: MaskFound, records: Records<u64>) -> Answer<'_, Decided> {
         self.change(Lock::Order, move |db| {
             let MaskFound { reviewing, project_id, chain_seq, revision, masks, values, without } = mask;
             if let Some(locked) = locked(db, &reviewing)? {

@@ -8,19 +8,6 @@ use crate::db::{Db, DbError, Lock, Row, all, one, params};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
-pub trait CaseLetters: Send + Sync {
-    /// Of a case, those that were edited.
-    fn case_letters(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Vec<CaseLetter>>;
-    /// Keeps a text over the revision that was seen, 0 for the first. Whether nobody else was there before; nothing if there is
-    /// no such case.
-    fn save_letter(
-        &self,
-        tenant_id: TenantId,
-        letter: CaseLetter,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, Option<bool>>;
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterKind {
     /// In the package.
@@ -59,15 +46,18 @@ pub struct CaseLetter {
     pub changed_at_ms: u64,
 }
 
-impl CaseLetters for Control {
-    fn case_letters(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Vec<CaseLetter>> {
+impl Control {
+    /// Of a case, those that were edited.
+    pub fn case_letters(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Vec<CaseLetter>> {
         self.read(move |db| match case_record::find(db, tenant_id, id)? {
             Some(_) => all(db, &format!("{SELECT} WHERE case_id = ?1 ORDER BY kind"), params![id], read),
             None => Ok(Vec::new()),
         })
     }
 
-    fn save_letter(
+    /// Keeps a text over the revision that was seen, 0 for the first. Whether nobody else was there before; nothing if there is
+    /// no such case.
+    pub fn save_letter(
         &self,
         tenant_id: TenantId,
         letter: CaseLetter,

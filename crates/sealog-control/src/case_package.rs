@@ -16,41 +16,6 @@ use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 use crate::tenant_room;
 
-pub trait CasePackages: Send + Sync {
-    /// Queues the job along with it, if the identity is confirmed, the case is in one of `states`, and nothing is left to decide.
-    fn create_package(
-        &self,
-        new: NewCasePackage,
-        states: &'static [CaseState],
-        job: NewJob,
-        unended_max: usize,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, PackageCreated>;
-    fn case_package(&self, id: PackageId) -> Answer<'_, Option<CasePackage>>;
-    /// Newest first.
-    fn case_packages(&self, tenant_id: TenantId, id: CaseId, limit: usize) -> Answer<'_, Vec<CasePackage>>;
-    /// Whether the package still waits for it. Refused while the disk has no room to spare.
-    fn add_package_piece(
-        &self,
-        id: PackageId,
-        attempt: u64,
-        piece: u64,
-        content: Vec<u8>,
-    ) -> Answer<'_, bool>;
-    /// Whether it was the first attempt to be finished.
-    fn finish_package(&self, id: PackageId, attempt: u64, built: PackageBuilt) -> Answer<'_, bool>;
-    fn package_piece(&self, id: PackageId, attempt: u64, piece: u64) -> Answer<'_, Option<Vec<u8>>>;
-    /// Gives up one that is not finished. Whether it was not.
-    fn abandon_package(&self, id: PackageId, now_ms: u64) -> Answer<'_, bool>;
-    /// Those whose time is over and that are still kept, oldest first.
-    fn expired_packages(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<CasePackage>>;
-    /// Whether it was kept: from here on it cannot be downloaded.
-    fn drop_package(&self, id: PackageId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
-    /// Removes pieces of no use: of packages that were dropped, and of attempts that were not the first. How many; fewer than
-    /// asked for means that there are no more.
-    fn remove_pieces(&self, limit: usize) -> Answer<'_, u64>;
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackageId(pub Uuid);
 
@@ -114,8 +79,9 @@ pub enum PackageCreated {
     Missing,
 }
 
-impl CasePackages for Control {
-    fn create_package(
+impl Control {
+    /// Queues the job along with it, if the identity is confirmed, the case is in one of `states`, and nothing is left to decide.
+    pub fn create_package(
         &self,
         new: NewCasePackage,
         states: &'static [CaseState],
@@ -159,11 +125,17 @@ impl CasePackages for Control {
         })
     }
 
-    fn case_package(&self, id: PackageId) -> Answer<'_, Option<CasePackage>> {
+    pub fn case_package(&self, id: PackageId) -> Answer<'_, Option<CasePackage>> {
         self.read(move |db| find(db, id))
     }
 
-    fn case_packages(&self, tenant_id: TenantId, id: CaseId, limit: usize) -> Answer<'_, Vec<CasePackage>> {
+    /// Newest first.
+    pub fn case_packages(
+        &self,
+        tenant_id: TenantId,
+        id: CaseId,
+        limit: usize,
+    ) -> Answer<'_, Vec<CasePackage>> {
         self.read(move |db| {
             let sql = format!(
                 "{} WHERE case_id = ?1 AND tenant_id = ?2 ORDER BY number DESC LIMIT ?3",
@@ -173,7 +145,8 @@ impl CasePackages for Control {
         })
     }
 
-    fn add_package_piece(
+    /// Whether the package still waits for it. Refused while the disk has no room to spare.
+    pub fn add_package_piece(
         &self,
         id: PackageId,
         attempt: u64,
@@ -192,7 +165,8 @@ impl CasePackages for Control {
         })
     }
 
-    fn finish_package(&self, id: PackageId, attempt: u64, built: PackageBuilt) -> Answer<'_, bool> {
+    /// Whether it was the first attempt to be finished.
+    pub fn finish_package(&self, id: PackageId, attempt: u64, built: PackageBuilt) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let PackageBuilt { bytes, sha256, manifest, entries, at_ms } = built;
             let sql = "UPDATE {case_packages} SET attempt = ?2, byte_count = ?3, sha256 = ?4, manifest = ?5, entries = ?6, built_at_ms = ?7
@@ -201,21 +175,23 @@ impl CasePackages for Control {
         })
     }
 
-    fn package_piece(&self, id: PackageId, attempt: u64, piece: u64) -> Answer<'_, Option<Vec<u8>>> {
+    pub fn package_piece(&self, id: PackageId, attempt: u64, piece: u64) -> Answer<'_, Option<Vec<u8>>> {
         self.read(move |db| {
             let sql = "SELECT content FROM {case_package_pieces} WHERE package_id = ?1 AND attempt = ?2 AND piece = ?3";
             one(db, sql, params![id, attempt, piece], |row| row.get("content"))
         })
     }
 
-    fn abandon_package(&self, id: PackageId, now_ms: u64) -> Answer<'_, bool> {
+    /// Gives up one that is not finished. Whether it was not.
+    pub fn abandon_package(&self, id: PackageId, now_ms: u64) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| {
             let sql = "UPDATE {case_packages} SET dropped_at_ms = ?2 WHERE id = ?1 AND built_at_ms IS NULL AND dropped_at_ms IS NULL";
             Ok(db.execute(sql, params![id, now_ms])? > 0)
         })
     }
 
-    fn expired_packages(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<CasePackage>> {
+    /// Those whose time is over and that are still kept, oldest first.
+    pub fn expired_packages(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<CasePackage>> {
         self.read(move |db| {
             let sql = format!(
                 "{} WHERE dropped_at_ms IS NULL AND expires_at_ms <= ?1 ORDER BY expires_at_ms, number LIMIT ?2",
@@ -225,7 +201,8 @@ impl CasePackages for Control {
         })
     }
 
-    fn drop_package(&self, id: PackageId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
+    /// Whether it was kept: from here on it cannot be downloaded.
+    pub fn drop_package(&self, id: PackageId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
         self.change_in(Room::Reserve, Lock::Order, move |db| {
             let sql = "UPDATE {case_packages} SET dropped_at_ms = ?2 WHERE id = ?1 AND dropped_at_ms IS NULL";
             let dropped = db.execute(sql, params![id, now_ms])? > 0;
@@ -236,7 +213,9 @@ impl CasePackages for Control {
         })
     }
 
-    fn remove_pieces(&self, limit: usize) -> Answer<'_, u64> {
+    /// Removes pieces of no use: of packages that were dropped, and of attempts that were not the first. How many; fewer than
+    /// asked for means that there are no more.
+    pub fn remove_pieces(&self, limit: usize) -> Answer<'_, u64> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {case_package_pieces} WHERE (package_id, attempt, piece) IN (
                            SELECT pieces.package_id, pieces.attempt, pieces.piece

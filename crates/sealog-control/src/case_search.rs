@@ -15,47 +15,6 @@ use crate::person::PersonId;
 use crate::record::NewRecord;
 use crate::tenant_room;
 
-pub trait CaseSearches: Send + Sync {
-    /// Queues the job along with it. Nothing if the tenant has so many that have not ended.
-    fn start_case_search(
-        &self,
-        new: NewCaseSearch,
-        job: NewJob,
-        unended_max: usize,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, Option<CaseSearch>>;
-    /// Goes on with one that was stopped or has failed, in another job. Whether it has not ended, and there was room.
-    fn resume_case_search(
-        &self,
-        id: SearchId,
-        job: NewJob,
-        unended_max: usize,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, bool>;
-    fn case_search(&self, id: SearchId) -> Answer<'_, Option<CaseSearch>>;
-    /// Newest first.
-    fn case_searches(&self, tenant_id: TenantId, id: CaseId, limit: usize) -> Answer<'_, Vec<CaseSearch>>;
-    /// Keeps what a piece has come to. Nothing is kept, and nothing answered, if the search is another job's by now; refused
-    /// while the disk has no room to spare.
-    fn advance_case_search(
-        &self,
-        id: SearchId,
-        job_id: JobId,
-        piece: SearchPiece,
-    ) -> Answer<'_, Option<CaseSearch>>;
-    /// Ends it. One with too many events keeps none of them; of one that is done, they take the place of
-    /// those of earlier searches, with all that was decided about those until this moment.
-    fn end_case_search(
-        &self,
-        id: SearchId,
-        job_id: JobId,
-        outcome: SearchOutcome,
-        now_ms: u64,
-    ) -> Answer<'_, bool>;
-    /// Values that are the person's, that must not be disclosed, or that somebody decided to disclose, with their kinds.
-    fn case_values(&self, id: SearchId) -> Answer<'_, Vec<(String, String)>>;
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCaseSearch {
     pub id: SearchId,
@@ -112,8 +71,9 @@ pub struct SearchPiece {
 /// Bytes of a row with what belongs to it, at most by far.
 const ROW_BYTES: u64 = 1024;
 
-impl CaseSearches for Control {
-    fn start_case_search(
+impl Control {
+    /// Queues the job along with it. Nothing if the tenant has so many that have not ended.
+    pub fn start_case_search(
         &self,
         new: NewCaseSearch,
         job: NewJob,
@@ -138,7 +98,8 @@ impl CaseSearches for Control {
         })
     }
 
-    fn resume_case_search(
+    /// Goes on with one that was stopped or has failed, in another job. Whether it has not ended, and there was room.
+    pub fn resume_case_search(
         &self,
         id: SearchId,
         job: NewJob,
@@ -156,11 +117,17 @@ impl CaseSearches for Control {
         })
     }
 
-    fn case_search(&self, id: SearchId) -> Answer<'_, Option<CaseSearch>> {
+    pub fn case_search(&self, id: SearchId) -> Answer<'_, Option<CaseSearch>> {
         self.read(move |db| find(db, id))
     }
 
-    fn case_searches(&self, tenant_id: TenantId, id: CaseId, limit: usize) -> Answer<'_, Vec<CaseSearch>> {
+    /// Newest first.
+    pub fn case_searches(
+        &self,
+        tenant_id: TenantId,
+        id: CaseId,
+        limit: usize,
+    ) -> Answer<'_, Vec<CaseSearch>> {
         self.read(move |db| {
             let sql = format!(
                 "{} WHERE case_id = ?1 AND tenant_id = ?2 ORDER BY number DESC LIMIT ?3",
@@ -170,7 +137,9 @@ impl CaseSearches for Control {
         })
     }
 
-    fn advance_case_search(
+    /// Keeps what a piece has come to. Nothing is kept, and nothing answered, if the search is another job's by now; refused
+    /// while the disk has no room to spare.
+    pub fn advance_case_search(
         &self,
         id: SearchId,
         job_id: JobId,
@@ -198,7 +167,9 @@ impl CaseSearches for Control {
         })
     }
 
-    fn end_case_search(
+    /// Ends it. One with too many events keeps none of them; of one that is done, they take the place of
+    /// those of earlier searches, with all that was decided about those until this moment.
+    pub fn end_case_search(
         &self,
         id: SearchId,
         job_id: JobId,
@@ -231,7 +202,8 @@ impl CaseSearches for Control {
         })
     }
 
-    fn case_values(&self, id: SearchId) -> Answer<'_, Vec<(String, String)>> {
+    /// Values that are the person's, that must not be disclosed, or that somebody decided to disclose, with their kinds.
+    pub fn case_values(&self, id: SearchId) -> Answer<'_, Vec<(String, String)>> {
         self.read(move |db| {
             let sql = "SELECT value, kind FROM {case_values} WHERE search_id = ?1 ORDER BY value, kind";
             all(db, sql, params![id], |row| Ok((row.get("value")?, row.get("kind")?)))

@@ -59,8 +59,7 @@ mod tests {
     use sealog_store::embedded::{EmbeddedStore, Options};
 
     use super::*;
-    use crate::system_project::SystemProjects;
-    use crate::{NewTenant, Tenants};
+    use crate::NewTenant;
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)

@@ -10,37 +10,11 @@ use crate::person_record::PersonRecords;
 use crate::session::Session;
 use crate::{authenticator, person, session};
 
-pub trait Credentials: Send + Sync {
+impl Control {
     /// Begins a session for what somebody has shown. Not if that does not hold any more: the password was
     /// changed, or the session that asked for the code has ended, while the answer was being worked out.
     /// `room` is what it may use of a full disk.
-    fn begin_session(&self, session: Session, shown: Shown, room: Room) -> Answer<'_, bool>;
-    /// A new password in place of that with the hash `from`, which ends all sessions of the person but one. Not
-    /// if the person has another password by now. The address is as well known as it was.
-    fn change_password(
-        &self,
-        id: PersonId,
-        from: String,
-        to: String,
-        keep: Hash,
-        records: PersonRecords,
-    ) -> Answer<'_, bool>;
-    /// A code of this time step was right: from now on signing in asks for one. With the digests of the codes
-    /// that stand in for it. All sessions of the person end but one: they began without a code. Not if it was
-    /// confirmed before, or is no longer the secret that was asked about.
-    fn confirm_authenticator(
-        &self,
-        person_id: PersonId,
-        secret: Vec<u8>,
-        step: u64,
-        recovery_codes: Vec<Hash>,
-        keep: Option<Hash>,
-        records: PersonRecords,
-    ) -> Answer<'_, bool>;
-}
-
-impl Credentials for Control {
-    fn begin_session(&self, session: Session, shown: Shown, room: Room) -> Answer<'_, bool> {
+    pub fn begin_session(&self, session: Session, shown: Shown, room: Room) -> Answer<'_, bool> {
         // In one order with every change of a password: that ends this session, or this finds it changed.
         self.change_in(room, Lock::Order, move |db| {
             session::remove_over(db, session.created_at_ms)?;
@@ -65,7 +39,9 @@ impl Credentials for Control {
         })
     }
 
-    fn change_password(
+    /// A new password in place of that with the hash `from`, which ends all sessions of the person but one. Not
+    /// if the person has another password by now. The address is as well known as it was.
+    pub fn change_password(
         &self,
         id: PersonId,
         from: String,
@@ -84,7 +60,10 @@ impl Credentials for Control {
         })
     }
 
-    fn confirm_authenticator(
+    /// A code of this time step was right: from now on signing in asks for one. With the digests of the codes
+    /// that stand in for it. All sessions of the person end but one: they began without a code. Not if it was
+    /// confirmed before, or is no longer the secret that was asked about.
+    pub fn confirm_authenticator(
         &self,
         person_id: PersonId,
         secret: Vec<u8>,

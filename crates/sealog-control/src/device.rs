@@ -8,14 +8,6 @@ use crate::db::{Db, DbError, Lock, Room, Row, all, count, params};
 use crate::outbox::{self, NewNotice};
 use crate::person::PersonId;
 
-pub trait Devices: Send + Sync {
-    /// Notes that a person has signed in with a browser. A person has at most `most` of them: the one that was not
-    /// used for the longest is forgotten. `notice` is put into the outbox if the person has others and this one is new.
-    fn signed_in_with(&self, device: Device, most: u64, notice: NewNotice) -> Answer<'_, DeviceSeen>;
-    /// Whether the person has signed in with this browser before.
-    fn knows_device(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool>;
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     pub person_id: PersonId,
@@ -33,8 +25,10 @@ pub enum DeviceSeen {
     New,
 }
 
-impl Devices for Control {
-    fn signed_in_with(&self, device: Device, most: u64, notice: NewNotice) -> Answer<'_, DeviceSeen> {
+impl Control {
+    /// Notes that a person has signed in with a browser. A person has at most `most` of them: the one that was not
+    /// used for the longest is forgotten. `notice` is put into the outbox if the person has others and this one is new.
+    pub fn signed_in_with(&self, device: Device, most: u64, notice: NewNotice) -> Answer<'_, DeviceSeen> {
         self.change_in(Room::Ordinary, Lock::None, move |db| {
             let Device { person_id, digest, last_seen_at_ms, .. } = device;
             let sql = "UPDATE {devices} SET last_seen_at_ms = ?3 WHERE person_id = ?1 AND digest = ?2";
@@ -56,7 +50,8 @@ impl Devices for Control {
         })
     }
 
-    fn knows_device(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
+    /// Whether the person has signed in with this browser before.
+    pub fn knows_device(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
         self.read_for(Payer::Stranger, move |db| {
             let sql = "SELECT count(*) AS count FROM {devices} WHERE person_id = ?1 AND digest = ?2";
             Ok(count(db, sql, params![person_id, digest])? > 0)

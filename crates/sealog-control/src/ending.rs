@@ -32,32 +32,26 @@ impl EndPlace {
     }
 }
 
-pub trait Endings: Send + Sync {
+impl Control {
     /// Keys that nobody has revoked, each with its tenant and the name of its project; by their own ids.
-    fn keys_ending(&self, page: EndPage) -> Answer<'_, Vec<(TenantId, ApiKey, String)>>;
-    /// Tenants without billing, by when their trial ends.
-    fn trials_ending(&self, page: EndPage) -> Answer<'_, Vec<Tenant>>;
-    /// Auditors by when their membership ends, by the ids of their persons; those at the place itself included, since one
-    /// person's membership of several tenants can end at one time.
-    fn auditors_ending(&self, page: EndPage) -> Answer<'_, Vec<Member>>;
-}
-
-impl Endings for Control {
-    fn keys_ending(&self, page: EndPage) -> Answer<'_, Vec<(TenantId, ApiKey, String)>> {
+    pub fn keys_ending(&self, page: EndPage) -> Answer<'_, Vec<(TenantId, ApiKey, String)>> {
         self.read(move |db| {
             let EndPage { after, until_ms, limit } = page;
             key::ending(db, params![after.at_ms, after.id, until_ms, limit])
         })
     }
 
-    fn trials_ending(&self, page: EndPage) -> Answer<'_, Vec<Tenant>> {
+    /// Tenants without billing, by when their trial ends.
+    pub fn trials_ending(&self, page: EndPage) -> Answer<'_, Vec<Tenant>> {
         self.read(move |db| {
             let EndPage { after, until_ms, limit } = page;
             tenant::trials_ending(db, params![after.at_ms, after.id, until_ms, limit])
         })
     }
 
-    fn auditors_ending(&self, page: EndPage) -> Answer<'_, Vec<Member>> {
+    /// Auditors by when their membership ends, by the ids of their persons; those at the place itself included, since one
+    /// person's membership of several tenants can end at one time.
+    pub fn auditors_ending(&self, page: EndPage) -> Answer<'_, Vec<Member>> {
         self.read(move |db| {
             let EndPage { after, until_ms, limit } = page;
             membership::auditors_ending(db, params![after.at_ms, after.id, until_ms, limit])

@@ -8,30 +8,10 @@ use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all,
 use crate::person::PersonId;
 use crate::record::{self, Records};
 
-pub trait Exports: Send + Sync {
+impl Control {
     /// A tenant keeps so many. The oldest of those that were downloaded whole gives way to one more, and `records` are
     /// told of it as of the state before; nothing is made where there is none.
-    fn create_export(
-        &self,
-        new: NewExport,
-        kept_max: u64,
-        records: Records<Export>,
-    ) -> Answer<'_, Option<Export>>;
-    fn export_by_id(&self, id: ExportId) -> Answer<'_, Option<Export>>;
-    /// Those of a project and mode, newest first: what was created before `page.after`.
-    fn exports_of(
-        &self,
-        tenant_id: TenantId,
-        project_id: ProjectId,
-        mode: Mode,
-        page: ListPage,
-    ) -> Answer<'_, Vec<Export>>;
-    /// Notes what a complete download came to, unless that is known. What is known then.
-    fn complete_export(&self, id: ExportId, totals: ExportTotals) -> Answer<'_, Option<ExportTotals>>;
-}
-
-impl Exports for Control {
-    fn create_export(
+    pub fn create_export(
         &self,
         new: NewExport,
         kept_max: u64,
@@ -53,11 +33,12 @@ impl Exports for Control {
         })
     }
 
-    fn export_by_id(&self, id: ExportId) -> Answer<'_, Option<Export>> {
+    pub fn export_by_id(&self, id: ExportId) -> Answer<'_, Option<Export>> {
         self.read(move |db| find(db, id))
     }
 
-    fn exports_of(
+    /// Those of a project and mode, newest first: what was created before `page.after`.
+    pub fn exports_of(
         &self,
         tenant_id: TenantId,
         project_id: ProjectId,
@@ -80,7 +61,8 @@ impl Exports for Control {
         })
     }
 
-    fn complete_export(&self, id: ExportId, totals: ExportTotals) -> Answer<'_, Option<ExportTotals>> {
+    /// Notes what a complete download came to, unless that is known. What is known then.
+    pub fn complete_export(&self, id: ExportId, totals: ExportTotals) -> Answer<'_, Option<ExportTotals>> {
         self.change(Lock::None, move |db| {
             let ExportTotals { rows, bytes, sha256, at_ms } = totals;
             // Of two downloads that end at once the second waits for the row, and then finds it noted.

@@ -11,14 +11,6 @@ use crate::membership;
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
-pub trait Failures: Send + Sync {
-    /// Somebody has failed to sign in as this person.
-    fn count_failure(&self, person_id: PersonId, what: Wrong, now_ms: u64) -> Answer<'_, ()>;
-    /// Takes the counts that began at `until_ms` or before, of at most so many people, and keeps a record of each
-    /// for every tenant that the person is a member of, in one transaction. How many people it was.
-    fn record_failures(&self, until_ms: u64, limit: usize, tell: TellFailures) -> Answer<'_, usize>;
-}
-
 /// What was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
@@ -38,8 +30,9 @@ pub struct Failed {
 /// Makes a record, with an id of its own at each call.
 pub type TellFailures = Box<dyn Fn(&Failed) -> NewRecord + Send>;
 
-impl Failures for Control {
-    fn count_failure(&self, person_id: PersonId, what: Wrong, now_ms: u64) -> Answer<'_, ()> {
+impl Control {
+    /// Somebody has failed to sign in as this person.
+    pub fn count_failure(&self, person_id: PersonId, what: Wrong, now_ms: u64) -> Answer<'_, ()> {
         let (passwords, codes) = match what {
             Wrong::Password => (1u64, 0u64),
             Wrong::Code => (0, 1),
@@ -53,7 +46,9 @@ impl Failures for Control {
         })
     }
 
-    fn record_failures(&self, until_ms: u64, limit: usize, tell: TellFailures) -> Answer<'_, usize> {
+    /// Takes the counts that began at `until_ms` or before, of at most so many people, and keeps a record of each
+    /// for every tenant that the person is a member of, in one transaction. How many people it was.
+    pub fn record_failures(&self, until_ms: u64, limit: usize, tell: TellFailures) -> Answer<'_, usize> {
         self.change(Lock::Order, move |db| {
             let sql = "SELECT person_id, passwords, codes, began_at_ms FROM {failures}
                        WHERE began_at_ms <= ?1 ORDER BY began_at_ms LIMIT ?2";

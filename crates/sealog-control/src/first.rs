@@ -9,15 +9,11 @@ use crate::project::{self, NewProject};
 use crate::record::NewRecord;
 use crate::tenant::{self, NewTenant};
 
-pub trait FirstRuns: Send + Sync {
+impl Control {
     /// Creates the first tenant with its project, keys and owner in one step, unless there is a tenant
     /// already. Whether it did. One step, because a crash in between would leave a store that looks set up
     /// and that nobody has a key to.
-    fn create_first(&self, first: FirstRun, records: Vec<NewRecord>) -> Answer<'_, bool>;
-}
-
-impl FirstRuns for Control {
-    fn create_first(&self, first: FirstRun, records: Vec<NewRecord>) -> Answer<'_, bool> {
+    pub fn create_first(&self, first: FirstRun, records: Vec<NewRecord>) -> Answer<'_, bool> {
         let tenant_id = first.tenant.id;
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, move |db| {
             Ok(create(db, first)?.then_some(Changed { tenant_id, value: (), records }))

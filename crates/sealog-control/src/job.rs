@@ -13,62 +13,17 @@ use crate::db::{
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
-pub trait Jobs: Send + Sync {
-    fn create_job(&self, new: NewJob) -> Answer<'_, Job>;
-    /// As [`Jobs::create_job`], unless there is one with this id: of any number of callers, one makes it. Whether it
-    /// is new.
-    fn create_job_once(&self, new: NewJob) -> Answer<'_, bool>;
-    /// Removes jobs of a kind that nobody asked for and that ended before, oldest first. How many.
-    fn forget_jobs(&self, kind: String, ended_before_ms: u64, limit: usize) -> Answer<'_, u64>;
-    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if people of
-    /// the tenant have asked for so many jobs of the kind that have not ended.
-    fn queue_job(&self, new: NewJob, unended_max: usize, records: Vec<NewRecord>) -> Answer<'_, Option<Job>>;
-    /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.
-    fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>>;
-    /// Takes a job: of any number of callers that found it due, one. It is due again at `until_ms` unless the
-    /// lease is extended. Nothing if it is not the caller's. Where the one before has not given it back, the
-    /// job has taken its node with it, or so it seems: that is counted in [`Job::deaths`].
-    fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>>;
-    /// Keeps the position of a job that goes on, and extends the lease. Whether it is still the caller's.
-    fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool>;
-    /// Gives a job back: it is due at `due_at_ms`, for whoever claims it, from this position on. Whether it
-    /// was still the caller's.
-    fn give_job_back(
-        &self,
-        id: JobId,
-        claim: u64,
-        position: Vec<u8>,
-        due_at_ms: u64,
-        back: JobBack,
-    ) -> Answer<'_, bool>;
-    /// Ends a job. Whether it was still the caller's; if it was not, nothing is recorded.
-    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool>;
-    /// Ends a job whoever works on it, who is told at the next step. Whether it had not ended.
-    fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
-    fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
-    fn jobs(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Job>>;
-    /// Those of a kind about one subject, newest first: what was created before `page.after`.
-    fn jobs_about(
-        &self,
-        tenant_id: TenantId,
-        kind: String,
-        subject: String,
-        page: ListPage,
-    ) -> Answer<'_, Vec<Job>>;
-    /// Those of all tenants and of the operator, newest first: what was created before `page.after`. Only those that have not
-    /// ended, if that is asked for.
-    fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>>;
-}
-
-impl Jobs for Control {
-    fn create_job(&self, new: NewJob) -> Answer<'_, Job> {
+impl Control {
+    pub fn create_job(&self, new: NewJob) -> Answer<'_, Job> {
         self.change(Lock::Order, move |db| {
             let job = Job::from(new);
             insert(db, &job).map(|()| job)
         })
     }
 
-    fn create_job_once(&self, new: NewJob) -> Answer<'_, bool> {
+    /// As [`Jobs::create_job`], unless there is one with this id: of any number of callers, one makes it. Whether it
+    /// is new.
+    pub fn create_job_once(&self, new: NewJob) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             if find(db, new.id)?.is_some() {
                 return Ok(false);
@@ -77,7 +32,8 @@ impl Jobs for Control {
         })
     }
 
-    fn forget_jobs(&self, kind: String, ended_before_ms: u64, limit: usize) -> Answer<'_, u64> {
+    /// Removes jobs of a kind that nobody asked for and that ended before, oldest first. How many.
+    pub fn forget_jobs(&self, kind: String, ended_before_ms: u64, limit: usize) -> Answer<'_, u64> {
         self.change(Lock::Order, move |db| {
             let sql =
                 "DELETE FROM {jobs} WHERE id IN (SELECT id FROM {jobs} WHERE kind = ?1 AND person_id IS NULL
@@ -86,12 +42,20 @@ impl Jobs for Control {
         })
     }
 
-    fn queue_job(&self, new: NewJob, unended_max: usize, records: Vec<NewRecord>) -> Answer<'_, Option<Job>> {
+    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if people of
+    /// the tenant have asked for so many jobs of the kind that have not ended.
+    pub fn queue_job(
+        &self,
+        new: NewJob,
+        unended_max: usize,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<Job>> {
         // The place in the order is held from here on: nobody counts between the count and the row.
         self.change(Lock::Order, move |db| queue(db, new, unended_max, &records))
     }
 
-    fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>> {
+    /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.
+    pub fn due_jobs(&self, kind: String, now_ms: u64, limit: usize) -> Answer<'_, Vec<Job>> {
         self.read(move |db| {
             let sql = format!(
                 "{} WHERE kind = ?1 AND ended_at_ms IS NULL AND due_at_ms <= ?2 ORDER BY number LIMIT ?3",
@@ -102,7 +66,10 @@ impl Jobs for Control {
         })
     }
 
-    fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>> {
+    /// Takes a job: of any number of callers that found it due, one. It is due again at `until_ms` unless the
+    /// lease is extended. Nothing if it is not the caller's. Where the one before has not given it back, the
+    /// job has taken its node with it, or so it seems: that is counted in [`Job::deaths`].
+    pub fn claim_job(&self, id: JobId, now_ms: u64, until_ms: u64) -> Answer<'_, Option<Job>> {
         self.change(Lock::None, move |db| {
             // Whoever comes second waits for the row, and then finds that it is not due.
             let sql = "UPDATE {jobs} SET state = 'running', claim = claim + 1, due_at_ms = ?3,
@@ -115,7 +82,8 @@ impl Jobs for Control {
         })
     }
 
-    fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool> {
+    /// Keeps the position of a job that goes on, and extends the lease. Whether it is still the caller's.
+    pub fn advance_job(&self, id: JobId, claim: u64, position: Vec<u8>, until_ms: u64) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| {
             let sql = "UPDATE {jobs} SET position = ?3, due_at_ms = ?4, failing_since_ms = NULL
                        WHERE id = ?1 AND claim = ?2 AND ended_at_ms IS NULL";
@@ -123,7 +91,9 @@ impl Jobs for Control {
         })
     }
 
-    fn give_job_back(
+    /// Gives a job back: it is due at `due_at_ms`, for whoever claims it, from this position on. Whether it
+    /// was still the caller's.
+    pub fn give_job_back(
         &self,
         id: JobId,
         claim: u64,
@@ -150,7 +120,8 @@ impl Jobs for Control {
         })
     }
 
-    fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool> {
+    /// Ends a job. Whether it was still the caller's; if it was not, nothing is recorded.
+    pub fn end_job(&self, id: JobId, claim: u64, end: JobEnd) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let JobEnd { outcome, position, at_ms, records } = end;
             let (state, cause) = match outcome {
@@ -164,7 +135,8 @@ impl Jobs for Control {
         })
     }
 
-    fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
+    /// Ends a job whoever works on it, who is told at the next step. Whether it had not ended.
+    pub fn cancel_job(&self, id: JobId, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = "UPDATE {jobs} SET state = 'cancelled', ended_at_ms = ?2 WHERE id = ?1 AND ended_at_ms IS NULL";
             let ended = db.execute(sql, params![id, now_ms])? > 0;
@@ -172,15 +144,16 @@ impl Jobs for Control {
         })
     }
 
-    fn job(&self, id: JobId) -> Answer<'_, Option<Job>> {
+    pub fn job(&self, id: JobId) -> Answer<'_, Option<Job>> {
         self.read(move |db| find(db, id))
     }
 
-    fn jobs(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Job>> {
+    pub fn jobs(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Job>> {
         self.read(move |db| JOBS.page(db, Some(("tenant_id", tenant_id.into())), page, read))
     }
 
-    fn jobs_about(
+    /// Those of a kind about one subject, newest first: what was created before `page.after`.
+    pub fn jobs_about(
         &self,
         tenant_id: TenantId,
         kind: String,
@@ -202,7 +175,9 @@ impl Jobs for Control {
         })
     }
 
-    fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>> {
+    /// Those of all tenants and of the operator, newest first: what was created before `page.after`. Only those that have not
+    /// ended, if that is asked for.
+    pub fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>> {
         self.read(move |db| {
             let mut params = vec![page.limit.into()];
             let scope = if unended { "ended_at_ms IS NULL" } else { "true" };

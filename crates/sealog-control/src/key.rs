@@ -29,36 +29,6 @@ pub trait KeyAccess: Send + Sync {
     fn ready(&self) -> Result<(), StoreError>;
 }
 
-pub trait Keys: Send + Sync {
-    /// Nothing when there is no such project.
-    fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>>;
-    /// Revoking twice is the same as once. Nothing when there is no such key.
-    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>>;
-    /// A new key of the same project and mode in place of one that works, which works until its end in any case, and
-    /// no longer than `old_ends_at_ms`. Of the two the new one is returned; `records` are told of the old one as it
-    /// is now, and of the new one. Nothing when there is no such key, or it does not work any more.
-    fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>>;
-    fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>>;
-    /// A key, with the tenant that it belongs to.
-    fn key(&self, id: KeyId) -> Answer<'_, Option<(TenantId, ApiKey)>>;
-    /// The keys of all projects of a tenant, or of those among them that are named, each with the name of its
-    /// project. The newest comes first, and a page goes on to older ones.
-    fn keys_of_tenant(
-        &self,
-        tenant_id: TenantId,
-        projects: Option<Vec<ProjectId>>,
-        page: ListPage,
-    ) -> Answer<'_, Vec<(ApiKey, String)>>;
-    /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to end first.
-    fn keys_expiring(
-        &self,
-        project_id: ProjectId,
-        now_ms: u64,
-        until_ms: u64,
-        limit: usize,
-    ) -> Answer<'_, Vec<ApiKey>>;
-}
-
 impl KeyAccess for Control {
     fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>> {
         self.read_for(Payer::Stranger, move |db| access(db, key_digest))
@@ -87,15 +57,17 @@ impl KeyAccess for Control {
     }
 }
 
-impl Keys for Control {
-    fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
+impl Control {
+    /// Nothing when there is no such project.
+    pub fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
         self.change_of_tenant(Lock::Version, move |db| {
             let made = create(db, new)?;
             Ok(made.map(|(tenant_id, key)| Changed { tenant_id, value: key, records }))
         })
     }
 
-    fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
+    /// Revoking twice is the same as once. Nothing when there is no such key.
+    pub fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
         self.change_of_tenant_in(Room::Reserve, Lock::Version, move |db| {
             let Some((tenant_id, before, after)) = revoke(db, id, now_ms)? else { return Ok(None) };
             let records = records.tell(Some(&before), &after);
@@ -103,7 +75,10 @@ impl Keys for Control {
         })
     }
 
-    fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
+    /// A new key of the same project and mode in place of one that works, which works until its end in any case, and
+    /// no longer than `old_ends_at_ms`. Of the two the new one is returned; `records` are told of the old one as it
+    /// is now, and of the new one. Nothing when there is no such key, or it does not work any more.
+    pub fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
         self.change_of_tenant(Lock::Version, move |db| {
             let Some((tenant_id, old, new)) = self::roll(db, roll)? else { return Ok(None) };
             let records = records.tell(Some(&old), &new);
@@ -111,18 +86,21 @@ impl Keys for Control {
         })
     }
 
-    fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
+    pub fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
         self.read(move |db| KEYS.page(db, Some(("project_id", project_id.into())), page, read))
     }
 
-    fn key(&self, id: KeyId) -> Answer<'_, Option<(TenantId, ApiKey)>> {
+    /// A key, with the tenant that it belongs to.
+    pub fn key(&self, id: KeyId) -> Answer<'_, Option<(TenantId, ApiKey)>> {
         self.read(move |db| {
             let sql = format!("{OF_TENANT} WHERE k.id = ?1");
             one(db, &sql, params![id], |row| Ok((row.get("tenant_id")?, read(row)?)))
         })
     }
 
-    fn keys_of_tenant(
+    /// The keys of all projects of a tenant, or of those among them that are named, each with the name of its
+    /// project. The newest comes first, and a page goes on to older ones.
+    pub fn keys_of_tenant(
         &self,
         tenant_id: TenantId,
         projects: Option<Vec<ProjectId>>,
@@ -131,7 +109,8 @@ impl Keys for Control {
         self.read(move |db| newest(db, tenant_id, projects.as_deref(), page))
     }
 
-    fn keys_expiring(
+    /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to end first.
+    pub fn keys_expiring(
         &self,
         project_id: ProjectId,
         now_ms: u64,

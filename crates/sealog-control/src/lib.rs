@@ -65,110 +65,56 @@ pub mod version;
 
 use sealog_store::postgres as store_postgres;
 
-pub use action::{Actions, KnownAction};
-pub use attempt::{Attempts, Counted};
-pub use authenticator::{Authenticator, Authenticators};
-pub use case::{CaseSaved, CaseWrite, Cases};
+pub use action::KnownAction;
+pub use attempt::Counted;
+pub use authenticator::Authenticator;
+pub use case::{CaseSaved, CaseWrite};
 pub use case_entry::{CaseDifference, CaseEntry, NewCaseEntry};
 pub use case_event::{CaseEvent, CaseEventOutcome, CaseEvents, NewCaseEvent};
 pub use case_found::{
-    CaseFound, Decide, Decided, Decision, DecisionIs, FoundCounts, FoundEvent, FoundFilter, MaskFound,
-    NewFound, Review, Reviewing, SearchId, Which,
+    Decide, Decided, Decision, DecisionIs, FoundCounts, FoundEvent, FoundFilter, MaskFound, NewFound, Review,
+    Reviewing, SearchId, Which,
 };
-pub use case_letter::{CaseLetter, CaseLetters, LetterKind};
-pub use case_package::{CasePackage, CasePackages, NewCasePackage, PackageBuilt, PackageCreated, PackageId};
+pub use case_letter::{CaseLetter, LetterKind};
+pub use case_package::{CasePackage, NewCasePackage, PackageBuilt, PackageCreated, PackageId};
 pub use case_record::{
     Case, CaseAnswer, CaseExtension, CaseId, CasePause, CaseScope, Identifier, IdentityCheck, Intake,
 };
-pub use case_search::{CaseSearch, CaseSearches, KeptSearch, NewCaseSearch, SearchOutcome, SearchPiece};
+pub use case_search::{CaseSearch, KeptSearch, NewCaseSearch, SearchOutcome, SearchPiece};
 pub use case_words::{
     CaseChannel, CaseOutcome, CaseRegime, CaseState, CaseType, ExtensionReason, IdentifierKind,
     IdentityMethod, IdentityOutcome, RefusalGround,
 };
 pub use control::{Answer, Control};
 pub use copy::{copy_of_directory, names_of_copy, projects_of_copy};
-pub use credentials::{Credentials, Shown};
+pub use credentials::Shown;
 pub use db::{ListPage, Room};
-pub use device::{Device, DeviceSeen, Devices};
-pub use ending::{EndPage, EndPlace, Endings};
+pub use device::{Device, DeviceSeen};
+pub use ending::{EndPage, EndPlace};
 pub use error::{ChangeError, OpenError};
-pub use exports::{Export, ExportId, ExportTotals, Exports, NewExport};
-pub use failure::{Failed, Failures, TellFailures, Wrong};
-pub use first::{FirstRun, FirstRuns};
-pub use job::{Job, JobBack, JobEnd, JobId, JobOutcome, JobState, Jobs, NewJob};
-pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, Keys, NewKey};
-pub use link::{Claimed, Guest, Invitation, Invited, Link, Links, Purpose};
+pub use exports::{Export, ExportId, ExportTotals, NewExport};
+pub use failure::{Failed, TellFailures, Wrong};
+pub use first::FirstRun;
+pub use job::{Job, JobBack, JobEnd, JobId, JobOutcome, JobState, NewJob};
+pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, NewKey};
+pub use link::{Claimed, Guest, Invitation, Invited, Link, Purpose};
 pub use membership::Updated;
-pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, Memberships, NewMember, Role};
-pub use muted_notice::{MutedNotice, MutedNotices};
-pub use ops_session::{OpsSession, OpsSessions, OpsShown};
-pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId, OpsUsers};
-pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome, Outbox};
-pub use outbox_desk::{NoticeState, OutboxDesk, OutboxRow};
-pub use pending::{PendingRecord, PendingRecords};
-pub use person::{NewPerson, Person, PersonId, Persons};
+pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, NewMember, Role};
+pub use muted_notice::MutedNotice;
+pub use ops_session::{OpsSession, OpsShown};
+pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId};
+pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome};
+pub use outbox_desk::{NoticeState, OutboxRow};
+pub use pending::PendingRecord;
+pub use person::{NewPerson, Person, PersonId};
 pub use person_record::PersonRecords;
-pub use project::{NewProject, Project, ProjectChange, Projects};
+pub use project::{NewProject, Project, ProjectChange};
 pub use record::{NewRecord, Records};
-pub use saved_view::{SavedView, SavedViews, ViewChange, ViewKept, ViewsMax, WhoseView};
+pub use saved_view::{SavedView, ViewChange, ViewKept, ViewsMax, WhoseView};
 pub use schema::SCHEMA;
-pub use session::{Session, Sessions};
-pub use settings::Settings;
-pub use snapshot::{ControlSnapshot, Snapshot};
-pub use system_project::SystemProjects;
-pub use tenant::{NewTenant, Tenant, TenantChange, Tenants};
-
-/// What administrators ask for. Each change takes the records that go into the tenant's system chain along
-/// with it: they are kept in the same transaction.
-pub trait Administration: Tenants + Projects + Keys + Actions + Settings + FirstRuns {}
-
-impl<T: Tenants + Projects + Keys + Actions + Settings + FirstRuns + ?Sized> Administration for T {}
-
-/// What is found for data subjects, decided about it and handed out.
-pub trait Disclosing: Cases + CaseSearches + CaseFound + CasePackages + CaseLetters {}
-
-impl<T: Cases + CaseSearches + CaseFound + CasePackages + CaseLetters + ?Sized> Disclosing for T {}
-
-/// Who may sign in, and where to.
-pub trait People:
-    Persons
-    + Memberships
-    + Sessions
-    + Credentials
-    + Links
-    + Authenticators
-    + Attempts
-    + Failures
-    + SavedViews
-    + PendingRecords
-    + Devices
-    + MutedNotices
-    + Settings
-{
-}
-
-impl<T> People for T where
-    T: Persons
-        + Memberships
-        + Sessions
-        + Credentials
-        + Links
-        + Authenticators
-        + Attempts
-        + Failures
-        + SavedViews
-        + PendingRecords
-        + Devices
-        + MutedNotices
-        + Settings
-        + ?Sized
-{
-}
-
-/// Who runs the instance: accounts that belong to no tenant.
-pub trait Operators: OpsUsers + OpsSessions + Attempts {}
-
-impl<T: OpsUsers + OpsSessions + Attempts + ?Sized> Operators for T {}
+pub use session::Session;
+pub use snapshot::ControlSnapshot;
+pub use tenant::{NewTenant, Tenant, TenantChange};
 
 /// What a server that starts would find in a PostgreSQL database: the tables of events and those of control data.
 pub fn look(url: &str) -> Result<store_postgres::Look, store_postgres::OpenError> {

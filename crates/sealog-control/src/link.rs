@@ -23,75 +23,12 @@ use crate::{sent, session, tenant};
 /// Links to a new password that were mailed to a person and work at a time.
 pub const RESETS_MAX: usize = 3;
 
-pub trait Links: Send + Sync {
+impl Control {
     /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same person,
     /// or for the same address in the same tenant, are worth nothing any more; of links to a new password that are mailed
     /// the newest [`RESETS_MAX`] work, since mails overtake each other and anybody can ask for one. Nothing, and no record, when there
     /// is no such person or tenant. A link of a person can concern several tenants, so each record names its own.
-    fn create_link(
-        &self,
-        link: Link,
-        notice: Option<NewNotice>,
-        records: Vec<(TenantId, NewRecord)>,
-    ) -> Answer<'_, Option<()>>;
-    /// A link that is neither used nor over, by the digest of its secret. An invitation whose sender is no member any
-    /// more is over.
-    fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>>;
-    /// Whether there is a link by which somebody could still claim this account.
-    fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool>;
-    /// The invitations of a tenant that are neither accepted nor over, as [`Links::link`] has it, in the order in which they were made, at
-    /// most so many.
-    fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>>;
-    /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It takes
-    /// the place of one of the same tenant to the same address, of which `records` are told, if that is for one
-    /// of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender it names is no
-    /// member who may give its role: what was looked up before the transaction may be over.
-    fn invite(
-        &self,
-        link: Link,
-        notice: NewNotice,
-        may_give: Vec<Role>,
-        open_max: u64,
-        records: Records<Link>,
-    ) -> Answer<'_, Invited>;
-    /// Takes an invitation of a tenant back, on behalf of somebody who may give these roles.
-    fn withdraw_invitation(
-        &self,
-        tenant_id: TenantId,
-        id: Uuid,
-        may_give: Vec<Role>,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, Invited>;
-    /// The person of a claim gets an address and a password. `Err(AlreadyExists)` if another has the address.
-    fn claim(
-        &self,
-        secret: Hash,
-        now_ms: u64,
-        owner: Claimed,
-        records: Records<Person>,
-    ) -> Answer<'_, Option<Person>, ChangeError>;
-    /// A new password, which ends all sessions of the person and all other links to a new password.
-    fn reset_password(
-        &self,
-        secret: Hash,
-        now_ms: u64,
-        password_hash: String,
-        records: PersonRecords,
-    ) -> Answer<'_, Option<Person>>;
-    /// Makes the person a member who has the address of the invitation, or who gets it here: `Guest`.
-    /// `Err(AlreadyExists)` if the person is a member already, if the address belongs to somebody else than the
-    /// one who accepts, or if that one was never shown to have it.
-    fn accept_invitation(
-        &self,
-        secret: Hash,
-        now_ms: u64,
-        guest: Guest,
-        records: Records<Member>,
-    ) -> Answer<'_, Option<Member>, ChangeError>;
-}
-
-impl Links for Control {
-    fn create_link(
+    pub fn create_link(
         &self,
         link: Link,
         notice: Option<NewNotice>,
@@ -105,11 +42,14 @@ impl Links for Control {
         })
     }
 
-    fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {
+    /// A link that is neither used nor over, by the digest of its secret. An invitation whose sender is no member any
+    /// more is over.
+    pub fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {
         self.read_for(Payer::Stranger, move |db| find(db, secret, now_ms))
     }
 
-    fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool> {
+    /// Whether there is a link by which somebody could still claim this account.
+    pub fn has_claim(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, bool> {
         self.read(move |db| {
             let sql =
                 format!("{} WHERE person_id = ?1 AND purpose = 'claim' AND expires_at_ms > ?2", LINKS.select);
@@ -117,14 +57,20 @@ impl Links for Control {
         })
     }
 
-    fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>> {
+    /// The invitations of a tenant that are neither accepted nor over, as [`Links::link`] has it, in the order in which they were made, at
+    /// most so many.
+    pub fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>> {
         self.read(move |db| {
             let sql = format!("{} WHERE {} ORDER BY number LIMIT ?3", LINKS.select, open());
             all(db, &sql, params![tenant_id, now_ms, limit], read)
         })
     }
 
-    fn invite(
+    /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It takes
+    /// the place of one of the same tenant to the same address, of which `records` are told, if that is for one
+    /// of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender it names is no
+    /// member who may give its role: what was looked up before the transaction may be over.
+    pub fn invite(
         &self,
         link: Link,
         notice: NewNotice,
@@ -162,7 +108,8 @@ impl Links for Control {
         Box::pin(async move { Ok(made.await?.unwrap_or(Invited::Missing)) })
     }
 
-    fn withdraw_invitation(
+    /// Takes an invitation of a tenant back, on behalf of somebody who may give these roles.
+    pub fn withdraw_invitation(
         &self,
         tenant_id: TenantId,
         id: Uuid,
@@ -181,7 +128,8 @@ impl Links for Control {
         Box::pin(async move { Ok(made.await?.unwrap_or(Invited::Missing)) })
     }
 
-    fn claim(
+    /// The person of a claim gets an address and a password. `Err(AlreadyExists)` if another has the address.
+    pub fn claim(
         &self,
         secret: Hash,
         now_ms: u64,
@@ -202,7 +150,8 @@ impl Links for Control {
         })
     }
 
-    fn reset_password(
+    /// A new password, which ends all sessions of the person and all other links to a new password.
+    pub fn reset_password(
         &self,
         secret: Hash,
         now_ms: u64,
@@ -224,7 +173,10 @@ impl Links for Control {
         })
     }
 
-    fn accept_invitation(
+    /// Makes the person a member who has the address of the invitation, or who gets it here: `Guest`.
+    /// `Err(AlreadyExists)` if the person is a member already, if the address belongs to somebody else than the
+    /// one who accepts, or if that one was never shown to have it.
+    pub fn accept_invitation(
         &self,
         secret: Hash,
         now_ms: u64,

@@ -11,40 +11,11 @@ use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
 use crate::{sent, session, tenant};
 
-pub trait Memberships: Send + Sync {
+impl Control {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
     /// person, of whom nothing else is changed. `Err(AlreadyExists)` if that person is a member of the
     /// tenant. Nothing when there is no such tenant.
-    fn add_member(&self, new: NewMember, records: Records<Member>)
-    -> Answer<'_, Option<Member>, ChangeError>;
-    /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does not end
-    /// keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations that the person has
-    /// sent and may not send any more are withdrawn, and so are all of a membership that had ended.
-    fn update_member(
-        &self,
-        tenant_id: TenantId,
-        person_id: PersonId,
-        change: MemberChange,
-        records: Records<Updated>,
-    ) -> Answer<'_, Option<MemberChanged>>;
-    fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>>;
-    /// By the ids of their persons, in the order in which they became members; those whose membership has
-    /// ended included.
-    fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>>;
-    /// Those with one of these roles whose membership has not ended, in the order in which they became members.
-    fn members_with_roles(
-        &self,
-        tenant_id: TenantId,
-        roles: Vec<Role>,
-        now_ms: u64,
-        limit: usize,
-    ) -> Answer<'_, Vec<Member>>;
-    /// All of a person's, in the order in which they began.
-    fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>>;
-}
-
-impl Memberships for Control {
-    fn add_member(
+    pub fn add_member(
         &self,
         new: NewMember,
         records: Records<Member>,
@@ -56,7 +27,10 @@ impl Memberships for Control {
         })
     }
 
-    fn update_member(
+    /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does not end
+    /// keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations that the person has
+    /// sent and may not send any more are withdrawn, and so are all of a membership that had ended.
+    pub fn update_member(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
@@ -82,15 +56,18 @@ impl Memberships for Control {
         })
     }
 
-    fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>> {
+    pub fn member(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Option<Member>> {
         self.read(move |db| find(db, tenant_id, person_id))
     }
 
-    fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>> {
+    /// By the ids of their persons, in the order in which they became members; those whose membership has
+    /// ended included.
+    pub fn members(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Member>> {
         self.read(move |db| MEMBERS.page(db, Some(("tenant_id", tenant_id.into())), page, read_member))
     }
 
-    fn members_with_roles(
+    /// Those with one of these roles whose membership has not ended, in the order in which they became members.
+    pub fn members_with_roles(
         &self,
         tenant_id: TenantId,
         roles: Vec<Role>,
@@ -113,7 +90,8 @@ impl Memberships for Control {
         })
     }
 
-    fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>> {
+    /// All of a person's, in the order in which they began.
+    pub fn memberships(&self, person_id: PersonId) -> Answer<'_, Vec<Membership>> {
         self.read(move |db| {
             let sql = format!("{} WHERE person_id = ?1 ORDER BY memberships.number", MEMBERS.select);
             all(db, &sql, params![person_id], read)

@@ -7,23 +7,6 @@ use crate::db::{Db, DbError, Lock, Row, all, params};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
-pub trait MutedNotices: Send + Sync {
-    /// Of one person in one tenant, in the order of their names.
-    fn muted_notices(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Vec<String>>;
-    /// Who in a tenant does not want a notice of this name.
-    fn muted_by(&self, tenant_id: TenantId, notice: String) -> Answer<'_, Vec<PersonId>>;
-    /// One more. With records for the system chain, which are kept only where it is new.
-    fn mute_notice(&self, muted: MutedNotice, records: Vec<NewRecord>) -> Answer<'_, ()>;
-    /// These, and no other. The records are kept only where that is a change.
-    fn set_muted_notices(
-        &self,
-        tenant_id: TenantId,
-        person_id: PersonId,
-        notices: Vec<String>,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, ()>;
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutedNotice {
     pub tenant_id: TenantId,
@@ -31,26 +14,30 @@ pub struct MutedNotice {
     pub notice: String,
 }
 
-impl MutedNotices for Control {
-    fn muted_notices(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Vec<String>> {
+impl Control {
+    /// Of one person in one tenant, in the order of their names.
+    pub fn muted_notices(&self, tenant_id: TenantId, person_id: PersonId) -> Answer<'_, Vec<String>> {
         self.read(move |db| of(db, tenant_id, person_id))
     }
 
-    fn muted_by(&self, tenant_id: TenantId, notice: String) -> Answer<'_, Vec<PersonId>> {
+    /// Who in a tenant does not want a notice of this name.
+    pub fn muted_by(&self, tenant_id: TenantId, notice: String) -> Answer<'_, Vec<PersonId>> {
         self.read(move |db| {
             let sql = "SELECT person_id FROM {muted_notices} WHERE tenant_id = ?1 AND notice = ?2";
             all(db, sql, params![tenant_id, notice], |row| row.get("person_id"))
         })
     }
 
-    fn mute_notice(&self, muted: MutedNotice, records: Vec<NewRecord>) -> Answer<'_, ()> {
+    /// One more. With records for the system chain, which are kept only where it is new.
+    pub fn mute_notice(&self, muted: MutedNotice, records: Vec<NewRecord>) -> Answer<'_, ()> {
         self.change(Lock::Order, move |db| match insert(db, &muted)? {
             0 => Ok(()),
             _ => record::insert(db, muted.tenant_id, &records),
         })
     }
 
-    fn set_muted_notices(
+    /// These, and no other. The records are kept only where that is a change.
+    pub fn set_muted_notices(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,

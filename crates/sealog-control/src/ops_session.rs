@@ -7,19 +7,10 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 use crate::ops_user::{self, OpsUserId};
 
-pub trait OpsSessions: Send + Sync {
+impl Control {
     /// Begins a session for what somebody has shown. Not if that does not hold any more: the password was changed, the account
     /// removed, the code used, or the session that asked for it has ended.
-    fn begin_ops_session(&self, session: OpsSession, shown: OpsShown) -> Answer<'_, bool>;
-    /// A session that has not ended at `now_ms`.
-    fn ops_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<OpsSession>>;
-    /// It was used at `now_ms`.
-    fn touch_ops_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()>;
-    fn end_ops_session(&self, token_digest: Hash) -> Answer<'_, ()>;
-}
-
-impl OpsSessions for Control {
-    fn begin_ops_session(&self, session: OpsSession, shown: OpsShown) -> Answer<'_, bool> {
+    pub fn begin_ops_session(&self, session: OpsSession, shown: OpsShown) -> Answer<'_, bool> {
         // In one order with every change of an account: that ends this session, or this finds it changed.
         self.change_in(Room::Reserve, Lock::Order, move |db| {
             let over = "DELETE FROM {ops_sessions} WHERE expires_at_ms <= ?1";
@@ -51,7 +42,8 @@ impl OpsSessions for Control {
         })
     }
 
-    fn ops_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<OpsSession>> {
+    /// A session that has not ended at `now_ms`.
+    pub fn ops_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<OpsSession>> {
         // Whoever makes a token up is a stranger.
         self.read_for(Payer::Stranger, move |db| {
             let sql = format!("{SESSIONS} WHERE token_digest = ?1 AND {RUNS}");
@@ -59,14 +51,15 @@ impl OpsSessions for Control {
         })
     }
 
-    fn touch_ops_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()> {
+    /// It was used at `now_ms`.
+    pub fn touch_ops_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
             let sql = "UPDATE {ops_sessions} SET last_seen_at_ms = ?2 WHERE token_digest = ?1 AND last_seen_at_ms < ?2";
             db.execute(sql, params![token_digest, now_ms]).map(drop)
         })
     }
 
-    fn end_ops_session(&self, token_digest: Hash) -> Answer<'_, ()> {
+    pub fn end_ops_session(&self, token_digest: Hash) -> Answer<'_, ()> {
         self.change_in(Room::Reserve, Lock::None, move |db| end(db, token_digest))
     }
 }

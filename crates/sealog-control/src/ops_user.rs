@@ -6,30 +6,15 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one, params};
 use crate::error::ChangeError;
 
-pub trait OpsUsers: Send + Sync {
+impl Control {
     /// With a link that sets the password. Whoever has the address and has never shown a code gets the new link in place of
     /// the one before, and stays who they are; `Err(AlreadyExists)` if that account is in use.
-    fn add_ops_user(&self, new: NewOpsUser) -> Answer<'_, OpsUser, ChangeError>;
-    /// Those that were not removed, in the order of creation.
-    fn ops_users(&self, page: ListPage) -> Answer<'_, Vec<OpsUser>>;
-    /// Unless it was removed.
-    fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>>;
-    /// By the address, in any case, unless it was removed.
-    fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>>;
-    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is free.
-    fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>>;
-    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such link, or it is over.
-    fn enrol_ops_user(&self, link: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<OpsUser>>;
-    /// Keeps the secret of an authenticator until its first code. One that was shown to work stays, and the answer is no.
-    fn offer_ops_authenticator(&self, id: OpsUserId, secret: Vec<u8>) -> Answer<'_, bool>;
-}
-
-impl OpsUsers for Control {
-    fn add_ops_user(&self, new: NewOpsUser) -> Answer<'_, OpsUser, ChangeError> {
+    pub fn add_ops_user(&self, new: NewOpsUser) -> Answer<'_, OpsUser, ChangeError> {
         self.change(Lock::Order, move |db| add(db, new))
     }
 
-    fn ops_users(&self, page: ListPage) -> Answer<'_, Vec<OpsUser>> {
+    /// Those that were not removed, in the order of creation.
+    pub fn ops_users(&self, page: ListPage) -> Answer<'_, Vec<OpsUser>> {
         self.read(move |db| {
             let sql = format!(
                 "{} WHERE {STAYS} AND number > COALESCE((SELECT number FROM {{ops_users}} WHERE id = ?2), 0) ORDER BY number LIMIT ?1",
@@ -39,15 +24,18 @@ impl OpsUsers for Control {
         })
     }
 
-    fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>> {
+    /// Unless it was removed.
+    pub fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>> {
         self.read(move |db| find(db, id))
     }
 
-    fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>> {
+    /// By the address, in any case, unless it was removed.
+    pub fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>> {
         self.read(move |db| by_email(db, &email))
     }
 
-    fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
+    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is free.
+    pub fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
             let Some(user) = by_email(db, &email)? else { return Ok(None) };
             let sql = "UPDATE {ops_users} SET password_hash = NULL, secret = NULL, last_step = NULL, link_digest = NULL, link_expires_at_ms = NULL, removed_at_ms = ?2
@@ -58,7 +46,13 @@ impl OpsUsers for Control {
         })
     }
 
-    fn enrol_ops_user(&self, link: Hash, now_ms: u64, password_hash: String) -> Answer<'_, Option<OpsUser>> {
+    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such link, or it is over.
+    pub fn enrol_ops_user(
+        &self,
+        link: Hash,
+        now_ms: u64,
+        password_hash: String,
+    ) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
             let sql =
                 format!("{} WHERE link_digest = ?1 AND link_expires_at_ms > ?2 AND {STAYS}", OPS_USERS.select);
@@ -70,7 +64,8 @@ impl OpsUsers for Control {
         })
     }
 
-    fn offer_ops_authenticator(&self, id: OpsUserId, secret: Vec<u8>) -> Answer<'_, bool> {
+    /// Keeps the secret of an authenticator until its first code. One that was shown to work stays, and the answer is no.
+    pub fn offer_ops_authenticator(&self, id: OpsUserId, secret: Vec<u8>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = format!(
                 "UPDATE {{ops_users}} SET secret = ?2 WHERE id = ?1 AND last_step IS NULL AND {STAYS}"

@@ -13,48 +13,14 @@ use crate::person::PersonId;
 /// How long the text of a notice is kept after it was sent, or given up.
 const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
-pub trait Outbox: Send + Sync {
+impl Control {
     /// Puts a notice into the outbox, unless one with the same key was put there before. Whether it is new.
-    fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool>;
-    /// Several at once: all of them, or none. How many are new.
-    fn enqueue_notices(&self, new: Vec<NewNotice>) -> Answer<'_, usize>;
-    /// Notices that are due, oldest first.
-    fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>>;
-    /// Takes a notice for one attempt: of any number of callers that found it due, one. It is due again at
-    /// `until_ms`, whatever has become of the caller, unless the attempt's outcome was noted before. Whether
-    /// it is the caller's. The digest is that of the secret which this attempt sends; the one of an attempt
-    /// before it is gone.
-    fn claim_notice(
-        &self,
-        id: i64,
-        now_ms: u64,
-        until_ms: u64,
-        secret_digest: Option<Hash>,
-    ) -> Answer<'_, bool>;
-    /// What became of an attempt: sent, to be tried again at a time, or given up.
-    fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()>;
-    /// What became of the notices with these keys, as far as there are such.
-    fn notices_with_keys(&self, keys: Vec<String>) -> Answer<'_, Vec<KeptNotice>>;
-    /// Those for a person that were made since a time, newest first.
-    fn notices_for(&self, person_id: PersonId, since_ms: u64, limit: usize) -> Answer<'_, Vec<KeptNotice>>;
-    /// Those on behalf of a tenant that were given up, newest first, for as long as their text is kept.
-    fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>>;
-    /// Notices that wait.
-    fn pending_notices(&self) -> Answer<'_, u64>;
-    /// Notices that were given up, for as long as their text is kept.
-    fn count_given_up(&self) -> Answer<'_, u64>;
-    /// The notice that this secret was sent with.
-    fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>>;
-    /// A secret is used once. Whether it was the caller who did.
-    fn spend_secret(&self, secret_digest: Hash) -> Answer<'_, bool>;
-}
-
-impl Outbox for Control {
-    fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool> {
+    pub fn enqueue_notice(&self, new: NewNotice) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| enqueue(db, new))
     }
 
-    fn enqueue_notices(&self, new: Vec<NewNotice>) -> Answer<'_, usize> {
+    /// Several at once: all of them, or none. How many are new.
+    pub fn enqueue_notices(&self, new: Vec<NewNotice>) -> Answer<'_, usize> {
         self.change(Lock::None, move |db| {
             let mut queued = 0;
             for new in new {
@@ -64,14 +30,19 @@ impl Outbox for Control {
         })
     }
 
-    fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>> {
+    /// Notices that are due, oldest first.
+    pub fn due_notices(&self, now_ms: u64, limit: usize) -> Answer<'_, Vec<Notice>> {
         self.read(move |db| {
             let sql = format!("{OUTBOX} WHERE {WAITS} AND due_at_ms <= ?1 ORDER BY id LIMIT ?2");
             readable(db, &sql, params![now_ms, limit], read_notice)
         })
     }
 
-    fn claim_notice(
+    /// Takes a notice for one attempt: of any number of callers that found it due, one. It is due again at
+    /// `until_ms`, whatever has become of the caller, unless the attempt's outcome was noted before. Whether
+    /// it is the caller's. The digest is that of the secret which this attempt sends; the one of an attempt
+    /// before it is gone.
+    pub fn claim_notice(
         &self,
         id: i64,
         now_ms: u64,
@@ -88,11 +59,13 @@ impl Outbox for Control {
         })
     }
 
-    fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()> {
+    /// What became of an attempt: sent, to be tried again at a time, or given up.
+    pub fn notice_attempted(&self, id: i64, outcome: NoticeOutcome) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| attempted(db, id, &outcome))
     }
 
-    fn notices_with_keys(&self, keys: Vec<String>) -> Answer<'_, Vec<KeptNotice>> {
+    /// What became of the notices with these keys, as far as there are such.
+    pub fn notices_with_keys(&self, keys: Vec<String>) -> Answer<'_, Vec<KeptNotice>> {
         self.read(move |db| {
             let mut found = Vec::new();
             for key in keys {
@@ -103,7 +76,13 @@ impl Outbox for Control {
         })
     }
 
-    fn notices_for(&self, person_id: PersonId, since_ms: u64, limit: usize) -> Answer<'_, Vec<KeptNotice>> {
+    /// Those for a person that were made since a time, newest first.
+    pub fn notices_for(
+        &self,
+        person_id: PersonId,
+        since_ms: u64,
+        limit: usize,
+    ) -> Answer<'_, Vec<KeptNotice>> {
         self.read(move |db| {
             let sql = format!(
                 "{OUTBOX} WHERE person_id = ?1 AND created_at_ms >= ?2 ORDER BY created_at_ms DESC, id DESC LIMIT ?3"
@@ -112,7 +91,8 @@ impl Outbox for Control {
         })
     }
 
-    fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>> {
+    /// Those on behalf of a tenant that were given up, newest first, for as long as their text is kept.
+    pub fn given_up_notices(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeptNotice>> {
         self.read(move |db| {
             let sql = format!(
                 "{OUTBOX} WHERE tenant_id = ?1 AND {GIVEN_UP}
@@ -122,22 +102,26 @@ impl Outbox for Control {
         })
     }
 
-    fn pending_notices(&self) -> Answer<'_, u64> {
+    /// Notices that wait.
+    pub fn pending_notices(&self) -> Answer<'_, u64> {
         self.read(|db| count(db, &format!("SELECT count(*) AS count FROM {{outbox}} WHERE {WAITS}"), &[]))
     }
 
-    fn count_given_up(&self) -> Answer<'_, u64> {
+    /// Notices that were given up, for as long as their text is kept.
+    pub fn count_given_up(&self) -> Answer<'_, u64> {
         self.read(|db| count(db, &format!("SELECT count(*) AS count FROM {{outbox}} WHERE {GIVEN_UP}"), &[]))
     }
 
-    fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>> {
+    /// The notice that this secret was sent with.
+    pub fn notice_by_secret(&self, secret_digest: Hash) -> Answer<'_, Option<Notice>> {
         self.read(move |db| {
             let sql = format!("{OUTBOX} WHERE secret_digest = ?1 AND recipient IS NOT NULL");
             one(db, &sql, params![secret_digest], read_notice)
         })
     }
 
-    fn spend_secret(&self, secret_digest: Hash) -> Answer<'_, bool> {
+    /// A secret is used once. Whether it was the caller who did.
+    pub fn spend_secret(&self, secret_digest: Hash) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| spend(db, secret_digest))
     }
 }

@@ -7,24 +7,9 @@ use crate::db::{Db, DbError, Lock, Row, Value, all, one, params};
 use crate::outbox::WAITS;
 use crate::record::{self, NewRecord};
 
-pub trait OutboxDesk: Send + Sync {
+impl Control {
     /// Newest first: those in a state, if one is given, that were made before another one.
-    fn outbox_rows(
-        &self,
-        state: Option<NoticeState>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Answer<'_, Vec<OutboxRow>>;
-    fn outbox_row(&self, id: i64) -> Answer<'_, Option<OutboxRow>>;
-    /// It is due at once, also one that was given up, for as long as its text is kept. With records for the system chain of
-    /// its tenant. Whether it was one that can be sent.
-    fn retry_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
-    /// It is not tried again. Whether it waited.
-    fn give_up_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool>;
-}
-
-impl OutboxDesk for Control {
-    fn outbox_rows(
+    pub fn outbox_rows(
         &self,
         state: Option<NoticeState>,
         before: Option<i64>,
@@ -42,11 +27,13 @@ impl OutboxDesk for Control {
         })
     }
 
-    fn outbox_row(&self, id: i64) -> Answer<'_, Option<OutboxRow>> {
+    pub fn outbox_row(&self, id: i64) -> Answer<'_, Option<OutboxRow>> {
         self.read(move |db| find(db, id))
     }
 
-    fn retry_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
+    /// It is due at once, also one that was given up, for as long as its text is kept. With records for the system chain of
+    /// its tenant. Whether it was one that can be sent.
+    pub fn retry_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = "UPDATE {outbox} SET due_at_ms = ?2, given_up_at_ms = NULL
                        WHERE id = ?1 AND sent_at_ms IS NULL AND recipient IS NOT NULL AND parameters IS NOT NULL";
@@ -55,7 +42,8 @@ impl OutboxDesk for Control {
         })
     }
 
-    fn give_up_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
+    /// It is not tried again. Whether it waited.
+    pub fn give_up_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = format!("UPDATE {{outbox}} SET given_up_at_ms = ?2 WHERE id = ?1 AND {WAITS}");
             let changed = db.execute(&sql, params![id, now_ms])? > 0;

@@ -10,28 +10,15 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, count, params};
 use crate::record::{NewRecord, insert, insert_all};
 
-pub trait PendingRecords: Send + Sync {
+impl Control {
     /// Records of what changed no control data: who signed in, who looked at what. They are durable before it goes on.
     /// `room` is what they may use of a full disk.
-    fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Answer<'_, ()>;
-    /// Tenants that have records waiting, in the order of their ids: those behind this one, at most so many.
-    fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>>;
-    /// The oldest of a tenant, in the order of the changes that they tell of.
-    fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>>;
-    /// Whether it waits still.
-    fn is_pending(&self, id: Uuid) -> Answer<'_, bool>;
-    /// It is in the chain. Whether it was still waiting.
-    fn remove_record(&self, id: Uuid) -> Answer<'_, bool>;
-    /// The backlog of all tenants.
-    fn count_records(&self) -> Answer<'_, u64>;
-}
-
-impl PendingRecords for Control {
-    fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Answer<'_, ()> {
+    pub fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Answer<'_, ()> {
         self.change_in(room, Lock::Order, move |db| insert_all(db, &records))
     }
 
-    fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>> {
+    /// Tenants that have records waiting, in the order of their ids: those behind this one, at most so many.
+    pub fn tenants_with_records(&self, after: Option<TenantId>, limit: usize) -> Answer<'_, Vec<TenantId>> {
         self.read(move |db| {
             let mut params = vec![Value::from(limit)];
             params.extend(after.map(Value::from));
@@ -42,27 +29,31 @@ impl PendingRecords for Control {
         })
     }
 
-    fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>> {
+    /// The oldest of a tenant, in the order of the changes that they tell of.
+    pub fn pending_records(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<PendingRecord>> {
         self.read(move |db| {
             let page = ListPage { after: None, limit };
             PENDING.page(db, Some(("tenant_id", tenant_id.into())), page, read)
         })
     }
 
-    fn is_pending(&self, id: Uuid) -> Answer<'_, bool> {
+    /// Whether it waits still.
+    pub fn is_pending(&self, id: Uuid) -> Answer<'_, bool> {
         self.read(move |db| {
             let sql = "SELECT count(*) AS count FROM {pending} WHERE id = ?1";
             Ok(count(db, sql, params![id])? > 0)
         })
     }
 
-    fn remove_record(&self, id: Uuid) -> Answer<'_, bool> {
+    /// It is in the chain. Whether it was still waiting.
+    pub fn remove_record(&self, id: Uuid) -> Answer<'_, bool> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             Ok(db.execute("DELETE FROM {pending} WHERE id = ?1", params![id])? > 0)
         })
     }
 
-    fn count_records(&self) -> Answer<'_, u64> {
+    /// The backlog of all tenants.
+    pub fn count_records(&self) -> Answer<'_, u64> {
         self.read(|db| count(db, "SELECT count(*) AS count FROM {pending}", &[]))
     }
 }

@@ -5,18 +5,13 @@ use sealog_core::id::Uuid;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, Listed, Row, Value, count, one, params};
 
-pub trait Persons: Send + Sync {
-    fn person(&self, id: PersonId) -> Answer<'_, Option<Person>>;
-    /// By e-mail address, in any case; with the hash of the password, if there is one.
-    fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>>;
-}
-
-impl Persons for Control {
-    fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
+impl Control {
+    pub fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
         self.read(move |db| find(db, id))
     }
 
-    fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
+    /// By e-mail address, in any case; with the hash of the password, if there is one.
+    pub fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
         self.read(move |db| by_email(db, &email))
     }
 }

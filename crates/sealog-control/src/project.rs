@@ -10,31 +10,17 @@ use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, param
 use crate::record::{NewRecord, Records};
 use crate::tenant;
 
-pub trait Projects: Send + Sync {
+impl Control {
     /// Nothing when there is no such tenant. An id that is reserved for system chains is refused.
-    fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>>;
-    /// Nothing when there is no such project.
-    fn update_project(
-        &self,
-        id: ProjectId,
-        change: ProjectChange,
-        records: Records<Project>,
-    ) -> Answer<'_, Option<Project>>;
-    fn project(&self, id: ProjectId) -> Answer<'_, Option<Project>>;
-    fn projects(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Project>>;
-    /// Those of a tenant that have these ids, in the order of creation.
-    fn projects_named(&self, tenant_id: TenantId, ids: Vec<ProjectId>) -> Answer<'_, Vec<Project>>;
-}
-
-impl Projects for Control {
-    fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>> {
+    pub fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>> {
         self.change_of_tenant(Lock::Version, move |db| {
             let made = create(db, &new)?;
             Ok(made.map(|project| Changed { tenant_id: new.tenant_id, value: project, records }))
         })
     }
 
-    fn update_project(
+    /// Nothing when there is no such project.
+    pub fn update_project(
         &self,
         id: ProjectId,
         change: ProjectChange,
@@ -47,11 +33,11 @@ impl Projects for Control {
         })
     }
 
-    fn project(&self, id: ProjectId) -> Answer<'_, Option<Project>> {
+    pub fn project(&self, id: ProjectId) -> Answer<'_, Option<Project>> {
         self.read(move |db| find(db, id))
     }
 
-    fn projects(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Project>> {
+    pub fn projects(&self, tenant_id: TenantId, page: ListPage) -> Answer<'_, Vec<Project>> {
         self.read(move |db| {
             let scope = ("tenant_id", tenant_id.into());
             let projects = PROJECTS.page(db, Some(scope), page, read)?;
@@ -59,7 +45,8 @@ impl Projects for Control {
         })
     }
 
-    fn projects_named(&self, tenant_id: TenantId, ids: Vec<ProjectId>) -> Answer<'_, Vec<Project>> {
+    /// Those of a tenant that have these ids, in the order of creation.
+    pub fn projects_named(&self, tenant_id: TenantId, ids: Vec<ProjectId>) -> Answer<'_, Vec<Project>> {
         self.read(move |db| {
             if ids.is_empty() {
                 return Ok(Vec::new());

@@ -8,37 +8,6 @@ use crate::db::{Db, DbError, Listed, Lock, Row, all, count, one, params};
 use crate::person::PersonId;
 use crate::record::Records;
 
-pub trait SavedViews: Send + Sync {
-    /// Keeps a view, in place of the person's own of the same name. One that is shared is not replaced: others use it.
-    fn save_view(&self, view: SavedView, most: ViewsMax, records: Records<SavedView>)
-    -> Answer<'_, ViewKept>;
-    /// The person's own, and those that others share in this project, in the order in which they were saved.
-    fn saved_views(
-        &self,
-        tenant_id: TenantId,
-        person_id: PersonId,
-        project_id: ProjectId,
-    ) -> Answer<'_, Vec<SavedView>>;
-    /// Shares one of the person's own, takes it back, or pins it. `records` are told of it before and after.
-    fn change_view(
-        &self,
-        tenant_id: TenantId,
-        person_id: PersonId,
-        id: Uuid,
-        change: ViewChange,
-        most: ViewsMax,
-        records: Records<SavedView>,
-    ) -> Answer<'_, ViewKept>;
-    /// Whether there was such a one. `records` are told of it as it was.
-    fn remove_view(
-        &self,
-        tenant_id: TenantId,
-        id: Uuid,
-        whose: WhoseView,
-        records: Records<SavedView>,
-    ) -> Answer<'_, bool>;
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedView {
     /// Chosen by the caller from randomness.
@@ -93,8 +62,9 @@ pub enum WhoseView {
     SharedIn(ProjectId),
 }
 
-impl SavedViews for Control {
-    fn save_view(
+impl Control {
+    /// Keeps a view, in place of the person's own of the same name. One that is shared is not replaced: others use it.
+    pub fn save_view(
         &self,
         view: SavedView,
         most: ViewsMax,
@@ -110,7 +80,8 @@ impl SavedViews for Control {
         Box::pin(async move { Ok(kept.await?.unwrap_or(ViewKept::NotFound)) })
     }
 
-    fn saved_views(
+    /// The person's own, and those that others share in this project, in the order in which they were saved.
+    pub fn saved_views(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
@@ -125,7 +96,8 @@ impl SavedViews for Control {
         })
     }
 
-    fn change_view(
+    /// Shares one of the person's own, takes it back, or pins it. `records` are told of it before and after.
+    pub fn change_view(
         &self,
         tenant_id: TenantId,
         person_id: PersonId,
@@ -152,7 +124,8 @@ impl SavedViews for Control {
         Box::pin(async move { Ok(changed.await?.unwrap_or(ViewKept::NotFound)) })
     }
 
-    fn remove_view(
+    /// Whether there was such a one. `records` are told of it as it was.
+    pub fn remove_view(
         &self,
         tenant_id: TenantId,
         id: Uuid,

@@ -7,24 +7,9 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 use crate::person::PersonId;
 
-pub trait Sessions: Send + Sync {
+impl Control {
     /// Begins a session in place of another, if there is one, whatever was shown for it.
-    fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()>;
-    /// A session that has not ended at `now_ms`.
-    fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>>;
-    /// It was used at `now_ms`.
-    fn touch_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()>;
-    /// Those of a person that have not ended, the last used first.
-    fn sessions(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, Vec<Session>>;
-    fn end_session(&self, token_digest: Hash) -> Answer<'_, ()>;
-    /// One of a person's own. Whether there was such a one.
-    fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool>;
-    /// All of a person's but one, if one is to be kept.
-    fn end_sessions(&self, person_id: PersonId, keep: Option<Hash>) -> Answer<'_, ()>;
-}
-
-impl Sessions for Control {
-    fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()> {
+    pub fn create_session(&self, session: Session, replaces: Option<Hash>) -> Answer<'_, ()> {
         self.change_in(Room::Ordinary, Lock::None, move |db| {
             remove_over(db, session.created_at_ms)?;
             if let Some(replaced) = replaces {
@@ -34,7 +19,8 @@ impl Sessions for Control {
         })
     }
 
-    fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>> {
+    /// A session that has not ended at `now_ms`.
+    pub fn session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session>> {
         // Whoever makes a token up is a stranger.
         self.read_for(Payer::Stranger, move |db| {
             let sql = format!("{SESSIONS} WHERE token_digest = ?1 AND {RUNS}");
@@ -42,7 +28,8 @@ impl Sessions for Control {
         })
     }
 
-    fn touch_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()> {
+    /// It was used at `now_ms`.
+    pub fn touch_session(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
             let sql =
                 "UPDATE {sessions} SET last_seen_at_ms = ?2 WHERE token_digest = ?1 AND last_seen_at_ms < ?2";
@@ -50,7 +37,8 @@ impl Sessions for Control {
         })
     }
 
-    fn sessions(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, Vec<Session>> {
+    /// Those of a person that have not ended, the last used first.
+    pub fn sessions(&self, person_id: PersonId, now_ms: u64) -> Answer<'_, Vec<Session>> {
         self.read(move |db| {
             let sql = format!(
                 "{SESSIONS} WHERE person_id = ?1 AND {RUNS} ORDER BY last_seen_at_ms DESC, token_digest"
@@ -59,18 +47,20 @@ impl Sessions for Control {
         })
     }
 
-    fn end_session(&self, token_digest: Hash) -> Answer<'_, ()> {
+    pub fn end_session(&self, token_digest: Hash) -> Answer<'_, ()> {
         self.change_in(Room::Reserve, Lock::None, move |db| end(db, token_digest))
     }
 
-    fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool> {
+    /// One of a person's own. Whether there was such a one.
+    pub fn end_session_of(&self, person_id: PersonId, token_digest: Hash) -> Answer<'_, bool> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {sessions} WHERE person_id = ?1 AND token_digest = ?2";
             Ok(db.execute(sql, params![person_id, token_digest])? > 0)
         })
     }
 
-    fn end_sessions(&self, person_id: PersonId, keep: Option<Hash>) -> Answer<'_, ()> {
+    /// All of a person's but one, if one is to be kept.
+    pub fn end_sessions(&self, person_id: PersonId, keep: Option<Hash>) -> Answer<'_, ()> {
         self.change_in(Room::Reserve, Lock::None, move |db| end_all(db, person_id, keep))
     }
 }

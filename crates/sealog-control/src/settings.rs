@@ -8,49 +8,24 @@ use crate::person::PersonId;
 use crate::record::NewRecord;
 use crate::tenant;
 
-pub trait Settings: Send + Sync {
-    fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>>;
-    /// All of them, in the order of their names.
-    fn settings(&self, tenant_id: TenantId) -> Answer<'_, Vec<(String, String)>>;
-    /// Those of these names in the tenants that a person is a member of.
-    fn settings_for(
-        &self,
-        person_id: PersonId,
-        names: Vec<&'static str>,
-    ) -> Answer<'_, Vec<(TenantId, String, String)>>;
-    /// Nothing to take it away. A text that is no JSON is refused. Whether there is such a tenant.
-    fn set_setting(
-        &self,
-        tenant_id: TenantId,
-        name: String,
-        value: Option<String>,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, bool>;
-    /// Several at once.
-    fn set_settings(
-        &self,
-        tenant_id: TenantId,
-        settings: Vec<(String, Option<String>)>,
-        records: Vec<NewRecord>,
-    ) -> Answer<'_, bool>;
-}
-
-impl Settings for Control {
-    fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>> {
+impl Control {
+    pub fn setting(&self, tenant_id: TenantId, name: String) -> Answer<'_, Option<String>> {
         self.read(move |db| {
             let sql = "SELECT value FROM {settings} WHERE tenant_id = ?1 AND name = ?2";
             one(db, sql, params![tenant_id, name], |row| row.get("value"))
         })
     }
 
-    fn settings(&self, tenant_id: TenantId) -> Answer<'_, Vec<(String, String)>> {
+    /// All of them, in the order of their names.
+    pub fn settings(&self, tenant_id: TenantId) -> Answer<'_, Vec<(String, String)>> {
         self.read(move |db| {
             let sql = "SELECT name, value FROM {settings} WHERE tenant_id = ?1 ORDER BY name";
             all(db, sql, params![tenant_id], |row| Ok((row.get("name")?, row.get("value")?)))
         })
     }
 
-    fn settings_for(
+    /// Those of these names in the tenants that a person is a member of.
+    pub fn settings_for(
         &self,
         person_id: PersonId,
         names: Vec<&'static str>,
@@ -69,7 +44,8 @@ impl Settings for Control {
         })
     }
 
-    fn set_setting(
+    /// Nothing to take it away. A text that is no JSON is refused. Whether there is such a tenant.
+    pub fn set_setting(
         &self,
         tenant_id: TenantId,
         name: String,
@@ -79,7 +55,8 @@ impl Settings for Control {
         self.set_settings(tenant_id, vec![(name, value)], records)
     }
 
-    fn set_settings(
+    /// Several at once.
+    pub fn set_settings(
         &self,
         tenant_id: TenantId,
         settings: Vec<(String, Option<String>)>,

@@ -37,19 +37,14 @@ use crate::{
     person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
-pub trait Snapshot: Send + Sync {
-    fn export(&self) -> Answer<'_, ControlSnapshot>;
-    /// Puts this in the place of everything, in one step. For copies, into a store that serves nobody.
-    fn replace(&self, snapshot: ControlSnapshot) -> Answer<'_, ()>;
-}
-
-impl Snapshot for Control {
-    fn export(&self) -> Answer<'_, ControlSnapshot> {
+impl Control {
+    pub fn export(&self) -> Answer<'_, ControlSnapshot> {
         // Behind the changes before it and before those that come: one moment of everything.
         self.change(Lock::Order, export)
     }
 
-    fn replace(&self, snapshot: ControlSnapshot) -> Answer<'_, ()> {
+    /// Puts this in the place of everything, in one step. For copies, into a store that serves nobody.
+    pub fn replace(&self, snapshot: ControlSnapshot) -> Answer<'_, ()> {
         let (database, versions) = (Arc::clone(&self.database), Arc::clone(&self.versions));
         self.run(Payer::Operator, move || {
             let replaced = database.change(Lock::Version, |db, version| {

@@ -10,19 +10,11 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, all, one, params};
 use crate::tenant;
 
-pub trait SystemProjects: Send + Sync {
+impl Control {
     /// The tenant's reserved project, which is `new` if there was none. `new` is chosen by the caller from randomness
     /// ([`ProjectId::system_from_random`]), and any other kind of id is refused. Of several that ask at once, on any node, all
     /// get the same answer. Nothing when there is no such tenant.
-    fn system_project(&self, tenant_id: TenantId, new: ProjectId) -> Answer<'_, Option<ProjectId>>;
-    /// The tenant's reserved project, if it has one by now.
-    fn known_system_project(&self, tenant_id: TenantId) -> Answer<'_, Option<ProjectId>>;
-    /// Whose system project it is, if it is one.
-    fn tenant_of_system_project(&self, project_id: ProjectId) -> Answer<'_, Option<TenantId>>;
-}
-
-impl SystemProjects for Control {
-    fn system_project(&self, tenant_id: TenantId, new: ProjectId) -> Answer<'_, Option<ProjectId>> {
+    pub fn system_project(&self, tenant_id: TenantId, new: ProjectId) -> Answer<'_, Option<ProjectId>> {
         let database = Arc::clone(&self.database);
         self.run(Payer::Operator, move || {
             // It is made once and asked for before every record.
@@ -33,11 +25,13 @@ impl SystemProjects for Control {
         })
     }
 
-    fn known_system_project(&self, tenant_id: TenantId) -> Answer<'_, Option<ProjectId>> {
+    /// The tenant's reserved project, if it has one by now.
+    pub fn known_system_project(&self, tenant_id: TenantId) -> Answer<'_, Option<ProjectId>> {
         self.read(move |db| find(db, tenant_id))
     }
 
-    fn tenant_of_system_project(&self, project_id: ProjectId) -> Answer<'_, Option<TenantId>> {
+    /// Whose system project it is, if it is one.
+    pub fn tenant_of_system_project(&self, project_id: ProjectId) -> Answer<'_, Option<TenantId>> {
         self.read(move |db| {
             let sql = "SELECT tenant_id FROM {system_projects} WHERE project_id = ?1";
             one(db, sql, params![project_id], |row| row.get("tenant_id"))

@@ -8,30 +8,16 @@ use crate::control::{Answer, Changed, Control, set};
 use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params, readable};
 use crate::record::{NewRecord, Records};
 
-pub trait Tenants: Send + Sync {
-    fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant>;
-    /// Nothing when there is no such tenant.
-    fn update_tenant(
-        &self,
-        id: TenantId,
-        change: TenantChange,
-        records: Records<Tenant>,
-    ) -> Answer<'_, Option<Tenant>>;
-    fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>>;
-    fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>>;
-    /// Those whose name has this text in it, in any case of ASCII letters, in the order of creation.
-    fn tenants_like(&self, text: String, page: ListPage) -> Answer<'_, Vec<Tenant>>;
-}
-
-impl Tenants for Control {
-    fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant> {
+impl Control {
+    pub fn create_tenant(&self, new: NewTenant, records: Vec<NewRecord>) -> Answer<'_, Tenant> {
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Version, move |db| {
             Ok(Some(Changed { tenant_id: new.id, value: insert(db, new.into())?, records }))
         });
         Box::pin(async move { made.await?.ok_or(StoreError::Closing) })
     }
 
-    fn update_tenant(
+    /// Nothing when there is no such tenant.
+    pub fn update_tenant(
         &self,
         id: TenantId,
         change: TenantChange,
@@ -44,15 +30,16 @@ impl Tenants for Control {
         })
     }
 
-    fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>> {
+    pub fn tenant(&self, id: TenantId) -> Answer<'_, Option<Tenant>> {
         self.read(move |db| find(db, id))
     }
 
-    fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>> {
+    pub fn tenants(&self, page: ListPage) -> Answer<'_, Vec<Tenant>> {
         self.read(move |db| TENANTS.page(db, None, page, read))
     }
 
-    fn tenants_like(&self, text: String, page: ListPage) -> Answer<'_, Vec<Tenant>> {
+    /// Those whose name has this text in it, in any case of ASCII letters, in the order of creation.
+    pub fn tenants_like(&self, text: String, page: ListPage) -> Answer<'_, Vec<Tenant>> {
         self.read(move |db| {
             let escaped = text.to_ascii_lowercase().replace('!', "!!").replace('%', "!%").replace('_', "!_");
             let mut params = vec![page.limit.into(), format!("%{escaped}%").into()];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_service::ControlData;
+use sealog_control::Control;
 use sealog_service::admin::Admin;
 use sealog_service::background::Workers;
 use sealog_service::cases::CaseDesk;
@@ -38,7 +38,7 @@ pub type OnClaimed = Arc<dyn Fn() + Send + Sync>;
 /// Everything that pages share.
 pub struct Dashboard {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) control: ControlData,
+    pub(crate) control: Arc<Control>,
     pub(crate) world: Arc<dyn World>,
     pub(crate) accounts: Accounts,
     pub(crate) admin: Admin,
@@ -71,16 +71,15 @@ impl Dashboard {
 
     pub fn new(
         store: Arc<dyn Store>,
-        control: ControlData,
+        control: Arc<Control>,
         world: Arc<dyn World>,
         config: Config,
         admin: Admin,
         workers: Workers,
         on_claimed: OnClaimed,
     ) -> Arc<Dashboard> {
-        let (people, app_url) = (Arc::clone(&control.people), config.app_url.clone());
         let verifications = Verifications {
-            jobs: Arc::clone(&control.jobs),
+            control: Arc::clone(&control),
             store: Arc::clone(&store),
             world: Arc::clone(&world),
             runner: workers.runner.wake.clone(),
@@ -88,7 +87,7 @@ impl Dashboard {
         };
         let notifier = Notifier::new(&control, Arc::clone(&world));
         let exporter = Exporter {
-            exports: Arc::clone(&control.exports),
+            control: Arc::clone(&control),
             store: Arc::clone(&store),
             world: Arc::clone(&world),
             drain: Arc::clone(&workers.drain),
@@ -104,9 +103,9 @@ impl Dashboard {
         let cases =
             CaseDesk::new(&control, Arc::clone(&world), admin.wake().clone(), workers.case_events.clone());
         let accounts = Accounts::new(
-            people,
+            Arc::clone(&control),
             Arc::clone(&world),
-            app_url,
+            config.app_url.clone(),
             admin.wake().clone(),
             Arc::clone(admin.sign_ins()),
         );

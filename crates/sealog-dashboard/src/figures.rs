@@ -143,7 +143,7 @@ pub(crate) async fn read(
     let _place = app.reads.acquire(chain.tenant_id).await;
     let from = if before.is_empty() { days.start } else { before.start.min(days.start) };
     let counts = app.store.counts(chain, Days::new(from, days.end)).await?;
-    let actions = app.control.administration.actions(chain.tenant_id).await.map_err(of_control)?;
+    let actions = app.control.actions(chain.tenant_id).await.map_err(of_control)?;
     let own: HashMap<String, String> =
         actions.into_iter().filter_map(|action| Some((action.action, action.category?))).collect();
     let cost = counts.days.len() * DAY_COST;

@@ -212,14 +212,14 @@ async fn find_place(
         return Err(Problem::not_allowed());
     }
     if membership.role == Role::Auditor {
-        let authenticator = app.accounts.people.authenticator(who.person.id).await.map_err(of_control)?;
+        let authenticator = app.control.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
             return Err(see_other(ENROL).into());
         }
     }
-    let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
+    let tenant = app.control.tenant(tenant_id).await.map_err(of_control)?;
     let tenant = tenant.ok_or(Problem::not_found())?;
-    let administration = &app.control.administration;
+    let administration = &app.control;
     let projects = match membership.grants.projects.clone() {
         // Those alone: they may be behind the first ones that a list would have.
         Some(granted) => administration.projects_named(tenant_id, granted).await,
@@ -232,9 +232,9 @@ async fn find_place(
 /// Also the one that is reserved for a system chain, which is no project otherwise.
 async fn find_project(app: &Dashboard, id: ProjectId) -> Result<Option<Project>, Problem> {
     if !id.is_system() {
-        return app.control.administration.project(id).await.map_err(of_control);
+        return app.control.project(id).await.map_err(of_control);
     }
-    let tenant_id = app.control.system_projects.tenant_of_system_project(id).await.map_err(of_control)?;
+    let tenant_id = app.control.tenant_of_system_project(id).await.map_err(of_control)?;
     Ok(tenant_id.map(|tenant_id| Project {
         id,
         tenant_id,

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use sealog_service::ControlData;
+use sealog_control::{Control, KeyAccess};
 use sealog_service::admin::Admin;
 use sealog_service::background::{Jobs, Workers};
 use sealog_service::cases::{CaseForward, CaseReminders};
@@ -37,7 +37,8 @@ use crate::ready::LastAnswer;
 /// Everything that requests share.
 pub struct App {
     pub store: Arc<dyn Store>,
-    pub control: ControlData,
+    pub control: Arc<Control>,
+    pub(crate) keys: Arc<dyn KeyAccess>,
     pub world: Arc<dyn World>,
     pub config: Config,
     pub(crate) auth: Auth,
@@ -64,7 +65,19 @@ pub struct App {
 impl App {
     pub fn new(
         store: Arc<dyn Store>,
-        control: ControlData,
+        control: Arc<Control>,
+        world: Arc<dyn World>,
+        config: Config,
+    ) -> Arc<App> {
+        let keys = Arc::clone(&control) as _;
+        App::with_keys(store, control, keys, world, config)
+    }
+
+    /// As [`App::new`], with keys that are looked up elsewhere.
+    pub fn with_keys(
+        store: Arc<dyn Store>,
+        control: Arc<Control>,
+        keys: Arc<dyn KeyAccess>,
         world: Arc<dyn World>,
         config: Config,
     ) -> Arc<App> {
@@ -72,8 +85,7 @@ impl App {
         let wake = Wake::default();
         let ingest = Ingest::new(Arc::clone(&store), config.geo.clone(), Arc::clone(&changed));
         let drain = Arc::new(Drain {
-            records: Arc::clone(&control.records),
-            system_projects: Arc::clone(&control.system_projects),
+            control: Arc::clone(&control),
             store: Arc::clone(&store),
             ingest: ingest.clone(),
             world: Arc::clone(&world),
@@ -90,14 +102,14 @@ impl App {
             geo: config.geo.clone(),
             quotas: Quotas {
                 store: Arc::clone(&store),
-                control: control.clone(),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 plans: config.plans.clone(),
                 changed,
                 every: config.background.quota_every,
             },
             mailer: Mailer {
-                outbox: Arc::clone(&control.outbox),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 smtp: config.smtp.clone(),
                 app_url: config.app_url.clone(),
@@ -106,18 +118,18 @@ impl App {
             },
             drain: Arc::clone(&drain),
             runner: Arc::new(Runner {
-                jobs: Arc::clone(&control.jobs),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 works: vec![
                     Arc::new(Verifier {
                         store: Arc::clone(&store),
-                        control: control.clone(),
+                        control: Arc::clone(&control),
                         world: Arc::clone(&world),
                     }),
-                    Arc::new(DerivedCheck { store: Arc::clone(&store), control: control.clone() }),
+                    Arc::new(DerivedCheck { store: Arc::clone(&store), control: Arc::clone(&control) }),
                     Arc::new(Baseline {
                         store: Arc::clone(&store),
-                        control: control.clone(),
+                        control: Arc::clone(&control),
                         drain: Arc::clone(&drain),
                         world: Arc::clone(&world),
                     }),
@@ -131,7 +143,7 @@ impl App {
             }),
             retention: Retention {
                 store: Arc::clone(&store),
-                control: control.clone(),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 days: config.test_retention_days,
                 drain: Arc::clone(&drain),
@@ -140,7 +152,7 @@ impl App {
             },
             scheduler: Scheduler {
                 store: Arc::clone(&store),
-                control: control.clone(),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 schedule: config.verification,
                 has_mail: config.smtp.is_some(),
@@ -149,19 +161,19 @@ impl App {
                 figures: Figures::default(),
             },
             failed_sign_ins: FailedSignIns {
-                people: Arc::clone(&control.people),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 wake: wake.clone(),
             },
             packages: PackageSweep {
-                control: Arc::clone(&control.disclosing),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world),
                 records: wake.clone(),
                 every: config.background.packages_every,
             },
             case_forward: CaseForward {
-                events: Arc::clone(&control.case_events),
-                administration: Arc::clone(&control.administration),
+                events: Arc::clone(&control) as _,
+                control: Arc::clone(&control),
                 store: Arc::clone(&store),
                 ingest: ingest.clone(),
                 world: Arc::clone(&world),
@@ -170,9 +182,7 @@ impl App {
                 every: config.background.case_events_every,
             },
             case_reminders: CaseReminders {
-                cases: Arc::clone(&control.cases),
-                administration: Arc::clone(&control.administration),
-                people: Arc::clone(&control.people),
+                control: Arc::clone(&control),
                 notifier: Notifier::new(&control, Arc::clone(&world)),
                 world: Arc::clone(&world),
                 every: config.background.case_reminders_every,
@@ -182,19 +192,20 @@ impl App {
             supervision: Supervision::new(config.background.at_begin),
         };
         let replication = if config.replication {
-            Replication::new(Arc::clone(&store), Arc::clone(&control.whole))
+            Replication::new(Arc::clone(&store), Arc::clone(&control))
         } else {
             None
         };
         Arc::new(App {
             replication,
-            admin: Admin::new(control.clone(), Arc::clone(&world), &config.plans, wake),
-            auth: Auth::new(Arc::clone(&control.keys), &config),
+            admin: Admin::new(Arc::clone(&control), Arc::clone(&world), &config.plans, wake),
+            auth: Auth::new(Arc::clone(&keys), &config),
             ingest,
             jobs,
             started_ms: world.now_ms(),
             store,
             control,
+            keys,
             world,
             limits: Limits::default(),
             connections: Connections::new(config.connections_max, config.limits.connections_per_ip as usize),

@@ -32,15 +32,15 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     let store = app.store.stats().await?;
     // A disk that cannot be read must not silence what tells of it.
     let heads = app.store.heads().await.unwrap_or_default();
-    let outbox = app.control.outbox.pending_notices().await?;
-    let given_up = app.control.outbox.count_given_up().await?;
-    let records = app.control.records.count_records().await?;
+    let outbox = app.control.pending_notices().await?;
+    let given_up = app.control.count_given_up().await?;
+    let records = app.control.count_records().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
     text.family("sealog_build_info", "gauge", "The version that is running.");
     text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
-    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok() && app.control.keys.ready().is_ok()));
+    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok() && app.keys.ready().is_ok()));
 
     text.family("sealog_connections", "gauge", "Connections that are open.");
     text.sample("sealog_connections", "", app.connections.count() as u64);

@@ -2,15 +2,16 @@
 
 use sealog_control::{ListPage, PersonId, Role, Tenant};
 use sealog_store::StoreError;
+use std::sync::Arc;
 
 use crate::address::is_address;
-use crate::control_data::ControlData;
+use sealog_control::Control;
 
 const PAGE: usize = 100;
 
 /// The tenant's contact, or else its first owner, who is named then: a notice is one mail.
 pub(crate) async fn address_of(
-    control: &ControlData,
+    control: &Arc<Control>,
     tenant: &Tenant,
     now_ms: u64,
 ) -> Result<Option<(String, Option<PersonId>)>, StoreError> {
@@ -19,7 +20,7 @@ pub(crate) async fn address_of(
     }
     let mut after = None;
     loop {
-        let page = control.people.members(tenant.id, ListPage { after, limit: PAGE }).await?;
+        let page = control.members(tenant.id, ListPage { after, limit: PAGE }).await?;
         let owner = page.iter().find(|member| {
             member.membership.role == Role::Owner
                 && !member.membership.has_ended(now_ms)

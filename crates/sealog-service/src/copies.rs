@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealog_control::{Control, Projects, SystemProjects};
+use sealog_control::Control;
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, ProjectId};
 use sealog_store::segments::LogCut;

@@ -14,7 +14,6 @@ pub mod admin;
 pub mod background;
 pub mod cases;
 mod contact;
-mod control_data;
 pub mod copies;
 pub mod disclosure;
 pub mod exports;
@@ -47,7 +46,6 @@ pub mod verification;
 mod visit;
 pub mod zone;
 
-pub use control_data::ControlData;
 pub use secret::Secret;
 pub use stop::Stop;
 pub use visit::Visit;

@@ -15,6 +15,7 @@
 //! t3  the claim is over: only if A died is the mail still due, and whoever finds it sends it
 //! ```
 
+use sealog_control::Control;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use lettre::message::header::{Header, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, MultiPart};
 use lettre::transport::smtp::{self, AsyncSmtpTransportBuilder};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
-use sealog_control::{Notice, NoticeOutcome, Outbox};
+use sealog_control::{Notice, NoticeOutcome};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 use sha2::{Digest, Sha256};
@@ -129,7 +130,7 @@ impl Smtp {
 
 /// What the delivery of mails goes by.
 pub struct Mailer {
-    pub outbox: Arc<dyn Outbox>,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     /// Without one, mails wait.
     pub smtp: Option<Smtp>,
@@ -180,7 +181,7 @@ impl Mailer {
     /// Nothing is lost without a mail server: mails wait until there is one.
     async fn say_when_mails_wait(&self) {
         loop {
-            if let Ok(waiting @ 1..) = self.outbox.pending_notices().await {
+            if let Ok(waiting @ 1..) = self.control.pending_notices().await {
                 tracing::warn!(
                     waiting,
                     "mails wait in the outbox, and there is no mail server to send them by; see the settings smtp.url and smtp.from"
@@ -194,10 +195,10 @@ impl Mailer {
     /// Tries every mail that is due. `delivered` are those that the server has taken and the store does not know of.
     async fn round(&self, smtp: &Smtp, stop: &Stop, delivered: &mut HashSet<i64>) -> Result<(), StoreError> {
         for id in delivered.iter().copied().collect::<Vec<_>>() {
-            self.outbox.notice_attempted(id, NoticeOutcome::Sent { now_ms: self.world.now_ms() }).await?;
+            self.control.notice_attempted(id, NoticeOutcome::Sent { now_ms: self.world.now_ms() }).await?;
             delivered.remove(&id);
         }
-        let due = self.outbox.due_notices(self.world.now_ms(), ROUND_MAX).await?;
+        let due = self.control.due_notices(self.world.now_ms(), ROUND_MAX).await?;
         if due.is_empty() {
             return Ok(());
         }
@@ -214,7 +215,7 @@ impl Mailer {
             // Only its digest is kept, from here on; the secret itself is in the mail alone.
             let secret = notices::has_secret(&mail).then(|| Token::new(&*self.world));
             let digest = secret.as_ref().map(Token::digest);
-            if !self.outbox.claim_notice(mail.id, now_ms, until_ms, digest).await? {
+            if !self.control.claim_notice(mail.id, now_ms, until_ms, digest).await? {
                 continue;
             }
             let attempt = async {
@@ -252,7 +253,7 @@ impl Mailer {
                     }
                 }
             };
-            self.outbox.notice_attempted(mail.id, outcome).await?;
+            self.control.notice_attempted(mail.id, outcome).await?;
             delivered.remove(&mail.id);
         }
         let _ = tokio::time::timeout(GOODBYE_MAX, transport.shutdown()).await;

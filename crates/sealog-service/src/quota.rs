@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_control::{ListPage, NewNotice, Tenant};
+use sealog_control::{Control, KeyAccess, ListPage, NewNotice, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::plan::{Plan, QuotaNotice};
 use sealog_core::time::Month;
@@ -19,7 +19,6 @@ use sealog_store::{Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::contact::address_of;
-use crate::control_data::ControlData;
 use crate::text::Text;
 
 /// For how long after the end of a month its last events are still looked at.
@@ -61,7 +60,7 @@ impl Drop for Note<'_> {
 /// What the comparison of usage with quotas goes by.
 pub struct Quotas {
     pub store: Arc<dyn Store>,
-    pub control: ControlData,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     pub plans: Vec<Plan>,
     /// Tenants that the write path has noted.
@@ -110,7 +109,7 @@ impl Quotas {
         let mut after = None;
         let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
         loop {
-            let page = self.control.administration.tenants(ListPage { after, limit: PAGE }).await?;
+            let page = self.control.tenants(ListPage { after, limit: PAGE }).await?;
             for tenant in &page {
                 self.changed.add(tenant.id);
                 if !self.plans.iter().any(|plan| plan.name == tenant.plan) {
@@ -173,7 +172,7 @@ impl Watch {
             return Ok(());
         }
         // Read before the plan is: what is remembered under it is at least as new.
-        let version = quotas.control.keys.version_of(tenant_id);
+        let version = quotas.control.version_of(tenant_id);
         if let Some(known) = self.known.get_mut(&(tenant_id, month))
             && known.version == version
             && known.plan.as_ref().is_none_or(|plan| plan.notices_due(known.used, used).is_empty())
@@ -181,7 +180,7 @@ impl Watch {
             known.used = used;
             return Ok(());
         }
-        let Some(tenant) = quotas.control.administration.tenant(tenant_id).await? else { return Ok(()) };
+        let Some(tenant) = quotas.control.tenant(tenant_id).await? else { return Ok(()) };
         let plan = quotas.plans.iter().find(|plan| plan.name == tenant.plan).cloned();
         // From nothing on: the outbox knows which of them it has had.
         let due = plan.as_ref().map_or_else(Vec::new, |plan| plan.notices_due(0, used));
@@ -207,7 +206,7 @@ impl Watch {
                     parameters: quota.parameters().to_string(),
                     created_at_ms: quotas.world.now_ms(),
                 };
-                if quotas.control.outbox.enqueue_notice(notice).await? {
+                if quotas.control.enqueue_notice(notice).await? {
                     tracing::info!(tenant_id = %tenant_id.0, %month, percent, "a quota notice is in the outbox");
                 }
             }

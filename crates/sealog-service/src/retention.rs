@@ -20,9 +20,9 @@ use sealog_store::sync::lock;
 use sealog_store::world::World;
 use sealog_store::{DropPlan, Store, StoreError};
 
-use crate::control_data::ControlData;
 use crate::system_chain::{Actor, Drain, Recorder, Wake, actions, drops};
 use crate::verification::baseline_job;
+use sealog_control::Control;
 
 /// How often it is looked for old events.
 const EVERY: Duration = Duration::from_secs(60 * 60);
@@ -33,7 +33,7 @@ pub const STEPS_MAX: usize = 1000;
 
 pub struct Retention {
     pub store: Arc<dyn Store>,
-    pub control: ControlData,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     /// 0 for ever.
     pub days: u32,
@@ -75,7 +75,7 @@ impl Retention {
 
     /// At a start: drops of an earlier version get their record, once.
     pub async fn begin(&self) -> Result<(), StoreError> {
-        if baseline_job::queue(&*self.control.jobs, &*self.world).await? {
+        if baseline_job::queue(&self.control, &*self.world).await? {
             self.runner.wake();
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Retention {
         }
         let recorder = Recorder::new(Actor::System, Arc::clone(&self.world));
         for (tenant_id, chains) in tenants {
-            if self.control.administration.tenant(tenant_id).await?.is_none() {
+            if self.control.tenant(tenant_id).await?.is_none() {
                 // A store that was restored may have chains of tenants that nobody knows, and no chain to
                 // record it in.
                 tracing::warn!(tenant = %tenant_id, "test events of an unknown tenant are dropped without a record");

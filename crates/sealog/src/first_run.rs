@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealog_control::{Control, Links, ListPage, Persons, Tenants};
+use sealog_control::{Control, ListPage};
 use sealog_service::Secret;
 use sealog_service::admin::first::First;
 use sealog_service::admin::{Actor, Admin, AdminError};
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    use sealog_control::{Claimed, KeyAccess, PendingRecords, Records};
+    use sealog_control::{Claimed, KeyAccess, Records};
     use sealog_core::key;
     use sealog_core::plan::Plan;
     use sealog_service::system_chain::Wake;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn admin(control: &Arc<Control>) -> Admin {
-        let control = Arc::clone(control).into();
+        let control = Arc::clone(control);
         Admin::new(control, Arc::new(SystemWorld), &Plan::defaults(), Wake::default())
     }
 

@@ -113,8 +113,7 @@ pub(crate) fn serve(
     let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let traces = traces::begin(&mut settings.server)?;
-    let app =
-        App::new(store.store(), Arc::clone(store.control()).into(), Arc::clone(&world), settings.server);
+    let app = App::new(store.store(), Arc::clone(store.control()), Arc::clone(&world), settings.server);
     let documented = Arc::clone(&app);
     let thread = std::thread::Builder::new().name("sealog-docs".into());
     // Without the thread the first request for a page makes them.
@@ -238,7 +237,7 @@ async fn prepare(
     let _startup = store.startup_lock().await.map_err(first_run::Failure::Store)?;
     let control = Arc::clone(store.control());
     // The drain that it would wake has not begun, and looks at everything when it does.
-    let admin = Admin::new(control.into(), Arc::clone(world), &settings.server.plans, Wake::default());
+    let admin = Admin::new(control, Arc::clone(world), &settings.server.plans, Wake::default());
     let Config { base_url, app_url, .. } = &settings.server;
     let addresses = first_run::Addresses { data_dir: &settings.data_dir, base_url, app_url };
     first_run::prepare(store.control(), &admin, world, addresses).await

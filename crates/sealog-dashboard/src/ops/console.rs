@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_service::ControlData;
+use sealog_control::Control;
 use sealog_service::admin::Admin;
 use sealog_service::geo::Geo;
 use sealog_service::ops::{Desk, OpsAccounts};
@@ -51,7 +51,7 @@ pub struct Room {
 /// Everything that pages of the console share.
 pub struct Console {
     pub(super) store: Arc<dyn Store>,
-    pub(super) control: ControlData,
+    pub(super) control: Arc<Control>,
     pub(super) world: Arc<dyn World>,
     pub(super) admin: Admin,
     pub(super) accounts: OpsAccounts,
@@ -64,7 +64,7 @@ pub struct Console {
 impl Console {
     pub fn new(
         store: Arc<dyn Store>,
-        control: ControlData,
+        control: Arc<Control>,
         world: Arc<dyn World>,
         admin: Admin,
         instance: Instance,
@@ -76,7 +76,7 @@ impl Console {
             wake: admin.wake().clone(),
         };
         Arc::new(Console {
-            accounts: OpsAccounts::new(Arc::clone(&control.operators), Arc::clone(&world)),
+            accounts: OpsAccounts::new(Arc::clone(&control), Arc::clone(&world)),
             cookies: OpsCookies::new(&instance.url),
             assets: Assets::new(BASE),
             store,

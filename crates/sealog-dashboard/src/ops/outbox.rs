@@ -114,14 +114,14 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let before = asked.request.query_value("before").map(|id| id.parse().map_err(|_| Problem::not_found()));
     let before = before.transpose()?;
     // One more than is shown tells whether there are others.
-    let mails = console.control.outbox_desk.outbox_rows(state, before, MAILS_ON_PAGE + 1).await;
+    let mails = console.control.outbox_rows(state, before, MAILS_ON_PAGE + 1).await;
     let mails = mails.map_err(of_control)?;
     let shown = &mails[..mails.len().min(MAILS_ON_PAGE)];
     let last = shown.last().filter(|_| mails.len() > MAILS_ON_PAGE);
     let mut names = HashMap::new();
     for id in shown.iter().filter_map(|mail| mail.tenant_id) {
         if !names.contains_key(&id) {
-            let tenant = console.control.administration.tenant(id).await.map_err(of_control)?;
+            let tenant = console.control.tenant(id).await.map_err(of_control)?;
             names.extend(tenant.map(|tenant| (id, tenant.name)));
         }
     }

@@ -37,7 +37,7 @@ struct Geo {
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let geo = console.instance.geo.as_ref().map(|geo| geo.state());
-    let waiting = console.control.outbox.pending_notices().await.map_err(of_control)?;
+    let waiting = console.control.pending_notices().await.map_err(of_control)?;
     Ok(html(&Page {
         shell: Shell::new(&console, &asked, Current::System),
         program: VERSION,

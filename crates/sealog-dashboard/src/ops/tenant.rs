@@ -82,7 +82,7 @@ impl<'a> Page<'a> {
         let here = format!("/ops/tenants/{}", tenant.id);
         let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         let after = after.transpose()?;
-        let administration = &console.control.administration;
+        let administration = &console.control;
         let list = async |after, limit| {
             administration.projects(tenant.id, ListPage { after, limit }).await.map_err(of_control)
         };
@@ -155,7 +155,7 @@ fn row(project: &Project) -> Row {
 
 async fn find(console: &Console, asked: &OpsAsked) -> Result<Tenant, Problem> {
     let id = Uuid::parse(asked.request.parameter("tenant")).map(TenantId).ok_or(Problem::not_found())?;
-    let tenant = console.control.administration.tenant(id).await.map_err(of_control)?;
+    let tenant = console.control.tenant(id).await.map_err(of_control)?;
     tenant.ok_or(Problem::not_found())
 }
 
@@ -243,7 +243,7 @@ pub(super) async fn change_project_rate(
 ) -> Result<Response, Problem> {
     let tenant = find(&console, &asked).await?;
     let id = Uuid::parse(asked.request.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
-    let project = console.control.administration.project(id).await.map_err(of_control)?;
+    let project = console.control.project(id).await.map_err(of_control)?;
     let project = project.filter(|project| project.tenant_id == tenant.id).ok_or(Problem::not_found())?;
     let Ok(rate_limit_rps) = given_rate(&asked) else {
         let mut page = Page::new(&console, &asked).await?;

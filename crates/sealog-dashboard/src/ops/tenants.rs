@@ -63,7 +63,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let search: String = search.trim().chars().take(SEARCH_CHARACTERS_MAX).collect();
     let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
     let after = after.transpose()?;
-    let administration = &console.control.administration;
+    let administration = &console.control;
     // One more than is shown tells whether there are others.
     let page = ListPage { after, limit: TENANTS_ON_PAGE + 1 };
     let found = match Uuid::parse(&search) {

@@ -64,7 +64,7 @@ struct Row {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
         let who = asked.person();
-        let people = &app.accounts.people;
+        let people = &app.control;
         let authenticator = people.authenticator(who.person.id).await.map_err(of_control)?;
         let sessions = people.sessions(who.person.id, app.world.now_ms()).await.map_err(of_control)?;
         let row = |session: &sealog_control::Session| Row {
@@ -98,7 +98,7 @@ async fn choices(app: &Dashboard, asked: &Asked) -> Result<Vec<Choices>, Problem
     let mut choices = Vec::new();
     for membership in &asked.person().memberships {
         let kinds = app.notifier.choices(membership).await.map_err(of_control)?;
-        let tenant = app.control.administration.tenant(membership.tenant_id).await.map_err(of_control)?;
+        let tenant = app.control.tenant(membership.tenant_id).await.map_err(of_control)?;
         if let Some(tenant) = tenant.filter(|_| !kinds.is_empty()) {
             choices.push(Choices { id: tenant.id.to_string(), organisation: visible(&tenant.name), kinds });
         }
@@ -108,7 +108,7 @@ async fn choices(app: &Dashboard, asked: &Asked) -> Result<Vec<Choices>, Problem
 
 /// The organisation that needs an authenticator, by its name.
 async fn name_of(app: &Dashboard, tenant_id: TenantId) -> Result<String, Problem> {
-    let tenant = app.control.administration.tenant(tenant_id).await.map_err(of_control)?;
+    let tenant = app.control.tenant(tenant_id).await.map_err(of_control)?;
     Ok(tenant.map_or_else(|| "An organisation".into(), |tenant| visible(&tenant.name)))
 }
 
@@ -253,7 +253,7 @@ pub(crate) async fn new_recovery_codes(app: Arc<Dashboard>, asked: Arc<Asked>) -
 
 /// One by its id, or all others.
 pub(crate) async fn end_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let (who, people) = (asked.person(), &app.accounts.people);
+    let (who, people) = (asked.person(), &app.control);
     match Hash::parse(asked.field("session")) {
         Some(id) => {
             if !people.end_session_of(who.person.id, id).await.map_err(of_control)? {

@@ -50,8 +50,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let page = match Catalog::builtin().entry(&name) {
         Some(entry) => of_entry(&app, &asked, actions, entry),
         None => {
-            let known =
-                app.control.administration.known_actions(place.tenant.id).await.map_err(of_control)?;
+            let known = app.control.known_actions(place.tenant.id).await.map_err(of_control)?;
             let known = known.into_iter().find(|known| known.action.action == name);
             of_custom(&app, &asked, actions, known.ok_or(Problem::not_found())?)
         }

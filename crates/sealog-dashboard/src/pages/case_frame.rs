@@ -115,7 +115,7 @@ pub(crate) struct Other {
 pub(crate) async fn find(app: &Dashboard, asked: &Asked, tab: &str) -> Result<Case, Problem> {
     let place = asked.place();
     let id = Uuid::parse(asked.parameter("case")).map(CaseId).ok_or(Problem::not_found())?;
-    let case = app.control.cases.case(place.tenant.id, id).await.map_err(of_control)?;
+    let case = app.control.case(place.tenant.id, id).await.map_err(of_control)?;
     let case = case.filter(|case| may_see(place, case)).ok_or(Problem::not_found())?;
     let resource = format!("case/{}", case.id.0);
     views::seal(app, asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "case", "tab": tab })).await?;
@@ -310,7 +310,7 @@ pub(crate) async fn names(
         if names.contains_key(&id) || names.len() >= NAMES_MAX {
             continue;
         }
-        let member = app.control.people.member(case.tenant_id, id).await.map_err(of_control)?;
+        let member = app.control.member(case.tenant_id, id).await.map_err(of_control)?;
         names.insert(id, member.map_or_else(|| id.0.to_string(), |member| visible(&member.person.email)));
     }
     Ok(names)
@@ -375,7 +375,7 @@ fn field_name(field: &str) -> &str {
 pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> Result<Vec<Choice>, Problem> {
     let page = ListPage { after: None, limit: MEMBERS_MAX };
     let now_ms = app.world.now_ms();
-    let members = app.control.people.members(asked.place().tenant.id, page).await.map_err(of_control)?;
+    let members = app.control.members(asked.place().tenant.id, page).await.map_err(of_control)?;
     let takes = members.iter().filter(|member| {
         CaseDesk::takes_cases(member.membership.role) && !member.membership.has_ended(now_ms)
     });
@@ -387,7 +387,7 @@ pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> R
     if !all.iter().any(|choice| choice.is_chosen)
         && let Some(id) = Uuid::parse(chosen).map(PersonId)
     {
-        let member = app.control.people.member(asked.place().tenant.id, id).await.map_err(of_control)?;
+        let member = app.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
         let who = member.map_or_else(|| visible(chosen), |member| visible(&member.person.email));
         let label = format!("{who} (takes no cases any more)");
         all.push(Choice { value: chosen.to_owned(), label, is_chosen: true });

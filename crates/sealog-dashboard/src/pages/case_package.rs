@@ -126,8 +126,7 @@ impl<'a> Page<'a> {
         let frame = Frame::new(app, asked, case, Tab::Package).await?;
         let may_download = may_hand_out(asked) && case.is_identity_confirmed() && is_for_handing_out(case);
         let running = runs.iter().find(|run| run.is_running());
-        let privacy =
-            builder::privacy(&*app.control.administration, case.tenant_id).await.map_err(of_control)?;
+        let privacy = builder::privacy(&app.control, case.tenant_id).await.map_err(of_control)?;
         let mut rows = Vec::new();
         for run in &runs {
             let is_outdated = app.disclosures.is_outdated(case, &run.package).await?;

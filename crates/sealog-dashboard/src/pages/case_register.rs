@@ -44,8 +44,7 @@ async fn register(app: &Dashboard, asked: &Asked) -> Result<Register, Problem> {
     let year = asked.query_value("year").and_then(|year| year.parse::<u16>().ok());
     let year = year.filter(|year| (1970..=9998).contains(year)).unwrap_or_else(|| this_year(now_ms));
     let calendar = app.cases.calendar(place.tenant.id).await?;
-    let mut register =
-        Register::of_year(&*app.control.cases, place.tenant.id, year, &calendar, now_ms).await?;
+    let mut register = Register::of_year(&app.control, place.tenant.id, year, &calendar, now_ms).await?;
     if place.role() == Role::Auditor {
         register.lines.retain(|line| may_see(place, &line.case));
     }

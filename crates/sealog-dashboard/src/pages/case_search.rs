@@ -115,7 +115,7 @@ pub(crate) async fn names_with(
     let mut known = names(app, case, &[]).await?;
     for id in people {
         if let Entry::Vacant(place) = known.entry(id) {
-            let member = app.control.people.member(case.tenant_id, id).await.map_err(of_control)?;
+            let member = app.control.member(case.tenant_id, id).await.map_err(of_control)?;
             place.insert(member.map_or_else(|| id.0.to_string(), |member| visible(&member.person.email)));
         }
     }

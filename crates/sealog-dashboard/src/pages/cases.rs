@@ -88,9 +88,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let after = after.transpose()?;
     let page = ListPage { after, limit: CASES_ON_PAGE + 1 };
     let cases = if is_closed {
-        app.control.cases.closed_cases(tenant_id, page)
+        app.control.closed_cases(tenant_id, page)
     } else {
-        app.control.cases.open_cases(tenant_id, page)
+        app.control.open_cases(tenant_id, page)
     };
     let mut cases = cases.await.map_err(of_control)?;
     let are_more = cases.len() > CASES_ON_PAGE;
@@ -125,7 +125,7 @@ pub(crate) async fn due_next(app: &Dashboard, asked: &Asked) -> Result<Option<(S
     let (tenant_id, now_ms) = (place.tenant.id, app.world.now_ms());
     let list = format!("/app/o/{tenant_id}/cases");
     let page = ListPage { after: None, limit: DUE_SHOWN };
-    let cases = app.control.cases.open_cases(tenant_id, page).await.map_err(of_control)?;
+    let cases = app.control.open_cases(tenant_id, page).await.map_err(of_control)?;
     let calendar = app.cases.calendar(tenant_id).await?;
     let open = cases.iter().filter(|case| case.answer.is_none());
     let rows: Vec<Row> = open.map(|case| row(&list, case, &calendar, now_ms)).collect();

@@ -134,7 +134,7 @@ pub(crate) async fn limits(
     if known.len() > GRANTED_MAX {
         return Ok(Err("Choose at most 200 projects."));
     }
-    let own = app.control.administration.projects_named(asked.place().tenant.id, known).await;
+    let own = app.control.projects_named(asked.place().tenant.id, known).await;
     let own: Vec<ProjectId> = own.map_err(of_control)?.iter().map(|project| project.id).collect();
     if chosen.is_empty() {
         return Ok(Err("Choose the projects that the auditor may see."));

@@ -118,7 +118,7 @@ async fn offer(
     invitation: &Invitation,
     known: bool,
 ) -> Result<Offer, Problem> {
-    let tenant = app.control.administration.tenant(invitation.tenant_id).await.map_err(of_control)?;
+    let tenant = app.control.tenant(invitation.tenant_id).await.map_err(of_control)?;
     let tenant = tenant.ok_or(Problem::not_found())?;
     let step = match &asked.who {
         Some(who) if who.person.email.to_lowercase() == invitation.email.to_lowercase() => Step::Accept,

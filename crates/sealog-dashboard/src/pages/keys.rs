@@ -105,7 +105,7 @@ impl<'a> Page<'a> {
         // One more than is shown tells whether there are older ones.
         let page = ListPage { after: before.transpose()?, limit: KEYS_ON_PAGE + 1 };
         let granted = place.membership.grants.projects.clone();
-        let keys = app.control.administration.keys_of_tenant(place.tenant.id, granted, page).await;
+        let keys = app.control.keys_of_tenant(place.tenant.id, granted, page).await;
         let mut keys = keys.map_err(of_control)?;
         let are_more = keys.len() > KEYS_ON_PAGE;
         keys.truncate(KEYS_ON_PAGE);
@@ -171,7 +171,7 @@ async fn find_project(app: &Dashboard, place: &Place, id: &str) -> Result<Option
     if place.membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
         return Ok(None);
     }
-    let found = app.control.administration.project(id).await.map_err(of_control)?;
+    let found = app.control.project(id).await.map_err(of_control)?;
     Ok(found.filter(|project| project.tenant_id == place.tenant.id))
 }
 
@@ -240,7 +240,7 @@ fn last_day(text: &str) -> Result<Option<String>, &'static str> {
 async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
     let place = asked.place();
     let id = KeyId(Uuid::parse(asked.field("key")).ok_or(Problem::not_found())?);
-    let found = app.control.administration.key(id).await.map_err(of_control)?;
+    let found = app.control.key(id).await.map_err(of_control)?;
     let is_seen = |key: &ApiKey| {
         place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&key.project_id))
     };

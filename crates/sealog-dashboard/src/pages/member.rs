@@ -47,7 +47,7 @@ impl<'a> Page<'a> {
         let members = format!("/app/o/{}/members", place.tenant.id);
         let is_form = !asked.field("role").is_empty();
         let role = if is_form { grants::chosen_role(asked) } else { Some(membership.role) };
-        let confirmed = app.control.people.with_authenticator(vec![member.person.id]).await;
+        let confirmed = app.control.with_authenticator(vec![member.person.id]).await;
         let ended = membership.ends_at_ms.filter(|_| membership.has_ended(app.world.now_ms()));
         // The day of an end that is over would be typed again and refused.
         let ends_at_ms = membership.ends_at_ms.filter(|_| ended.is_none());
@@ -77,7 +77,7 @@ impl<'a> Page<'a> {
 /// Somebody who is no member is like somebody who does not exist.
 async fn find(app: &Dashboard, asked: &Asked) -> Result<Member, Problem> {
     let id = Uuid::parse(asked.parameter("person")).map(PersonId).ok_or(Problem::not_found())?;
-    let member = app.control.people.member(asked.place().tenant.id, id).await.map_err(of_control)?;
+    let member = app.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
     member.ok_or(Problem::not_found())
 }
 

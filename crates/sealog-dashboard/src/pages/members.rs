@@ -66,7 +66,7 @@ struct InvitedRow {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
-        let (place, now_ms, people) = (asked.place(), app.world.now_ms(), &app.control.people);
+        let (place, now_ms, people) = (asked.place(), app.world.now_ms(), &app.control);
         let here = format!("/app/o/{}/members", place.tenant.id);
         // Behind somebody who is no member there is nobody.
         let after = asked.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
@@ -151,9 +151,9 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
             return wrong(Page { grants, ..page });
         }
     };
-    let known = app.control.people.person_by_email(page.email.trim().to_owned()).await.map_err(of_control)?;
+    let known = app.control.person_by_email(page.email.trim().to_owned()).await.map_err(of_control)?;
     if let Some((person, _)) = known
-        && app.control.people.member(place.tenant.id, person.id).await.map_err(of_control)?.is_some()
+        && app.control.member(place.tenant.id, person.id).await.map_err(of_control)?.is_some()
     {
         return wrong_email(
             page,

@@ -33,7 +33,7 @@ pub(crate) async fn read(
     limit: usize,
 ) -> Result<Vec<NoticeRow>, Problem> {
     let since_ms = app.world.now_ms().saturating_sub(DAYS * DAY_MS);
-    let found = app.control.outbox.notices_for(asked.person().person.id, since_ms, READ_MAX).await;
+    let found = app.control.notices_for(asked.person().person.id, since_ms, READ_MAX).await;
     let found = found.map_err(of_control)?;
     let about = found.iter().filter(|notice| tenant_id.is_none() || notice.tenant_id == tenant_id);
     Ok(about.filter_map(|notice| row(app, notice, zone)).take(limit).collect())

@@ -136,7 +136,7 @@ async fn keys(
     }
     let until_ms = now_ms.saturating_add(EXPIRING_MS);
     // One more than is shown tells whether there are more.
-    let keys = app.control.administration.keys_expiring(chain.project_id, now_ms, until_ms, KEYS_MAX + 1);
+    let keys = app.control.keys_expiring(chain.project_id, now_ms, until_ms, KEYS_MAX + 1);
     let keys = keys.await.map_err(of_control)?;
     let row = |key: &ApiKey| {
         let ends_at_ms = key.expires_at_ms.unwrap_or(now_ms);

@@ -44,7 +44,7 @@ async fn is_open(app: &Dashboard, asked: &Asked, membership: &Membership) -> Res
     if membership.role != Role::Auditor {
         return Ok(true);
     }
-    let authenticator = app.accounts.people.authenticator(asked.person().person.id).await;
+    let authenticator = app.control.authenticator(asked.person().person.id).await;
     Ok(authenticator.map_err(of_control)?.is_some_and(|authenticator| authenticator.is_confirmed()))
 }
 
@@ -53,7 +53,7 @@ async fn projects(app: &Dashboard, membership: &Membership, limit: usize) -> Res
         return Ok(granted.iter().copied().take(limit).collect());
     }
     let page = ListPage { after: None, limit };
-    let projects = app.control.administration.projects(membership.tenant_id, page).await;
+    let projects = app.control.projects(membership.tenant_id, page).await;
     Ok(projects.map_err(of_control)?.into_iter().map(|project| project.id).collect())
 }
 
@@ -66,7 +66,7 @@ async fn named(
     if membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
         return Ok(None);
     }
-    let known = app.control.administration.projects_named(membership.tenant_id, vec![id]).await;
+    let known = app.control.projects_named(membership.tenant_id, vec![id]).await;
     Ok(known.map_err(of_control)?.first().map(|project| project.id))
 }
 

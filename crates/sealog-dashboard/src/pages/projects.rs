@@ -66,7 +66,7 @@ impl<'a> Page<'a> {
         let page = ListPage { after, limit: PROJECTS_ON_PAGE + 1 };
         let listed = match place.membership.grants.projects {
             Some(_) => place.projects.clone(),
-            None => app.control.administration.projects(place.tenant.id, page).await.map_err(of_control)?,
+            None => app.control.projects(place.tenant.id, page).await.map_err(of_control)?,
         };
         let are_more = listed.len() > PROJECTS_ON_PAGE && place.membership.grants.projects.is_none();
         let shown = if are_more { &listed[..PROJECTS_ON_PAGE] } else { &listed[..] };
@@ -146,7 +146,7 @@ pub(crate) async fn rename(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let id = Uuid::parse(asked.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
     // Of another organisation, or not granted, it is like one that does not exist.
     let is_granted = place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&id));
-    let found = app.control.administration.project(id).await.map_err(of_control)?;
+    let found = app.control.project(id).await.map_err(of_control)?;
     let project = found.filter(|project| is_granted && project.tenant_id == place.tenant.id);
     let project = project.ok_or(Problem::not_found())?;
     let actor = Actor::Person(asked.person().person.id);

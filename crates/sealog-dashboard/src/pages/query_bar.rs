@@ -165,7 +165,7 @@ async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<Strin
     if before.len() > HINTED_BYTES_MAX {
         return Ok(Vec::new());
     }
-    let custom = app.control.administration.actions(place.tenant.id).await?;
+    let custom = app.control.actions(place.tenant.id).await?;
     let catalog = Catalog::builtin();
     let core = catalog.entries.iter().filter(|entry| !entry.gated).map(|entry| entry.action.as_str());
     let custom = custom.iter().map(|action| action.action.as_str()).take(CUSTOM_HINTS_MAX);

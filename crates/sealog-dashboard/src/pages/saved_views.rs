@@ -63,7 +63,7 @@ pub(crate) struct Row {
 /// Those of the person who asks and those that others share in the project, for this project and mode.
 pub(crate) async fn of(app: &Dashboard, asked: &Asked) -> Result<Vec<Row>, Problem> {
     let (place, person_id, project_id) = (asked.place(), asked.person().person.id, project_id(asked)?);
-    let views = app.control.people.saved_views(place.tenant.id, person_id, project_id).await;
+    let views = app.control.saved_views(place.tenant.id, person_id, project_id).await;
     let events = place.events_path();
     let row = |view: SavedView| Row {
         id: view.id.to_string(),

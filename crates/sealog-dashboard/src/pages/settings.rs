@@ -76,7 +76,7 @@ impl<'a> Page<'a> {
         let settings = app.admin.organisation_settings(tenant.id).await.map_err(of_admin)?;
         let OrganisationSettings { is_totp_required, session, email_domains, time_zone, privacy } = settings;
         let policy = app.admin.key_policy(tenant).await.map_err(of_admin)?;
-        let given_up = app.control.outbox.given_up_notices(tenant.id, GIVEN_UP_ON_PAGE).await;
+        let given_up = app.control.given_up_notices(tenant.id, GIVEN_UP_ON_PAGE).await;
         let given_up = given_up.map_err(of_control)?;
         let time_zone = time_zone.unwrap_or_else(|| zone::UTC.into());
         let number = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());

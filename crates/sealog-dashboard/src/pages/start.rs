@@ -53,7 +53,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 }
 
 async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option<Organisation>, Problem> {
-    let administration = &app.control.administration;
+    let administration = &app.control;
     let tenant = administration.tenant(membership.tenant_id).await.map_err(of_control)?;
     let Some(tenant) = tenant else { return Ok(None) };
     let first = match &membership.grants.projects {

@@ -242,7 +242,7 @@ pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
     if membership.role != Role::Auditor {
         return true;
     }
-    let confirmed = app.accounts.people.with_authenticator(vec![who.person.id]).await;
+    let confirmed = app.control.with_authenticator(vec![who.person.id]).await;
     confirmed.is_ok_and(|confirmed| !confirmed.is_empty())
 }
 

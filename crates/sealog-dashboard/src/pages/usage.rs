@@ -256,7 +256,7 @@ async fn notices(app: &Dashboard, asked: &Asked, month: Month) -> Result<Vec<Not
         .map(|(month, percent)| (month, percent, notice_key(tenant_id, month, percent)))
         .collect();
     let keys = keyed.iter().map(|(_, _, key)| key.clone()).collect();
-    let found = app.control.outbox.notices_with_keys(keys).await.map_err(of_control)?;
+    let found = app.control.notices_with_keys(keys).await.map_err(of_control)?;
     let notice = |(month, percent, key): &(Month, u8, String)| {
         let kept: &KeptNotice = found.iter().find(|kept| kept.key == *key)?;
         Some(Notice {

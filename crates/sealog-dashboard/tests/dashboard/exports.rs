@@ -1,7 +1,7 @@
 //! Exports as people make and download them.
 
 use futures_util::StreamExt;
-use sealog_control::{Grants, MemberChange, Memberships, Records, Role};
+use sealog_control::{Grants, MemberChange, Records, Role};
 use sealog_core::id::{ChainId, Hash, Mode};
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! Overview, Usage and Frameworks.
 
-use sealog_control::{
-    Grants, NewNotice, NewProject, NoticeOutcome, Outbox, Projects, Role, TenantChange, Tenants,
-};
+use sealog_control::{Grants, NewNotice, NewProject, NoticeOutcome, Role, TenantChange};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ChainId, Mode, ProjectId, Uuid};
 use sealog_core::time::DAY_MS;

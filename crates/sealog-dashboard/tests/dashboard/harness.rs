@@ -157,8 +157,7 @@ impl Stage {
         let world: Arc<dyn World> = Arc::clone(&clock) as _;
         let wake = Wake::default();
         let drain = Arc::new(Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store),
             ingest: Ingest::new(Arc::clone(&store), None, Arc::default()),
             world: Arc::clone(&world),
@@ -166,17 +165,14 @@ impl Stage {
             every: Duration::from_secs(600),
             turns: Turns::default(),
         });
-        let verifier = Verifier {
-            store: Arc::clone(&store),
-            control: Arc::clone(&control).into(),
-            world: Arc::clone(&world),
-        };
+        let verifier =
+            Verifier { store: Arc::clone(&store), control: Arc::clone(&control), world: Arc::clone(&world) };
         let runner_wake = Wake::default();
-        let data = Arc::clone(&control).into();
+        let data = Arc::clone(&control);
         let disclosures =
             Disclosures::new(&data, Arc::clone(&store), Arc::clone(&world), Arc::clone(&drain), &runner_wake);
         let runner = Arc::new(Runner {
-            jobs: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             world: Arc::clone(&world),
             works: vec![
                 Arc::new(verifier),
@@ -188,11 +184,11 @@ impl Stage {
             every: Duration::from_secs(600),
             pace: Pace::default(),
         });
-        let admin = Admin::new(Arc::clone(&control).into(), Arc::clone(&world), &Plan::defaults(), wake);
+        let admin = Admin::new(Arc::clone(&control), Arc::clone(&world), &Plan::defaults(), wake);
         let sign_ins = Arc::clone(admin.sign_ins());
         let console = Console::new(
             Arc::clone(&store),
-            Arc::clone(&control).into(),
+            Arc::clone(&control),
             Arc::clone(&world),
             admin.clone(),
             Instance {
@@ -215,7 +211,7 @@ impl Stage {
         );
         let dashboard = Dashboard::new(
             Arc::clone(&store),
-            Arc::clone(&control).into(),
+            Arc::clone(&control),
             Arc::clone(&world),
             config,
             admin.clone(),
@@ -393,7 +389,7 @@ impl Stage {
     /// Puts failed sign-ins into the records, as the background job does.
     pub fn record_failures(&self) {
         let world: Arc<dyn World> = Arc::clone(&self.clock) as _;
-        let failed = FailedSignIns { people: Arc::clone(&self.control) as _, world, wake: Wake::default() };
+        let failed = FailedSignIns { control: Arc::clone(&self.control) as _, world, wake: Wake::default() };
         self.wait(failed.record_due()).unwrap();
     }
 

@@ -1,9 +1,7 @@
 //! API keys: created, shown once, revoked.
 
 use sealog_control::Records;
-use sealog_control::{
-    Grants, KeyAccess, KeyId, Keys, NewKey, NewProject, Projects, Role, TenantChange, Tenants,
-};
+use sealog_control::{Grants, KeyAccess, KeyId, NewKey, NewProject, Role, TenantChange};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Hash, Mode, ProjectId, Uuid};
 use sealog_core::key;

@@ -29,7 +29,7 @@ fn furnished(stage: Stage) -> Stage {
 
 fn reminders(stage: &Stage) -> Reminders {
     let world: Arc<dyn World> = Arc::clone(&stage.clock) as _;
-    Reminders::new(&Arc::clone(&stage.control).into(), world, Duration::from_secs(600))
+    Reminders::new(&Arc::clone(&stage.control), world, Duration::from_secs(600))
 }
 
 /// Looks once for what is due, as a node that has just been started.

@@ -87,7 +87,7 @@ fn is_signed_in(browser: &mut Browser<'_>) -> bool {
 /// The secret of a link that the host has made.
 fn link(stage: &Stage, n: u8) -> String {
     let email = operator_email(n);
-    let made = add_operator(&*stage.control, &*stage.clock, "http://127.0.0.1:8080/ops", &email);
+    let made = add_operator(&stage.control, &*stage.clock, "http://127.0.0.1:8080/ops", &email);
     let url = &stage.wait(made).unwrap().url.0;
     url.strip_prefix("http://127.0.0.1:8080/ops/enrol#").unwrap().to_owned()
 }
@@ -259,7 +259,7 @@ fn a_removed_operator_is_out_at_once() {
     operator(&stage, 1);
     let mut browser = signed_in(&stage, 1);
     assert!(is_signed_in(&mut browser));
-    let remove = |email: &str| stage.wait(remove_operator(&*stage.control, &*stage.clock, email)).unwrap();
+    let remove = |email: &str| stage.wait(remove_operator(&stage.control, &*stage.clock, email)).unwrap();
     assert!(remove("operator1@example.ORG") && !remove("operator1@example.org"));
     assert!(!is_signed_in(&mut browser));
     assert_eq!(sign_in(&mut browser, 1, PASSWORD).status, 422);

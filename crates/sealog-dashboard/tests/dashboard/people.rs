@@ -235,7 +235,7 @@ fn whoever_goes_on_after_being_refused_costs_no_write_and_a_new_password_lets_in
     // The first of the five was counted, and refused by that; the others were refused by memory.
     assert_eq!(stranger_tries(&stage), 102);
     let world: Arc<dyn World> = stage.clock.clone();
-    let link = stage.wait(make_reset_link(&*stage.control, &world, HOME, &email(1))).unwrap().unwrap();
+    let link = stage.wait(make_reset_link(&stage.control, &world, HOME, &email(1))).unwrap().unwrap();
     let token = token_of(&link.url.0);
     let reset = [("token", token.0.0.as_str()), ("password", NEW_PASSWORD)];
     assert_eq!(stage.browser().post("/app/reset", &reset).status, 303);
@@ -602,7 +602,7 @@ fn a_link_that_is_made_on_the_host_leads_to_the_configured_address() {
     let stage = stage();
     let make = |email: &str| {
         let world: Arc<dyn World> = Arc::clone(&stage.clock) as _;
-        stage.wait(make_reset_link(&*stage.control, &world, "https://log.example/app", email)).unwrap()
+        stage.wait(make_reset_link(&stage.control, &world, "https://log.example/app", email)).unwrap()
     };
     assert!(make("nobody@example.org").is_none());
     let link = make("person1@example.org").unwrap().url;

@@ -1,7 +1,7 @@
 //! Every route, asked for by everybody.
 
 use axum::http::Method;
-use sealog_control::{Grants, Links, Role};
+use sealog_control::{Grants, Role};
 use sealog_dashboard::{Route, table};
 
 use crate::harness::*;

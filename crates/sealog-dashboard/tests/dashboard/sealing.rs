@@ -1,6 +1,6 @@
 //! What auditors see, and what anybody downloads, is in the system chain before the first byte leaves.
 
-use sealog_control::{PendingRecords, Role};
+use sealog_control::Role;
 use sealog_dashboard::{Needs, may, table};
 use sealog_store::verify;
 

@@ -326,7 +326,7 @@ fn a_verification_of_the_schedule_is_shown_as_one_and_the_page_says_when_they_ar
         .to_string(),
         created_at_ms: 0,
     };
-    stage.wait(sealog_control::Jobs::create_job(&*stage.control, new)).unwrap();
+    stage.wait(sealog_control::Control::create_job(&stage.control, new)).unwrap();
     stage.work();
     let mut browser = stage.signed_in(1);
     let page = browser.get(&verify_path(1));

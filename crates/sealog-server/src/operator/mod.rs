@@ -3,12 +3,13 @@
 mod fields;
 mod render;
 
+use sealog_control::Control;
 use std::sync::Arc;
 
 use axum::body::Body as RequestBody;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-use sealog_control::{Administration, KeyId, ListPage};
+use sealog_control::{KeyId, ListPage};
 use sealog_core::catalog::CustomAction;
 use sealog_core::id::{ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::query::{self, PageLimit, PageParameter};
@@ -89,8 +90,8 @@ impl Call<'_> {
         Failure::internal(error, self.request_id)
     }
 
-    fn accounts(&self) -> &dyn Administration {
-        &*self.app.control.administration
+    fn accounts(&self) -> &Control {
+        &self.app.control
     }
 
     /// Why a change was not made.
@@ -254,7 +255,7 @@ impl Call<'_> {
     async fn users(&self, tenant_id: TenantId, query: &str) -> Answer {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
-        let members = self.app.control.people.members(tenant_id, page.one_more()?);
+        let members = self.app.control.members(tenant_id, page.one_more()?);
         let members = members.await.map_err(|error| self.failed(&error))?;
         let users = members.iter().map(|member| (member.person.id.0.to_string(), render::user(member)));
         Ok(page.answer("users", users))

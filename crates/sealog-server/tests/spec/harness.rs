@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use sealog_control::{Access, Answer, Control, KeyAccess, KeyId, PendingRecords};
+use sealog_control::{Access, Answer, Control, KeyAccess, KeyId};
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
@@ -17,7 +17,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background, serve_with_pages};
-use sealog_service::{ControlData, Secret};
+use sealog_service::Secret;
 use sealog_store::clock::GuardedWorld;
 use sealog_store::counts::{Counts, Days};
 use sealog_store::feed::{Follower, Scope, Start};
@@ -160,9 +160,10 @@ impl Service {
         let (inner, control) = self.home.open(self.setup.segment_bytes, &world);
         let store = Arc::new(Hinge::new(inner));
         let keys = Arc::new(AskedKeys { control: Arc::clone(&control), asked: AtomicU64::new(0) });
-        let app = App::new(
+        let app = App::with_keys(
             Arc::clone(&store) as Arc<dyn Store>,
-            ControlData { keys: Arc::clone(&keys) as _, ..Arc::clone(&control).into() },
+            Arc::clone(&control),
+            Arc::clone(&keys) as _,
             world,
             self.setup.config.clone(),
         );

@@ -1,6 +1,5 @@
 //! 11 The operator's interface.
 
-use sealog_control::Persons;
 use serde_json::{Value, json};
 
 use crate::harness::*;

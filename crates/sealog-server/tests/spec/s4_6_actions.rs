@@ -1,6 +1,5 @@
 //! 4.6 `GET /v1/actions`, 2.4.
 
-use sealog_control::Actions;
 use sealog_core::id::{TenantId, Uuid};
 use serde_json::{Value, json};
 

@@ -1,6 +1,5 @@
 //! 6 Notices by e-mail at 80 % and at 100 % of the monthly quota.
 
-use sealog_control::{Outbox, Settings};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 

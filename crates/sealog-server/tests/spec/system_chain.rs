@@ -1,7 +1,7 @@
 //! The system chain: what the operator changes is sealed into a chain of the tenant's own, in order, once, and counts
 //! toward nothing.
 
-use sealog_control::{NewRecord, PendingRecords, Records, SystemProjects, TenantChange, Tenants};
+use sealog_control::{NewRecord, Records, TenantChange};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::Filter;

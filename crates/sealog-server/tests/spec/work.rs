@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use sealog_control::Actions;
 use sealog_core::id::{TenantId, Uuid};
 use sealog_store::Store;
 use sealog_store::pool::{FairPool, Lane, Payer};

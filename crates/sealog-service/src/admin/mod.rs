@@ -18,14 +18,14 @@ pub mod views;
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{Administration, ChangeError, People};
+use sealog_control::ChangeError;
 use sealog_core::plan::Plan;
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
-use crate::control_data::ControlData;
 use crate::people::SignInCounts;
 use crate::system_chain::{Recorder, Wake};
+use sealog_control::Control;
 
 pub use crate::system_chain::Actor;
 pub use fields::FieldError;
@@ -33,7 +33,7 @@ pub use fields::FieldError;
 /// The administration of a process.
 #[derive(Clone)]
 pub struct Admin {
-    control: ControlData,
+    control: Arc<Control>,
     world: Arc<dyn World>,
     plans: Arc<[Plan]>,
     wake: Wake,
@@ -42,7 +42,7 @@ pub struct Admin {
 
 impl Admin {
     /// `wake` tells the drain of this process that there are records.
-    pub fn new(control: ControlData, world: Arc<dyn World>, plans: &[Plan], wake: Wake) -> Admin {
+    pub fn new(control: Arc<Control>, world: Arc<dyn World>, plans: &[Plan], wake: Wake) -> Admin {
         Admin { control, world, plans: plans.into(), wake, sign_ins: Arc::default() }
     }
 
@@ -66,12 +66,12 @@ impl Admin {
         &self.sign_ins
     }
 
-    fn administration(&self) -> &dyn Administration {
-        &*self.control.administration
+    fn administration(&self) -> &Control {
+        &self.control
     }
 
-    fn people(&self) -> &dyn People {
-        &*self.control.people
+    fn people(&self) -> &Control {
+        &self.control
     }
 
     fn recorder(&self, actor: Actor) -> Recorder {

@@ -3,11 +3,12 @@
 //! A day that somebody wrote down (of receipt, of an announcement) is that day wherever it is read, and is kept as its beginning in UTC. What
 //! happened at a moment (a pause, an answer, now) is on the day that it was in the organisation's time zone.
 
+use sealog_control::Control;
 use std::collections::BTreeSet;
 
 use jiff::ToSpan;
 use jiff::civil::Date;
-use sealog_control::{Case, CasePause, CaseRegime, Intake, Settings};
+use sealog_control::{Case, CasePause, CaseRegime, Intake};
 use sealog_core::id::TenantId;
 use sealog_core::time::DAY_MS;
 use sealog_store::StoreError;
@@ -148,13 +149,10 @@ pub fn described(reason: &Reason) -> String {
 }
 
 /// The organisation's days: its time zone, and those off besides Saturdays and Sundays.
-pub async fn calendar(
-    settings: &(impl Settings + ?Sized),
-    tenant_id: TenantId,
-) -> Result<Calendar, StoreError> {
-    let text = settings.setting(tenant_id, HOLIDAYS.into()).await?;
+pub async fn calendar(control: &Control, tenant_id: TenantId) -> Result<Calendar, StoreError> {
+    let text = control.setting(tenant_id, HOLIDAYS.into()).await?;
     let days: Vec<String> = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    let zone = settings.setting(tenant_id, organisation::TIME_ZONE.into()).await?;
+    let zone = control.setting(tenant_id, organisation::TIME_ZONE.into()).await?;
     let zone = zone.as_deref().and_then(organisation::text).unwrap_or_else(|| zone::UTC.into());
     Ok(Calendar {
         holidays: days.iter().filter_map(|day| day.parse().ok()).collect(),

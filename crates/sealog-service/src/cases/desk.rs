@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use sealog_control::{
-    Administration, Case, CaseEntry, CaseEvent, CaseEvents, CaseId, CaseSaved, CaseScope, CaseState,
-    CaseWrite, Cases, Identifier, IdentityCheck, IdentityMethod, IdentityOutcome, NewNotice, People,
-    PersonId, Project, Role,
+    Case, CaseEntry, CaseEvent, CaseEvents, CaseId, CaseSaved, CaseScope, CaseState, CaseWrite, Identifier,
+    IdentityCheck, IdentityMethod, IdentityOutcome, NewNotice, PersonId, Project, Role,
 };
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
@@ -20,8 +19,8 @@ use super::reminders;
 use super::steps::{CaseError, Move, advance};
 use super::told::{self, Told};
 use crate::admin::FieldError;
-use crate::control_data::ControlData;
 use crate::system_chain::{Actor, Recorder, Wake, actions};
+use sealog_control::Control;
 
 /// Of the history, most that one answer has.
 pub const ENTRIES_MAX: usize = 1000;
@@ -30,10 +29,7 @@ const EVENTS_MAX: usize = 1000;
 /// Cases, for those who ask on behalf of people.
 #[derive(Clone)]
 pub struct CaseDesk {
-    cases: Arc<dyn Cases>,
-    events: Arc<dyn CaseEvents>,
-    administration: Arc<dyn Administration>,
-    people: Arc<dyn People>,
+    control: Arc<Control>,
     world: Arc<dyn World>,
     /// Of the drain of this process.
     records: Wake,
@@ -57,20 +53,12 @@ pub struct Seen {
 }
 
 impl CaseDesk {
-    pub fn new(control: &ControlData, world: Arc<dyn World>, records: Wake, forward: Wake) -> CaseDesk {
-        CaseDesk {
-            cases: Arc::clone(&control.cases),
-            events: Arc::clone(&control.case_events),
-            administration: Arc::clone(&control.administration),
-            people: Arc::clone(&control.people),
-            world,
-            records,
-            forward,
-        }
+    pub fn new(control: &Arc<Control>, world: Arc<dyn World>, records: Wake, forward: Wake) -> CaseDesk {
+        CaseDesk { control: Arc::clone(control), world, records, forward }
     }
 
     pub async fn calendar(&self, tenant_id: TenantId) -> Result<Calendar, StoreError> {
-        dates::calendar(&*self.administration, tenant_id).await
+        dates::calendar(&self.control, tenant_id).await
     }
 
     pub async fn dates(&self, case: &Case) -> Result<CaseDates, StoreError> {
@@ -78,12 +66,12 @@ impl CaseDesk {
     }
 
     pub async fn entries(&self, case: &Case) -> Result<Vec<CaseEntry>, StoreError> {
-        self.cases.case_entries(case.tenant_id, case.id, 0, ENTRIES_MAX).await
+        self.control.case_entries(case.tenant_id, case.id, 0, ENTRIES_MAX).await
     }
 
     /// Those that the case leaves in its projects.
     pub async fn events(&self, case: &Case) -> Result<Vec<CaseEvent>, StoreError> {
-        self.events.events_of_case(case.tenant_id, case.id, EVENTS_MAX).await
+        self.control.events_of_case(case.tenant_id, case.id, EVENTS_MAX).await
     }
 
     /// Whether somebody may be given cases.
@@ -130,7 +118,7 @@ impl CaseDesk {
         };
         let told = Told { recorder: &recorder, person_id, note, what: told::OPENED };
         let (case, with) = self.written(told, None, case, &projects).await?;
-        let case = self.cases.create_case(case, with).await;
+        let case = self.control.create_case(case, with).await;
         self.wake();
         Ok(case?)
     }
@@ -243,8 +231,7 @@ impl CaseDesk {
         let record = recorder.record(&actions::CASE_HOLIDAYS_CHANGED, &resource, metadata);
         let days: Vec<String> = holidays.iter().map(ToString::to_string).collect();
         let value = (!days.is_empty()).then(|| json!(days).to_string());
-        let set =
-            self.administration.set_setting(tenant_id, dates::HOLIDAYS.into(), value, vec![record]).await;
+        let set = self.control.set_setting(tenant_id, dates::HOLIDAYS.into(), value, vec![record]).await;
         self.wake();
         if set? { Ok(()) } else { Err(CaseError::Missing) }
     }
@@ -260,7 +247,7 @@ impl CaseDesk {
 
     /// The case, if it is as it was seen and can be changed.
     async fn find(&self, seen: Seen) -> Result<Case, CaseError> {
-        let case = self.cases.case(seen.tenant_id, seen.id).await?.ok_or(CaseError::Missing)?;
+        let case = self.control.case(seen.tenant_id, seen.id).await?.ok_or(CaseError::Missing)?;
         if case.revision != seen.revision {
             return Err(self.stale(case, seen.revision).await?);
         }
@@ -289,7 +276,7 @@ impl CaseDesk {
         case.revision = revision + 1;
         let (mut case, with) = self.written(told, Some(before), case, &projects).await?;
         case.revision = revision;
-        let saved = self.cases.save_case(case, with).await;
+        let saved = self.control.save_case(case, with).await;
         self.wake();
         match saved? {
             CaseSaved::Done(case) => Ok(*case),
@@ -299,7 +286,7 @@ impl CaseDesk {
     }
 
     async fn stale(&self, case: Case, seen: u64) -> Result<CaseError, CaseError> {
-        let others = self.cases.case_entries(case.tenant_id, case.id, seen, ENTRIES_MAX).await?;
+        let others = self.control.case_entries(case.tenant_id, case.id, seen, ENTRIES_MAX).await?;
         Ok(CaseError::Stale { case: Box::new(case), others })
     }
 
@@ -333,23 +320,23 @@ impl CaseDesk {
         else {
             return Ok(Vec::new());
         };
-        let member = self.people.member(case.tenant_id, assignee).await?;
+        let member = self.control.member(case.tenant_id, assignee).await?;
         let now_ms = self.world.now_ms();
         let member = member.filter(|member| {
             !member.membership.has_ended(now_ms) && CaseDesk::takes_cases(member.membership.role)
         });
         let Some(member) = member else { return Err(unknown("assignee").into()) };
-        let muted = self.people.muted_by(case.tenant_id, reminders::ASSIGNED.into()).await?;
+        let muted = self.control.muted_by(case.tenant_id, reminders::ASSIGNED.into()).await?;
         if assignee == person_id || muted.contains(&assignee) {
             return Ok(Vec::new());
         }
-        let tenant = self.administration.tenant(case.tenant_id).await?.ok_or(CaseError::Missing)?;
+        let tenant = self.control.tenant(case.tenant_id).await?.ok_or(CaseError::Missing)?;
         Ok(reminders::assigned(&tenant, &member.person, case, dates, now_ms).into_iter().collect())
     }
 
     /// Those of the scope, which are all of this tenant.
     async fn projects(&self, tenant_id: TenantId, scope: &CaseScope) -> Result<Vec<Project>, CaseError> {
-        let own = self.administration.projects_named(tenant_id, scope.projects.clone()).await?;
+        let own = self.control.projects_named(tenant_id, scope.projects.clone()).await?;
         if own.len() == scope.projects.len() { Ok(own) } else { Err(unknown("project").into()) }
     }
 }

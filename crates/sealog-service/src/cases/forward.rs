@@ -12,6 +12,7 @@
 //! theirs do not reach (`own_key`), and an event of the chain counts where all of its text is the same and it
 //! comes from here. Action, resource and step alone can be forged.
 
+use sealog_control::Control;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealog_control::{Administration, CaseEvent, CaseEventOutcome, CaseEvents};
+use sealog_control::{CaseEvent, CaseEventOutcome, CaseEvents};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::{self, StoredEvent};
 use sealog_core::id::{ChainId, Mode, RequestId, Ulid};
@@ -45,7 +46,7 @@ pub(super) const STEP: &str = "case_step";
 
 pub struct CaseForward {
     pub events: Arc<dyn CaseEvents>,
-    pub administration: Arc<dyn Administration>,
+    pub control: Arc<Control>,
     pub store: Arc<dyn Store>,
     pub ingest: Ingest,
     pub world: Arc<dyn World>,
@@ -100,8 +101,8 @@ impl CaseForward {
     async fn send(&self, event: &CaseEvent) -> Result<CaseEventOutcome, StoreError> {
         let now_ms = self.world.now_ms();
         let refused = |cause: String| Ok(CaseEventOutcome::Refused { cause, now_ms });
-        let project = self.administration.project(event.new.project_id).await?;
-        let tenant = self.administration.tenant(event.tenant_id).await?;
+        let project = self.control.project(event.new.project_id).await?;
+        let tenant = self.control.tenant(event.tenant_id).await?;
         let (Some(project), Some(tenant)) = (project, tenant) else {
             return refused("the project does not exist".into());
         };

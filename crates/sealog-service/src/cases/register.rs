@@ -1,7 +1,8 @@
 //! The register: every request with its dates and its answer, as 11 CCR 7101 and Art. 5(2) GDPR ask for. Who asked is not in it.
 
 use jiff::civil;
-use sealog_control::{Case, CaseOutcome, CaseRegime, Cases, ListPage};
+use sealog_control::Control;
+use sealog_control::{Case, CaseOutcome, CaseRegime, ListPage};
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
 
@@ -71,7 +72,7 @@ fn year_ms(year: u16) -> Option<(u64, u64)> {
 
 impl Register {
     pub async fn of_year(
-        cases: &dyn Cases,
+        control: &Control,
         tenant_id: TenantId,
         year: u16,
         calendar: &Calendar,
@@ -82,7 +83,7 @@ impl Register {
         let mut after = None;
         loop {
             let page =
-                cases.cases_received(tenant_id, from_ms, until_ms, ListPage { after, limit: PAGE }).await?;
+                control.cases_received(tenant_id, from_ms, until_ms, ListPage { after, limit: PAGE }).await?;
             let is_last = page.len() < PAGE;
             after = page.last().map(|case| case.id.0);
             for case in page {

@@ -1,13 +1,14 @@
 //! Mails about cases: to whoever was given one, and 7, 3 and 1 days before the date and when it is over. Each is sent once: its key in the
 //! outbox has the case, the date and the person. A mail has the number of a case and its dates, and nothing about the data subject.
 
+use sealog_control::Control;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{Administration, Case, Cases, ListPage, NewNotice, People, Person, Role, Tenant};
+use sealog_control::{Case, ListPage, NewNotice, Person, Role, Tenant};
 use sealog_core::id::{TenantId, Uuid};
 use sealog_store::StoreError;
 use sealog_store::world::World;
@@ -33,9 +34,7 @@ const RECIPIENTS_MAX: usize = 10;
 const MEMBERS_MAX: usize = 1000;
 
 pub struct CaseReminders {
-    pub cases: Arc<dyn Cases>,
-    pub administration: Arc<dyn Administration>,
-    pub people: Arc<dyn People>,
+    pub control: Arc<Control>,
     pub notifier: Notifier,
     pub world: Arc<dyn World>,
     pub every: Duration,
@@ -79,7 +78,7 @@ impl CaseReminders {
     pub async fn pass(&self, mut after: Option<Uuid>) -> Result<Option<Uuid>, StoreError> {
         let mut offices: HashMap<TenantId, Office> = HashMap::new();
         for _ in 0..PASS_MAX / PAGE {
-            let cases = self.cases.unanswered_cases(ListPage { after, limit: PAGE }).await?;
+            let cases = self.control.unanswered_cases(ListPage { after, limit: PAGE }).await?;
             for case in &cases {
                 // A case that cannot be looked at keeps no other tenant from its reminders: the dates are
                 // those of laws.
@@ -110,7 +109,7 @@ impl CaseReminders {
         let due_day = dates::to_number(dates.due.date);
         if due_day != case.due_day {
             // It moves while the clock stands still, and with the calendar.
-            self.cases.note_case_due(case.id, case.revision, due_day).await?;
+            self.control.note_case_due(case.id, case.revision, due_day).await?;
         }
         let Some(mark) = mark(&dates) else { return Ok(()) };
         // Another date is another reminder: one that was extended is due again.
@@ -121,10 +120,10 @@ impl CaseReminders {
     }
 
     async fn office(&self, tenant_id: TenantId) -> Result<Option<Office>, StoreError> {
-        let Some(tenant) = self.administration.tenant(tenant_id).await? else { return Ok(None) };
-        let calendar = dates::calendar(&*self.administration, tenant_id).await?;
+        let Some(tenant) = self.control.tenant(tenant_id).await? else { return Ok(None) };
+        let calendar = dates::calendar(&self.control, tenant_id).await?;
         let page = ListPage { after: None, limit: MEMBERS_MAX };
-        let members = match self.people.members(tenant_id, page).await {
+        let members = match self.control.members(tenant_id, page).await {
             Ok(members) => members,
             // Whoever has a case of their own is reminded of it all the same.
             Err(error) => {
@@ -150,7 +149,7 @@ impl CaseReminders {
     async fn recipients(&self, case: &Case, office: &Office) -> Result<Vec<Person>, StoreError> {
         let now_ms = self.world.now_ms();
         let assignee = match case.assignee {
-            Some(id) => self.people.member(case.tenant_id, id).await?,
+            Some(id) => self.control.member(case.tenant_id, id).await?,
             None => None,
         };
         let assignee = assignee.filter(|member| !member.membership.has_ended(now_ms));

@@ -5,13 +5,14 @@
 //! gives way to others ([`Work::stays`]): two nodes that took turns would begin for ever. A failure of the
 //! store leaves what was made so far as it is.
 
+use sealog_control::Control;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sealog_control::{
-    Administration, Case, CasePackage, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Job, JobId,
-    LetterKind, ListPage, NewRecord, PackageBuilt, PackageId,
+    Case, CasePackage, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Job, JobId, LetterKind,
+    ListPage, NewRecord, PackageBuilt, PackageId,
 };
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{Hash, TenantId, Uuid};
@@ -374,7 +375,7 @@ impl PackageBuilder {
         case: &Case,
         events: &[FoundEvent],
     ) -> Result<About, StoreError> {
-        let administration = &*self.desk.administration;
+        let administration = &*self.desk.control;
         let tenant = administration.tenant(case.tenant_id).await?;
         let organisation = tenant.map(|tenant| tenant.name).unwrap_or_default();
         let name = letters::case_name(case);
@@ -440,10 +441,7 @@ fn too_large(bytes_max: u64) -> String {
 }
 
 /// What the organisation says in its settings.
-pub async fn privacy(
-    administration: &dyn Administration,
-    tenant_id: TenantId,
-) -> Result<Privacy, StoreError> {
+pub async fn privacy(administration: &Control, tenant_id: TenantId) -> Result<Privacy, StoreError> {
     let mut words = Vec::new();
     for name in ["purposes", "categories", "recipients", "retention", "contact"] {
         let value = administration.setting(tenant_id, format!("privacy.{name}")).await?;

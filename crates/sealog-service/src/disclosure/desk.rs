@@ -3,18 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{Administration, Disclosing, Jobs};
 use sealog_store::Store;
 use sealog_store::world::World;
 
-use crate::control_data::ControlData;
 use crate::system_chain::{Drain, Wake};
+use sealog_control::Control;
 
 #[derive(Clone)]
 pub struct Disclosures {
-    pub control: Arc<dyn Disclosing>,
-    pub administration: Arc<dyn Administration>,
-    pub jobs: Arc<dyn Jobs>,
+    pub control: Arc<Control>,
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     pub drain: Arc<Drain>,
@@ -31,21 +28,13 @@ impl fmt::Debug for Disclosures {
 impl Disclosures {
     /// `runner` is that of the runner of this process.
     pub fn new(
-        control: &ControlData,
+        control: &Arc<Control>,
         store: Arc<dyn Store>,
         world: Arc<dyn World>,
         drain: Arc<Drain>,
         runner: &Wake,
     ) -> Disclosures {
-        Disclosures {
-            control: Arc::clone(&control.disclosing),
-            administration: Arc::clone(&control.administration),
-            jobs: Arc::clone(&control.jobs),
-            store,
-            world,
-            drain,
-            runner: runner.clone(),
-        }
+        Disclosures { control: Arc::clone(control), store, world, drain, runner: runner.clone() }
     }
 
     /// There is a job, or a record.

@@ -133,7 +133,7 @@ impl Disclosures {
         ground: Option<&str>,
     ) -> Result<Vec<Letter>, StoreError> {
         let edited = self.control.case_letters(case.tenant_id, case.id).await?;
-        let calendar = dates::calendar(&*self.administration, case.tenant_id).await?;
+        let calendar = dates::calendar(&self.control, case.tenant_id).await?;
         let extended = dates::extended_due(case, &calendar, self.world.now_ms());
         let letter = |kind: LetterKind| match edited.iter().find(|letter| letter.kind == kind) {
             Some(letter) => Letter {

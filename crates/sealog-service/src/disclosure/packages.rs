@@ -1,11 +1,12 @@
 //! How a package is asked for, downloaded and dropped. [`super::builder`] makes it.
 
+use sealog_control::Control;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::{
-    Case, CaseOutcome, CasePackage, CaseState, Disclosing, Grants, JobId, JobState, NewCasePackage, NewJob,
-    PackageBuilt, PackageCreated, PackageId, PersonId,
+    Case, CaseOutcome, CasePackage, CaseState, Grants, JobId, JobState, NewCasePackage, NewJob, PackageBuilt,
+    PackageCreated, PackageId, PersonId,
 };
 use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_core::time::DAY_MS;
@@ -131,7 +132,7 @@ impl Disclosures {
         for package in packages {
             let job = match &package.built {
                 Some(_) => None,
-                None => self.jobs.job(package.job_id).await?,
+                None => self.control.job(package.job_id).await?,
             };
             let progress = job.as_ref().and_then(|job| {
                 let position: Value = serde_json::from_slice(job.position.as_deref()?).ok()?;
@@ -155,7 +156,7 @@ impl Disclosures {
         let runs = self.packages(case).await?;
         let Some(run) = runs.iter().find(|run| run.is_running()) else { return Ok(false) };
         let now_ms = self.world.now_ms();
-        let stopped = self.jobs.cancel_job(run.package.job_id, now_ms, vec![]).await?;
+        let stopped = self.control.cancel_job(run.package.job_id, now_ms, vec![]).await?;
         self.control.abandon_package(run.package.new.id, now_ms).await?;
         Ok(stopped)
     }
@@ -225,7 +226,7 @@ impl Disclosures {
 
 /// One download. It holds one piece at a time.
 pub struct PackageDownload {
-    control: Arc<dyn Disclosing>,
+    control: Arc<Control>,
     store: Arc<dyn Store>,
     tenant_id: TenantId,
     id: PackageId,
@@ -310,7 +311,7 @@ fn parse_entries(text: &str) -> Option<Vec<Entry>> {
 /// Drops packages whose time is over; what they were stays recorded.
 #[derive(Clone)]
 pub struct PackageSweep {
-    pub control: Arc<dyn Disclosing>,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     pub records: Wake,
     pub every: Duration,

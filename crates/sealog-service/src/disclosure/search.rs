@@ -238,7 +238,7 @@ impl Disclosures {
         for search in searches {
             let job = match search.outcome {
                 Some(_) => None,
-                None => self.jobs.job(search.job_id).await?.map(|job| (job.state, job.cause)),
+                None => self.control.job(search.job_id).await?.map(|job| (job.state, job.cause)),
             };
             let parameters = Parameters::parse(&search.new.parameters);
             runs.push(SearchRun { search, parameters, job });
@@ -258,7 +258,7 @@ impl Disclosures {
         let runs = self.searches(case).await?;
         let Some(run) = runs.iter().find(|run| run.is_running()) else { return Ok(false) };
         let record = self.search_record(person_id, case, run, &actions::CASE_SEARCH_STOPPED);
-        let stopped = self.jobs.cancel_job(run.search.job_id, self.world.now_ms(), vec![record]).await?;
+        let stopped = self.control.cancel_job(run.search.job_id, self.world.now_ms(), vec![record]).await?;
         self.wake();
         Ok(stopped)
     }

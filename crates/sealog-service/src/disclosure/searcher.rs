@@ -1,11 +1,12 @@
 //! The work of a search: first what indexes know, then every event of the range, in pieces. What a piece has found is
 //! written together with how far it has got.
 
+use sealog_control::Control;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sealog_control::{CaseSearch, Disclosing, Job, NewFound, SearchId, SearchOutcome, SearchPiece};
+use sealog_control::{CaseSearch, Job, NewFound, SearchId, SearchOutcome, SearchPiece};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Uuid};
 use sealog_core::query::Filter;
@@ -40,7 +41,7 @@ const REST_MAX: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub struct Searcher {
-    control: Arc<dyn Disclosing>,
+    control: Arc<Control>,
     store: Arc<dyn Store>,
     world: Arc<dyn World>,
     /// Whether the last piece was held up by events that come in.
@@ -119,7 +120,7 @@ impl Position {
 }
 
 impl Searcher {
-    pub fn new(control: Arc<dyn Disclosing>, store: Arc<dyn Store>, world: Arc<dyn World>) -> Searcher {
+    pub fn new(control: Arc<Control>, store: Arc<dyn Store>, world: Arc<dyn World>) -> Searcher {
         Searcher { control, store, world, is_crowded: Arc::default() }
     }
 

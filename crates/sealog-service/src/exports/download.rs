@@ -1,9 +1,10 @@
 //! A download on its way: read, written and hashed in pieces, each when the connection asks for it.
 
+use sealog_control::Control;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{Export, ExportTotals, Exports, NewExport};
+use sealog_control::{Export, ExportTotals, NewExport};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash};
 use sealog_core::verify::Item;
@@ -23,7 +24,7 @@ pub const PIECE_BYTES: usize = 256 << 10;
 /// One download. It holds one piece at a time.
 pub struct Download {
     pub(super) store: Arc<dyn Store>,
-    pub(super) exports: Arc<dyn Exports>,
+    pub(super) control: Arc<Control>,
     pub(super) world: Arc<dyn World>,
     pub(super) export: Export,
     pub(super) chain: ChainId,
@@ -162,7 +163,7 @@ impl Download {
     /// The last byte was asked for. A file that is not the one of the first time is not completed.
     async fn complete(&self, totals: ExportTotals) -> Result<(), StoreError> {
         let id = self.export.new.id;
-        let known = self.exports.complete_export(id, totals).await?;
+        let known = self.control.complete_export(id, totals).await?;
         let is_same = |known: ExportTotals| {
             (known.rows, known.bytes, known.sha256) == (totals.rows, totals.bytes, totals.sha256)
         };

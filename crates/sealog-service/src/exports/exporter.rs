@@ -1,11 +1,10 @@
 //! How an export is made and found.
 
+use sealog_control::Control;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{
-    Export, ExportId, Exports, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records,
-};
+use sealog_control::{Export, ExportId, Grants, ListPage, NewExport, NewRecord, Person, PersonId, Records};
 use sealog_core::id::{ChainId, Uuid};
 use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
@@ -39,7 +38,7 @@ impl From<StoreError> for CreateError {
 /// Exports, for those who ask on behalf of people. Who may ask is theirs to decide.
 #[derive(Clone)]
 pub struct Exporter {
-    pub exports: Arc<dyn Exports>,
+    pub control: Arc<Control>,
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     pub drain: Arc<Drain>,
@@ -110,7 +109,7 @@ impl Exporter {
         let records = Records::told_by(move |removed: Option<&Export>, _: &Export| {
             removed.map(|removed| gave_way(&recorder, removed)).into_iter().chain([record]).collect()
         });
-        let created = self.exports.create_export(new, KEPT_MAX, records).await?;
+        let created = self.control.create_export(new, KEPT_MAX, records).await?;
         self.wake().wake();
         created.ok_or(CreateError::TooMany)
     }
@@ -141,7 +140,7 @@ impl Exporter {
         id: Uuid,
         grants: &Grants,
     ) -> Result<Option<Export>, StoreError> {
-        let export = self.exports.export_by_id(ExportId(id)).await?;
+        let export = self.control.export_by_id(ExportId(id)).await?;
         Ok(export.filter(|export| chain_of(&export.new) == chain && is_granted(&export.new, grants)))
     }
 
@@ -154,7 +153,7 @@ impl Exporter {
         grants: &Grants,
     ) -> Result<(Vec<Export>, Option<Uuid>), StoreError> {
         let page = ListPage { after: before, limit: limit + 1 };
-        let found = self.exports.exports_of(chain.tenant_id, chain.project_id, chain.mode, page);
+        let found = self.control.exports_of(chain.tenant_id, chain.project_id, chain.mode, page);
         let mut found = found.await?;
         let more = found.len() > limit;
         found.truncate(limit);
@@ -188,7 +187,7 @@ impl Exporter {
         self.drain.record_and_seal(chain.tenant_id, record).await?;
         Ok(Download {
             store: Arc::clone(&self.store),
-            exports: Arc::clone(&self.exports),
+            control: Arc::clone(&self.control),
             world: Arc::clone(&self.world),
             chain,
             state: State::new(&query, new, Writer::new(format)),

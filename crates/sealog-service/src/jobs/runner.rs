@@ -18,12 +18,13 @@
 //! that panics, or whose nodes end without giving it back, has failed after a few times: it would take every
 //! node with it, one after the other.
 
+use sealog_control::Control;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{Job, JobBack, JobEnd, JobId, JobOutcome, Jobs, NewRecord};
+use sealog_control::{Job, JobBack, JobEnd, JobId, JobOutcome, NewRecord};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
@@ -78,7 +79,7 @@ struct Parked {
 }
 
 pub struct Runner {
-    pub jobs: Arc<dyn Jobs>,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     /// Every kind that this process can do.
     pub works: Vec<Arc<dyn Work>>,
@@ -139,7 +140,7 @@ impl Runner {
         let next = self.works.iter().position(|work| Some(work.kind()) == last.kind).map_or(0, |at| at + 1);
         for work in self.works.iter().cycle().skip(next).take(self.works.len()) {
             let (kind, now_ms) = (work.kind(), self.world.now_ms());
-            let due = self.jobs.due_jobs(kind.into(), now_ms, DUE_MAX).await?;
+            let due = self.control.due_jobs(kind.into(), now_ms, DUE_MAX).await?;
             let parked = last.parked.iter().filter(|parked| parked.kind == kind).map(|parked| parked.job.id);
             let waiting: Vec<JobId> = due.iter().map(|job| job.id).chain(parked).collect();
             let before = last.jobs.get(kind);
@@ -149,7 +150,7 @@ impl Runner {
                 let at = last.parked.iter().position(|parked| parked.job.id == *id);
                 let (job, position) = match at.map(|at| last.parked.remove(at)) {
                     Some(Parked { job, position, .. }) => (job, position),
-                    None => match self.jobs.claim_job(*id, now_ms, until_ms).await? {
+                    None => match self.control.claim_job(*id, now_ms, until_ms).await? {
                         Some(job) => {
                             let position = job.position.clone().unwrap_or_default();
                             (job, position)
@@ -202,7 +203,7 @@ impl Runner {
                             if work.stays() && !position.is_empty() {
                                 let until_ms = now_ms.saturating_add(LEASE_MS);
                                 let kept = position.clone();
-                                if self.jobs.advance_job(job.id, job.claim, kept, until_ms).await? {
+                                if self.control.advance_job(job.id, job.claim, kept, until_ms).await? {
                                     parked.push(Parked { kind: work.kind(), job, position });
                                 }
                                 return Ok(());
@@ -213,7 +214,7 @@ impl Runner {
                     }
                     if kept.elapsed() >= self.pace.keep_every {
                         let until_ms = now_ms.saturating_add(LEASE_MS);
-                        if !self.jobs.advance_job(job.id, job.claim, position.clone(), until_ms).await? {
+                        if !self.control.advance_job(job.id, job.claim, position.clone(), until_ms).await? {
                             return Ok(());
                         }
                         kept = Instant::now();
@@ -259,7 +260,7 @@ impl Runner {
             tracing::error!(kind = job.kind, job = %job.id.0, cause, "a job has failed");
         }
         let end = JobEnd { outcome, position, at_ms: self.world.now_ms(), records };
-        self.jobs.end_job(job.id, job.claim, end).await?;
+        self.control.end_job(job.id, job.claim, end).await?;
         self.records.wake();
         Ok(())
     }
@@ -270,7 +271,7 @@ impl Runner {
         let mut at = 0;
         while let Some(Parked { job, position, .. }) = parked.get(at) {
             let until_ms = self.world.now_ms().saturating_add(LEASE_MS);
-            match self.jobs.advance_job(job.id, job.claim, position.clone(), until_ms).await? {
+            match self.control.advance_job(job.id, job.claim, position.clone(), until_ms).await? {
                 true => at += 1,
                 false => drop(parked.remove(at)),
             }
@@ -286,12 +287,12 @@ impl Runner {
         due_at_ms: u64,
         back: JobBack,
     ) -> Result<(), StoreError> {
-        self.jobs.give_job_back(job.id, job.claim, position, due_at_ms, back).await.map(drop)
+        self.control.give_job_back(job.id, job.claim, position, due_at_ms, back).await.map(drop)
     }
 
     async fn others_wait(&self, now_ms: u64) -> Result<bool, StoreError> {
         for work in &self.works {
-            if !self.jobs.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty() {
+            if !self.control.due_jobs(work.kind().into(), now_ms, 1).await?.is_empty() {
                 return Ok(true);
             }
         }

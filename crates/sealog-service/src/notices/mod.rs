@@ -5,9 +5,10 @@ mod html;
 mod reminders;
 mod texts;
 
+use sealog_control::Control;
 use std::sync::Arc;
 
-use sealog_control::{KeptNotice, MutedNotice, MutedNotices, Notice, Outbox, PersonId};
+use sealog_control::{KeptNotice, MutedNotice, Notice, PersonId};
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
 use sealog_store::world::World;
@@ -81,7 +82,7 @@ pub struct Unsubscription {
 
 impl Unsubscription {
     /// Of the secret in the link; nothing if there is no such notice any more.
-    pub async fn find(outbox: &dyn Outbox, token: &Token) -> Result<Option<Unsubscription>, StoreError> {
+    pub async fn find(outbox: &Control, token: &Token) -> Result<Option<Unsubscription>, StoreError> {
         let Some(notice) = outbox.notice_by_secret(token.digest()).await? else { return Ok(None) };
         let kind = notify::find(&notice.template).filter(|kind| kind.is_optional);
         let (Some(kind), Some(tenant_id), Some(person_id)) = (kind, notice.tenant_id, notice.person_id)
@@ -92,7 +93,7 @@ impl Unsubscription {
     }
 
     /// Twice is the same as once. Whoever has the mail has not signed in, and the record says so.
-    pub async fn make(&self, people: &dyn MutedNotices, world: &Arc<dyn World>) -> Result<(), StoreError> {
+    pub async fn make(&self, people: &Control, world: &Arc<dyn World>) -> Result<(), StoreError> {
         let Unsubscription { kind, tenant_id, person_id } = *self;
         let metadata = json!({ "turned_off": [kind.name], "by": "link" });
         let record = notify::chosen(world, person_id, metadata);

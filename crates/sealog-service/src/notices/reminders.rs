@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_control::{ApiKey, EndPage, EndPlace, Endings, Member, Tenant};
+use sealog_control::{ApiKey, EndPage, EndPlace, Member, Tenant};
 use sealog_core::id::TenantId;
 use sealog_core::time::DAY_MS;
 use sealog_store::StoreError;
@@ -16,11 +16,11 @@ use sealog_store::sync::lock;
 use sealog_store::world::World;
 use serde_json::{Value, json};
 
-use crate::control_data::ControlData;
 use crate::notify::{
     AUDITOR_ENDING, KEY_EXPIRED, KEY_EXPIRING, Kind, MANAGERS, Notifier, TRIAL_ENDED, TRIAL_ENDING,
 };
 use crate::supervise::{caught, of_one_row};
+use sealog_control::Control;
 
 /// For how long after it has happened something is still told.
 const LATE_MS: u64 = 7 * DAY_MS;
@@ -37,7 +37,7 @@ const AUDITOR_DAYS: &[u64] = &[7, 1];
 /// See the module.
 pub struct Reminders {
     notifier: Notifier,
-    endings: Arc<dyn Endings>,
+    control: Arc<Control>,
     world: Arc<dyn World>,
     every: Duration,
     state: Mutex<State>,
@@ -69,10 +69,9 @@ struct Due {
 }
 
 impl Reminders {
-    pub fn new(control: &ControlData, world: Arc<dyn World>, every: Duration) -> Reminders {
+    pub fn new(control: &Arc<Control>, world: Arc<dyn World>, every: Duration) -> Reminders {
         let notifier = Notifier::new(control, Arc::clone(&world));
-        let endings = Arc::clone(&control.endings);
-        Reminders { notifier, endings, world, every, state: Mutex::default() }
+        Reminders { notifier, control: Arc::clone(control), world, every, state: Mutex::default() }
     }
 
     pub(crate) async fn watch(&self) {
@@ -97,7 +96,7 @@ impl Reminders {
         let mut after = lock(&self.state).keys.take().unwrap_or(begin(now_ms));
         for _ in 0..PAGES_MAX {
             let page = EndPage { after, until_ms: until(now_ms, KEY_DAYS), limit: PAGE };
-            let keys = self.endings.keys_ending(page).await?;
+            let keys = self.control.keys_ending(page).await?;
             for (tenant_id, key, project) in &keys {
                 self.tell_or_log(of_key(*tenant_id, key, project, now_ms)).await?;
             }
@@ -113,7 +112,7 @@ impl Reminders {
         let mut after = lock(&self.state).trials.take().unwrap_or(begin(now_ms));
         for _ in 0..PAGES_MAX {
             let page = EndPage { after, until_ms: until(now_ms, TRIAL_DAYS), limit: PAGE };
-            let tenants = self.endings.trials_ending(page).await?;
+            let tenants = self.control.trials_ending(page).await?;
             for tenant in &tenants {
                 self.tell_or_log(of_trial(tenant, now_ms)).await?;
             }
@@ -130,7 +129,7 @@ impl Reminders {
             lock(&self.state).auditors.take().filter(|after| after.at_ms > now_ms).unwrap_or(start);
         for _ in 0..PAGES_MAX {
             let page = EndPage { after, until_ms: until(now_ms, AUDITOR_DAYS), limit: PAGE };
-            let auditors = self.endings.auditors_ending(page).await?;
+            let auditors = self.control.auditors_ending(page).await?;
             for auditor in &auditors {
                 self.tell_or_log(of_auditor(auditor, now_ms)).await?;
             }

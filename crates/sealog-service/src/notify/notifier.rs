@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{
-    Administration, Membership, NewNotice, NewRecord, Outbox, People, Person, PersonId, Role, Tenant,
-};
+use sealog_control::{Membership, NewNotice, NewRecord, Person, PersonId, Role, Tenant};
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
 use sealog_store::world::World;
@@ -13,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::kinds::{KINDS, Kind, MANAGERS};
 use crate::address::is_address;
-use crate::control_data::ControlData;
 use crate::organisation;
 use crate::people::OWNER;
 use crate::system_chain::{Actor, Recorder, actions};
 use crate::zone;
+use sealog_control::Control;
 
 /// Most people of an organisation that one notice goes to, those first who became members first.
 pub const RECIPIENTS_MAX: usize = 50;
@@ -30,9 +28,7 @@ pub(crate) fn chosen(world: &Arc<dyn World>, person_id: PersonId, metadata: Valu
 
 #[derive(Clone)]
 pub struct Notifier {
-    administration: Arc<dyn Administration>,
-    people: Arc<dyn People>,
-    outbox: Arc<dyn Outbox>,
+    control: Arc<Control>,
     world: Arc<dyn World>,
 }
 
@@ -43,19 +39,14 @@ impl fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    pub fn new(control: &ControlData, world: Arc<dyn World>) -> Notifier {
-        Notifier {
-            administration: Arc::clone(&control.administration),
-            people: Arc::clone(&control.people),
-            outbox: Arc::clone(&control.outbox),
-            world,
-        }
+    pub fn new(control: &Arc<Control>, world: Arc<dyn World>) -> Notifier {
+        Notifier { control: Arc::clone(control), world }
     }
 
     /// The optional notices that a member with this role may get, and whether the member wants them.
     pub async fn choices(&self, membership: &Membership) -> Result<Vec<(&'static Kind, bool)>, StoreError> {
         let Membership { tenant_id, person_id, role, .. } = membership;
-        let muted = self.people.muted_notices(*tenant_id, *person_id).await?;
+        let muted = self.control.muted_notices(*tenant_id, *person_id).await?;
         let optional = KINDS.iter().copied().filter(|kind| kind.is_optional && kind.is_for(*role));
         Ok(optional.map(|kind| (kind, !muted.iter().any(|name| name == kind.name))).collect())
     }
@@ -67,7 +58,7 @@ impl Notifier {
         let muted = choices.iter().map(|(kind, _)| kind.name).filter(|name| !wanted.contains(name));
         let muted: Vec<String> = muted.map(str::to_owned).collect();
         let record = chosen(&self.world, person_id, json!({ "turned_off": muted }));
-        self.people.set_muted_notices(tenant_id, person_id, muted, vec![record]).await
+        self.control.set_muted_notices(tenant_id, person_id, muted, vec![record]).await
     }
 
     /// Tells the members who have one of these roles. `key` says what it is about, and makes it one; `parameters` is an
@@ -81,7 +72,7 @@ impl Notifier {
         parameters: Value,
     ) -> Result<usize, StoreError> {
         let now_ms = self.world.now_ms();
-        let members = self.people.members_with_roles(tenant_id, roles.to_vec(), now_ms, RECIPIENTS_MAX);
+        let members = self.control.members_with_roles(tenant_id, roles.to_vec(), now_ms, RECIPIENTS_MAX);
         let people: Vec<Person> = members.await?.into_iter().map(|member| member.person).collect();
         self.tell(kind, tenant_id, &people, key, parameters).await
     }
@@ -95,7 +86,7 @@ impl Notifier {
         parameters: Value,
     ) -> Result<usize, StoreError> {
         let now_ms = self.world.now_ms();
-        let managers = self.people.members_with_roles(tenant.id, MANAGERS.to_vec(), now_ms, RECIPIENTS_MAX);
+        let managers = self.control.members_with_roles(tenant.id, MANAGERS.to_vec(), now_ms, RECIPIENTS_MAX);
         let people: Vec<Person> = managers.await?.into_iter().map(|member| member.person).collect();
         let mut queued = self.tell(kind, tenant.id, &people, key, parameters.clone()).await?;
         let is_own = |contact: &str| people.iter().any(|person| person.email.eq_ignore_ascii_case(contact));
@@ -110,7 +101,7 @@ impl Notifier {
                 parameters: parameters.to_string(),
                 created_at_ms: now_ms,
             };
-            queued += usize::from(self.outbox.enqueue_notice(notice).await?);
+            queued += usize::from(self.control.enqueue_notice(notice).await?);
         } else if people.is_empty() {
             tracing::warn!(tenant_id = %tenant.id.0, notice = kind.name, "a notice has nobody to go to: the tenant has no contact, no owner and no admin");
         }
@@ -127,9 +118,9 @@ impl Notifier {
         mut parameters: Value,
     ) -> Result<usize, StoreError> {
         let key_for = |person: &Person| format!("{}/{key}/{}", kind.name, person.id.0);
-        let known = self.outbox.notices_with_keys(people.iter().map(key_for).collect()).await?;
+        let known = self.control.notices_with_keys(people.iter().map(key_for).collect()).await?;
         let muted = match kind.is_optional {
-            true => self.people.muted_by(tenant_id, kind.name.into()).await?,
+            true => self.control.muted_by(tenant_id, kind.name.into()).await?,
             false => Vec::new(),
         };
         let is_told = |person: &&Person| {
@@ -139,11 +130,11 @@ impl Notifier {
                 && !known.iter().any(|notice| notice.key == key_for(person))
         };
         let people: Vec<&Person> = people.iter().filter(is_told).collect();
-        let Some(tenant) = self.administration.tenant(tenant_id).await? else { return Ok(0) };
+        let Some(tenant) = self.control.tenant(tenant_id).await? else { return Ok(0) };
         if people.is_empty() {
             return Ok(0);
         }
-        let zone = self.people.setting(tenant_id, organisation::TIME_ZONE.into()).await?;
+        let zone = self.control.setting(tenant_id, organisation::TIME_ZONE.into()).await?;
         let zone = zone.as_deref().and_then(organisation::text).unwrap_or_else(|| zone::UTC.into());
         parameters["organisation"] = tenant.name.into();
         parameters["zone"] = zone.into();
@@ -157,7 +148,7 @@ impl Notifier {
             parameters: parameters.clone(),
             created_at_ms: self.world.now_ms(),
         };
-        let queued = self.outbox.enqueue_notices(people.into_iter().map(notice).collect()).await?;
+        let queued = self.control.enqueue_notices(people.into_iter().map(notice).collect()).await?;
         if queued > 0 {
             tracing::info!(tenant_id = %tenant_id.0, notice = kind.name, about = key, people = queued, "a notice is in the outbox");
         }

@@ -1,9 +1,10 @@
 //! How operators sign in: a password, and always a code.
 
+use sealog_control::Control;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sealog_control::{Operators, OpsSession, OpsShown, OpsUser};
+use sealog_control::{OpsSession, OpsShown, OpsUser};
 use sealog_core::id::Hash;
 use sealog_store::world::World;
 
@@ -27,7 +28,7 @@ const SEEN_EVERY_MS: u64 = MINUTE_MS;
 /// What is done for operators who come through a browser.
 #[derive(Clone)]
 pub struct OpsAccounts {
-    operators: Arc<dyn Operators>,
+    control: Arc<Control>,
     world: Arc<dyn World>,
     refused: Arc<Refused>,
     counts: Arc<SignInCounts>,
@@ -64,8 +65,8 @@ impl<E: Into<Failed>> From<E> for EnrolError {
 }
 
 impl OpsAccounts {
-    pub fn new(operators: Arc<dyn Operators>, world: Arc<dyn World>) -> OpsAccounts {
-        OpsAccounts { operators, world, refused: Arc::default(), counts: Arc::default() }
+    pub fn new(control: Arc<Control>, world: Arc<dyn World>) -> OpsAccounts {
+        OpsAccounts { control, world, refused: Arc::default(), counts: Arc::default() }
     }
 
     /// Sets the password by a link that the host has made. The session that it begins asks for the authenticator, and opens nothing else.
@@ -84,8 +85,7 @@ impl OpsAccounts {
                 SignInError::TooMany | SignInError::Wrong | SignInError::Busy => EnrolError::TooMany,
             })?;
         let hash = password::hash(&*self.world, password).await?;
-        let enrolled =
-            self.operators.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
+        let enrolled = self.control.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
         let user = enrolled.ok_or(EnrolError::Gone)?;
         tracing::info!(operator = %user.id.0, address = %visitor.address, "an operator has set a password by a link");
         self.begin_half(&user, hash, None).await?.ok_or(EnrolError::Gone)
@@ -106,7 +106,7 @@ impl OpsAccounts {
             Limit::of_address("ops address", visitor.address),
         ];
         self.throttle().admit(&limits, self.world.now_ms()).await?;
-        let user = self.operators.ops_user_by_email(email.to_owned()).await?;
+        let user = self.control.ops_user_by_email(email.to_owned()).await?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
         // Whatever is known of the account, before anything is said of it.
         // The console has a listener of its own, and operators do not wait behind those who sign in to the dashboard.
@@ -151,7 +151,7 @@ impl OpsAccounts {
         let token = Token::new(&*self.world);
         let session = session(&token, user, now_ms, false);
         let shown = OpsShown::Code { asked_by: asked.session.token_digest, secret, step };
-        if !self.operators.begin_ops_session(session, shown).await? {
+        if !self.control.begin_ops_session(session, shown).await? {
             return Err(self.wrong_code(user, visitor));
         }
         self.throttle().forget(attempts).await?;
@@ -163,18 +163,18 @@ impl OpsAccounts {
     /// Who this token belongs to, if to anybody now; also whoever still has to show a code.
     pub async fn find(&self, token: &Token) -> Result<Option<SignedInOperator>, Failed> {
         let now_ms = self.world.now_ms();
-        let Some(session) = self.operators.ops_session(token.digest(), now_ms).await? else {
+        let Some(session) = self.control.ops_session(token.digest(), now_ms).await? else {
             return Ok(None);
         };
-        let Some(user) = self.operators.ops_user(session.user_id).await? else { return Ok(None) };
+        let Some(user) = self.control.ops_user(session.user_id).await? else { return Ok(None) };
         if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.operators.touch_ops_session(session.token_digest, now_ms).await?;
+            self.control.touch_ops_session(session.token_digest, now_ms).await?;
         }
         Ok(Some(SignedInOperator { session, user }))
     }
 
     pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
-        Ok(self.operators.end_ops_session(token.digest()).await?)
+        Ok(self.control.end_ops_session(token.digest()).await?)
     }
 
     async fn begin_half(
@@ -186,12 +186,12 @@ impl OpsAccounts {
         if !user.is_enrolled() && user.secret.is_none() {
             let mut secret = vec![0; SECRET_BYTES];
             self.world.fill_random(&mut secret);
-            self.operators.offer_ops_authenticator(user.id, secret).await?;
+            self.control.offer_ops_authenticator(user.id, secret).await?;
         }
         let token = Token::new(&*self.world);
         let session = session(&token, user, self.world.now_ms(), true);
         let shown = OpsShown::Password { hash, replaces };
-        Ok(self.operators.begin_ops_session(session, shown).await?.then_some(token))
+        Ok(self.control.begin_ops_session(session, shown).await?.then_some(token))
     }
 
     fn wrong_code(&self, user: &OpsUser, visitor: &Visitor) -> CodeError {
@@ -201,7 +201,7 @@ impl OpsAccounts {
     }
 
     fn throttle(&self) -> Throttle<'_> {
-        Throttle { attempts: &*self.operators, refused: &self.refused, counts: &self.counts }
+        Throttle { control: &self.control, refused: &self.refused, counts: &self.counts }
     }
 }
 

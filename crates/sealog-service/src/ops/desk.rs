@@ -8,13 +8,13 @@ use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use serde_json::Value;
 
-use crate::control_data::ControlData;
 use crate::system_chain::actions::SystemAction;
 use crate::system_chain::{Actor, Recorder, Wake};
+use sealog_control::Control;
 
 #[derive(Clone)]
 pub struct Desk {
-    pub control: ControlData,
+    pub control: Arc<Control>,
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     /// Tells the drain of this process that there are records.
@@ -34,7 +34,7 @@ impl Desk {
 
     /// Durable when this returns.
     pub(super) async fn keep(&self, tenant_id: TenantId, record: NewRecord) -> Result<(), StoreError> {
-        let kept = self.control.records.add_records(vec![(tenant_id, record)], Room::Reserve).await;
+        let kept = self.control.add_records(vec![(tenant_id, record)], Room::Reserve).await;
         self.wake.wake();
         kept
     }

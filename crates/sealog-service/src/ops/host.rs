@@ -1,6 +1,7 @@
 //! What a command on the host does with operators' accounts. Nothing over HTTP makes one.
 
-use sealog_control::{ChangeError, NewOpsUser, Operators, OpsLink, OpsUserId};
+use sealog_control::Control;
+use sealog_control::{ChangeError, NewOpsUser, OpsLink, OpsUserId};
 use sealog_core::id::Uuid;
 use sealog_store::StoreError;
 use sealog_store::world::World;
@@ -32,7 +33,7 @@ pub enum AddError {
 
 /// Makes an account, or another link for one that nobody has ever come into.
 pub async fn add_operator(
-    operators: &dyn Operators,
+    control: &Control,
     world: &dyn World,
     console_url: &str,
     email: &str,
@@ -51,7 +52,7 @@ pub async fn add_operator(
         link: OpsLink { digest: token.digest(), expires_at_ms },
         created_at_ms: now_ms,
     };
-    match operators.add_ops_user(new).await {
+    match control.add_ops_user(new).await {
         Ok(user) => {
             tracing::info!(operator = %user.id.0, "an operator's account waits for its password");
             let url = Secret(format!("{console_url}/enrol#{}", token.0.0));
@@ -63,12 +64,8 @@ pub async fn add_operator(
 }
 
 /// Whether there was one.
-pub async fn remove_operator(
-    operators: &dyn Operators,
-    world: &dyn World,
-    email: &str,
-) -> Result<bool, StoreError> {
-    let removed = operators.remove_ops_user(email.trim().to_owned(), world.now_ms()).await?;
+pub async fn remove_operator(control: &Control, world: &dyn World, email: &str) -> Result<bool, StoreError> {
+    let removed = control.remove_ops_user(email.trim().to_owned(), world.now_ms()).await?;
     if let Some(user) = &removed {
         tracing::info!(operator = %user.id.0, "an operator's account was removed, and its sessions have ended");
     }

@@ -47,9 +47,9 @@ impl Desk {
     }
 
     async fn about(&self, chain: ChainId, loss: Loss) -> Result<Option<LostChain>, AdminError> {
-        let administration = &self.control.administration;
+        let administration = &self.control;
         let project = if chain.is_system() {
-            let owner = self.control.system_projects.tenant_of_system_project(chain.project_id).await?;
+            let owner = self.control.tenant_of_system_project(chain.project_id).await?;
             owner.filter(|owner| *owner == chain.tenant_id).map(|_| None)
         } else {
             let project = administration.project(chain.project_id).await?;

@@ -12,7 +12,7 @@ impl Desk {
     pub async fn retry_mail(&self, who: OpsUserId, id: i64) -> Result<bool, AdminError> {
         let row = self.mail(id).await?;
         let records = self.of_mail(who, &actions::MAIL_RETRIED, &row);
-        let changed = self.control.outbox_desk.retry_notice(id, self.world.now_ms(), records).await?;
+        let changed = self.control.retry_notice(id, self.world.now_ms(), records).await?;
         self.told(who, id, changed, "an operator has a mail tried again");
         Ok(changed)
     }
@@ -21,13 +21,13 @@ impl Desk {
     pub async fn give_up_mail(&self, who: OpsUserId, id: i64) -> Result<bool, AdminError> {
         let row = self.mail(id).await?;
         let records = self.of_mail(who, &actions::MAIL_GIVEN_UP, &row);
-        let changed = self.control.outbox_desk.give_up_notice(id, self.world.now_ms(), records).await?;
+        let changed = self.control.give_up_notice(id, self.world.now_ms(), records).await?;
         self.told(who, id, changed, "an operator gave up a mail");
         Ok(changed)
     }
 
     async fn mail(&self, id: i64) -> Result<OutboxRow, AdminError> {
-        self.control.outbox_desk.outbox_row(id).await?.ok_or(AdminError::NotFound)
+        self.control.outbox_row(id).await?.ok_or(AdminError::NotFound)
     }
 
     fn of_mail(

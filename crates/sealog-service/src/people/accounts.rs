@@ -1,9 +1,10 @@
 //! What everything that people do stands on: control data, a clock, where links lead, and how long sessions last.
 
+use sealog_control::Control;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sealog_control::{Membership, People, Role};
+use sealog_control::{Membership, Role};
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
@@ -16,7 +17,7 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 /// What is done for people who come through a browser.
 #[derive(Clone)]
 pub struct Accounts {
-    pub people: Arc<dyn People>,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     /// Where people reach the dashboard: links lead there, whatever address a request came in by.
     pub app_url: String,
@@ -30,14 +31,14 @@ pub struct Accounts {
 
 impl Accounts {
     pub fn new(
-        people: Arc<dyn People>,
+        control: Arc<Control>,
         world: Arc<dyn World>,
         app_url: String,
         wake: Wake,
         counts: Arc<SignInCounts>,
     ) -> Accounts {
         let (rules, refused) = (SessionRules::default(), Arc::default());
-        Accounts { people, world, app_url, rules, wake, counts, refused }
+        Accounts { control, world, app_url, rules, wake, counts, refused }
     }
 }
 

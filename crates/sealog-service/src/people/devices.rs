@@ -34,7 +34,7 @@ impl Accounts {
     ) -> Result<Asks, Failed> {
         let Some(device) = device else { return Ok(Asks::Stranger) };
         let person_id = person.map_or(PersonId(Uuid([0; 16])), |person| person.id);
-        let is_known = self.people.knows_device(person_id, digest_of(person_id, device)).await?;
+        let is_known = self.control.knows_device(person_id, digest_of(person_id, device)).await?;
         Ok(if is_known { Asks::Known } else { Asks::Stranger })
     }
 
@@ -66,7 +66,7 @@ impl Accounts {
             parameters: parameters.to_string(),
             created_at_ms: now_ms,
         };
-        let seen = match self.people.signed_in_with(device, DEVICES_MAX, notice).await {
+        let seen = match self.control.signed_in_with(device, DEVICES_MAX, notice).await {
             // On a full disk somebody has to get in and make room; the next sign-in tells of the browser.
             Err(StoreError::NoRoom) => return Ok(token),
             seen => seen?,

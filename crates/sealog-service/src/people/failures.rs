@@ -2,11 +2,12 @@
 //! once a minute for each account, with how many there were. Those of accounts that do not exist have no chain to
 //! go into: they are counted, and logged.
 
+use sealog_control::Control;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sealog_control::{NewRecord, People, PersonId, Wrong};
+use sealog_control::{NewRecord, PersonId, Wrong};
 use sealog_core::time::iso_ms;
 use sealog_store::world::World;
 use serde_json::json;
@@ -29,7 +30,7 @@ impl Accounts {
             Wrong::Code => &self.counts.wrong_codes,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        let (people, now_ms) = (Arc::clone(&self.people), self.world.now_ms());
+        let (people, now_ms) = (Arc::clone(&self.control), self.world.now_ms());
         tokio::spawn(async move {
             if let Err(error) = people.count_failure(person_id, what, now_ms).await {
                 tracing::error!(%error, "failed to count a failed sign-in; the system chain will not tell of it");
@@ -41,7 +42,7 @@ impl Accounts {
 /// Puts failures that were counted into the system chains.
 #[derive(Clone)]
 pub struct FailedSignIns {
-    pub people: Arc<dyn People>,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     pub wake: Wake,
 }
@@ -64,7 +65,7 @@ impl FailedSignIns {
         loop {
             let world = Arc::clone(&self.world);
             let tell = move |failed: &sealog_control::Failed| told(&world, failed);
-            let people = self.people.record_failures(until_ms, AT_A_TIME, Box::new(tell)).await?;
+            let people = self.control.record_failures(until_ms, AT_A_TIME, Box::new(tell)).await?;
             if people > 0 {
                 self.wake.wake();
             }

@@ -3,11 +3,12 @@
 //! The secret stands behind the `#` of a link: a browser sends it to no server and into no `Referer`, so it is
 //! in no log. The page submits it in a form.
 
+use sealog_control::Control;
 use std::sync::Arc;
 
 use sealog_control::{
-    ChangeError, Claimed, Guest, Invitation, Invited, Link, Member, NewNotice, People, Person, PersonId,
-    Purpose, Records, Role,
+    ChangeError, Claimed, Guest, Invitation, Invited, Link, Member, NewNotice, Person, PersonId, Purpose,
+    Records, Role,
 };
 use sealog_core::id::{TenantId, Uuid};
 use sealog_core::time::iso_ms;
@@ -109,7 +110,7 @@ impl Accounts {
             let resource = format!("member/{}", person.id.0);
             vec![accounts.recorder(person.id).record(&actions::ACCOUNT_CLAIMED, &resource, json!({}))]
         });
-        let made = self.people.claim(token.digest(), self.world.now_ms(), claimed, records).await;
+        let made = self.control.claim(token.digest(), self.world.now_ms(), claimed, records).await;
         self.wake.wake();
         match made {
             Ok(person) => person.ok_or(LinkError::Gone),
@@ -138,7 +139,7 @@ impl Accounts {
     }
 
     async fn mail_reset(&self, email: String) -> Result<(), Failed> {
-        let Some((person, _)) = self.people.person_by_email(email).await? else { return Ok(()) };
+        let Some((person, _)) = self.control.person_by_email(email).await? else { return Ok(()) };
         if !is_address(&person.email) {
             return Ok(());
         }
@@ -166,7 +167,7 @@ impl Accounts {
             parameters: json!({}).to_string(),
             created_at_ms: now_ms,
         };
-        self.people.create_link(link, Some(notice), Vec::new()).await?;
+        self.control.create_link(link, Some(notice), Vec::new()).await?;
         Ok(())
     }
 
@@ -178,12 +179,12 @@ impl Accounts {
     ) -> Result<Person, LinkError> {
         let purpose = self.expect(token, |purpose| matches!(purpose, Purpose::Reset { .. })).await?;
         let Purpose::Reset { person_id } = purpose else { return Err(LinkError::Gone) };
-        let person = self.people.person(person_id).await?.ok_or(LinkError::Gone)?;
+        let person = self.control.person(person_id).await?.ok_or(LinkError::Gone)?;
         check_chosen(&password, &person.email).map_err(LinkError::Password)?;
         let password_hash = password::hash(&*self.world, password).await?;
         let now_ms = self.world.now_ms();
         let records = self.records(person_id, &actions::PASSWORD_CHANGED, json!({ "by": "link" }));
-        let person = self.people.reset_password(token.digest(), now_ms, password_hash, records).await?;
+        let person = self.control.reset_password(token.digest(), now_ms, password_hash, records).await?;
         self.wake.wake();
         let person = person.ok_or(LinkError::Gone)?;
         // Whoever has guessed at the old password does not keep its owner out.
@@ -195,7 +196,7 @@ impl Accounts {
 
     /// Before a password is hashed for it: whoever makes links up costs no more than a look.
     async fn expect(&self, token: &Token, is_kind: fn(&Purpose) -> bool) -> Result<Purpose, LinkError> {
-        let link = self.people.link(token.digest(), self.world.now_ms()).await?;
+        let link = self.control.link(token.digest(), self.world.now_ms()).await?;
         link.map(|link| link.purpose).filter(is_kind).ok_or(LinkError::Gone)
     }
 
@@ -251,7 +252,7 @@ impl Accounts {
             let invited = recorder.record(&actions::MEMBER_INVITED, &invitation_resource(link.id), metadata);
             withdrawn.into_iter().chain([invited]).collect()
         });
-        let made = self.people.invite(link, notice, may_give, INVITATIONS_MAX, records).await?;
+        let made = self.control.invite(link, notice, may_give, INVITATIONS_MAX, records).await?;
         self.wake.wake();
         Ok(made)
     }
@@ -266,16 +267,16 @@ impl Accounts {
     ) -> Result<Invited, Failed> {
         let resource = invitation_resource(id);
         let records = vec![self.recorder(by).record(&actions::INVITATION_WITHDRAWN, &resource, json!({}))];
-        let withdrawn = self.people.withdraw_invitation(tenant_id, id, may_give, records).await?;
+        let withdrawn = self.control.withdraw_invitation(tenant_id, id, may_give, records).await?;
         self.wake.wake();
         Ok(withdrawn)
     }
 
     /// The invitation that a token stands for, and whether somebody has an account with its address.
     pub async fn invitation(&self, token: &Token) -> Result<Option<(Invitation, bool)>, Failed> {
-        let link = self.people.link(token.digest(), self.world.now_ms()).await?;
+        let link = self.control.link(token.digest(), self.world.now_ms()).await?;
         let Some(Purpose::Invitation(invitation)) = link.map(|link| link.purpose) else { return Ok(None) };
-        let known = self.people.person_by_email(invitation.email.clone()).await?.is_some();
+        let known = self.control.person_by_email(invitation.email.clone()).await?.is_some();
         Ok(Some((invitation, known)))
     }
 
@@ -308,7 +309,7 @@ impl Accounts {
 
     /// Whether the organisation takes people with such an address.
     async fn allows(&self, invitation: &Invitation) -> Result<bool, Failed> {
-        let domains = self.people.setting(invitation.tenant_id, organisation::EMAIL_DOMAINS.into()).await?;
+        let domains = self.control.setting(invitation.tenant_id, organisation::EMAIL_DOMAINS.into()).await?;
         let domains = domains.as_deref().map(organisation::domains).unwrap_or_default();
         Ok(organisation::allows(&domains, &invitation.email))
     }
@@ -327,7 +328,7 @@ impl Accounts {
             let metadata = json!({ "role": role.as_str(), "by": "invitation" });
             vec![accounts.recorder(person_id).record(&actions::MEMBER_ADDED, &resource, metadata)]
         });
-        let made = self.people.accept_invitation(token.digest(), now_ms, guest, records).await;
+        let made = self.control.accept_invitation(token.digest(), now_ms, guest, records).await;
         self.wake.wake();
         match made {
             Ok(member) => member.ok_or(InvitationError::Gone),
@@ -369,17 +370,17 @@ pub struct HostLink {
 /// owner whom nobody has claimed yet, another link to claim the account. Nothing when there is no such person.
 /// Whoever has the link has the account, so the system chains of all of the person's organisations tell of it.
 pub async fn make_reset_link(
-    people: &dyn People,
+    control: &Control,
     world: &Arc<dyn World>,
     app_url: &str,
     email: &str,
 ) -> Result<Option<HostLink>, Failed> {
-    let Some((person, hash)) = people.person_by_email(email.trim().to_owned()).await? else {
+    let Some((person, hash)) = control.person_by_email(email.trim().to_owned()).await? else {
         return Ok(None);
     };
     let is_claim = person.email == OWNER && hash.is_none();
     let (link, url) = if is_claim {
-        let Some(owned) = people.memberships(person.id).await?.into_iter().next() else { return Ok(None) };
+        let Some(owned) = control.memberships(person.id).await?.into_iter().next() else { return Ok(None) };
         claim_link(&**world, app_url, owned.tenant_id, person.id)
     } else {
         reset_link(&**world, app_url, person.id)
@@ -387,8 +388,8 @@ pub async fn make_reset_link(
     let expires_at_ms = link.expires_at_ms;
     let recorder = Recorder::new(Actor::Host, Arc::clone(world));
     let metadata = json!({ "expires_at": iso_ms(expires_at_ms) });
-    let records = about_member(people, &recorder, person.id, &actions::RESET_LINK_MADE, metadata).await?;
-    let made = people.create_link(link, None, records).await?;
+    let records = about_member(control, &recorder, person.id, &actions::RESET_LINK_MADE, metadata).await?;
+    let made = control.create_link(link, None, records).await?;
     Ok(made.map(|()| HostLink { url, expires_at_ms, is_claim }))
 }
 

@@ -1,9 +1,10 @@
 //! What people do here goes into the system chains of the organisations that they are members of, by their ids:
 //! an address never does.
 
+use sealog_control::Control;
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, People, PersonId, PersonRecords, Room};
+use sealog_control::{NewRecord, PersonId, PersonRecords, Room};
 use sealog_core::id::TenantId;
 use serde_json::{Value, json};
 
@@ -14,14 +15,14 @@ use crate::system_chain::{Actor, Recorder};
 
 /// Something that concerns a person everywhere: a record for each organisation that the person is a member of.
 pub(super) async fn about_member(
-    people: &dyn People,
+    control: &Control,
     recorder: &Recorder,
     person_id: PersonId,
     action: &SystemAction,
     metadata: Value,
 ) -> Result<Vec<(TenantId, NewRecord)>, Failed> {
     let now_ms = recorder.now_ms();
-    let mut memberships = people.memberships(person_id).await?;
+    let mut memberships = control.memberships(person_id).await?;
     memberships.retain(|membership| !membership.has_ended(now_ms));
     let resource = format!("member/{}", person_id.0);
     let record = |tenant_id| (tenant_id, recorder.record(action, &resource, metadata.clone()));
@@ -54,14 +55,14 @@ impl Accounts {
         metadata: Value,
     ) -> Result<(), Failed> {
         let recorder = self.recorder(person_id);
-        let records = about_member(&*self.people, &recorder, person_id, action, metadata).await?;
-        let room = room_of(&self.people.memberships(person_id).await?);
+        let records = about_member(&self.control, &recorder, person_id, action, metadata).await?;
+        let room = room_of(&self.control.memberships(person_id).await?);
         self.add_records(records, room).await
     }
 
     async fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Result<(), Failed> {
         if !records.is_empty() {
-            self.people.add_records(records, room).await?;
+            self.control.add_records(records, room).await?;
             self.wake.wake();
         }
         Ok(())

@@ -51,11 +51,11 @@ impl Accounts {
     ) -> Result<Token, CodeError> {
         let person_id = asked.person.id;
         self.admit_code(person_id).await?;
-        let authenticator = self.people.authenticator(person_id).await?.ok_or(CodeError::NotNow)?;
+        let authenticator = self.control.authenticator(person_id).await?.ok_or(CodeError::NotNow)?;
         let step = totp::step_of(&authenticator.secret, code, self.world.now_ms());
         let is_right = match step {
-            Some(step) => self.people.use_step(person_id, step).await?,
-            None => self.people.use_recovery_code(person_id, recovery_digest(person_id, code)).await?,
+            Some(step) => self.control.use_step(person_id, step).await?,
+            None => self.control.use_recovery_code(person_id, recovery_digest(person_id, code)).await?,
         };
         if !is_right {
             self.note_failure(person_id, Wrong::Code);
@@ -80,7 +80,7 @@ impl Accounts {
             last_step: None,
             created_at_ms: self.world.now_ms(),
         };
-        if !self.people.offer_authenticator(offered).await? {
+        if !self.control.offer_authenticator(offered).await? {
             return Err(CodeError::NotNow);
         }
         Ok(offer(&person.email, &secret))
@@ -88,7 +88,7 @@ impl Accounts {
 
     /// The secret that was offered and is not confirmed yet.
     pub async fn offered(&self, person: &Person) -> Result<Option<Offer>, Failed> {
-        let authenticator = self.people.authenticator(person.id).await?;
+        let authenticator = self.control.authenticator(person.id).await?;
         let offered = authenticator.filter(|authenticator| !authenticator.is_confirmed());
         Ok(offered.map(|offered| offer(&person.email, &offered.secret)))
     }
@@ -102,13 +102,13 @@ impl Accounts {
         keep: Hash,
     ) -> Result<Vec<Secret>, CodeError> {
         self.admit_code(person_id).await?;
-        let offered = self.people.authenticator(person_id).await?;
+        let offered = self.control.authenticator(person_id).await?;
         let offered = offered.filter(|offered| !offered.is_confirmed()).ok_or(CodeError::NotNow)?;
         let step = totp::step_of(&offered.secret, code, self.world.now_ms()).ok_or(CodeError::Wrong)?;
         let (codes, digests) = self.recovery_codes(person_id);
         let records = self.records(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "set_up" }));
         let (secret, keep) = (offered.secret, Some(keep));
-        if !self.people.confirm_authenticator(person_id, secret, step, digests, keep, records).await? {
+        if !self.control.confirm_authenticator(person_id, secret, step, digests, keep, records).await? {
             return Err(CodeError::NotNow);
         }
         self.wake.wake();
@@ -121,7 +121,7 @@ impl Accounts {
         let (codes, digests) = self.recovery_codes(person_id);
         let change = json!({ "change": "new_recovery_codes" });
         let records = self.records(person_id, &actions::AUTHENTICATOR_CHANGED, change);
-        let replaced = self.people.replace_recovery_codes(person_id, digests, records).await?;
+        let replaced = self.control.replace_recovery_codes(person_id, digests, records).await?;
         self.wake.wake();
         if replaced { Ok(codes) } else { Err(CodeError::NotNow) }
     }
@@ -129,7 +129,7 @@ impl Accounts {
     pub async fn remove_authenticator(&self, person_id: PersonId) -> Result<bool, Failed> {
         let records =
             self.records(person_id, &actions::AUTHENTICATOR_CHANGED, json!({ "change": "removed" }));
-        let was_there = self.people.remove_authenticator(person_id, records).await?;
+        let was_there = self.control.remove_authenticator(person_id, records).await?;
         self.wake.wake();
         Ok(was_there)
     }

@@ -34,7 +34,7 @@ impl Accounts {
         let Some(who) = self.look(token).await? else { return Ok(None) };
         let now_ms = self.world.now_ms();
         if now_ms.saturating_sub(who.session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.people.touch_session(who.session.token_digest, now_ms).await?;
+            self.control.touch_session(who.session.token_digest, now_ms).await?;
         }
         Ok(Some(who))
     }
@@ -42,9 +42,9 @@ impl Accounts {
     /// As [`Accounts::find`], without counting as use of the session.
     pub async fn look(&self, token: &Token) -> Result<Option<SignedInPerson>, Failed> {
         let now_ms = self.world.now_ms();
-        let Some(session) = self.people.session(token.digest(), now_ms).await? else { return Ok(None) };
-        let Some(person) = self.people.person(session.person_id).await? else { return Ok(None) };
-        let mut memberships = self.people.memberships(person.id).await?;
+        let Some(session) = self.control.session(token.digest(), now_ms).await? else { return Ok(None) };
+        let Some(person) = self.control.person(session.person_id).await? else { return Ok(None) };
+        let mut memberships = self.control.memberships(person.id).await?;
         memberships.retain(|membership| !membership.has_ended(now_ms));
         // Somebody may have become an auditor, or an organisation have settled on something else, since it began.
         let demands = self.demands(person.id, &memberships).await?;
@@ -53,12 +53,12 @@ impl Accounts {
             // How long it may be unused without that is kept with the session.
             || demands.idle_ms.is_some() && now_ms.saturating_sub(session.last_seen_at_ms) >= idle_ms;
         if is_over {
-            self.people.end_session(session.token_digest).await?;
+            self.control.end_session(session.token_digest).await?;
             return Ok(None);
         }
         let must_enrol = match demands.totp_required_by {
             Some(tenant_id) => {
-                let authenticator = self.people.authenticator(person.id).await?;
+                let authenticator = self.control.authenticator(person.id).await?;
                 let has_one = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
                 Some(tenant_id).filter(|_| !has_one)
             }
@@ -77,7 +77,7 @@ impl Accounts {
         person_id: PersonId,
         memberships: &[Membership],
     ) -> Result<SessionDemands, Failed> {
-        let settings = self.people.settings_for(person_id, SessionDemands::NAMES.to_vec()).await?;
+        let settings = self.control.settings_for(person_id, SessionDemands::NAMES.to_vec()).await?;
         Ok(SessionDemands::of(&settings, memberships))
     }
 
@@ -91,7 +91,7 @@ impl Accounts {
     }
 
     pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
-        Ok(self.people.end_session(token.digest()).await?)
+        Ok(self.control.end_session(token.digest()).await?)
     }
 
     /// Begins a session, if what was shown for it still holds.
@@ -103,7 +103,7 @@ impl Accounts {
         shown: Shown,
     ) -> Result<Option<Token>, Failed> {
         let now_ms = self.world.now_ms();
-        let mut memberships = self.people.memberships(person_id).await?;
+        let mut memberships = self.control.memberships(person_id).await?;
         memberships.retain(|membership| !membership.has_ended(now_ms));
         let demands = self.demands(person_id, &memberships).await?;
         let (idle_ms, lasts_ms) = self.lengths_ms(&memberships, &demands);
@@ -121,7 +121,7 @@ impl Accounts {
             address: Some(visitor.address.to_string()),
             user_agent: user_agent.map(|text| text.chars().take(USER_AGENT_SCALARS_MAX).collect()),
         };
-        Ok(self.people.begin_session(session, shown, room_of(&memberships)).await?.then_some(token))
+        Ok(self.control.begin_session(session, shown, room_of(&memberships)).await?.then_some(token))
     }
 }
 

@@ -75,7 +75,7 @@ impl Accounts {
         if device.is_none() {
             self.admit(&strangers).await?;
         }
-        let known = self.people.person_by_email(email.to_owned()).await?;
+        let known = self.control.person_by_email(email.to_owned()).await?;
         let (person, hash) = known.map_or((None, None), |(person, hash)| (Some(person), hash));
         // Whatever is known of the account, before anything is said of it.
         let asks = self.who_asks(person.as_ref(), device).await?;
@@ -104,7 +104,7 @@ impl Accounts {
             return Err(SignInError::Wrong);
         };
         self.throttle().was_right(&limits).await?;
-        let authenticator = self.people.authenticator(person.id).await?;
+        let authenticator = self.control.authenticator(person.id).await?;
         let needs_code = authenticator.is_some_and(|authenticator| authenticator.is_confirmed());
         let shown = Shown::Password { hash, replaces: replaces.map(Token::digest) };
         let token = self.begin_session(person.id, visitor, needs_code, shown).await?;
@@ -131,7 +131,7 @@ impl Accounts {
         let from = self.right_hash(person, old).await?;
         let to = password::hash(&*self.world, new).await.map_err(Failed::from)?;
         let records = self.records(person.id, &actions::PASSWORD_CHANGED, json!({ "by": "old_password" }));
-        let changed = self.people.change_password(person.id, from, to, keep, records).await?;
+        let changed = self.control.change_password(person.id, from, to, keep, records).await?;
         self.wake.wake();
         // Somebody else has changed it since: the old one is wrong by now.
         if changed { Ok(Ok(())) } else { Err(SignInError::Wrong) }
@@ -147,7 +147,7 @@ impl Accounts {
         // Apart from those who are not signed in: they keep nobody out here.
         let limits = [Limit::of_one(of_person("signed in", person.id))];
         self.admit(&limits).await?;
-        let known = self.people.person_by_email(person.email.clone()).await?;
+        let known = self.control.person_by_email(person.email.clone()).await?;
         let hash = known.and_then(|(_, hash)| hash);
         let checked = password::verify(hash.clone(), password, Asks::Known).await;
         let is_right = checked.map_err(SignInError::unchecked)?;
@@ -162,7 +162,7 @@ impl Accounts {
     }
 
     pub(super) fn throttle(&self) -> Throttle<'_> {
-        Throttle { attempts: &*self.people, refused: &self.refused, counts: &self.counts }
+        Throttle { control: &self.control, refused: &self.refused, counts: &self.counts }
     }
 
     /// Counts something for each of these subjects. Whether none has had more than it may in this time.
@@ -172,7 +172,7 @@ impl Accounts {
         window_ms: u64,
     ) -> Result<bool, Failed> {
         let subjects = limits.iter().map(|(subject, _)| *subject).collect();
-        let counted = self.people.count_attempt(subjects, self.world.now_ms(), window_ms).await?;
+        let counted = self.control.count_attempt(subjects, self.world.now_ms(), window_ms).await?;
         Ok(counted.iter().zip(limits).all(|(counted, (_, most))| counted.attempts <= most))
     }
 }

@@ -1,9 +1,10 @@
 //! How often somebody may try, whoever it is that signs in: counted in the store, so that all nodes count together.
 
+use sealog_control::Control;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use sealog_control::{Attempts, PersonId};
+use sealog_control::PersonId;
 use sealog_core::id::Hash;
 use sealog_store::StoreError;
 
@@ -82,7 +83,7 @@ impl<E: Into<Failed>> From<E> for SignInError {
 
 /// Where attempts are counted, and those that are known to be too many.
 pub(crate) struct Throttle<'a> {
-    pub attempts: &'a dyn Attempts,
+    pub control: &'a Control,
     pub refused: &'a Refused,
     pub counts: &'a SignInCounts,
 }
@@ -99,7 +100,7 @@ impl Throttle<'_> {
             if subjects.is_empty() {
                 continue;
             }
-            let counted = match self.attempts.count_attempt(subjects.clone(), now_ms, window_ms).await {
+            let counted = match self.control.count_attempt(subjects.clone(), now_ms, window_ms).await {
                 // A full disk must not keep people from signing in, and strangers must not fill what is left.
                 Err(StoreError::NoRoom) => self.refused.count(&subjects, now_ms, window_ms),
                 counted => counted?,
@@ -123,7 +124,7 @@ impl Throttle<'_> {
         for limit in limits {
             match limit.is_cleared_by_a_right_one {
                 true => self.forget(*limit).await?,
-                false => self.attempts.take_back_attempt(limit.subject).await?,
+                false => self.control.take_back_attempt(limit.subject).await?,
             }
         }
         Ok(())
@@ -132,13 +133,13 @@ impl Throttle<'_> {
     /// It was no attempt: nothing was compared.
     pub(crate) async fn take_back(&self, limits: &[Limit]) -> Result<(), Failed> {
         for limit in limits {
-            self.attempts.take_back_attempt(limit.subject).await?;
+            self.control.take_back_attempt(limit.subject).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn forget(&self, limit: Limit) -> Result<(), Failed> {
-        self.attempts.forget_attempts(limit.subject).await?;
+        self.control.forget_attempts(limit.subject).await?;
         self.refused.forget(limit.subject);
         Ok(())
     }

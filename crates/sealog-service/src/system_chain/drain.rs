@@ -22,12 +22,13 @@
 //! that look and its append for more than a day, and whose connection to the database survives it, would seal the record
 //! twice.)
 
+use sealog_control::Control;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{PendingRecord, PendingRecords, SystemProjects};
+use sealog_control::PendingRecord;
 use sealog_core::event::{self, StoredEvent};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Ulid};
 use sealog_core::json::{self, Members};
@@ -62,8 +63,7 @@ const LOOK_BYTES_MAX: usize = 1 << 20;
 
 /// What the drain goes by.
 pub struct Drain {
-    pub records: Arc<dyn PendingRecords>,
-    pub system_projects: Arc<dyn SystemProjects>,
+    pub control: Arc<Control>,
     pub store: Arc<dyn Store>,
     pub ingest: Ingest,
     pub world: Arc<dyn World>,
@@ -132,7 +132,7 @@ impl Drain {
     async fn round(self: &Arc<Drain>, resting: &mut Resting, number: u64) -> Result<Round, StoreError> {
         let (mut round, mut visits, mut after) = (Round::default(), JoinSet::new(), None);
         loop {
-            let tenants = self.records.tenants_with_records(after, PAGE).await?;
+            let tenants = self.control.tenants_with_records(after, PAGE).await?;
             for &tenant_id in &tenants {
                 if resting.rests(tenant_id, number) {
                     continue;
@@ -175,19 +175,19 @@ impl Drain {
         let _turn = self.turns.take(tenant_id).await;
         let mut random = [0; 16];
         self.world.fill_random(&mut random);
-        let reserved = self.system_projects.system_project(tenant_id, ProjectId::system_from_random(random));
+        let reserved = self.control.system_project(tenant_id, ProjectId::system_from_random(random));
         let Some(project_id) = reserved.await? else {
             return Err(StoreError::Refused(format!("the tenant {tenant_id} does not exist")));
         };
         let chain = ChainId { tenant_id, project_id, mode: Mode::Live };
         for _ in 0..VISIT_MAX {
             // Read again each time: what another node has removed is not to be appended any more.
-            let oldest = self.records.pending_records(tenant_id, 1).await?;
+            let oldest = self.control.pending_records(tenant_id, 1).await?;
             let Some(record) = oldest.first() else { return Ok(false) };
             if !self.has_record(chain, record).await? {
                 self.append(chain, record).await?;
             }
-            self.records.remove_record(record.id).await?;
+            self.control.remove_record(record.id).await?;
         }
         Ok(true)
     }

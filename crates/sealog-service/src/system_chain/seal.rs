@@ -17,7 +17,7 @@ impl Drain {
     /// and is to be refused.
     pub async fn record_and_seal(&self, tenant_id: TenantId, record: NewRecord) -> Result<(), StoreError> {
         let id = record.id;
-        self.records.add_records(vec![(tenant_id, record)], Room::Ordinary).await?;
+        self.control.add_records(vec![(tenant_id, record)], Room::Ordinary).await?;
         let sealed = tokio::time::timeout(SEAL_MAX, self.seal(tenant_id, id)).await;
         let sealed = sealed.unwrap_or(Err(StoreError::Deadline));
         if sealed.is_err() {
@@ -27,7 +27,7 @@ impl Drain {
     }
 
     async fn seal(&self, tenant_id: TenantId, id: Uuid) -> Result<(), StoreError> {
-        while self.records.is_pending(id).await? {
+        while self.control.is_pending(id).await? {
             self.visit(tenant_id).await?;
         }
         Ok(())

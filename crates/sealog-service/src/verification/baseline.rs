@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::baseline_job::BASELINE_KIND;
 use super::sealed_state;
-use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Drain, Recorder, actions, drops};
+use sealog_control::Control;
 
 /// Tenants of one step, and keys or members that one record names.
 const TENANTS: usize = 20;
@@ -27,7 +27,7 @@ const ROWS_MAX: usize = 100;
 /// Seals it.
 pub struct Baseline {
     pub store: Arc<dyn Store>,
-    pub control: ControlData,
+    pub control: Arc<Control>,
     pub drain: Arc<Drain>,
     pub world: Arc<dyn World>,
 }
@@ -48,7 +48,7 @@ impl Work for Baseline {
         Box::pin(async move {
             let after = position.try_into().ok().map(Uuid);
             let page = ListPage { after, limit: TENANTS };
-            let tenants = self.control.administration.tenants(page).await?;
+            let tenants = self.control.tenants(page).await?;
             let Some(last) = tenants.last() else {
                 return Ok(Step::Done { position: Vec::new(), records: Vec::new() });
             };

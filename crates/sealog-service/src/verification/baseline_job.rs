@@ -1,6 +1,7 @@
 //! The job of the baseline: queued once in the life of a store, and once behind each restore.
 
-use sealog_control::{JobId, JobState, Jobs, NewJob};
+use sealog_control::Control;
+use sealog_control::{JobId, JobState, NewJob};
 use sealog_core::id::Uuid;
 use sealog_store::StoreError;
 use sealog_store::world::World;
@@ -10,13 +11,13 @@ pub(super) const BASELINE_KIND: &str = "baseline";
 const ID: JobId = JobId(Uuid(*b"sealog-baseline1"));
 
 /// Queues it, unless that was ever done.
-pub(crate) async fn queue(jobs: &dyn Jobs, world: &dyn World) -> Result<bool, StoreError> {
+pub(crate) async fn queue(jobs: &Control, world: &dyn World) -> Result<bool, StoreError> {
     jobs.create_job_once(new(ID, world)).await
 }
 
 /// Queues another one, behind a restore: what the copy holds without a record of it is sealed when it is
 /// started.
-pub async fn queue_baseline(jobs: &dyn Jobs, world: &dyn World) -> Result<(), StoreError> {
+pub async fn queue_baseline(jobs: &Control, world: &dyn World) -> Result<(), StoreError> {
     let mut random = [0; 16];
     world.fill_random(&mut random);
     jobs.create_job(new(JobId(Uuid::from_random(random)), world)).await.map(drop)
@@ -35,6 +36,6 @@ fn new(id: JobId, world: &dyn World) -> NewJob {
 }
 
 /// Whether it is sealed: before, drops of earlier versions have no record.
-pub(crate) async fn is_sealed(jobs: &dyn Jobs) -> Result<bool, StoreError> {
+pub(crate) async fn is_sealed(jobs: &Control) -> Result<bool, StoreError> {
     Ok(jobs.job(ID).await?.is_some_and(|job| job.state == JobState::Done))
 }

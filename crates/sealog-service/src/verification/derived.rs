@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{Job, JobId, Jobs, ListPage, NewJob};
+use sealog_control::{Job, JobId, ListPage, NewJob};
 use sealog_core::id::Uuid;
 use sealog_store::world::World;
 use sealog_store::{BoxFuture, Store, StoreError};
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{baseline_job, noted, sealed_state};
-use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::drops;
+use sealog_control::Control;
 
 /// Of its jobs.
 pub const DERIVED_KIND: &str = "derived";
@@ -30,7 +30,7 @@ const NIGHTS_BACK: u64 = 14;
 /// Does them.
 pub struct DerivedCheck {
     pub store: Arc<dyn Store>,
-    pub control: ControlData,
+    pub control: Arc<Control>,
 }
 
 impl std::fmt::Debug for DerivedCheck {
@@ -114,7 +114,7 @@ impl DerivedCheck {
     /// tenants with their system chains. Whether those were the last.
     async fn compare_tenants(&self, progress: &mut Progress) -> Result<bool, StoreError> {
         // Before, what an earlier version left has no record.
-        if !baseline_job::is_sealed(&*self.control.jobs).await? {
+        if !baseline_job::is_sealed(&self.control).await? {
             return Ok(true);
         }
         let mut faults = Vec::new();
@@ -123,7 +123,7 @@ impl DerivedCheck {
             faults.extend(sealed_state::unnamed(&*self.store, &self.control).await?);
         }
         let page = ListPage { after: progress.after, limit: TENANTS };
-        let tenants = self.control.administration.tenants(page).await?;
+        let tenants = self.control.tenants(page).await?;
         for tenant in &tenants {
             faults.extend(sealed_state::of_tenant(&*self.store, &self.control, tenant.id).await?);
             faults.extend(noted::gone(&*self.store, &self.control, tenant.id).await?);
@@ -139,7 +139,7 @@ impl DerivedCheck {
 
 /// Queues the comparison of a night, once, whatever the number of servers; not while one of an earlier night
 /// goes on.
-pub(super) async fn queue(jobs: &dyn Jobs, world: &dyn World, night: u64) -> Result<bool, StoreError> {
+pub(super) async fn queue(jobs: &Control, world: &dyn World, night: u64) -> Result<bool, StoreError> {
     for before in (night.saturating_sub(NIGHTS_BACK)..=night).rev() {
         match jobs.job(JobId(job_id(before))).await? {
             Some(job) if before == night || job.ended_at_ms.is_none() => return Ok(false),
@@ -160,7 +160,7 @@ pub(super) async fn queue(jobs: &dyn Jobs, world: &dyn World, night: u64) -> Res
 }
 
 /// What the comparison of this night, or of the one before, has found; nothing while neither has ended.
-pub(super) async fn differences(jobs: &dyn Jobs, night: u64) -> Result<Option<u64>, StoreError> {
+pub(super) async fn differences(jobs: &Control, night: u64) -> Result<Option<u64>, StoreError> {
     for night in [night, night.saturating_sub(1)] {
         if let Some(job) = jobs.job(JobId(job_id(night))).await?.filter(|job| job.ended_at_ms.is_some()) {
             return Ok(job.position.map(|position| Progress::parse(&position).faults));

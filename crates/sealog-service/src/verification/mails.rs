@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::found::Found;
 use super::run::Run;
-use crate::control_data::ControlData;
 use crate::notify::{Kind, Notifier, VERIFICATION_FAILED};
 use crate::text::Text;
+use sealog_control::Control;
 
 pub(crate) const FAILED: &str = "verification_failed";
 pub(crate) const REPORT: &str = "integrity_report";
@@ -21,13 +21,13 @@ pub(crate) const REPORT: &str = "integrity_report";
 /// Puts the notice of a break into the outbox, whoever has started the verification; no setting turns it off. Once for
 /// a break, however often it is found.
 pub(super) async fn enqueue_failed(
-    control: &ControlData,
+    control: &Arc<Control>,
     world: &Arc<dyn World>,
     run: &Run,
     found: &Found,
 ) -> Result<(), StoreError> {
     let chain = run.chain;
-    let Some(tenant) = control.administration.tenant(chain.tenant_id).await? else { return Ok(()) };
+    let Some(tenant) = control.tenant(chain.tenant_id).await? else { return Ok(()) };
     let hash = found.hash.map(|hash| hash.to_string()).unwrap_or_default();
     let key = format!("{}/{}/{}/{hash}", chain.project_id, chain.mode.as_str(), found.at);
     let parameters = json!({
@@ -43,11 +43,11 @@ pub(super) async fn enqueue_failed(
 }
 
 /// What people call a chain.
-pub(super) async fn name_of(control: &ControlData, chain: ChainId) -> Result<String, StoreError> {
+pub(super) async fn name_of(control: &Arc<Control>, chain: ChainId) -> Result<String, StoreError> {
     if chain.is_system() {
         return Ok("System log".into());
     }
-    let project = control.administration.project(chain.project_id).await?;
+    let project = control.project(chain.project_id).await?;
     Ok(project.map_or_else(|| chain.project_id.to_string(), |project| project.name))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn report_key(tenant: &Tenant, night_ms: u64) -> String {
 
 /// For owners, admins and the tenant's contact. `key` is what it is about.
 pub(super) async fn enqueue(
-    control: &ControlData,
+    control: &Arc<Control>,
     world: &Arc<dyn World>,
     tenant: &Tenant,
     key: &str,

@@ -4,17 +4,18 @@
 //! that an earlier run has seen is in control data, which is another file: whoever rolls the log back alone
 //! is found.
 
-use sealog_control::{Jobs, ListPage};
+use sealog_control::ListPage;
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode, TenantId};
 use sealog_core::query::Filter;
 use sealog_core::verify::{Broken, Reason};
 use sealog_store::loss::{self, Loss};
 use sealog_store::{List, Store, StoreError};
+use std::sync::Arc;
 
 use super::found::{self, Found};
 use super::run::{KIND, Run, RunEnd, subject};
-use crate::control_data::ControlData;
+use sealog_control::Control;
 
 /// Runs that are looked at, the newest: three months of nights.
 const RUNS_MAX: usize = 100;
@@ -28,11 +29,11 @@ const PROJECTS: usize = 100;
 /// loss that an event of the chain accepts is no contradiction.
 pub(super) async fn contradiction(
     store: &dyn Store,
-    jobs: &dyn Jobs,
+    control: &Control,
     chain: ChainId,
 ) -> Result<Option<Found>, StoreError> {
     let page = ListPage { after: None, limit: RUNS_MAX };
-    let jobs = jobs.jobs_about(chain.tenant_id, KIND.into(), subject(chain), page).await?;
+    let jobs = control.jobs_about(chain.tenant_id, KIND.into(), subject(chain), page).await?;
     let runs = jobs.iter().filter_map(Run::of).filter(|run| run.end == Some(RunEnd::Valid));
     let ends = runs.filter_map(|run| run.progress.last);
     let mut heads: Vec<Head> = ends
@@ -60,19 +61,19 @@ pub(super) async fn contradiction(
 /// back to before they began has nothing that a verification could walk through.
 pub(super) async fn gone(
     store: &dyn Store,
-    control: &ControlData,
+    control: &Arc<Control>,
     tenant_id: TenantId,
 ) -> Result<Vec<String>, StoreError> {
     let (mut gone, mut after) = (Vec::new(), None);
     loop {
         let page = ListPage { after, limit: PROJECTS };
-        let projects = control.administration.projects(tenant_id, page).await?;
+        let projects = control.projects(tenant_id, page).await?;
         for project in &projects {
             let chain = ChainId { tenant_id, project_id: project.id, mode: Mode::Live };
             if store.head(chain).await?.end().chain_seq > 0 {
                 continue;
             }
-            if contradiction(store, &*control.jobs, chain).await?.is_some() {
+            if contradiction(store, control, chain).await?.is_some() {
                 gone.push(format!("chain {chain} has no events, and an earlier verification has seen some"));
             }
         }

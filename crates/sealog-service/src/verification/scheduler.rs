@@ -29,10 +29,10 @@ use super::found;
 use super::mails::{self, ChainReport};
 use super::run::{KIND, Run, RunEnd, parameters, subject};
 use super::schedule::{Schedule, job_id, range};
-use crate::control_data::ControlData;
 use crate::notify::INTEGRITY_REPORT;
 use crate::supervise::{caught, of_one_row};
 use crate::system_chain::Wake;
+use sealog_control::Control;
 
 /// Queued and not ended, of this process: what people start is never behind more than these.
 pub const OPEN_MAX: usize = 16;
@@ -52,7 +52,7 @@ const START_PAUSE: Duration = Duration::from_secs(60);
 
 pub struct Scheduler {
     pub store: Arc<dyn Store>,
-    pub control: ControlData,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
     /// Nothing for no schedule.
     pub schedule: Option<Schedule>,
@@ -134,7 +134,7 @@ impl Scheduler {
             if sweep.night != Some(night) {
                 sweep.known.retain(|chain, _| live.contains(chain));
                 sweep.chains = live.iter().copied().collect();
-                if derived::queue(&*self.control.jobs, &*self.world, night).await? {
+                if derived::queue(&self.control, &*self.world, night).await? {
                     self.runner.wake();
                 }
                 sweep.night = Some(night);
@@ -148,7 +148,7 @@ impl Scheduler {
             }
         }
         self.look_at_open(sweep).await?;
-        if let Some(differences) = derived::differences(&*self.control.jobs, night).await? {
+        if let Some(differences) = derived::differences(&self.control, night).await? {
             self.figures.differences.store(differences, Ordering::Relaxed);
         }
         for _ in 0..LOOKS_MAX {
@@ -168,7 +168,7 @@ impl Scheduler {
             let before_ms = now_ms.saturating_sub(KEPT_MS);
             let mut forgotten = 0;
             for kind in [KIND, DERIVED_KIND] {
-                let of_kind = self.control.jobs.forget_jobs(kind.into(), before_ms, FORGET_MAX).await?;
+                let of_kind = self.control.forget_jobs(kind.into(), before_ms, FORGET_MAX).await?;
                 forgotten = of_kind.max(forgotten);
             }
             sweep.forgets = forgotten == FORGET_MAX as u64;
@@ -178,7 +178,7 @@ impl Scheduler {
     }
 
     async fn run(&self, chain: ChainId, night: u64) -> Result<Option<Run>, StoreError> {
-        let job = self.control.jobs.job(JobId(job_id(chain, night))).await?;
+        let job = self.control.job(JobId(job_id(chain, night))).await?;
         Ok(job.as_ref().and_then(Run::of).filter(|run| run.chain == chain))
     }
 
@@ -234,7 +234,7 @@ impl Scheduler {
         sweep.known.entry(chain).or_default();
         let end = self.store.head(chain).await?.end().chain_seq;
         // A store that was restored may have chains of tenants that nobody knows.
-        if end == 0 || self.control.administration.tenant(chain.tenant_id).await?.is_none() {
+        if end == 0 || self.control.tenant(chain.tenant_id).await?.is_none() {
             sweep.known.remove(&chain);
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl Scheduler {
             parameters: parameters(chain, part.from, part.to).to_string(),
             created_at_ms: self.world.now_ms(),
         };
-        self.control.jobs.create_job_once(new).await?;
+        self.control.create_job_once(new).await?;
         self.runner.wake();
         sweep.open.insert((chain, night));
         Ok(())
@@ -291,7 +291,7 @@ impl Scheduler {
         while looked < LOOKS_MAX {
             let Some((tenant_id, chains)) = sweep.reports.front() else { break };
             looked += chains.len().min(REPORT_CHAINS_MAX);
-            if let Some(tenant) = self.control.administration.tenant(*tenant_id).await? {
+            if let Some(tenant) = self.control.tenant(*tenant_id).await? {
                 let reported = caught(self.report(schedule.begins_ms(night), night, &tenant, chains)).await;
                 if let Some(cause) = of_one_row(reported)? {
                     tracing::error!(tenant = %tenant_id, cause, "a weekly report cannot be made; those of others go on");
@@ -312,7 +312,7 @@ impl Scheduler {
     ) -> Result<(), StoreError> {
         let key = mails::report_key(tenant, night_ms);
         let sent = vec![format!("{}/{key}", mails::REPORT)];
-        let kept = self.control.outbox.notices_with_keys(sent).await?;
+        let kept = self.control.notices_with_keys(sent).await?;
         // A tenant that is younger than the week has its first report after the next one.
         if !kept.is_empty() || tenant.created_at_ms >= night_ms {
             return Ok(());

@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use sealog_control::{ApiKey, ListPage, Member, PendingRecord};
 use sealog_core::event;
@@ -21,8 +22,8 @@ use serde_json::{Value, json};
 
 use super::baseline_job;
 use crate::admin::people::grants;
-use crate::control_data::ControlData;
 use crate::system_chain::actions::{self, SystemAction};
+use sealog_control::Control;
 
 /// Rows and records that are read at once.
 const PAGE: usize = 100;
@@ -49,12 +50,12 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    async fn read(control: &ControlData, tenant_id: TenantId) -> Result<Option<Rows>, StoreError> {
+    async fn read(control: &Arc<Control>, tenant_id: TenantId) -> Result<Option<Rows>, StoreError> {
         let mut rows = Rows { keys: Vec::new(), members: Vec::new() };
         loop {
             let after = rows.keys.last().map(|key| key.id.0);
             let page = ListPage { after, limit: PAGE };
-            let keys = control.administration.keys_of_tenant(tenant_id, None, page).await?;
+            let keys = control.keys_of_tenant(tenant_id, None, page).await?;
             let is_last = keys.len() < PAGE;
             rows.keys.extend(keys.into_iter().map(|(key, _)| key));
             if is_last {
@@ -66,7 +67,7 @@ impl Rows {
         }
         loop {
             let after = rows.members.last().map(|member| member.person.id.0);
-            let members = control.people.members(tenant_id, ListPage { after, limit: PAGE }).await?;
+            let members = control.members(tenant_id, ListPage { after, limit: PAGE }).await?;
             let is_last = members.len() < PAGE;
             rows.members.extend(members);
             if is_last {
@@ -255,14 +256,14 @@ impl SealedMember {
 /// no baseline is sealed: before, what an earlier version left has no record.
 pub async fn compare_all(
     store: &dyn Store,
-    control: &ControlData,
+    control: &Arc<Control>,
 ) -> Result<Option<Vec<String>>, StoreError> {
-    if !baseline_job::is_sealed(&*control.jobs).await? {
+    if !baseline_job::is_sealed(control).await? {
         return Ok(None);
     }
     let (mut found, mut after) = (unnamed(store, control).await?, None);
     loop {
-        let tenants = control.administration.tenants(ListPage { after, limit: PAGE }).await?;
+        let tenants = control.tenants(ListPage { after, limit: PAGE }).await?;
         for tenant in &tenants {
             found.extend(of_tenant(store, control, tenant.id).await?);
         }
@@ -275,11 +276,11 @@ pub async fn compare_all(
 
 /// System chains that no tenant names, in words for the operator: whoever exchanges the id of a tenant's
 /// system project hides what was recorded.
-pub(super) async fn unnamed(store: &dyn Store, control: &ControlData) -> Result<Vec<String>, StoreError> {
+pub(super) async fn unnamed(store: &dyn Store, control: &Arc<Control>) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for (chain, _) in store.heads().await?.into_iter().filter(|(chain, _)| chain.is_system()) {
         // The row is there before the first record is sealed.
-        let tenant_id = control.system_projects.tenant_of_system_project(chain.project_id).await?;
+        let tenant_id = control.tenant_of_system_project(chain.project_id).await?;
         if tenant_id != Some(chain.tenant_id) {
             found.push(format!(
                 "no tenant names the system chain {chain}: its records are not shown to anybody"
@@ -292,7 +293,7 @@ pub(super) async fn unnamed(store: &dyn Store, control: &ControlData) -> Result<
 /// What differs of a tenant, in words for the operator.
 pub(super) async fn of_tenant(
     store: &dyn Store,
-    control: &ControlData,
+    control: &Arc<Control>,
     tenant_id: TenantId,
 ) -> Result<Vec<String>, StoreError> {
     let compared = compare(store, control, tenant_id).await?;
@@ -304,7 +305,7 @@ pub(super) async fn of_tenant(
 /// Nothing where changes kept coming.
 pub(super) async fn compare(
     store: &dyn Store,
-    control: &ControlData,
+    control: &Arc<Control>,
     tenant_id: TenantId,
 ) -> Result<Option<(Rows, Vec<String>)>, StoreError> {
     for _ in 0..TRIES {
@@ -350,15 +351,15 @@ struct Standing {
 impl Standing {
     async fn of(
         store: &dyn Store,
-        control: &ControlData,
+        control: &Arc<Control>,
         tenant_id: TenantId,
     ) -> Result<Standing, StoreError> {
         let mut head = None;
-        if let Some(project_id) = control.system_projects.known_system_project(tenant_id).await? {
+        if let Some(project_id) = control.known_system_project(tenant_id).await? {
             let chain = ChainId { tenant_id, project_id, mode: Mode::Live };
             head = Some((chain, store.head(chain).await?.durable.chain_seq));
         }
-        Ok(Standing { head, waiting: control.records.pending_records(tenant_id, ITEMS_MAX).await? })
+        Ok(Standing { head, waiting: control.pending_records(tenant_id, ITEMS_MAX).await? })
     }
 }
 

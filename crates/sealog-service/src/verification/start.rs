@@ -1,9 +1,10 @@
 //! How a verification is started, shown and cancelled.
 
+use sealog_control::Control;
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{JobId, Jobs, ListPage, NewJob, PersonId};
+use sealog_control::{JobId, ListPage, NewJob, PersonId};
 use sealog_core::id::{ChainId, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_store::world::World;
@@ -19,7 +20,7 @@ pub const UNENDED_MAX: usize = 4;
 /// Verifications, for those who ask on behalf of people. Who may ask is theirs to decide.
 #[derive(Clone)]
 pub struct Verifications {
-    pub jobs: Arc<dyn Jobs>,
+    pub control: Arc<Control>,
     pub store: Arc<dyn Store>,
     pub world: Arc<dyn World>,
     /// Of the runner of this process.
@@ -84,7 +85,7 @@ impl Verifications {
             parameters: parameters(chain, from, to).to_string(),
             created_at_ms: self.world.now_ms(),
         };
-        let queued = self.jobs.queue_job(new, UNENDED_MAX, vec![record]).await?;
+        let queued = self.control.queue_job(new, UNENDED_MAX, vec![record]).await?;
         let job = queued.ok_or(StartError::TooMany)?;
         self.runner.wake();
         self.records.wake();
@@ -93,7 +94,7 @@ impl Verifications {
 
     /// One of this chain; one of another is like one that does not exist.
     pub async fn run(&self, chain: ChainId, id: Uuid) -> Result<Option<Run>, StoreError> {
-        let job = self.jobs.job(JobId(id)).await?;
+        let job = self.control.job(JobId(id)).await?;
         Ok(job.as_ref().and_then(Run::of).filter(|run| run.chain == chain))
     }
 
@@ -105,7 +106,7 @@ impl Verifications {
         limit: usize,
     ) -> Result<Vec<Run>, StoreError> {
         let page = ListPage { after: before, limit };
-        let jobs = self.jobs.jobs_about(chain.tenant_id, KIND.into(), subject(chain), page).await?;
+        let jobs = self.control.jobs_about(chain.tenant_id, KIND.into(), subject(chain), page).await?;
         Ok(jobs.iter().filter_map(Run::of).collect())
     }
 
@@ -116,7 +117,7 @@ impl Verifications {
             json!({ "project_id": run.chain.project_id.to_string(), "mode": run.chain.mode.as_str() });
         let resource = format!("verification/{}", run.id);
         let record = recorder.record(&actions::VERIFICATION_CANCELLED, &resource, metadata);
-        let cancelled = self.jobs.cancel_job(JobId(run.id), self.world.now_ms(), vec![record]).await?;
+        let cancelled = self.control.cancel_job(JobId(run.id), self.world.now_ms(), vec![record]).await?;
         self.records.wake();
         Ok(cancelled)
     }

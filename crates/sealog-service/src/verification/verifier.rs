@@ -11,9 +11,9 @@ use serde_json::json;
 use super::found::Found;
 use super::run::{KIND, Progress, Run};
 use super::{found, mails, noted};
-use crate::control_data::ControlData;
 use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Recorder, actions};
+use sealog_control::Control;
 
 /// Events of a piece, which is a window as the API checks it: a few milliseconds, or a few seconds if each is as
 /// large as can be.
@@ -23,7 +23,7 @@ pub const PIECE_EVENTS: u64 = 1000;
 pub struct Verifier {
     pub store: Arc<dyn Store>,
     /// Of the tenants that are told of a break.
-    pub control: ControlData,
+    pub control: Arc<Control>,
     pub world: Arc<dyn World>,
 }
 
@@ -91,7 +91,7 @@ impl Verifier {
     /// What is valid by itself is compared with the end that an earlier run has seen.
     async fn finish(&self, run: &Run, mut progress: Progress) -> Result<Step, StoreError> {
         if progress.broken.is_none()
-            && let Some(found) = noted::contradiction(&*self.store, &*self.control.jobs, run.chain).await?
+            && let Some(found) = noted::contradiction(&*self.store, &self.control, run.chain).await?
         {
             self.note_break(run, &mut progress, found).await?;
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::{Actions, Control, Grants, KeyAccess, Keys, PendingRecords, PersonId, Persons};
+use sealog_control::{Control, Grants, KeyAccess, PersonId};
 use sealog_core::catalog::CustomAction;
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_core::plan::Plan;
@@ -32,7 +32,7 @@ impl Stage {
     fn new() -> Stage {
         let control = Arc::new(Control::in_memory());
         let world = Arc::new(SystemWorld);
-        let admin = Admin::new(Arc::clone(&control).into(), world, &Plan::defaults(), Wake::default());
+        let admin = Admin::new(Arc::clone(&control), world, &Plan::defaults(), Wake::default());
         let input = TenantInput { name: "Acme".into(), ..TenantInput::default() };
         let tenant_id = wait(admin.create_tenant(Actor::Host, input)).unwrap().id;
         Stage { control, admin, tenant_id }

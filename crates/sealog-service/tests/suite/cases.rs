@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sealog_control::Control;
 use sealog_control::*;
 use sealog_core::catalog::Catalog;
 use sealog_core::event::StoredEvent;
@@ -11,7 +12,6 @@ use sealog_core::id::{ChainId, Mode, ProjectId, Random80, RequestId, TenantId, U
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
-use sealog_service::ControlData;
 use sealog_service::cases::desk::Seen;
 use sealog_service::cases::{
     CaseDesk, CaseError, CaseForward, CaseReminders, IdentifierInput, IntakeInput, Move, ScopeInput,
@@ -126,11 +126,10 @@ impl Stage {
             };
             wait(control.add_member(member, Records::none())).unwrap().unwrap();
         }
-        let data: ControlData = Arc::clone(&control).into();
+        let data: Arc<Control> = Arc::clone(&control);
         let ingest = Ingest::new(Arc::clone(&store) as _, None, Arc::default());
         let drain = Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
             ingest: ingest.clone(),
             world: Arc::clone(&world) as _,
@@ -140,7 +139,7 @@ impl Stage {
         };
         let forward = CaseForward {
             events: Arc::clone(&forgetful) as _,
-            administration: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
             ingest,
             world: Arc::clone(&world) as _,
@@ -149,9 +148,7 @@ impl Stage {
             every: Duration::from_secs(600),
         };
         let reminders = CaseReminders {
-            cases: Arc::clone(&control) as _,
-            administration: Arc::clone(&control) as _,
-            people: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             notifier: Notifier::new(&data, Arc::clone(&world) as _),
             world: Arc::clone(&world) as _,
             every: Duration::from_secs(600),
@@ -717,7 +714,7 @@ fn the_register_has_dates_and_answers_and_is_safe_in_a_spreadsheet() {
     let now_ms = stage.world.now_ms();
     let calendar = Calendar::default();
     let of_year =
-        |year| stage.wait(Register::of_year(&*stage.control, TENANT, year, &calendar, now_ms)).unwrap();
+        |year| stage.wait(Register::of_year(&stage.control, TENANT, year, &calendar, now_ms)).unwrap();
     let register = of_year(2026);
     assert_eq!((register.lines.len(), of_year(2025).lines.len()), (3, 0));
     let figures = register.figures();

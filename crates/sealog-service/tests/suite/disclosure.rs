@@ -97,8 +97,7 @@ impl Stage {
         };
         wait(control.add_member(member, Records::none())).unwrap().unwrap();
         let drain = Arc::new(Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
             ingest: Ingest::new(Arc::clone(&store) as _, None, Arc::default()),
             world: Arc::clone(&world) as _,
@@ -108,8 +107,6 @@ impl Stage {
         });
         let desk = Disclosures {
             control: Arc::clone(&control) as _,
-            administration: Arc::clone(&control) as _,
-            jobs: Arc::clone(&control) as _,
             store: Arc::clone(&store) as _,
             world: Arc::clone(&world) as _,
             drain,
@@ -118,7 +115,7 @@ impl Stage {
         let searcher =
             Searcher::new(Arc::clone(&control) as _, Arc::clone(&store) as _, Arc::clone(&world) as _);
         let runner = Runner {
-            jobs: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             world: Arc::clone(&world) as _,
             works: vec![Arc::new(searcher), Arc::new(PackageBuilder::new(desk.clone()))],
             wake: Wake::default(),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{Control, PendingRecords, SystemProjects};
+use sealog_control::Control;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId};
 use sealog_core::plan::Plan;
@@ -32,8 +32,7 @@ impl Node {
     fn new(store: Arc<dyn Store>, control: Arc<Control>) -> Node {
         let (world, wake) = (Arc::new(SystemWorld), Wake::default());
         let drain = Arc::new(Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store),
             ingest: Ingest::new(Arc::clone(&store), None, Arc::default()),
             world: Arc::clone(&world) as _,
@@ -41,7 +40,7 @@ impl Node {
             every: Duration::from_millis(20),
             turns: Turns::default(),
         });
-        let admin = Admin::new(Arc::clone(&control).into(), world, &Plan::defaults(), wake);
+        let admin = Admin::new(Arc::clone(&control), world, &Plan::defaults(), wake);
         Node { store, control, admin, drain }
     }
 }

@@ -36,8 +36,7 @@ impl Stage {
         let world = StillWorld::random_at(MORNING_MS);
         furnish(&control, TENANT, PERSON);
         let drain = Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
             ingest: Ingest::new(Arc::clone(&store) as _, None, Arc::default()),
             world: Arc::clone(&world) as _,
@@ -46,9 +45,9 @@ impl Stage {
             turns: Turns::default(),
         };
         let exporter = Exporter {
-            exports: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
-            notifier: Notifier::new(&Arc::clone(&control).into(), Arc::clone(&world) as _),
+            notifier: Notifier::new(&Arc::clone(&control), Arc::clone(&world) as _),
             world,
             drain: Arc::new(drain),
         };
@@ -323,7 +322,7 @@ fn the_worst_events_are_exported_in_every_format_in_pieces_of_a_bounded_size() {
                 text.matches("user.login").count()
             };
             assert_eq!(rows, worst.len(), "{format:?}");
-            assert_eq!(text.matches("usr_1").count() >= worst.len(), true, "{format:?}");
+            assert!(text.matches("usr_1").count() >= worst.len(), "{format:?}");
         }
     });
 }

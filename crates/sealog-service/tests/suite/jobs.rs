@@ -74,7 +74,7 @@ impl Node {
             stays: AtomicBool::new(false),
         });
         let runner = Runner {
-            jobs: Arc::clone(control) as _,
+            control: Arc::clone(control),
             world: Arc::clone(world) as _,
             works: vec![Arc::clone(&work) as _],
             wake: Wake::default(),

@@ -49,8 +49,7 @@ impl Stage {
         };
         wait(control.create_tenant(tenant, vec![])).unwrap();
         let drain = Arc::new(Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
             ingest: Ingest::new(Arc::clone(&store) as _, None, Arc::default()),
             world: Arc::clone(&world) as _,
@@ -64,7 +63,7 @@ impl Stage {
     fn retention(&self, days: u32) -> Retention {
         Retention {
             store: Arc::clone(&self.store) as _,
-            control: Arc::clone(&self.control).into(),
+            control: Arc::clone(&self.control),
             world: Arc::clone(&self.world) as _,
             days,
             drain: Arc::clone(&self.drain),
@@ -217,12 +216,12 @@ fn drops_of_an_earlier_version_are_sealed_once_and_never_again() {
         let start = || {
             let baseline = Baseline {
                 store: Arc::clone(&stage.store) as _,
-                control: Arc::clone(&stage.control).into(),
+                control: Arc::clone(&stage.control),
                 drain: Arc::clone(&stage.drain),
                 world: Arc::clone(&stage.world) as _,
             };
             let runner = Runner {
-                jobs: Arc::clone(&stage.control) as _,
+                control: Arc::clone(&stage.control),
                 world: Arc::clone(&stage.world) as _,
                 works: vec![Arc::new(baseline)],
                 wake: Wake::default(),

@@ -59,12 +59,12 @@ impl Stage {
         wait(control.create_tenant(tenant, vec![])).unwrap();
         let verifier = Verifier {
             store: Arc::clone(&store) as _,
-            control: Arc::clone(&control).into(),
+            control: Arc::clone(&control),
             world: Arc::clone(&world) as _,
         };
-        let derived = DerivedCheck { store: Arc::clone(&store) as _, control: Arc::clone(&control).into() };
+        let derived = DerivedCheck { store: Arc::clone(&store) as _, control: Arc::clone(&control) };
         let runner = Runner {
-            jobs: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             world: Arc::clone(&world) as _,
             works: vec![Arc::new(verifier), Arc::new(derived)],
             wake: Wake::default(),
@@ -106,7 +106,7 @@ impl Stage {
 
     fn runs(&self, chain: ChainId) -> Vec<(bool, Option<RunEnd>)> {
         let verifications = Verifications {
-            jobs: Arc::clone(&self.control) as _,
+            control: Arc::clone(&self.control),
             store: Arc::clone(&self.store) as _,
             world: Arc::clone(&self.world) as _,
             runner: Wake::default(),
@@ -132,7 +132,7 @@ impl Stage {
 fn scheduler(store: &Arc<DoubtfulStore>, control: &Arc<Control>, world: &Arc<StillWorld>) -> Scheduler {
     Scheduler {
         store: Arc::clone(store) as _,
-        control: Arc::clone(control).into(),
+        control: Arc::clone(control),
         world: Arc::clone(world) as _,
         schedule: None,
         has_mail: true,

@@ -51,8 +51,7 @@ impl Stage {
     fn new(store: Arc<dyn Store>, control: Control, database: Option<Database>) -> Stage {
         let (control, world) = (Arc::new(control), StillWorld::random_at(MORNING_MS + 30 * DAY_MS));
         let drain = Arc::new(Drain {
-            records: Arc::clone(&control) as _,
-            system_projects: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store),
             ingest: Ingest::new(Arc::clone(&store), None, Arc::default()),
             world: Arc::clone(&world) as _,
@@ -61,7 +60,7 @@ impl Stage {
             turns: Turns::default(),
         });
         let of_admin: Arc<dyn sealog_store::world::World> = Arc::clone(&world) as _;
-        let admin = Admin::new(Arc::clone(&control).into(), of_admin, &Plan::defaults(), Wake::default());
+        let admin = Admin::new(Arc::clone(&control), of_admin, &Plan::defaults(), Wake::default());
         let input = TenantInput { name: "Acme".into(), ..TenantInput::default() };
         let tenant_id = block(admin.create_tenant(Actor::Host, input)).unwrap().id;
         let input = ProjectInput { name: "P".into(), ..ProjectInput::default() };
@@ -81,7 +80,7 @@ impl Stage {
     }
 
     fn works(&self) -> Vec<Arc<dyn Work>> {
-        let control = || Arc::clone(&self.control).into();
+        let control = || Arc::clone(&self.control);
         let (store, world) = (|| Arc::clone(&self.store), || Arc::clone(&self.world) as _);
         vec![
             Arc::new(Verifier { store: store(), control: control(), world: world() }),
@@ -97,7 +96,7 @@ impl Stage {
 
     fn work(&self) {
         let runner = Runner {
-            jobs: Arc::clone(&self.control) as _,
+            control: Arc::clone(&self.control),
             world: Arc::clone(&self.world) as _,
             works: self.works(),
             wake: Wake::default(),
@@ -112,7 +111,7 @@ impl Stage {
     fn start(&self) {
         let retention = sealog_service::retention::Retention {
             store: Arc::clone(&self.store),
-            control: Arc::clone(&self.control).into(),
+            control: Arc::clone(&self.control),
             world: Arc::clone(&self.world) as _,
             days: 0,
             drain: Arc::clone(&self.drain),
@@ -142,7 +141,7 @@ impl Stage {
         self.world.advance(DAY_MS);
         let scheduler = Scheduler {
             store: Arc::clone(&self.store),
-            control: Arc::clone(&self.control).into(),
+            control: Arc::clone(&self.control),
             world: Arc::clone(&self.world) as _,
             schedule: None,
             has_mail: false,
@@ -256,7 +255,7 @@ fn what_an_earlier_version_left_without_a_record_is_sealed_once() {
         stage.start();
         assert_eq!(stage.night(), 1);
         // A restore says in the system chain that it was one, and seals what it found.
-        block(queue_baseline(&*stage.control, &*stage.world)).unwrap();
+        block(queue_baseline(&stage.control, &*stage.world)).unwrap();
         stage.work();
         assert_eq!(stage.night(), 0);
     });
@@ -278,7 +277,7 @@ fn a_log_that_was_rolled_back_or_rewritten_alone_is_found_by_the_head_of_an_earl
         append(&*stage.store, chain, (0..60).map(|n| login(&n.to_string())).collect());
         let verified = |stage: &Stage| {
             let verifications = Verifications {
-                jobs: Arc::clone(&stage.control) as _,
+                control: Arc::clone(&stage.control),
                 store: Arc::clone(&stage.store),
                 world: Arc::clone(&stage.world) as _,
                 runner: Wake::default(),

@@ -48,11 +48,11 @@ impl Stage {
             furnish(&control, tenant(n), PERSON);
         }
         let runner = Runner {
-            jobs: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             world: Arc::clone(&world) as _,
             works: vec![Arc::new(Verifier {
                 store: Arc::clone(&store) as _,
-                control: Arc::clone(&control).into(),
+                control: Arc::clone(&control),
                 world: Arc::clone(&world) as _,
             })],
             wake: Wake::default(),
@@ -61,7 +61,7 @@ impl Stage {
             pace: Pace::default(),
         };
         let verifications = Verifications {
-            jobs: Arc::clone(&control) as _,
+            control: Arc::clone(&control),
             store: Arc::clone(&store) as _,
             world: Arc::clone(&world) as _,
             runner: runner.wake.clone(),

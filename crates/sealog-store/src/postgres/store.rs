@@ -297,7 +297,6 @@ pub(super) async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Er
 type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 type Begin = fn(&Arc<Inner>) -> Task;
 
-/// Keeps the version of the shared row, the findings and the state of the database up to date. Polling is the contract: `LISTEN` does not survive a pooler.
 /// What goes on for as long as the store is open.
 const LOOPS: [(&str, Begin); 5] = [
     ("database_monitor", monitor),
@@ -311,6 +310,8 @@ fn count(inner: &Arc<Inner>) -> Task {
     Box::pin(counts::keep(Arc::clone(inner)))
 }
 
+/// Keeps the version of the shared row, the findings and the state of the database up to date. Polling is the
+/// contract: `LISTEN` does not survive a pooler.
 fn monitor(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
     Box::pin(async move {

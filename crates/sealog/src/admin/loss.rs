@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealog_control::{Control, Projects, SystemProjects};
+use sealog_control::Control;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_service::ControlData;
 use sealog_service::admin::{Actor, AdminError};
 use sealog_service::ops::Desk;
 use sealog_store::loss;
@@ -47,7 +46,7 @@ pub(crate) async fn accept(host: &Host, request: &Request) -> Result<Accepted, F
     let control = host.opened.control();
     let chain = request.chain.chain(control).await?;
     let desk = Desk {
-        control: ControlData::from(Arc::clone(control)),
+        control: Arc::clone(control),
         store: host.opened.store(),
         world: Arc::clone(&host.world),
         wake: host.wake.clone(),

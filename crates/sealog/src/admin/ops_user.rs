@@ -1,6 +1,6 @@
 //! Accounts of operators: what the command asks for, what is done, and what came of it.
 
-use sealog_control::{ListPage, OpsUsers};
+use sealog_control::ListPage;
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
 use sealog_service::ops::{AddError, EnrolmentLink, add_operator, remove_operator};

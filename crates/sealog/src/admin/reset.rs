@@ -40,7 +40,7 @@ pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, Failure
             "where the dashboard will be is not known before the server has a port; give --app-url as the server has it",
         ));
     };
-    let made = make_reset_link(&**host.opened.control(), &host.world, app_url, &request.email).await;
+    let made = make_reset_link(host.opened.control(), &host.world, app_url, &request.email).await;
     host.wake.wake();
     let made = made.map_err(|Failed(error)| error.to_string())?;
     let HostLink { url, expires_at_ms, is_claim } =

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sealog_control::{Control, ListPage, NewRecord, PendingRecords, Room, Tenants};
+use sealog_control::{Control, ListPage, NewRecord, Room};
 use sealog_core::id::TenantId;
 use sealog_service::system_chain::{Actor, Recorder, actions};
 use sealog_store::world::SystemWorld;

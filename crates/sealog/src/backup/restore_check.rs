@@ -142,7 +142,7 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
         let record = Restored { backup, made_at, reason, lost: &lost, recovered_events: 0 };
         add_records(opened.control(), &record).await?;
         // Control data and log may be of two moments: what differs now is not what somebody edits later.
-        queue_baseline(&**opened.control(), &SystemWorld).await.map_err(|error| error.to_string())?;
+        queue_baseline(opened.control(), &SystemWorld).await.map_err(|error| error.to_string())?;
     }
     let (mut broken, chains) = (Vec::new(), heads.len());
     for chain in heads.keys() {

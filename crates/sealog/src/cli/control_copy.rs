@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealog_control::Control;
-use sealog_service::ControlData;
 use sealog_store::embedded::{EmbeddedStore, FILE_MODE, Options};
 
 use super::exit::{Exit, Failure};
@@ -19,7 +18,7 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 
 /// A copy in a directory of its own, which nobody else can enter. Removed when dropped.
 pub(super) struct ControlCopy {
-    pub(super) control: ControlData,
+    pub(super) control: Arc<Control>,
     _store: EmbeddedStore,
     _dir: Scratch,
 }
@@ -51,7 +50,7 @@ impl ControlCopy {
         };
         let store = EmbeddedStore::open(&dir.0, &options).map_err(|error| failed(error.to_string()))?;
         let control = Control::embedded(&store).map_err(|error| failed(error.to_string()))?;
-        Ok(Some(ControlCopy { control: Arc::new(control).into(), _store: store, _dir: dir }))
+        Ok(Some(ControlCopy { control: Arc::new(control), _store: store, _dir: dir }))
     }
 }
 

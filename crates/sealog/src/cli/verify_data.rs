@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use sealog_control::Control;
 use sealog_core::id::ChainId;
 use sealog_core::verify::Verdict;
-use sealog_service::ControlData;
 use sealog_service::system_chain::drops::{self, Drops};
 use sealog_service::verification::compare_all;
 use sealog_store::embedded::{EmbeddedStore, OpenError, Options};
@@ -45,7 +45,7 @@ pub(super) fn run(place: &str, is_quiet: bool) -> Result<Outcome, Failure> {
         Some(url @ Place::Postgres(_)) => {
             let opened = Opened::open_unmarked(&url, Path::new("."))
                 .map_err(|unopened| Failure::new(Exit::Failure, unopened.to_string()))?;
-            let control = Arc::clone(opened.control()).into();
+            let control = Arc::clone(opened.control());
             let outcome = looked_at(&*opened.store(), Some(&control), is_quiet);
             opened.close();
             outcome
@@ -93,14 +93,14 @@ fn open_to_read(place: &str) -> Result<EmbeddedStore, Failure> {
     })
 }
 
-fn looked_at(store: &dyn Store, control: Option<&ControlData>, is_quiet: bool) -> Result<Outcome, Failure> {
+fn looked_at(store: &dyn Store, control: Option<&Arc<Control>>, is_quiet: bool) -> Result<Outcome, Failure> {
     let outcome = connect::block_on(async { Ok(audit(store, control, is_quiet).await) })?;
     outcome.map_err(|error| Failure::new(Exit::Failure, format!("the store cannot be read: {error}")))
 }
 
 async fn audit(
     store: &dyn Store,
-    control: Option<&ControlData>,
+    control: Option<&Arc<Control>>,
     is_quiet: bool,
 ) -> Result<Outcome, StoreError> {
     let begun = Instant::now();

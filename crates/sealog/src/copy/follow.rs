@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealog_control::{ControlSnapshot, Snapshot};
+use sealog_control::ControlSnapshot;
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
 use sealog_service::Secret;

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sealog_control::Snapshot;
 use sealog_service::Secret;
 use serde_json::json;
 

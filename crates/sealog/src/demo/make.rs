@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{Control, Grants, KeyId, PendingRecords, PersonId, Project, Role, ViewKept};
+use sealog_control::{Control, Grants, KeyId, PersonId, Project, Role, ViewKept};
 use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid};
 use sealog_core::plan::Plan;
 use sealog_core::time::iso_ms;
-use sealog_service::ControlData;
 use sealog_service::admin::keys::KeyInput;
 use sealog_service::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
@@ -147,13 +146,11 @@ impl Maker {
         let plans = Plan::defaults();
         let plan = plans.iter().find(|plan| plan.name == PLAN).expect("one of the defaults");
         let wake = Wake::default();
-        let data = ControlData::from(Arc::clone(control));
-        let admin = Admin::new(data.clone(), Arc::clone(&world), &plans, wake.clone());
+        let admin = Admin::new(Arc::clone(control), Arc::clone(&world), &plans, wake.clone());
         let store: Arc<dyn Store> = Arc::clone(store) as _;
         let ingest = Ingest::new(Arc::clone(&store), None, Arc::new(Changed::default()));
         let drain = Arc::new(Drain {
-            records: Arc::clone(&data.records),
-            system_projects: Arc::clone(&data.system_projects),
+            control: Arc::clone(control),
             store: Arc::clone(&store),
             ingest: ingest.clone(),
             world: Arc::clone(&world),
@@ -182,7 +179,7 @@ impl Maker {
         let person = |role: Role| people.get(role.as_str()).copied().ok_or("the demo has one of each role");
         let whose = (tenant_id, portal.id, person(Role::PrivacyOfficer)?);
         let maker = Maker {
-            office: Office::new(&data, Arc::clone(&store), ingest.clone(), &world, whose, wake.clone()),
+            office: Office::new(control, Arc::clone(&store), ingest.clone(), &world, whose, wake.clone()),
             developer: person(Role::Developer)?,
             ends_ms: clock.now_ms() + DAYS * DAY_MS,
             portal: site(portal, in_plan, &custom),

@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use sealog_control::{Memberships, Role};
+use sealog_control::Role;
+use sealog_service::Secret;
 use sealog_service::people::{self, Accounts, Failed, Token, Visitor};
 use sealog_service::system_chain::Wake;
-use sealog_service::{ControlData, Secret};
 use sealog_store::world::World;
 
 use crate::store::Opened;
@@ -43,12 +43,16 @@ pub(super) async fn renew(
     app_url: &str,
 ) -> Result<Vec<SignIn>, String> {
     let control = store.control();
-    let people = ControlData::from(Arc::clone(control)).people;
-    let accounts =
-        Accounts::new(people, Arc::clone(world), app_url.to_owned(), Wake::default(), Arc::default());
+    let accounts = Accounts::new(
+        Arc::clone(control),
+        Arc::clone(world),
+        app_url.to_owned(),
+        Wake::default(),
+        Arc::default(),
+    );
     let mut renewed = Vec::new();
     for (email, _) in PEOPLE {
-        let link = people::make_reset_link(&**control, world, app_url, email).await;
+        let link = people::make_reset_link(control, world, app_url, email).await;
         let Some(link) = link.map_err(|Failed(error)| error.to_string())? else { continue };
         let token = link.url.0.split_once('#').and_then(|(_, token)| Token::parse(token));
         let token = token.ok_or("a link without a token")?;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_control::Control;
 use sealog_control::{Case, PersonId};
 use sealog_core::id::{ProjectId, TenantId};
 use sealog_core::plan::Plan;
 use sealog_core::time::iso_ms;
-use sealog_service::ControlData;
 use sealog_service::cases::desk::Seen;
 use sealog_service::cases::{
     CaseDesk, CaseError, CaseForward, IdentifierInput, IntakeInput, Move, ScopeInput,
@@ -56,7 +56,7 @@ const ACCOUNTING: Asked = Asked {
 
 impl Office {
     pub(super) fn new(
-        data: &ControlData,
+        control: &Arc<Control>,
         store: Arc<dyn Store>,
         ingest: Ingest,
         world: &Arc<dyn World>,
@@ -64,8 +64,8 @@ impl Office {
         records: Wake,
     ) -> Office {
         let forward = CaseForward {
-            events: Arc::clone(&data.case_events),
-            administration: Arc::clone(&data.administration),
+            events: Arc::clone(control) as _,
+            control: Arc::clone(control),
             store,
             ingest,
             world: Arc::clone(world),
@@ -73,7 +73,7 @@ impl Office {
             wake: Wake::default(),
             every: Duration::from_secs(1),
         };
-        let desk = CaseDesk::new(data, Arc::clone(world), records, Wake::default());
+        let desk = CaseDesk::new(control, Arc::clone(world), records, Wake::default());
         Office { desk, forward, world: Arc::clone(world), officer, tenant_id, project_id, access: None }
     }
 

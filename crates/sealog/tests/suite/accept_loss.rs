@@ -1,7 +1,7 @@
 //! `sealog accept-loss` as an operator meets it.
 
 use crate::support::*;
-use sealog_control::{Control, SystemProjects};
+use sealog_control::Control;
 use sealog_core::event::{StoredEvent, parse_single};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::Filter;

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::*;
 use sealog_control::{
-    Case, CaseAnswer, CaseEntry, CaseEvents, CaseFound, CaseId, CaseLetter, CaseLetters, CaseOutcome,
-    CasePackage, CasePackages, CaseSearch, CaseSearches, CaseState, Cases, Control, JobState, Jobs, ListPage,
-    Review, SystemProjects,
+    Case, CaseAnswer, CaseEntry, CaseEvents, CaseId, CaseLetter, CaseOutcome, CasePackage, CaseSearch,
+    CaseState, Control, JobState, ListPage, Review,
 };
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::*;
-use sealog_control::{Control, SystemProjects};
+use sealog_control::Control;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::Filter;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::support::*;
-use sealog_control::{Control, ListPage, NewNotice, Outbox, Tenants};
+use sealog_control::{Control, ListPage, NewNotice};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_testing::smtp::{MailPort, MailSeen};
 use sealog_testing::{AtTheEnd, PATIENCE, eventually};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{Running, data_dir, sealog, start};
-use sealog_control::{Control, SystemProjects};
+use sealog_control::Control;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::Filter;
